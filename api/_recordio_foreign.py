@@ -1,0 +1,89 @@
+"""Names the format of a file that is not RecordIO, by its first bytes.
+
+A wrong path is the likeliest mistake a user makes; the error should say what lies there instead.
+"""
+
+import codecs
+import mmap
+import struct
+
+__all__ = ["ByteSource", "describe_start"]
+
+ByteSource = bytes | mmap.mmap  # slices of either are bytes
+
+_SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
+    (b"PK\x03\x04", '"PK"', "a zip file"),
+    (b"PK\x05\x06", '"PK"', "an empty zip file"),
+    (b"\x1f\x8b", "1f 8b", "a gzip file"),
+    (b"BZh", '"BZh"', "a bzip2 file"),
+    (b"\xfd7zXZ\x00", '"7zXZ"', "an xz file"),
+    (b"\x28\xb5\x2f\xfd", "28 b5 2f fd", "a zstd file"),
+    (b"7z\xbc\xaf", '"7z"', "a 7z archive"),
+    (b"PAR1", '"PAR1"', "a Parquet file"),
+    (b"ARROW1", '"ARROW1"', "an Arrow file"),
+    (b"ORC", '"ORC"', "an ORC file"),
+    (b"Obj\x01", '"Obj"', "an Avro file"),
+    (b"\x89HDF", '"HDF"', "an HDF5 file"),
+    (b"\x93NUMPY", '"NUMPY"', "a NumPy array"),
+    (b"SQLite format 3\x00", '"SQLite"', "an SQLite database"),
+    (b"\x89PNG", '"PNG"', "a PNG image"),
+    (b"\xff\xd8\xff", "ff d8 ff", "a JPEG image"),
+    (b"\x00\x00\x08\x01", "00 00 08 01", "IDX labels"),
+    (b"\x00\x00\x08\x03", "00 00 08 03", "IDX images"),
+)
+_SAMPLE_BYTES = 512
+_SHOWN_BYTES = 12
+
+
+def describe_start(source: ByteSource) -> str:
+    """Say what a file begins with, and what that makes it if it is known.
+
+    Parameters
+    ----------
+    source : bytes or mmap
+        The whole file.
+
+    Returns
+    -------
+    str
+        E.g. `starts with "PK": a zip file`.
+    """
+    head = bytes(source[:_SAMPLE_BYTES])
+    for signature, shown, name in _SIGNATURES:
+        if head.startswith(signature):
+            return f"starts with {shown}: {name}"
+    if _is_tfrecord(source):
+        return f"starts with {_hex(head)}: a TFRecord file"
+    text = _as_text(head)
+    if text is not None:
+        line = text.splitlines()[0] if text.strip() else ""
+        return f'starts with "{line[:_SHOWN_BYTES]}": a text file'
+    return f"starts with {_hex(head)}: an unknown format"
+
+
+def _is_tfrecord(source: ByteSource) -> bool:
+    """Follow the records' lengths: uint64, its CRC (4 bytes), the data, the data's CRC (4 bytes)."""
+    offset = 0
+    for _ in range(4):
+        if len(source) - offset < 16:
+            return False
+        (length,) = struct.unpack("<Q", source[offset : offset + 8])
+        if not 0 < length <= len(source) - offset - 16:
+            return False
+        offset += 16 + length
+        if offset == len(source):
+            break
+    return True
+
+
+def _as_text(head: bytes) -> str | None:
+    try:
+        # Not final: the sample may end inside of a character.
+        text = codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < _SAMPLE_BYTES)
+    except UnicodeDecodeError:
+        return None
+    return text if all(c.isprintable() or c in "\t\r\n\f\ufeff" for c in text) else None
+
+
+def _hex(head: bytes) -> str:
+    return head[:_SHOWN_BYTES].hex(" ")

@@ -1,0 +1,1 @@
+"""Measurements of edlz against a limit of the machine or a peer; `python -m benchmarks` prints them all."""

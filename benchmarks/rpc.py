@@ -1,0 +1,158 @@
+"""What an empty request costs a server in CPU, beside grpc-python's.
+
+`python -m benchmarks.rpc` prints the table.  Two server processes, one of edlz and one of grpc (synchronous,
+raw bytes), are asked in turn by this process, with 1 and with 32 requests in flight.  Counted is the CPU time
+of all threads of the server, from the kernel's scheduler (Linux only): on a busy machine it is what stays.
+Figures are medians over the rounds.
+"""
+
+import asyncio
+import statistics
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import grpc
+import uvloop
+
+from benchmarks.rows import Row, format_rows
+from edlz.services.errors import EdlzError
+from edlz.services.messages import Message, Ping
+from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
+
+__all__ = ["measure"]
+
+WINDOWS: Final = (1, 32)
+ROUNDS: Final = 7
+REQUESTS: Final = 1500  # a round and a window
+MOST_US: Final = 40.0
+LEAST_RATIO: Final = 8.0
+GRPC_METHOD: Final = "/benchmark/Echo"
+
+
+def measure() -> list[Row]:
+    """Return two rows for each number of requests in flight; takes about 15 s."""
+    costs: dict[tuple[str, int], list[float]] = {}
+    with _server("edlz") as ours, _server("grpc") as theirs:
+        sides: tuple[tuple[str, _Server, Callable[[str, int, int], None]], ...] = (
+            ("edlz", ours, _ask_edlz),
+            ("grpc", theirs, _ask_grpc),
+        )
+        for turn in range(ROUNDS + 1):
+            for window in WINDOWS:
+                for name, server, ask in sides:
+                    before_ns = server.cpu_ns()
+                    ask(server.address, window, REQUESTS)
+                    cost_us = (server.cpu_ns() - before_ns) / REQUESTS / 1000
+                    if turn:  # the first one warms up
+                        costs.setdefault((name, window), []).append(cost_us)
+    rows = []
+    for window in WINDOWS:
+        ours_us, grpc_us = (statistics.median(costs[name, window]) for name in ("edlz", "grpc"))
+        label = f"empty RPC, {window} in flight, server CPU"
+        ours_text, grpc_text = f"{ours_us:.1f} us", f"grpc-python {grpc_us:.0f} us"
+        rows += [
+            Row(f"{label}, grpc / edlz", ours_text, grpc_text, grpc_us / ours_us, LEAST_RATIO, True),
+            Row(f"{label}, us", ours_text, grpc_text, ours_us, MOST_US, False),
+        ]
+    return rows
+
+
+class _Server:
+    """A server process of this module, and where it listens."""
+
+    def __init__(self, kind: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.rpc", kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+        if not self.address:
+            raise RuntimeError(f"the {kind} server did not start: exit code {self.process.wait()}")
+
+    def cpu_ns(self) -> int:
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+
+
+@contextmanager
+def _server(kind: str) -> Iterator[_Server]:
+    server = _Server(kind)
+    try:
+        yield server
+    finally:
+        server.process.communicate()  # the end of its input ends it
+
+
+def _ask_edlz(address: str, window: int, count: int) -> None:
+    async def ask() -> None:
+        client = RpcClient(address, role="benchmark", identity="0", credits=window)
+        is_done = asyncio.Event()
+        open_requests = count
+
+        def on_answer(answer: Message | EdlzError) -> None:
+            nonlocal open_requests
+            open_requests -= 1
+            if open_requests >= window:
+                client.send(Ping(), on_answer)
+            elif open_requests == 0:
+                is_done.set()
+
+        for _ in range(window):
+            client.send(Ping(), on_answer)
+        try:
+            async with asyncio.timeout(60):
+                await is_done.wait()
+        finally:
+            client.close()
+
+    uvloop.run(ask())
+
+
+def _ask_grpc(address: str, window: int, count: int) -> None:
+    with grpc.insecure_channel(address) as channel:
+        call = channel.unary_unary(GRPC_METHOD)
+        in_flight = deque(call.future(b"") for _ in range(window))
+        for _ in range(count - window):
+            in_flight.popleft().result(60)
+            in_flight.append(call.future(b""))
+        for answer in in_flight:
+            answer.result(60)
+
+
+async def _serve_edlz() -> None:
+    def handler(to: ReplyTo, body: Message) -> None:
+        raise AssertionError(f"nobody sends {body}")
+
+    server = RpcServer("tcp://127.0.0.1:0", handler, role="benchmark", linger_s=0)
+    print(server.endpoint, flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    server.close()
+
+
+def _serve_grpc() -> None:
+    echo = grpc.unary_unary_rpc_method_handler(lambda request, context: request)
+    service, _, method = GRPC_METHOD.strip("/").partition("/")
+    server = grpc.server(ThreadPoolExecutor(4))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: echo}),))
+    print(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}", flush=True)
+    server.start()
+    sys.stdin.read()
+    server.stop(0)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["edlz"]:
+        uvloop.run(_serve_edlz())
+    elif sys.argv[1:] == ["grpc"]:
+        _serve_grpc()
+    else:
+        print(format_rows(measure()))

@@ -1,0 +1,119 @@
+"""The `edlz` command: from the words typed to a command, and from what went wrong to an exit code.
+
+Help is answered before anything heavy is imported: no TensorFlow, NumPy, ZeroMQ or Typer.
+"""
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+
+from edlz.client.help import asked_help, unknown_command
+from edlz.services.config import edlz_home
+from edlz.services.errors import EdlzError
+from edlz.services.problems import InvalidConfigError, Problem, print_error, print_problems
+
+__all__ = ["main", "version_text"]
+
+USAGE, OUR_BUG, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
+_COMPLETION_FLAGS = ("--install-completion", "--show-completion")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `edlz` with these arguments; return the exit code, having printed what went wrong."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    try:
+        return _run(arguments)
+    except EdlzError as e:
+        if os.environ.get("EDLZ_DEBUG"):
+            traceback.print_exc()
+        print_error(e)
+        return e.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  what is left to flush has nowhere to go
+        return CLOSED_PIPE
+    except Exception as e:
+        return _report_bug(e, arguments)
+
+
+def version_text() -> str:
+    """Return the versions that a bug report needs."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    def of(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "not installed"
+
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return f"edlz {of('edlz')} (Python {python}, TensorFlow {of('tensorflow')}, Keras {of('keras')})"
+
+
+def _run(arguments: list[str]) -> int:
+    completing = "_EDLZ_COMPLETE" in os.environ
+    page = None if completing else asked_help(arguments)
+    if page is not None:
+        print(page, end="")
+        return 0
+    if arguments[:1] == ["--version"]:
+        print(version_text())
+        return 0
+    is_about_completion = arguments[:1] and arguments[0].startswith(_COMPLETION_FLAGS)
+    if not completing and not is_about_completion:
+        problem = unknown_command(arguments)
+        if problem is not None:
+            raise InvalidConfigError([problem])
+    return _dispatch(arguments)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    """Let Typer find the command and call it."""
+    app = _build()
+    try:
+        result = app(arguments, prog_name="edlz", standalone_mode=False)
+    except Exception as e:
+        message: Callable[[], str] | None = getattr(e, "format_message", None)
+        if message is None:
+            raise
+        words = [word for word in arguments[:2] if not word.startswith("-")]
+        text = message().rstrip(".")
+        print_problems([Problem(text[:1].lower() + text[1:], f"{' '.join(['edlz', *words])} --help")])
+        return USAGE
+    return result if isinstance(result, int) else 0
+
+
+def _build() -> Callable[..., object]:
+    """Return the Typer application."""
+    import typer
+
+    from edlz.client.train import FlagCommand, train, with_flags_of
+    from edlz.client.zoo import zoo
+
+    app = typer.Typer(
+        help="Train Keras models on machines that come and go.",
+        pretty_exceptions_enable=False,
+        context_settings={"token_normalize_func": lambda token: token.replace("-", "_")},
+    )
+    app.command("train", cls=FlagCommand)(with_flags_of(train))
+    app.add_typer(zoo, name="zoo")
+    return app
+
+
+def _report_bug(error: Exception, arguments: Sequence[str]) -> int:
+    """Print a traceback, and keep it with what a bug report needs."""
+    text = "".join(traceback.format_exception(error))
+    sys.stderr.write(text)
+    stamp = time.strftime("%Y-%m-%dT%H-%M-%S")
+    path = edlz_home() / "reports" / f"{stamp}-{os.getpid()}.txt"
+    help_line = f"please report this, with {path}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{version_text()}\nedlz {' '.join(arguments)}\n\n{text}", encoding="utf-8")
+    except OSError as e:
+        help_line = f"please report this (the report could not be written to {path}: {e.strerror})"
+    print_problems([Problem(f"edlz itself failed: {type(error).__name__}: {error}", help_line)])
+    return OUR_BUG

@@ -1,0 +1,50 @@
+"""What the shell may complete a flag's value with: choices, models by listing files, paths.
+
+Never imports TensorFlow or a model.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from edlz.services.config import JobConfig
+from edlz.services.errors import EdlzError
+from edlz.services.flags import Flag
+from edlz.services.model_location import MODEL_NAMES, model_zoo_directory, zoo_modules
+
+__all__ = ["complete_value"]
+
+_PATHS = frozenset(("FILE", "DIR", "PATH"))
+
+
+def complete_value(about: Flag) -> Callable[[str], list[str]]:
+    """Return the function that completes a flag's value."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in _candidates(about, incomplete) if word.startswith(incomplete)]
+
+    return complete
+
+
+def _candidates(about: Flag, incomplete: str) -> list[str]:
+    if about.name == "model_def":
+        return [*_models(), *_paths(incomplete)]
+    if about.kind == "yes or no":
+        return ["yes", "no"]
+    if about.choices:
+        return [choice for choice in about.choices if choice not in about.later]
+    return _paths(incomplete) if about.metavar in _PATHS else []
+
+
+def _models() -> list[str]:
+    try:
+        return [f"{module}.{MODEL_NAMES[0]}" for module in zoo_modules(model_zoo_directory(JobConfig()))]
+    except EdlzError:
+        return []  # no zoo, nothing to complete
+
+
+def _paths(incomplete: str) -> list[str]:
+    head, separator, _ = incomplete.rpartition("/")
+    folder = Path(head + separator or ".")
+    if not folder.is_dir():
+        return []
+    return sorted(f"{head}{separator}{entry.name}{'/' if entry.is_dir() else ''}" for entry in folder.iterdir())

@@ -1,0 +1,111 @@
+"""How a job ended, put together from what the master said last and how the processes ended."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from edlz.client.post_mortem import last_words
+from edlz.client.render_end import Ending, failure_block, stopped_block, success_block
+from edlz.client.spans import Glyphs, Line, Span
+from edlz.services.messages import FailureView, JobStatus, ProcessExit
+
+__all__ = ["FINAL_STATES", "Evidence", "conclude", "written_status"]
+
+FINAL_STATES = frozenset(("Succeeded", "Failed", "Stopped"))
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What the supervisor saw.
+
+    Attributes
+    ----------
+    job_name : of the job
+    logs : the folder of the log files
+    status : the master's last word
+    signal : the signal that stopped the supervisor
+    master : how the master ended, if it did by itself
+    first_crash : the first process that ended by itself with an error
+    given_up : the process that was not started again, since it ended too often
+    tails : the last lines of these processes, by name
+    took_s : seconds from start to end
+    lost_workers : how many were lost on the way
+    """
+
+    job_name: str
+    logs: Path
+    status: JobStatus | None = None
+    signal: int | None = None
+    master: ProcessExit | None = None
+    first_crash: ProcessExit | None = None
+    given_up: ProcessExit | None = None
+    tails: dict[str, list[str]] = field(default_factory=dict)
+    took_s: float = 0.0
+    lost_workers: int = 0
+
+
+def conclude(evidence: Evidence, glyphs: Glyphs, *, is_full: bool) -> tuple[Sequence[Line], bool, int]:
+    """Return what to show at the end, whether it is an error, and the exit code."""
+    status = evidence.status
+    ending = Ending(evidence.took_s, evidence.lost_workers, evidence.logs, is_full)
+    if evidence.signal is not None:
+        return stopped_block(status, evidence.job_name, ending), True, 128 + evidence.signal
+    code = _exit_code(evidence.master, status)
+    if status is not None and status.state == "Succeeded" and code == 0:
+        return success_block(status, ending, glyphs), False, 0
+    failure = _with_reason(evidence, status.failure if status is not None else None)
+    lines: list[Line] = list(failure_block(failure, evidence.job_name, ending))
+    if failure.traceback:
+        path = evidence.logs / "failure.txt"
+        path.write_text(failure.traceback.rstrip() + "\n", encoding="utf-8")
+        if os.environ.get("EDLZ_DEBUG"):
+            lines[:0] = [[Span(line)] for line in failure.traceback.splitlines()]
+    return lines, True, code or 1
+
+
+def written_status(folder: Path) -> JobStatus | None:
+    """Return the status that the master wrote down when it left; None if it was killed before."""
+    try:
+        return msgspec.json.decode((folder / "status.json").read_bytes(), type=JobStatus)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as e:
+        print(f"warning: {folder / 'status.json'} cannot be read: {e}", file=sys.stderr)
+        return None
+
+
+def _exit_code(master: ProcessExit | None, status: JobStatus | None) -> int:
+    """Return the master's exit code, or what its last word stands for if it has none."""
+    if master is not None and master.code is not None:
+        return master.code
+    if master is not None or status is None:
+        return 1
+    if status.failure is not None:
+        return status.failure.exit_code
+    return 0 if status.state == "Succeeded" else 1
+
+
+def _with_reason(evidence: Evidence, failure: FailureView | None) -> FailureView:
+    """Return the failure, with what the process that ended first had to say if the master knows no more."""
+    if failure is not None and failure.error:
+        return failure
+    gone = evidence.first_crash or evidence.given_up or evidence.master
+    if gone is None:
+        return failure or FailureView(text="the master did not say how it ended")
+    tail = evidence.tails.get(gone.name, [])
+    said = last_words(tail)
+    if failure is None and said.help and gone.name == "master":  # its own words, as good as ours
+        return FailureView(text=said.error, help=said.help)
+    again = ", again and again" if gone is evidence.given_up else ""
+    return FailureView(
+        text=failure.text if failure is not None else f"{gone.name} ended{again}: {gone.reason}",
+        data=failure.data if failure is not None else "",
+        where=said.where,
+        error=said.error,
+        help=said.help or f"the whole story: {evidence.logs / gone.name}.log",
+        traceback="\n".join(tail),
+    )

@@ -1,0 +1,222 @@
+"""The folder of a local job: one run at a time, and no earlier run's files lost.
+
+    jobs/mnist/lock        held, by flock, as long as the run lasts; says who holds it
+    jobs/mnist/job.yaml    the settings, as a config file that repeats the job
+    jobs/mnist/logs/       a file for each process
+    jobs/mnist.1/          the run before, moved aside when a new one of the name began
+
+The master keeps its journal and snapshots in the folder too; this module does not know them.  The only
+folders that are ever removed here are those that `_make_sockets_folder` made.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from edlz.services.config import JobConfig
+from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
+
+__all__ = ["JobDirectory", "open_job_directory"]
+
+_LOCK, _SETTINGS, _LOGS = "lock", "job.yaml", "logs"
+_MASTER_LOCK = "master.lock"  # of a master, also of one that was started by hand
+_LONGEST_SOCKET_PATH = 100  # bytes; the system's limit is 107 on Linux, 103 on macOS
+_SOCKETS_PREFIX = "edlz-"
+_SOCKETS_NAME = re.compile(r"edlz-[a-z0-9_]{8}")  # what tempfile.mkdtemp makes of the prefix
+_SCRATCH = "tmp"
+_LONGEST_NAME = "/worker-99999.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class JobDirectory:
+    """A job's folders while it runs.
+
+    Attributes
+    ----------
+    path : the folder itself
+    sockets : a short folder for `ipc://` addresses, only this user's; gone after the run
+    scratch : a folder in it for temporary files of the services
+    earlier : where an earlier run's files went, if there was one
+    """
+
+    path: Path
+    sockets: Path
+    earlier: Path | None
+
+    @property
+    def logs(self) -> Path:
+        return self.path / _LOGS
+
+    @property
+    def scratch(self) -> Path:
+        return self.sockets / _SCRATCH
+
+    def endpoint(self, name: str) -> str:
+        """Return the address of a service of this job, as ZeroMQ writes it."""
+        return f"ipc://{self.sockets}/{name}.sock"
+
+
+@contextmanager
+def open_job_directory(config: JobConfig) -> Iterator[JobDirectory]:
+    """Make the job's folder, hold its lock, and take lock and sockets away at the end.
+
+    Raises
+    ------
+    ConfigError
+        If a job of this name runs now, or the folder holds files that are no job's.
+    LaunchError
+        If no folder for sockets can be made.
+    """
+    path = config.job_directory.absolute()
+    try:
+        _refuse_foreign(path)
+        path.mkdir(parents=True, exist_ok=True)
+        lock = _take_lock(path, config.job_name)
+    except OSError as e:
+        raise ConfigError(f"{path} cannot be used: {e.strerror}", "name another folder: --job_dir=DIR") from e
+    try:
+        left = _read_lock(lock).get("sockets")
+        owner = {"pid": os.getpid(), "job": config.job_name}
+        _write_lock(lock, owner)
+        _remove_left_sockets(left)
+        _refuse_running_master(path, config.job_name)
+        earlier = _move_aside(path)
+        (path / _LOGS).mkdir(mode=0o700)
+        (path / _SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
+        sockets = _make_sockets_folder()
+        try:
+            _write_lock(lock, {**owner, "sockets": str(sockets)})
+            (sockets / _SCRATCH).mkdir()
+            yield JobDirectory(path, sockets, earlier)
+        finally:
+            _remove_sockets_folder(sockets)
+    finally:
+        (path / _LOCK).unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """A folder with files of somebody else must not be moved aside."""
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"{path} is a file, not a job's folder", "name another: --job_dir=DIR")
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    if names and not names & {_LOCK, _SETTINGS, _MASTER_LOCK}:
+        raise ConfigError(f"{path} holds files that are no job's", "name an empty folder: --job_dir=DIR")
+
+
+def _take_lock(path: Path, job_name: str) -> int:
+    """Return the open lock file, held; it is removed before it is let go, so it may vanish meanwhile."""
+    place = path / _LOCK
+    while True:
+        lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            pid = _read_lock(lock).get("pid", "?")
+            os.close(lock)
+            raise ConfigError(
+                f'job "{job_name}" is running (pid {pid})', f"kill {pid}, or --job_name={job_name}-2"
+            ) from e
+        with suppress(FileNotFoundError):
+            if place.stat().st_ino == os.fstat(lock).st_ino:
+                return lock
+        os.close(lock)  # its holder has just removed it
+
+
+def _refuse_running_master(path: Path, job_name: str) -> None:
+    """The files of a master that somebody started by hand must not be moved from under it."""
+    place = path / _MASTER_LOCK
+    if not place.exists():
+        return
+    with place.open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise ConfigError(
+                f'job "{job_name}" is run by a master in {path} (pid {lock.read().strip() or "?"})',
+                f"wait for its end, or --job_name={job_name}-2",
+            ) from e
+
+
+def _read_lock(lock: int) -> dict[str, object]:
+    try:
+        found = json.loads(os.pread(lock, 4096, 0) or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write_lock(lock: int, owner: dict[str, object]) -> None:
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, json.dumps(owner).encode(), 0)
+
+
+def _move_aside(path: Path) -> Path | None:
+    entries = [entry for entry in path.iterdir() if entry.name != _LOCK]
+    if not entries:
+        return None
+    number = 1
+    while True:
+        aside = path.with_name(f"{path.name}.{number}")
+        try:
+            aside.mkdir()
+        except FileExistsError:
+            number += 1
+            continue
+        break
+    for entry in entries:
+        entry.rename(aside / entry.name)
+    return aside
+
+
+def _make_sockets_folder() -> Path:
+    """Make a folder whose sockets' paths the system takes: under TMPDIR if that is short, else /tmp."""
+    for parent in _parents_of_sockets():
+        if len(os.fsencode(parent)) + len(f"/{_SOCKETS_PREFIX}12345678{_LONGEST_NAME}") <= _LONGEST_SOCKET_PATH:
+            return Path(tempfile.mkdtemp(prefix=_SOCKETS_PREFIX, dir=parent))
+    raise LaunchError(
+        f"the path {tempfile.gettempdir()} is too long for sockets", "set TMPDIR to a shorter folder"
+    )
+
+
+def _remove_left_sockets(left: object) -> None:
+    """Remove the sockets of a run that was killed before it could do so itself.
+
+    `left` is what a file says, so it may be anything: a text that is not the path of a folder that
+    `_make_sockets_folder` can have made removes nothing.
+    """
+    if isinstance(left, str) and _is_sockets_folder(left) and Path(left).is_dir():
+        _remove_sockets_folder(Path(left))
+
+
+def _remove_sockets_folder(path: Path) -> None:
+    """Remove a folder of sockets with what is in it, and never any other folder.
+
+    Raises
+    ------
+    LocalProtocolError
+        If the path is not one of `_make_sockets_folder`: a bug, and nothing is removed.
+    """
+    if not _SOCKETS_NAME.fullmatch(path.name) or not path.is_absolute() or path.is_symlink():
+        raise LocalProtocolError(f'"{path}" is no folder of sockets and must not be removed')
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_sockets_folder(text: str) -> bool:
+    path = Path(text)
+    if not _SOCKETS_NAME.fullmatch(path.name) or path.is_symlink():
+        return False
+    if str(path.parent) not in _parents_of_sockets():
+        return False
+    return path.is_dir() and path.stat().st_uid == os.getuid()
+
+
+def _parents_of_sockets() -> tuple[str, str]:
+    return (tempfile.gettempdir(), "/tmp")

@@ -1,0 +1,120 @@
+"""`edlz train` on this machine: the job's folder, its screen, and the supervisor between them.
+
+Whatever happens, it leaves no process, no socket and no lock behind.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from edlz.client.ending import conclude
+from edlz.client.job_directory import JobDirectory, open_job_directory
+from edlz.client.screens import Screen, make_screen
+from edlz.client.spans import Glyphs
+from edlz.client.supervisor import MASTER, Supervisor
+from edlz.client.terminal import glyphs_for, has_colour, look_for
+from edlz.services.config import JobConfig
+from edlz.services.launcher import split_name
+from edlz.services.logs import configure_logging
+from edlz.services.rpc import RpcClient
+
+__all__ = ["run_local", "service_command"]
+
+logger = logging.getLogger(__name__)
+
+
+def run_local(config: JobConfig) -> int:
+    """Run a job as processes of this machine; return the exit code of the command.
+
+    Raises
+    ------
+    EdlzError
+        If it cannot begin: its name is taken, a process cannot be started.
+    """
+    look = look_for(config.progress, sys.stdout, os.environ)
+    glyphs = glyphs_for(sys.stdout)
+    screen = make_screen(
+        look,
+        asked_workers=config.num_workers,
+        glyphs=glyphs,
+        is_coloured=has_colour(sys.stdout, os.environ),
+    )
+    configure_logging(
+        config.log_level if look == "plain" else "WARNING",
+        config.log_format,
+        role="supervisor",
+        job=config.job_name,
+        stream=screen.log_stream(),
+    )
+    config = _with_absolute_paths(config)
+    with _leaving_orderly(), open_job_directory(config) as folder:
+        if folder.earlier is not None:
+            logger.info("The files of the earlier run are in %s.", folder.earlier)
+        return asyncio.run(_run(config, folder, screen, glyphs, is_full=look != "live"))
+
+
+def service_command(config: JobConfig, folder: JobDirectory, name: str) -> list[str]:
+    """Return program and arguments of a service of this job: `master`, `ps-0`, `worker-1`."""
+    role, number = split_name(name)
+    program = [sys.executable, "-m", f"edlz.services.{role}"]
+    if role == MASTER:
+        own = dataclasses.replace(config, endpoint=folder.endpoint(MASTER), job_dir=str(folder.path))
+        return program + own.to_arguments("master")
+    command = [*program, f"--{role}_id={number}", f"--master_addr={folder.endpoint(MASTER)}"]
+    if role == "ps":
+        command += [f"--endpoint={folder.endpoint(name)}", f"--job_dir={folder.path}"]
+        command.append(f"--recovery_snapshot_secs={config.recovery_snapshot_secs:g}")
+    return [*command, f"--log_level={config.log_level}", f"--log_format={config.log_format}"]
+
+
+async def _run(
+    config: JobConfig, folder: JobDirectory, screen: Screen, glyphs: Glyphs, *, is_full: bool
+) -> int:
+    link = RpcClient(folder.endpoint(MASTER), role="supervisor", identity=str(os.getpid()))
+    screen.open()
+    try:
+        supervisor = Supervisor(
+            config.job_name, folder, screen, link, lambda name: service_command(config, folder, name)
+        )
+        await supervisor.run()
+    except BaseException:
+        screen.close((), is_error=True)
+        raise
+    finally:
+        link.close()
+    lines, is_error, code = conclude(supervisor.evidence, glyphs, is_full=is_full)
+    screen.close(lines, is_error=is_error)
+    return code
+
+
+@contextmanager
+def _leaving_orderly() -> Iterator[None]:
+    """Let SIGTERM end this process as an exception does, while no event loop takes it."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _with_absolute_paths(config: JobConfig) -> JobConfig:
+    """Return the settings with paths that mean the same in any folder: they are kept in job.yaml."""
+    names = ["training_data", "validation_data", "model_zoo", "model_file"]
+    if config.model_def and (Path(config.model_def).exists() or "/" in config.model_def):
+        names.append("model_def")
+    changed: dict[str, Any] = {
+        name: str(Path(getattr(config, name)).absolute()) for name in names if getattr(config, name)
+    }
+    return dataclasses.replace(config, **changed)

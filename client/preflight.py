@@ -1,0 +1,142 @@
+"""What `edlz train` checks before anything runs: the model's code and the data, all mistakes at once.
+
+Neither TensorFlow nor the user's module is imported: names are found in its syntax tree, records are
+counted by the headers of their chunks.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edlz.client.model_symbols import ModuleSymbols, read_symbols
+from edlz.services.checks import idle_workers
+from edlz.services.config import JobConfig
+from edlz.services.data import list_shards
+from edlz.services.errors import EdlzError
+from edlz.services.model_location import FEED_NAMES, MODEL_NAMES, ModelLocation, locate_attribute, locate_model
+from edlz.services.problems import Problem
+
+__all__ = ["Preflight", "check_job"]
+
+_SIGNATURES = {
+    "loss": "(labels, predictions)",
+    "optimizer": "()",
+    "feed": "(dataset, mode, metadata)",
+    "custom_model": "()",
+}
+_CONTRACT = (*MODEL_NAMES, "loss", "optimizer", *FEED_NAMES, "eval_metrics_fn")
+_LATER_NAMES = {
+    "callbacks": "callbacks() of the model is not called: callbacks are not in this version of edlz",
+    "custom_data_reader": "custom_data_reader() of the model is not used: only RecordIO is read in this version of edlz",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What was found.
+
+    Attributes
+    ----------
+    records : records of the training data; None if they cannot be counted
+    """
+
+    errors: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    records: int | None = None
+
+
+def check_job(config: JobConfig) -> Preflight:
+    """Check that a job can begin on this machine."""
+    errors = list(_check_model(config))
+    warnings = list(_warn_of_model(config))
+    training_errors, sizes = _check_data(config.training_data, "training_data")
+    errors += training_errors
+    if config.validation_data:
+        errors += _check_data(config.validation_data, "validation_data")[0]
+    records = None if training_errors else sum(sizes)
+    if records:
+        tasks = sum(-(-size // config.records_per_task) for size in sizes)
+        if config.num_workers <= config.grads_to_wait:  # else the flags alone say so
+            idle = idle_workers(config, tasks)
+            warnings += [idle] if idle else []
+    return Preflight(errors, warnings, records)
+
+
+def _check_model(config: JobConfig) -> Iterator[Problem]:
+    try:
+        model = locate_model(config)
+    except EdlzError as e:
+        yield Problem(e.message, e.help)
+        return
+    symbols = _symbols(model.path)
+    if isinstance(symbols, Problem):
+        yield symbols
+        return
+    wanted = (model.symbol,) if model.symbol else MODEL_NAMES
+    missing = [] if any(name in symbols for name in wanted) else [wanted[0]]
+    for flag in ("loss", "optimizer", "feed"):
+        try:
+            place = locate_attribute(config, flag, model)
+        except EdlzError as e:
+            yield Problem(e.message, e.help)
+            continue
+        names = FEED_NAMES if flag == "feed" and place.symbol == "feed" else (place.symbol or "",)
+        if place.path != model.path:
+            yield from _check_other_module(place)
+        elif not any(name in symbols for name in names):
+            missing.append(names[0])
+    if missing:
+        yield _missing(_module_name(config, model), symbols, missing)
+
+
+def _check_other_module(place: ModelLocation) -> Iterator[Problem]:
+    symbols = _symbols(place.path)
+    if isinstance(symbols, Problem):
+        yield symbols
+    elif place.symbol is not None and place.symbol not in symbols:
+        yield _missing(str(place.path), symbols, [place.symbol])
+
+
+def _symbols(path: Path) -> ModuleSymbols | Problem:
+    try:
+        return read_symbols(path)
+    except SyntaxError as e:
+        return Problem(f"{path}:{e.lineno}: {e.msg}", "the model's module must be Python that imports")
+    except (OSError, ValueError) as e:
+        return Problem(f"{path} cannot be read: {getattr(e, 'strerror', None) or e}")
+
+
+def _missing(module: str, symbols: ModuleSymbols, missing: list[str]) -> Problem:
+    wanted = [name + _SIGNATURES.get(name, "") for name in missing]
+    names = " and no ".join(wanted)
+    defined = [name for name in _CONTRACT if name in symbols]
+    others = [name for name in symbols.names if not name.startswith("_")]
+    return Problem(f"{module} defines no {names}", f"it defines: {', '.join(defined or others) or 'nothing'}")
+
+
+def _module_name(config: JobConfig, model: ModelLocation) -> str:
+    """Return the module as the user wrote it: the dotted name, or the file."""
+    return config.model_def.rpartition(".")[0] if model.symbol else str(model.path)
+
+
+def _warn_of_model(config: JobConfig) -> Iterator[Problem]:
+    try:
+        symbols = read_symbols(locate_model(config).path)
+    except (EdlzError, SyntaxError, OSError, ValueError):
+        return  # reported as an error already
+    for name, text in _LATER_NAMES.items():
+        if name in symbols.names:
+            yield Problem(text)
+    is_default = config.eval_metrics_fn == "eval_metrics_fn"
+    if config.validation_data and is_default and "eval_metrics_fn" not in symbols:
+        yield Problem("the model defines no eval_metrics_fn(): evaluation has nothing but the loss to show")
+
+
+def _check_data(given: str, flag: str) -> tuple[list[Problem], list[int]]:
+    """Return what is wrong with the data, and how many records each file has."""
+    try:
+        return [], [shard.count for shard in list_shards(given, flag)]
+    except EdlzError as e:
+        return [Problem(e.message, e.help)], []
+    except OSError as e:
+        return [Problem(f'{flag} "{given}" cannot be read: {e.strerror or e}')], []

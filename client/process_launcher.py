@@ -1,0 +1,210 @@
+"""Services as processes of this machine: starting, watching, logging and ending them.
+
+Each is in a process group of its own (so Ctrl-C in the terminal reaches the supervisor alone) and dies with
+the supervisor (`child`).  What it prints goes to its log file, and line by line to whoever wants it.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edlz.client import child
+from edlz.client.log_file import LogFile
+from edlz.services.config import flags_by_spelling
+from edlz.services.errors import LaunchError
+from edlz.services.messages import ProcessExit
+
+__all__ = ["ProcessLauncher", "describe_exit", "service_environment"]
+
+_CHUNK_BYTES = 1 << 16
+_LONGEST_LINE = 1 << 20  # bytes; a longer one is passed on in pieces
+_TAIL_LINES = 200
+_DRAIN_S = 1.0  # what a process left in its pipe is read for so long, should a child of its own hold it open
+
+
+@dataclass(slots=True)
+class _Service:
+    """A process and what is known of it.
+
+    Attributes
+    ----------
+    is_stopped : its end was asked for, so it is no exit to report
+    tail : its last lines
+    """
+
+    process: asyncio.subprocess.Process
+    is_stopped: bool = False
+    tail: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL_LINES))
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class ProcessLauncher:
+    """Launches services as processes.
+
+    Parameters
+    ----------
+    tasks : where the tasks that watch the processes live
+    command_of : a service's name to its program and arguments
+    logs : the folder of the log files; it exists
+    scratch : the folder of temporary files; whoever owns it removes it, since a killed process does not
+    on_line : called with name and text of each line that a service prints
+    """
+
+    def __init__(
+        self,
+        tasks: asyncio.TaskGroup,
+        command_of: Callable[[str], Sequence[str]],
+        logs: Path,
+        scratch: Path,
+        on_line: Callable[[str, str], None],
+    ) -> None:
+        self._tasks, self._command_of, self._logs, self._on_line = tasks, command_of, logs, on_line
+        self._environment = service_environment(os.environ, scratch)
+        self._services: dict[str, _Service] = {}  # what runs
+        self._tails: dict[str, deque[str]] = {}  # of what runs and what has ended
+        self._exits: list[ProcessExit] = []
+
+    def running(self) -> tuple[str, ...]:
+        """Return the names of what runs."""
+        return tuple(self._services)
+
+    def take_exits(self) -> tuple[ProcessExit, ...]:
+        """Return what has ended by itself since the call before."""
+        exits, self._exits = tuple(self._exits), []
+        return exits
+
+    def pid(self, name: str) -> int | None:
+        """Return the process id of a service that runs."""
+        return self._services[name].process.pid if name in self._services else None
+
+    def tail(self, name: str) -> list[str]:
+        """Return the last lines that a service printed, also after its end."""
+        return list(self._tails.get(name, ()))
+
+    async def launch(self, name: str) -> None:
+        """Start a service.
+
+        Raises
+        ------
+        LaunchError
+            If the system does not start it.
+        """
+        command = self._command_of(name)
+        log = LogFile(self._logs / f"{name}.log")
+        wrapper = (sys.executable, "-I", "-S", child.__file__, str(os.getpid()))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *wrapper,
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=self._environment,
+                process_group=0,
+            )
+        except OSError as e:
+            log.close()
+            raise LaunchError(f"{name} cannot be started: {e.strerror}", "is the machine out of processes?") from e
+        service = _Service(process)
+        self._services[name] = service
+        self._tails[name] = service.tail
+        self._tasks.create_task(self._watch(name, service, log), name=f"watch {name}")
+
+    async def stop(self, name: str, grace_s: float) -> None:
+        """End a service, by force after `grace_s` seconds; return when it is gone."""
+        service = self._services.get(name)
+        if service is None:
+            return
+        service.is_stopped = True
+        with suppress(ProcessLookupError):
+            service.process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_s):
+                await service.gone.wait()
+        except TimeoutError:
+            self.kill([name])
+            await service.gone.wait()
+
+    async def stop_all(self, grace_s: float) -> None:
+        """End everything at once; return when all of it is gone."""
+        async with asyncio.TaskGroup() as stopping:
+            for name in self.running():
+                stopping.create_task(self.stop(name, grace_s), name=f"stop {name}")
+
+    def kill(self, names: Iterable[str]) -> None:
+        """End services at once, with whatever they started."""
+        for name in names:
+            service = self._services.get(name)
+            if service is not None:
+                service.is_stopped = True
+                with suppress(ProcessLookupError):
+                    os.killpg(service.process.pid, signal.SIGKILL)
+
+    async def _watch(self, name: str, service: _Service, log: LogFile) -> None:
+        """Pump what a service prints, until it has ended; then note how."""
+        began = time.monotonic()
+        pump = self._tasks.create_task(self._pump(name, service, log), name=f"pump {name}")
+        code = await service.process.wait()
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                await asyncio.wait([pump])
+        except TimeoutError:
+            pump.cancel()
+        how = describe_exit(name, code)
+        log.write(f"--- ended after {time.monotonic() - began:.1f}s: {how.reason}\n".encode())
+        log.close()
+        del self._services[name]
+        if not service.is_stopped:
+            self._exits.append(how)
+        service.gone.set()
+
+    async def _pump(self, name: str, service: _Service, log: LogFile) -> None:
+        stream = service.process.stdout
+        assert stream is not None
+        waiting = b""
+        while chunk := await stream.read(_CHUNK_BYTES):
+            *lines, waiting = (waiting + chunk).split(b"\n")
+            if len(waiting) > _LONGEST_LINE:
+                lines, waiting = [*lines, waiting], b""
+            self._pass_on(name, service, log, lines)
+        self._pass_on(name, service, log, [waiting] if waiting else [])
+
+    def _pass_on(self, name: str, service: _Service, log: LogFile, lines: Sequence[bytes]) -> None:
+        if lines:
+            log.write(b"\n".join(lines) + b"\n")
+        for line in lines:
+            text = line.decode(errors="replace").rstrip("\r")
+            service.tail.append(text)
+            self._on_line(name, text)
+
+
+def describe_exit(name: str, code: int) -> ProcessExit:
+    """Return how a process ended, from its return code as Python gives it (negative: a signal)."""
+    if code >= 0:
+        return ProcessExit(name=name, code=code, reason=f"exit code {code}")
+    number = -code
+    try:
+        word = f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        word = f"signal {number}"
+    return ProcessExit(name=name, code=None, signal=number, reason=f"killed by {word}")
+
+
+def service_environment(environ: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """Return the environment of a service.
+
+    Our flags are not in it: the service gets them as arguments.  TensorFlow is quiet, and what it leaves in
+    the folder of temporary files (code that it generates) goes to `scratch`.
+    """
+    ours = {f"EDLZ_{spelling.upper()}" for spelling in flags_by_spelling()}
+    environment = {name: value for name, value in environ.items() if name not in ours}
+    environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    environment["TMPDIR"] = str(scratch)
+    return environment

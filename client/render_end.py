@@ -1,0 +1,115 @@
+"""How a job ended: the blocks that stay on the terminal.
+
+Pure, but for one thing: the failure block quotes the line of the user's code that raised, if it can be read.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from edlz.client.spans import UNICODE, Glyphs, Line, Span
+from edlz.client.wording import count_of, duration, metric, percent
+from edlz.services.messages import FailureView, JobStatus
+
+__all__ = ["Ending", "failure_block", "stopped_block", "success_block"]
+
+_DIGEST_LETTERS = 8
+_CODE_INDENT = " " * 10
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the supervisor knows besides the last status.
+
+    Attributes
+    ----------
+    took_s : seconds from start to end
+    lost_workers : how many were lost on the way
+    logs : the folder of the log files
+    is_full : for a file: nothing is shortened
+    """
+
+    took_s: float
+    lost_workers: int
+    logs: Path
+    is_full: bool = False
+
+
+def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -> list[Line]:
+    """Return what stands at the end of a job that succeeded."""
+    steps = f"{count_of(status.version, 'step')}, {count_of(status.minibatches, 'minibatch')}"
+    each = "each in the model exactly once"
+    lines: list[Line] = [
+        [
+            Span("Succeeded", "good"),
+            Span(f"  {status.name} in {duration(ending.took_s)}: {steps}, {each}"),
+        ]
+    ]
+    facts = []
+    if status.evaluations:
+        newest = status.evaluations[-1]
+        facts += [f"{name} {metric(value)} (v{newest.version:,})" for name, value in newest.metrics.items()]
+    if status.loss is not None and not (status.evaluations and "loss" in status.evaluations[-1].metrics):
+        facts.append(f"loss {metric(status.loss)}")
+    if ending.lost_workers:
+        facts.append(f"{count_of(ending.lost_workers, 'worker')} lost on the way")
+    if facts:
+        lines.append([Span("  " + "   ".join(facts))])
+    if status.digest:
+        lines.append(_digest_line(status, ending, glyphs))
+    lines.append([Span("  logs     ", "dim"), Span(str(ending.logs))])
+    return lines
+
+
+def failure_block(failure: FailureView, job_name: str, ending: Ending) -> list[Line]:
+    """Return the first cause of a failure: what, on which data, in which line of whose code, and what to do."""
+    lines: list[Line] = [[Span("error: ", "bad"), Span(f'job "{job_name}" failed: {failure.text}')]]
+    if failure.data:
+        lines.append([Span("  data    ", "dim"), Span(failure.data)])
+    if failure.where:
+        lines.append([Span("  code    ", "dim"), Span(failure.where)])
+        quoted = _source_line(failure.where)
+        if quoted:
+            lines.append([Span(f"{_CODE_INDENT}  {quoted}", "bold")])
+    if failure.error:
+        lead = _CODE_INDENT if failure.where else "  error   "
+        lines.append([Span(lead, "dim"), Span(failure.error)])
+    lines.append([Span("  logs    ", "dim"), Span(str(ending.logs))])
+    if failure.help:
+        lines.append([Span("help: ", "bold"), Span(failure.help)])
+    return lines
+
+
+def stopped_block(status: JobStatus | None, job_name: str, ending: Ending) -> list[Line]:
+    """Return what stands after Ctrl-C or SIGTERM."""
+    where = ""
+    if status is not None:
+        where = f" at {percent(status.ratio)}, epoch {status.epoch} of {status.epochs}, v{status.version:,}"
+    return [
+        [Span("Stopped", "wait"), Span(f"  {job_name}{where}.")],
+        [Span("  logs   ", "dim"), Span(str(ending.logs))],
+    ]
+
+
+def _digest_line(status: JobStatus, ending: Ending, glyphs: Glyphs) -> list[Span]:
+    digest = status.digest.removeprefix("sha256:")
+    is_short = not ending.is_full and len(digest) > _DIGEST_LETTERS
+    shown = digest[:_DIGEST_LETTERS] + glyphs.ellipsis if is_short else digest
+    line = [Span("  digest   ", "dim"), Span(f"sha256 {shown}")]
+    if status.mode == "sync":
+        same = f" (the same on any number of workers and ps at --grads_to_wait={status.slots})"
+        line.append(Span(same, "dim"))
+    return line
+
+
+def _source_line(where: str) -> str:
+    """Return `41 |     age = …` for `model.py:41 in feed`; nothing if the file is not here."""
+    found = re.match(r"(?P<path>.+):(?P<line>\d+)( in .*)?$", where)
+    if found is None:
+        return ""
+    try:
+        lines = Path(found["path"]).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return ""  # the file lies on another machine; its place has been said
+    number = int(found["line"])
+    return f"{number} | {lines[number - 1]}" if number <= len(lines) else ""

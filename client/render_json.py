@@ -1,0 +1,91 @@
+"""A job's status as the JSON object that scripts read: the fields of `/api/status`, version 1.
+
+Fields are only ever added.  Times in seconds, sizes in bytes, ids as strings.
+"""
+
+import json
+from typing import Any
+
+from edlz.services.messages import JobStatus, PartitionView, WorkerView
+
+__all__ = ["API_VERSION", "json_line", "status_object"]
+
+API_VERSION = 1
+
+
+def status_object(status: JobStatus) -> dict[str, Any]:
+    """Return the status as nested dictionaries and lists."""
+    held = {worker.task for worker in status.workers if worker.state != "evaluating"} - {None}
+    leased = min(len(held), status.tasks_total - status.tasks_done)
+    return {
+        "api": API_VERSION,
+        "seq": max((event.seq for event in status.events), default=0),
+        "job": {
+            "name": status.name,
+            "state": status.state,
+            "reason": status.failure.text if status.failure else None,
+            "where": "local",
+            "strategy": "ParameterServerStrategy",
+            "mode": status.mode,
+            "started_at": status.started_at,
+            "digest": status.digest or None,
+        },
+        "progress": {
+            "ratio": status.ratio,
+            "epoch": status.epoch,
+            "epochs": status.epochs,
+            "records": status.records,
+            "records_total": status.records_total,
+            "minibatches": status.minibatches,
+            "version": status.version,
+            "records_per_s": status.records_per_s,
+            "eta_s": status.eta_s,
+            "stalled_s": status.stalled_s,
+        },
+        "loss": status.loss,
+        "evaluations": [{"version": view.version, "metrics": view.metrics} for view in status.evaluations],
+        "tasks": {
+            "todo": status.tasks_total - status.tasks_done - leased,
+            "leased": leased,
+            "done": status.tasks_done,
+        },
+        "workers": [_worker(worker) for worker in status.workers],
+        "ps": [_partition(partition) for partition in status.partitions],
+        "events": [
+            {"seq": event.seq, "at": event.at, "kind": event.kind, "text": event.text} for event in status.events
+        ],
+    }
+
+
+def json_line(status: JobStatus) -> str:
+    """Return the status as one line."""
+    return json.dumps(status_object(status), ensure_ascii=False)
+
+
+def _worker(worker: WorkerView) -> dict[str, Any]:
+    times = {
+        "read": worker.read_ms,
+        "pull": worker.pull_ms,
+        "compute": worker.compute_ms,
+        "push": worker.push_ms,
+        "wait": worker.wait_ms,
+    }
+    return {
+        "id": worker.id,
+        "state": worker.state,
+        "task": worker.task,
+        "records_per_s": worker.records_per_s,
+        "step_s": {name: time_ms / 1000 for name, time_ms in times.items()},
+        "memory_bytes": worker.memory_bytes,
+        "note": worker.note or None,
+    }
+
+
+def _partition(partition: PartitionView) -> dict[str, Any]:
+    return {
+        "id": partition.id,
+        "state": partition.state,
+        "version": partition.version,
+        "memory_bytes": partition.memory_bytes,
+        "cpu_share": partition.cpu_share,
+    }

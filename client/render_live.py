@@ -1,0 +1,169 @@
+"""The live block: a job's status as the few lines that a terminal redraws.
+
+Pure: a status and a width give lines of at most that width.  Columns that do not fit are left out from the
+right.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from edlz.client.spans import UNICODE, Glyphs, Line, Role, Span, fit, width_of
+from edlz.client.wording import best_evaluation, count_of, duration, memory, metric, percent, working
+from edlz.services.messages import EvaluationView, JobStatus, PartitionView, WorkerView
+
+__all__ = ["MAX_WORKERS", "live_block"]
+
+MAX_WORKERS = 8
+_LABEL = 7  # columns of the first column
+_STATE_AND_TASK = 16  # columns of the two together: a long state takes from the task's
+_SHORTEST_BAR, _LONGEST_BAR = 10, 40
+_ROLES: dict[str, Role] = {
+    "training": "good",
+    "evaluating": "good",
+    "serving": "good",
+    "done": "good",
+    "sealed": "good",
+    "lost": "bad",
+    "failed": "bad",
+}
+_NOT_YET = ("Pending", "Starting")
+_STEP_PARTS = (("read", 4), ("pull", 4), ("compute", 7), ("push", 4), ("wait", 4))
+
+
+def live_block(
+    status: JobStatus, width: int, *, asked_workers: int, is_eta_rough: bool = False, glyphs: Glyphs = UNICODE
+) -> list[Line]:
+    """Return the block.
+
+    Parameters
+    ----------
+    status : what the master said last
+    width : columns of the terminal
+    asked_workers : --num_workers
+    is_eta_rough : the number of workers has changed within the last 30 s
+    glyphs : what bars and marks are drawn with
+    """
+    lines: list[Line] = [_progress_line(status, width, asked_workers, is_eta_rough, glyphs)]
+    if status.state not in _NOT_YET:
+        lines.append(_metrics_line(status, width))
+    if status.workers:
+        lines.append(_fitted([Span(_labelled("worker")), *_worker_head()], width))
+    lines += [_fitted(_worker_row(worker, glyphs), width) for worker in status.workers[:MAX_WORKERS]]
+    lines += _rest_of_workers(status.workers[MAX_WORKERS:])
+    lines += [_fitted(_partition_row(partition, glyphs), width) for partition in status.partitions]
+    lines.append([Span(" Ctrl-C: stop", "dim")])
+    return [fit(line, width) for line in lines]
+
+
+def _labelled(text: str) -> str:
+    return f" {text:<{_LABEL}} "
+
+
+def _progress_line(
+    status: JobStatus, width: int, asked_workers: int, is_eta_rough: bool, glyphs: Glyphs
+) -> list[Span]:
+    label = Span(_labelled(status.name), "bold")
+    if status.state in _NOT_YET:
+        there = f"{len(status.partitions)} ps, {working(status.workers)} of {count_of(asked_workers, 'worker')}"
+        return [label, Span(f"{status.state.lower()}: {there} there", "wait")]
+    epoch = f"epoch {status.epoch}/{status.epochs} "
+    share = f"{percent(status.ratio):>6}"
+    records = f"  {status.records:,}/{status.records_total:,}"
+    end = _end_of_progress(status, is_eta_rough)
+    tail = [Span(share), Span(records, "dim"), end]
+    used = len(label.text) + len(epoch)
+    while len(tail) > 1 and used + width_of(tail) + _SHORTEST_BAR > width:
+        tail.pop(1)
+    length = min(width - used - width_of(tail) - 1, _LONGEST_BAR)
+    return [label, Span(epoch), *_bar(status.ratio, max(0, length), glyphs), *tail]
+
+
+def _end_of_progress(status: JobStatus, is_eta_rough: bool) -> Span:
+    if status.stalled_s is not None:
+        last = next((worker for worker in status.workers if worker.task is not None), None)
+        where = f", last: task {last.task} on worker-{last.id}" if last else ""
+        return Span(f"  stalled {duration(status.stalled_s)}{where}", "wait")
+    if status.state == "Evaluating":
+        return Span("  evaluating")
+    if status.state != "Training":
+        return Span(f"  {status.state.lower()}")
+    if status.eta_s is None:
+        return Span("")
+    return Span(f"  ETA {'~' if is_eta_rough else ''}{duration(status.eta_s)}")
+
+
+def _bar(ratio: float, length: int, glyphs: Glyphs) -> list[Span]:
+    halves = round(max(0.0, min(1.0, ratio)) * length * 2)
+    full, half = divmod(halves, 2)
+    filled = glyphs.full * full + glyphs.half * half
+    return [Span(filled, "good"), Span(glyphs.rest * (length - len(filled)), "dim")]
+
+
+def _metrics_line(status: JobStatus, width: int) -> list[Span]:
+    parts = []
+    if status.loss is not None:
+        parts.append(f"loss {metric(status.loss)}")
+    if status.evaluations:
+        newest = status.evaluations[-1]
+        parts += [_metric_text(status, newest, name) for name in newest.metrics]
+    line = [Span(_labelled(f"v{status.version:,}"))]
+    rate = f"{status.records_per_s:,.0f} records/s" if status.records_per_s else ""
+    while parts and width_of(line) + len("   ".join([*parts, rate])) > width:
+        parts.pop()
+    if rate:
+        parts.append(rate)
+    return [*line, Span("   ".join(parts))]
+
+
+def _metric_text(status: JobStatus, newest: EvaluationView, name: str) -> str:
+    best = best_evaluation(status, name)
+    text = f"{name} {metric(newest.metrics[name])} (v{newest.version:,}"
+    if best is not None and best.metrics[name] != newest.metrics[name]:
+        text += f"; best {metric(best.metrics[name])} v{best.version:,}"
+    return text + ")"
+
+
+def _fitted(row: Sequence[Span], width: int) -> list[Span]:
+    """Return the cells that fit; what does not is left out from the right."""
+    cells = list(row)
+    while len(cells) > 1 and width_of(cells) > width:
+        cells.pop()
+    return cells
+
+
+def _worker_head() -> list[Span]:
+    head = [Span("state     "), Span("task".rjust(_STATE_AND_TASK - 10)), Span(f"{'rec/s':>7}")]
+    first, *others = _STEP_PARTS
+    head.append(Span(f"    ms per step:{first[0]:>{first[1] + 1}}"))
+    head += [Span(f"{name:>{size + 1}}") for name, size in others]
+    return [Span(cell.text, "dim") for cell in head]
+
+
+def _worker_row(worker: WorkerView, glyphs: Glyphs) -> list[Span]:
+    task = "" if worker.task is None else f"{worker.task:,}"
+    rate = f"{worker.records_per_s:,.0f}" if worker.records_per_s else ""
+    state = _state(worker.state, glyphs)
+    place = max(_STATE_AND_TASK - len(state.text), 0)
+    cells = [Span(_labelled(worker.id)), state, Span(f"{task:>{place}}"), Span(f"{rate:>7}")]
+    times = (worker.read_ms, worker.pull_ms, worker.compute_ms, worker.push_ms, worker.wait_ms)
+    if worker.note and not any(times):
+        return [*cells, Span(f"    {worker.note}", "dim")]
+    for place, ((_, size), time_ms) in enumerate(zip(_STEP_PARTS, times, strict=True)):
+        columns = size + 1 + (len("    ms per step:") if place == 0 else 0)
+        text = f"{time_ms:,.0f}" if any(times) else ""
+        cells.append(Span(f"{text:>{columns}}"))
+    return cells
+
+
+def _partition_row(partition: PartitionView, glyphs: Glyphs) -> list[Span]:
+    load = f"  {partition.cpu_share:.0%} of a core, ".replace("%", " %") + memory(partition.memory_bytes)
+    return [Span(_labelled(f"ps {partition.id}")), _state(partition.state, glyphs), Span(load)]
+
+
+def _state(state: str, glyphs: Glyphs) -> Span:
+    return Span(f"{glyphs.mark} {state:<8}", _ROLES.get(state, "wait"))
+
+
+def _rest_of_workers(workers: Sequence[WorkerView]) -> list[Line]:
+    counts = Counter(worker.state for worker in workers)
+    return [[Span(f" + {count:,} more {state}", "dim")] for state, count in counts.items()]

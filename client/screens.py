@@ -1,0 +1,258 @@
+"""What `edlz train` shows while a job runs: four screens drawn from the same statuses and log lines.
+
+A screen is told of log lines of the services, of each status, and of the end.  It decides nothing about
+the job.  Whatever stands on standard output never holds `\\r` or an escape unless that is a terminal.
+"""
+
+import io
+import json
+import logging
+import re
+import sys
+from collections.abc import Sequence
+from typing import Protocol, TextIO
+
+from edlz.client.render_json import json_line
+from edlz.client.render_live import live_block
+from edlz.client.render_plain import due_again_s, progress_line
+from edlz.client.spans import Glyphs, Line, Span, paint, plain
+from edlz.client.terminal import Look
+from edlz.services.messages import JobStatus
+
+__all__ = ["JsonScreen", "LiveScreen", "PlainScreen", "QuietScreen", "Screen", "make_screen"]
+
+logger = logging.getLogger(__name__)
+
+_LOG_LINE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+\] \[(?P<level>[A-Z]+)\] \[[^\]]+\] (?P<text>.*)")
+_ROUGH_S = 30.0  # an ETA is rough for so long after the number of workers changed
+_SHOWN_LEVELS = frozenset(("WARNING", "ERROR", "CRITICAL"))
+
+
+class Screen(Protocol):
+    """One way to show a job."""
+
+    def open(self) -> None:
+        """Begin to draw."""
+        ...
+
+    def log_line(self, source: str, text: str) -> None:
+        """A line that a service wrote; `source` is its name."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Something that the supervisor itself has to say to whoever watches."""
+        ...
+
+    def update(self, status: JobStatus) -> None:
+        """A status; its events are new."""
+        ...
+
+    def log_stream(self) -> TextIO:
+        """Where the supervisor's own log lines go."""
+        ...
+
+    def close(self, ending: Sequence[Line], *, is_error: bool) -> None:
+        """The job has ended: show how, and draw no more."""
+        ...
+
+
+def make_screen(look: Look, *, asked_workers: int, glyphs: Glyphs, is_coloured: bool) -> Screen:
+    """Return the screen of a look, on standard output."""
+    if look == "live":
+        return LiveScreen(sys.stdout, asked_workers, glyphs, is_coloured=is_coloured)
+    if look == "json":
+        return JsonScreen(sys.stdout)
+    if look == "quiet":
+        return QuietScreen(sys.stdout)
+    return PlainScreen(sys.stdout, asked_workers, is_coloured=is_coloured)
+
+
+class _Base:
+    """What the screens have in common: where the end goes."""
+
+    def __init__(self, out: TextIO, *, is_coloured: bool = False) -> None:
+        self._out = out
+        self._is_coloured = is_coloured
+
+    def open(self) -> None:
+        """Nothing to begin with."""
+
+    def log_line(self, source: str, text: str) -> None:
+        """Not shown: the line is in the service's log file."""
+
+    def log_stream(self) -> TextIO:
+        """Standard error, since standard output is for what was asked for."""
+        return sys.stderr
+
+    def close(self, ending: Sequence[Line], *, is_error: bool) -> None:
+        """Show the end; errors go to standard error."""
+        stream = sys.stderr if is_error else self._out
+        stream.write(paint(ending) if self._is_coloured and stream.isatty() else plain(ending))
+        stream.flush()
+
+    def _write(self, text: str) -> None:
+        self._out.write(text + "\n")
+        self._out.flush()
+
+
+class PlainScreen(_Base):
+    """Log lines, and a line of progress every 10 s, later every minute."""
+
+    def __init__(self, out: TextIO, asked_workers: int, *, is_coloured: bool = False) -> None:
+        super().__init__(out, is_coloured=is_coloured)
+        self._asked_workers = asked_workers
+        self._next_at: float | None = None
+
+    def log_line(self, source: str, text: str) -> None:
+        """Pass a line of our own format through; whatever else a service prints stays in its file."""
+        if _LOG_LINE.match(text) or _is_json_object(text):
+            self._write(text)
+
+    def log_stream(self) -> TextIO:
+        """The stream of all the other lines."""
+        return self._out
+
+    def say(self, text: str) -> None:
+        """Log it."""
+        logger.info("%s", text)
+
+    def update(self, status: JobStatus) -> None:
+        """Log the progress if it is time."""
+        running_s = status.now - status.started_at
+        if self._next_at is None:
+            self._next_at = status.now + due_again_s(running_s)
+        elif status.now >= self._next_at and status.state in ("Training", "Evaluating"):
+            self._next_at = status.now + due_again_s(running_s)
+            logger.info("%s", progress_line(status, self._asked_workers))
+
+
+class QuietScreen(_Base):
+    """Nothing but how it ended."""
+
+    def say(self, text: str) -> None:
+        """Not shown."""
+
+    def update(self, status: JobStatus) -> None:
+        """Not shown."""
+
+
+class JsonScreen(_Base):
+    """A JSON object for each status that differs from the one before, and the last one at the end."""
+
+    def __init__(self, out: TextIO) -> None:
+        super().__init__(out)
+        self._shown: JobStatus | None = None
+
+    def say(self, text: str) -> None:
+        """Not shown: the events of a status say it."""
+
+    def update(self, status: JobStatus) -> None:
+        """Write the status, once a second at most unless its state or events are new."""
+        before = self._shown
+        if (
+            before is None
+            or status.events
+            or status.state != before.state
+            or status.digest != before.digest
+            or status.now - before.now >= 1.0
+        ):
+            self._shown = status
+            self._write(json_line(status))
+
+    def close(self, ending: Sequence[Line], *, is_error: bool) -> None:
+        """Errors only: success stands in the last object."""
+        if is_error:
+            super().close(ending, is_error=True)
+
+
+class LiveScreen(_Base):
+    """The block that is redrawn, with events and warnings scrolling above it."""
+
+    def __init__(self, out: TextIO, asked_workers: int, glyphs: Glyphs, *, is_coloured: bool) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        super().__init__(out, is_coloured=is_coloured)
+        self._asked_workers, self._glyphs = asked_workers, glyphs
+        self._console = Console(file=out, force_terminal=True, no_color=not is_coloured, highlight=False)
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._working: int | None = None
+        self._rough_until = 0.0
+
+    def open(self) -> None:
+        """Begin with a line, so that something stands there at once."""
+        self._live.start()
+        self._draw([[Span(f" starting {self._glyphs.ellipsis}", "dim")]])
+
+    def log_line(self, source: str, text: str) -> None:
+        """Show warnings and errors of the services; the rest is in their files."""
+        found = _LOG_LINE.match(text)
+        if found and found["level"] in _SHOWN_LEVELS:
+            self.say(f"{source}: {found['text']}")
+
+    def log_stream(self) -> TextIO:
+        """A stream whose lines go above the block."""
+        return _Above(self)
+
+    def say(self, text: str) -> None:
+        """Print a line above the block."""
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def update(self, status: JobStatus) -> None:
+        """Redraw."""
+        for event in status.events:
+            self.say(event.text)
+        count = sum(worker.state not in ("lost", "done") for worker in status.workers)
+        if self._working not in (None, count):
+            self._rough_until = status.now + _ROUGH_S
+        self._working = count
+        block = live_block(
+            status,
+            self._console.width,
+            asked_workers=self._asked_workers,
+            is_eta_rough=status.now < self._rough_until,
+            glyphs=self._glyphs,
+        )
+        self._draw(block)
+
+    def close(self, ending: Sequence[Line], *, is_error: bool) -> None:
+        """Take the block away and show the end in its place."""
+        self._live.stop()
+        super().close(ending, is_error=is_error)
+
+    def _draw(self, lines: Sequence[Line]) -> None:
+        from rich.text import Text
+
+        styles = {"good": "green", "wait": "yellow", "bad": "red", "dim": "dim", "bold": "bold", "": ""}
+        rows = [Text.assemble(*((span.text, styles[span.role]) for span in line)) for line in lines]
+        self._live.update(Text("\n").join(rows), refresh=True)
+
+
+class _Above(io.StringIO):
+    """Passes what is written to a live screen, line by line."""
+
+    def __init__(self, screen: LiveScreen) -> None:
+        super().__init__()
+        self._screen = screen
+
+    def write(self, text: str) -> int:
+        """Show a whole line; a logging handler writes no less."""
+        if text.strip():
+            self._screen.say(text.rstrip("\n"))
+        return len(text)
+
+
+def _is_json_object(text: str) -> bool:
+    if not text.startswith('{"ts"'):
+        return False
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,226 @@
+"""The supervisor of a job's processes on this machine.
+
+It starts the master, tells it four times a second what runs and what has ended, makes the answer true, and
+shows the job's status.  It decides nothing about the work.
+"""
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from edlz.client.ending import FINAL_STATES, Evidence, written_status
+from edlz.client.job_directory import JobDirectory
+from edlz.client.process_launcher import ProcessLauncher
+from edlz.client.reconciler import Reconciler
+from edlz.client.screens import Screen
+from edlz.services.errors import EdlzError, PeerUnavailable
+from edlz.services.messages import JobStatus, Message, StatusRequest, SupervisorOrders
+
+__all__ = ["MASTER", "MasterLink", "Supervisor"]
+
+logger = logging.getLogger(__name__)
+
+MASTER = "master"
+POLL_S = 0.25
+GRACE_S = 5.0
+ANSWER_S = 2.0
+LEAVE_S = 15.0  # the master's time to leave after the job is over
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class MasterLink(Protocol):
+    """The supervisor's connection to the master."""
+
+    async def request(self, body: Message, deadline_s: float) -> Message:
+        """Send a request and return its answer.
+
+        Raises
+        ------
+        PeerUnavailable
+            If none came in time.
+        """
+        ...
+
+
+class Supervisor:
+    """Runs one job to its end.
+
+    Parameters
+    ----------
+    job_name, folder, screen : the job, its folder, where it is shown
+    link : the connection to the master
+    command_of : a service's name to its program and arguments
+
+    Attributes
+    ----------
+    evidence : what was seen, complete when `run` has returned
+    """
+
+    def __init__(
+        self,
+        job_name: str,
+        folder: JobDirectory,
+        screen: Screen,
+        link: MasterLink,
+        command_of: Callable[[str], Sequence[str]],
+    ) -> None:
+        self.evidence = Evidence(job_name, folder.logs)
+        self._folder, self._screen, self._link, self._command_of = folder, screen, link, command_of
+        self._core = Reconciler()
+        self._seen = 0  # number of the last event shown
+        self._losses: dict[str, str] = {}  # processes whose loss nobody has told yet, and what to say
+        self._signalled = asyncio.Event()
+        self._launcher: ProcessLauncher
+
+    async def run(self) -> None:
+        """Start the master, follow the job to its end, and end every process.
+
+        Raises
+        ------
+        EdlzError
+            If a process cannot be started, or the master speaks another protocol.
+        """
+        began = time.monotonic()
+        loop = asyncio.get_running_loop()
+        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup, &
+        for number in heard:
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            await self._run_processes()
+        finally:
+            for number in heard:
+                loop.remove_signal_handler(number)
+        self.evidence.took_s = time.monotonic() - began
+        last = self.evidence.status
+        if self.evidence.signal is None and (last is None or last.state not in FINAL_STATES):
+            written = written_status(self._folder.path)
+            if written is not None:
+                self._show(written)
+
+    async def _run_processes(self) -> None:
+        error: EdlzError | None = None
+        async with asyncio.TaskGroup() as tasks:
+            self._launcher = ProcessLauncher(
+                tasks, self._command_of, self._folder.logs, self._folder.scratch, self._screen.log_line
+            )
+            try:
+                await self._launcher.launch(MASTER)
+                await self._follow()
+            except EdlzError as e:  # kept: a group would wrap it
+                error = e
+            finally:
+                await self._launcher.stop_all(GRACE_S)
+        crashed = (self.evidence.master, self.evidence.first_crash, self._core.given_up)
+        self.evidence.given_up = self._core.given_up
+        self.evidence.tails = {gone.name: self._launcher.tail(gone.name) for gone in crashed if gone}
+        if error is not None:
+            raise error
+
+    # ------------------------------------------------------------ following the job
+
+    async def _follow(self) -> None:
+        """Follow the job until the master has ended, a signal has come, or a time limit is over."""
+        over_since: float | None = None
+        while not self._signalled.is_set():
+            self._take_exits()
+            if self.evidence.master is not None or self._core.given_up is not None:
+                return
+            await self._poll()
+            if self.evidence.status is not None and self.evidence.status.state in FINAL_STATES:
+                over_since = over_since or time.monotonic()
+                if time.monotonic() - over_since > LEAVE_S:
+                    logger.warning("the master did not leave within %.0fs of the job's end", LEAVE_S)
+                    return
+            await self._pause()
+
+    async def _poll(self) -> None:
+        """Tell the master what runs, show what it says of the job, and make its answer true."""
+        orders = await self._request(self._core.next_status(self._services()))
+        if orders is None:
+            return
+        status = await self._request(StatusRequest(since=self._seen))
+        if isinstance(status, JobStatus):
+            self._show(status)
+        if isinstance(orders, SupervisorOrders):
+            await self._obey(orders)
+
+    async def _request(self, body: Message) -> Message | None:
+        """Return the master's answer; None if none came in time, or a signal came first."""
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(self._ask(body), name="ask the master")
+            signalled = tasks.create_task(self._signalled.wait(), name="wait for a signal")
+            await asyncio.wait((asking, signalled), return_when=asyncio.FIRST_COMPLETED)
+            asking.cancel()
+            signalled.cancel()
+        answer = None if asking.cancelled() else asking.result()
+        if isinstance(answer, EdlzError):
+            raise answer
+        return answer
+
+    async def _ask(self, body: Message) -> Message | EdlzError | None:
+        try:
+            return await self._link.request(body, ANSWER_S)
+        except PeerUnavailable:
+            return None  # it starts, or it has just ended; the next round sees which
+        except EdlzError as e:  # returned: a group would wrap it
+            return e
+
+    async def _obey(self, orders: SupervisorOrders) -> None:
+        self._take_exits()
+        action = self._core.on_orders(orders, self._services(), time.monotonic())
+        for name in action.launch:
+            logger.debug("starting %s", name)
+            await self._launcher.launch(name)
+        async with asyncio.TaskGroup() as stopping:
+            for name in action.stop:
+                stopping.create_task(self._launcher.stop(name, GRACE_S), name=f"stop {name}")
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(POLL_S):
+                await self._signalled.wait()
+        except TimeoutError:
+            return
+
+    def _services(self) -> list[str]:
+        return [name for name in self._launcher.running() if name != MASTER]
+
+    def _show(self, status: JobStatus) -> None:
+        self.evidence.status = status
+        self._seen = max((event.seq for event in status.events), default=self._seen)
+        self._tell_losses(status)
+        self._screen.update(status)
+
+    def _on_signal(self, number: int) -> None:
+        if self.evidence.signal is None:
+            self.evidence.signal = number
+            self._signalled.set()
+            self._screen.say("stopping … Ctrl-C again to kill at once.")
+        else:
+            self._launcher.kill(self._launcher.running())
+
+    # ------------------------------------------------------------ losses
+
+    def _take_exits(self) -> None:
+        """Note what has ended by itself, and have the master told."""
+        exits = self._launcher.take_exits()
+        for gone in exits:
+            if gone.name == MASTER:
+                self.evidence.master = gone
+            elif gone.code != 0:
+                self._losses[gone.name] = f"{gone.name} lost: {gone.reason}."
+                self.evidence.lost_workers += gone.name.startswith("worker")
+                if gone.code is not None:
+                    self.evidence.first_crash = self.evidence.first_crash or gone
+        self._core.on_exits([gone for gone in exits if gone.name != MASTER], time.monotonic())
+
+    def _tell_losses(self, status: JobStatus) -> None:
+        """Say what the master does not say itself, with more to it: it knows which task was at stake."""
+        texts = [event.text for event in status.events]
+        for name, text in self._losses.items():
+            if not any(told.startswith(f"{name} lost") or f"{name} was lost" in told for told in texts):
+                self._screen.say(text)
+        self._losses.clear()

@@ -1,0 +1,44 @@
+"""What the terminal can do: whether it may be redrawn, in colour, and with which letters."""
+
+from collections.abc import Mapping
+from typing import Literal, TextIO
+
+from edlz.client.spans import ASCII, UNICODE, Glyphs
+
+__all__ = ["Look", "glyphs_for", "has_colour", "look_for"]
+
+Look = Literal["live", "plain", "quiet", "json"]
+
+
+def look_for(progress: str, stream: TextIO, environ: Mapping[str, str]) -> Look:
+    """Return how progress is shown.
+
+    `auto` is live on a terminal that can be redrawn, plain in a pipe, a file or CI; `live` without a
+    terminal is plain too, since nothing there can be redrawn.
+    """
+    if progress in ("quiet", "json", "plain"):
+        return progress  # type: ignore[return-value]
+    can_redraw = (
+        stream.isatty() and environ.get("TERM") != "dumb" and environ.get("TTY_INTERACTIVE", "1") != "0"
+    )
+    if progress == "live":
+        return "live" if can_redraw else "plain"
+    return "live" if can_redraw and not environ.get("CI") else "plain"
+
+
+def has_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether to paint: a non-empty NO_COLOR wins over FORCE_COLOR, which wins over no terminal."""
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and environ.get("TERM") != "dumb"
+
+
+def glyphs_for(stream: TextIO) -> Glyphs:
+    """Return what bars and marks are drawn with: ASCII if the stream does not take the others."""
+    try:
+        "".join(UNICODE).encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return ASCII
+    return UNICODE

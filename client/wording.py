@@ -1,0 +1,70 @@
+"""How numbers, durations and states are put into words, the same on every screen."""
+
+import math
+from collections.abc import Iterable
+from itertools import pairwise
+
+from edlz.services.messages import EvaluationView, JobStatus, WorkerView
+
+__all__ = [
+    "best_evaluation",
+    "count_of",
+    "duration",
+    "memory",
+    "metric",
+    "percent",
+    "working",
+]
+
+_WORKING = frozenset(("training", "waiting", "evaluating"))
+_SMALLER_IS_BETTER = ("loss", "error", "mse", "mae", "rmse", "perplexity", "crossentropy", "deviance")
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in two units at most: `45s`, `4m 10s`, `1h 20m`, `2d 3h`."""
+    whole = max(0, round(seconds))
+    units = (("d", whole // 86400), ("h", whole // 3600 % 24), ("m", whole // 60 % 60), ("s", whole % 60))
+    for (unit, amount), (smaller, rest) in pairwise(units):
+        if amount:
+            return f"{amount}{unit} {rest}{smaller}" if rest else f"{amount}{unit}"
+    return f"{whole}s"
+
+
+def metric(value: float) -> str:
+    """Return a loss or metric: three digits behind the point, or an exponent where they say nothing."""
+    if not math.isfinite(value):
+        return str(value)
+    if abs(value) >= 1e6 or 0 < abs(value) < 0.001:
+        return f"{value:.2e}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3f}"
+
+
+def percent(ratio: float) -> str:
+    """Return a share as `59 %`; 100 % only when nothing is left."""
+    return f"{100 if ratio >= 1 else min(99, math.floor(ratio * 100 + 1e-9))} %"
+
+
+def memory(size_bytes: int) -> str:
+    """Return a size of memory: `0.1 GB`."""
+    return f"{size_bytes / 1e9:.1f} GB"
+
+
+def count_of(count: int, noun: str) -> str:
+    """Return `1 worker`, `1,200 minibatches`."""
+    plural = noun + ("es" if noun.endswith(("h", "s")) else "s")
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
+def working(workers: Iterable[WorkerView]) -> int:
+    """Return how many of the workers take part."""
+    return sum(worker.state in _WORKING for worker in workers)
+
+
+def best_evaluation(status: JobStatus, name: str) -> EvaluationView | None:
+    """Return the evaluation in which a metric was best; the earliest of equal ones."""
+    having = [view for view in status.evaluations if name in view.metrics]
+    if not having:
+        return None
+    is_smaller_better = any(word in name.lower() for word in _SMALLER_IS_BETTER)
+    pick = min if is_smaller_better else max
+    return pick(having, key=lambda view: view.metrics[name])

@@ -1,0 +1,41 @@
+"""`edlz zoo`: the commands around the model zoo."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edlz.client.help import DATASETS
+from edlz.services.errors import ConfigError, DataError
+from edlz.services.nearest import did_you_mean, nearest
+
+__all__ = ["data", "zoo"]
+
+zoo = typer.Typer(help="The model zoo.", add_completion=False)
+
+
+@zoo.callback()
+def _group() -> None:
+    """The model zoo: models that run as they are, and their data."""
+
+
+@zoo.command()
+def data(
+    name: Annotated[str, typer.Argument(help="mnist or fashion_mnist", autocompletion=lambda: list(DATASETS))],
+    output: Annotated[Path, typer.Argument(help="folder that the files are written to")],
+    source: Annotated[Path | None, typer.Option(help="folder of the original files")] = None,
+) -> None:
+    """Write example data as RecordIO files."""
+    from edlz.model_zoo.datasets import DatasetError, convert
+
+    if name not in DATASETS:
+        near = did_you_mean(nearest(name, DATASETS))
+        raise ConfigError(f'no data set "{name}"', near or f"there are: {', '.join(DATASETS)}")
+    try:
+        done = convert(name, source, output)
+    except DatasetError as e:
+        raise DataError(e.message, e.help) from e
+    word = "were there already" if done.was_there else "written"
+    print(f"{output}/train  {done.train_records:,} records {word}")
+    print(f"{output}/test   {done.test_records:,} records {word}")
+    print(f"from {done.origin}")

@@ -1,0 +1,193 @@
+"""From a command line, the environment and a config file to a `JobConfig`, with every mistake found.
+
+Order: flag, then EDLZ_<FLAG>, then config file, then default.  Several mistakes are reported together.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from edlz.services.checks import check_flags
+from edlz.services.config import JobConfig, Scalar, flags, flags_by_spelling
+from edlz.services.config_file import settings_from_file
+from edlz.services.flags import LATER_FLAGS, READERS, Flag, Reader
+from edlz.services.help_page import help_page, help_topic
+from edlz.services.nearest import did_you_mean, nearest
+from edlz.services.ports import port_problem
+from edlz.services.problems import InvalidConfigError, Problem, print_error, print_problems
+from edlz.services.settings import BOOLEANS, Setting, refusal_of_later, value_of
+
+__all__ = ["Reading", "parse_arguments", "read_config"]
+
+_PREFIX = "EDLZ_"
+_OTHER_VARIABLES = ("EDLZ_HOME", "EDLZ_DEBUG")
+_OTHER_FLAGS = {"source": "edlz zoo data"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was made of a command line.
+
+    Attributes
+    ----------
+    config : JobConfig, with defaults in place of what is wrong
+    settings : what was given, by flag name
+    errors, warnings : all that were found
+    """
+
+    config: JobConfig
+    settings: Mapping[str, Setting]
+    errors: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+
+    def checked(self) -> JobConfig:
+        """Return the configuration, or raise InvalidConfigError with all the mistakes."""
+        if self.errors:
+            raise InvalidConfigError(self.errors)
+        return self.config
+
+
+def parse_arguments(argv: Sequence[str], service: Reader) -> JobConfig:
+    """Return the configuration of a service that was started with these arguments.
+
+    As with argparse: prints help and leaves with 0 if asked for it; prints all mistakes and leaves with 2
+    if there are any.  Warnings are printed too.
+
+    Parameters
+    ----------
+    argv : the arguments, without the program
+    service : master, worker or ps
+    """
+    try:
+        topic = help_topic(argv)
+        if topic is not None:
+            print(help_page(service, topic), end="")
+            raise SystemExit(0)
+        reading = read_config(argv, service, os.environ)
+        config = reading.checked()
+        if service in ("master", "ps") and not config.endpoint:
+            busy = port_problem(config.port)
+            if busy is not None:
+                raise InvalidConfigError([busy])
+    except InvalidConfigError as e:
+        print_error(e)
+        raise SystemExit(e.exit_code) from e
+    print_problems(reading.warnings, "warning", sys.stderr)
+    return config
+
+
+def read_config(argv: Sequence[str], reader: Reader, environ: Mapping[str, str]) -> Reading:
+    """Read a configuration from its three sources.
+
+    Parameters
+    ----------
+    argv : the arguments, without program and command
+    reader : whose flags they are
+    environ : the environment
+    """
+    given, problems = _settings_from_arguments(argv, reader)
+    from_environment, environment_problems, warnings = _settings_from_environment(environ, reader)
+    problems += environment_problems
+    config_path = given.get("config") or from_environment.get("config")
+    from_file: dict[str, Setting] = {}
+    if config_path is not None and config_path.text:
+        from_file, file_problems = settings_from_file(config_path.text)
+        problems += file_problems
+
+    settings = {**from_file, **from_environment, **given}
+    values: dict[str, Scalar] = {}
+    bad: set[str] = set()
+    readable = {about.name: about for about in flags() if reader in about.readers}
+    for name, about in readable.items():
+        value = value_of(about, settings[name]) if name in settings else about.default_for(reader)
+        if isinstance(value, Problem):
+            problems.append(value)
+            bad.add(name)
+        elif name in settings or reader in about.defaults:
+            values[name] = value
+        if reader in about.required_by and name not in settings:
+            problems.append(Problem(f"--{name} is missing", f"e.g. --{name}={about.minimum or 0:g}"))
+    values = {name: value for name, value in values.items() if value != "" or name not in settings}
+    config = JobConfig(**values, given=frozenset(values) & frozenset(settings))  # type: ignore[arg-type]
+
+    findings = [f for f in check_flags(config, settings, reader) if bad.isdisjoint(f.flags)]
+    errors = problems + [f.problem for f in findings if f.level == "error"]
+    warnings += [f.problem for f in findings if f.level == "warning"]
+    return Reading(config, settings, tuple(errors), tuple(warnings))
+
+
+def _settings_from_arguments(argv: Sequence[str], reader: Reader) -> tuple[dict[str, Setting], list[Problem]]:
+    found: dict[str, Setting] = {}
+    problems: list[Problem] = []
+    waiting = list(argv)
+    while waiting:
+        token = waiting.pop(0)
+        name, equals, text = token.partition("=")
+        setting = Setting(name.removeprefix("--").replace("-", "_"), text if equals else None)
+        if not token.startswith("-") or token in ("-", "--"):
+            problems.append(Problem(f'"{token}" belongs to no flag', "flags are written --name=value"))
+            continue
+        about = flags_by_spelling().get(setting.spelling) if token.startswith("--") else None
+        takes_next = not equals and waiting and _is_value(about, waiting[0])
+        if takes_next:
+            setting = Setting(setting.spelling, waiting.pop(0))
+        problem = _misplaced(name, setting, about, reader)
+        if problem is not None:
+            problems.append(problem)
+        elif about is not None:
+            found[about.name] = setting
+    return found, problems
+
+
+def _is_value(about: Flag | None, token: str) -> bool:
+    """Whether a token belongs to the flag before it: `--seed 1`, but not `--use_async --seed`."""
+    if about is not None and about.kind == "yes or no":
+        return token.lower() in BOOLEANS
+    return not token.startswith("--")
+
+
+def _misplaced(given: str, setting: Setting, about: Flag | None, reader: Reader) -> Problem | None:
+    """Return what is wrong with a flag's name, if something is."""
+    if about is not None and reader in about.readers:
+        return None
+    if setting.spelling in LATER_FLAGS and given.startswith("--"):
+        return refusal_of_later(setting)
+    owner = _OTHER_FLAGS.get(setting.spelling)
+    if about is not None:
+        owner = next(READERS[other] for other in READERS if other in about.readers)
+    if owner is not None:
+        return Problem(f"--{setting.spelling} belongs to {owner}", _about_leaving_out(reader))
+    near = nearest(setting.spelling, (s for f in flags() if reader in f.readers for s in f.spellings))
+    everything = f"all flags: {READERS[reader]} --help-all"
+    return Problem(f"no flag {given}", did_you_mean([f"--{name}" for name in near]) or everything)
+
+
+def _about_leaving_out(reader: Reader) -> str:
+    if reader in ("worker", "ps"):
+        return "leave it out: what concerns the whole job comes from the master"
+    return "leave it out"
+
+
+def _settings_from_environment(
+    environ: Mapping[str, str], reader: Reader
+) -> tuple[dict[str, Setting], list[Problem], list[Problem]]:
+    found: dict[str, Setting] = {}
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    known = {_PREFIX + spelling.upper(): about for spelling, about in flags_by_spelling().items()}
+    for variable in sorted(environ):
+        text = environ[variable]
+        if not variable.startswith(_PREFIX) or variable in _OTHER_VARIABLES or not text:
+            continue
+        setting = Setting(variable.removeprefix(_PREFIX).lower(), text, variable)
+        about = known.get(variable)
+        if about is not None and reader in about.readers:
+            found[about.name] = setting
+        elif about is None and setting.spelling in LATER_FLAGS:
+            problems.append(refusal_of_later(setting))
+        elif about is None:
+            near = nearest(variable, known)
+            if near:
+                warnings.append(Problem(f"{variable} sets nothing", did_you_mean(near)))
+    return found, problems, warnings

@@ -1,0 +1,125 @@
+"""How the flags of one command fit together.  Reads nothing but the values: files are preflight's affair."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from edlz.services.config import JobConfig, legal_job_name
+from edlz.services.errors import ConfigError
+from edlz.services.flags import Reader
+from edlz.services.model_params import parse_model_params
+from edlz.services.problems import Problem
+from edlz.services.settings import Setting
+
+__all__ = ["Finding", "check_flags", "idle_workers"]
+
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}|[a-z]+://.+")
+_MODEL_EXAMPLE = "e.g. --model_def=mnist.mnist_functional_api.custom_model"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem with the flags that it is about, so that it can be left out if one of them is bad anyway."""
+
+    level: Literal["error", "warning"]
+    flags: tuple[str, ...]
+    problem: Problem
+
+
+def check_flags(config: JobConfig, settings: Mapping[str, Setting], reader: Reader) -> Iterator[Finding]:
+    """Find everything in which the flags contradict each other or cannot work.
+
+    Parameters
+    ----------
+    settings : the values as given, by flag name, for citing
+    reader : the command whose flags they are
+    """
+    if reader in ("train", "master"):
+        yield from _check_required(config)
+        yield from _check_modes(config, settings, reader)
+        yield from _check_results(config, reader)
+    if reader in ("worker", "ps") and not _ADDRESS.fullmatch(config.master_addr):
+        message = f'--master_addr="{config.master_addr}" is not HOST:PORT'
+        yield _error(message, "e.g. --master_addr=localhost:50001", "master_addr")
+    if config.model_def and config.model_file:
+        message = "--model_def with --model_file: both name the model"
+        yield _error(message, "drop one of the two", "model_def", "model_file")
+    try:
+        parse_model_params(config.model_params)
+    except ConfigError as e:
+        yield _error(e.message, e.help, "model_params")
+
+
+def idle_workers(config: JobConfig, tasks: int | None = None) -> Problem | None:
+    """Return the warning that some of the workers would have nothing to do in synchronous mode.
+
+    Parameters
+    ----------
+    tasks : how many tasks an epoch has, if that is known
+    """
+    workers, slots = config.num_workers, config.grads_to_wait
+    if config.is_sync and workers > slots:
+        return Problem(
+            f"num_workers={workers}, but grads_to_wait={slots}: {_would_wait(workers - slots)}",
+            f"--grads_to_wait={workers}, or --num_workers={slots}",
+        )
+    if tasks is not None and workers > tasks > 0:
+        return Problem(
+            f"num_workers={workers}, but an epoch has {_count(tasks, 'task')}: {_would_wait(workers - tasks)}",
+            f"a smaller --num_minibatches_per_task, or --num_workers={tasks}",
+        )
+    return None
+
+
+def _check_required(config: JobConfig) -> Iterator[Finding]:
+    if not (config.model_def or config.model_file):
+        yield _error("--model_def is missing", _MODEL_EXAMPLE, "model_def", "model_file")
+    if not config.training_data:
+        yield _error("--training_data is missing", "e.g. --training_data=data/mnist/train", "training_data")
+
+
+def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Reader) -> Iterator[Finding]:
+    if config.use_async and config.grads_to_wait > 1:
+        both = [settings[name].plain() for name in ("use_async", "grads_to_wait") if name in settings]
+        message = f"{' with '.join(both)}: async applies each gradient at once"
+        yield _error(message, "drop one of the two", "use_async", "grads_to_wait")
+    if reader == "train" and config.num_workers == 0:
+        yield _error("--num_workers=0: nobody would train", "e.g. --num_workers=2", "num_workers")
+    if config.job_name != legal_job_name(config.job_name):
+        message = f'--job_name="{config.job_name}" is no job name: a-z, 0-9 and - (at most 50)'
+        yield _error(message, f"--job_name={legal_job_name(config.job_name)}", "job_name")
+    idle = idle_workers(config)
+    if idle is not None:
+        yield Finding("warning", ("num_workers", "grads_to_wait", "use_async"), idle)
+
+
+def _check_results(config: JobConfig, reader: Reader) -> Iterator[Finding]:
+    if config.evaluation_steps and not config.validation_data:
+        message = f"evaluation_steps={config.evaluation_steps} without validation_data: nothing is evaluated"
+        problem = Problem(message, "e.g. --validation_data=data/mnist/test")
+        yield Finding("warning", ("evaluation_steps", "validation_data"), problem)
+    if config.records_per_task < config.minibatch_size:
+        message = (
+            f"records_per_task={config.records_per_task} is below minibatch_size={config.minibatch_size}: "
+            f"a minibatch has no more than {_count(config.records_per_task, 'record')}"
+        )
+        problem = Problem(message, f"--records_per_task={config.minibatch_size} or more")
+        yield Finding("warning", ("records_per_task", "minibatch_size"), problem)
+    if config.checkpoint_steps and reader == "train":  # a master logs it itself
+        problem = Problem(
+            f"checkpoint_steps={config.checkpoint_steps}: checkpoint files arrive with a later version"
+        )
+        yield Finding("warning", ("checkpoint_steps",), problem)
+
+
+def _error(message: str, help: str, *names: str) -> Finding:  # noqa: A002
+    return Finding("error", names, Problem(message, help))
+
+
+def _would_wait(count: int) -> str:
+    return f"{_count(count, 'worker')} would wait"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,300 @@
+"""The configuration of a job: every flag, once.
+
+The command line, the arguments of the services, environment variables, the config file, help and
+completion all come from the fields of `JobConfig`.  Reading values from those places is `arguments`'
+affair, checking how they fit together is `checks`'.
+"""
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from edlz.services.errors import RemoteProtocolError
+from edlz.services.flags import KINDS, Flag, Reader, flag
+from edlz.services.model_params import parse_model_params
+
+__all__ = ["JobConfig", "Scalar", "edlz_home", "flags", "flags_by_spelling", "legal_job_name"]
+
+Scalar = str | int | float | bool | None
+ConfigRecord = dict[str, Scalar]
+_Self = TypeVar("_Self", bound="JobConfig")
+
+MAX_JOB_NAME = 50  # a pod's name adds a prefix and a role, and may have 63 letters
+PS_PORT = 2222  # of partition 0 by hand; partition i listens on PS_PORT + i
+
+_JOB = "train master"
+_model = partial(flag, group="model", readers="train master worker")
+_data = partial(flag, group="model", readers=_JOB)
+_training = partial(flag, group="training", readers=_JOB)
+_workers = partial(flag, group="workers", readers=_JOB)
+_results = partial(flag, group="results", readers=_JOB)
+_run = partial(flag, group="run", readers="train master worker ps")
+_service = partial(flag, group="service", common=True)
+
+_MNIST = "mnist.mnist_functional_api.custom_model"
+_VALIDATION_ALIASES = ("validation_data_dir", "evaluation_data", "evaluation_data_dir")
+_CODECS = ("bytes", "tf_example")
+_PROGRESS = ("auto", "live", "plain", "quiet", "json")
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_STRATEGIES = ("Local", "ParameterServerStrategy", "AllreduceStrategy")
+_LATER = {"Local": "training in one process", "AllreduceStrategy": "training without parameter servers"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobConfig:
+    """All settings of a job, or of one of its services.
+
+    A field that is left out, or None, and follows from others (job_name, records_per_task, grads_to_wait,
+    worker_threads) is worked out when the record is made, so a reader finds a value in it.
+
+    Attributes
+    ----------
+    given : frozenset of str
+        The flags that somebody set: by flag, environment or file.  Takes no part in comparison.
+    """
+
+    # ------------------------------------------------------------ model and data
+    model_def: str = _model(
+        "", "NAME", "module.symbol in the zoo, or a directory", common=True, example=_MNIST
+    )
+    training_data: str = _data(
+        "", "PATH", "RecordIO file, or a directory of them", common=True, aliases=("training_data_dir",)
+    )
+    validation_data: str = _data(
+        "", "PATH", "evaluated while training and at the end", common=True, aliases=_VALIDATION_ALIASES
+    )
+    model_zoo: str = _model("", "DIR", "where models lie", common=True, default_text="installed zoo")
+    model_file: str = _model("", "FILE", "model definition, in place of --model_def")
+    model_params: str = _model("", "K=V;K=V", "arguments of the model's function")
+    feed: str = _model("feed", "NAME", "function that parses records", aliases=("dataset_fn", "input_fn"))
+    loss: str = _model("loss", "NAME", "function that gives the loss")
+    optimizer: str = _model("optimizer", "NAME", "function that gives the optimizer")
+    eval_metrics_fn: str = _model("eval_metrics_fn", "NAME", "function that gives the metrics")
+    codec_type: str = _model("bytes", "CODEC", "what a record is: bytes | tf_example", choices=_CODECS)
+
+    # ------------------------------------------------------------ training
+    num_epochs: int = _training(1, "N", "passes over the data", minimum=1, common=True)
+    minibatch_size: int = _training(64, "N", "records in one gradient", minimum=1, common=True)
+    num_minibatches_per_task: int = _training(8, "N", "minibatches in one task", minimum=1)
+    records_per_task: int = _training(
+        None, "N", "records in one task; wins over the above", minimum=1, default_text="512"
+    )
+    distribution_strategy: str = _training(
+        "ParameterServerStrategy",
+        "NAME",
+        "only ParameterServerStrategy yet",
+        choices=_STRATEGIES,
+        default_text="Parameter…",
+        later=_LATER,
+    )
+    use_async: bool = _training(False, "", "apply each gradient at once", common=True)
+    seed: int = _training(0, "N", "orders, initial values, random ops", minimum=0, maximum=2**63 - 1)
+    worker_threads: int = _training(
+        None, "N", "threads of a worker; bits depend on it", minimum=1, default_text="cores here"
+    )
+    onednn: bool = _training(True, "", "TensorFlow's oneDNN kernels")
+
+    # ------------------------------------------------------------ workers
+    num_workers: int = _workers(2, "N", "workers to start", minimum=0, common=True, defaults={"master": 0})
+    num_ps_pods: int = _workers(
+        1, "N", "parameter servers; 0: inside the master", minimum=0, common=True, defaults={"master": 0}
+    )
+    grads_to_wait: int = _workers(
+        None, "N", "gradients in one synchronous step", minimum=1, common=True, default_text="num_workers"
+    )
+
+    # ------------------------------------------------------------ results
+    evaluation_steps: int = _results(
+        0, "N", "evaluate each N versions; 0: at the end", minimum=0, common=True
+    )
+    log_loss_steps: int = _results(100, "N", "a worker logs its loss each N versions", minimum=1, common=True)
+    checkpoint_steps: int = _results(0, "N", "noted: files come with a later version", minimum=0)
+    recovery_snapshot_secs: float = _results(
+        30.0, "SECS", "between the job's recovery snapshots", readers=f"{_JOB} ps", minimum=0.1
+    )
+
+    # ------------------------------------------------------------ this run
+    job_name: str = _run(
+        None, "NAME", "a-z, digits and -", readers=_JOB, common=True, default_text="the model's"
+    )
+    config: str = _run("", "FILE", "settings as YAML: one flag a line", common=True)
+    progress: str = _run(
+        "auto", "HOW", "auto | live | plain | quiet | json", readers="train", common=True, choices=_PROGRESS
+    )
+    job_dir: str = _run(
+        "", "DIR", "the job's files", readers=f"{_JOB} ps", default_text="EDLZ_HOME/jobs/NAME"
+    )
+    log_level: str = _run("INFO", "LEVEL", "DEBUG | INFO | WARNING | ERROR | CRITICAL", choices=_LEVELS)
+    log_format: str = _run("text", "FORMAT", "text | json: one object a line", choices=("text", "json"))
+
+    # ------------------------------------------------------------ one service, started by hand
+    worker_id: int = _service(0, "N", "this worker's number", "worker", minimum=0, required_by="worker")
+    ps_id: int = _service(0, "N", "this parameter server's number, from 0", "ps", minimum=0, required_by="ps")
+    master_addr: str = _service("localhost:50001", "HOST:PORT", "where the master listens", "worker ps")
+    port: int = _service(
+        50001,
+        "PORT",
+        "where to listen; 0: any free one",
+        "master ps",
+        minimum=0,
+        maximum=65535,
+        defaults={"ps": None},
+    )
+    endpoint: str = _service("", "ADDRESS", "where to listen, as ZeroMQ writes it", "master ps", hidden=True)
+
+    given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+
+    def __post_init__(self) -> None:
+        self._derive("job_name", _job_name_of(self.model_def, self.model_file))
+        self._derive("records_per_task", self.minibatch_size * self.num_minibatches_per_task)
+        self._derive("grads_to_wait", 1 if self.use_async else max(1, self.num_workers))
+        self._derive("worker_threads", _cores())
+        self._derive("port", PS_PORT + self.ps_id)
+
+    # ------------------------------------------------------------ what readers ask for
+
+    @property
+    def is_sync(self) -> bool:
+        return not self.use_async
+
+    @property
+    def model_arguments(self) -> dict[str, Any]:
+        """The keyword arguments that `--model_params` holds.
+
+        Raises
+        ------
+        ConfigError
+            If a part is not `name=literal`.
+        """
+        return parse_model_params(self.model_params)
+
+    @property
+    def listen_endpoint(self) -> str:
+        """Where this service listens, as ZeroMQ writes it: loopback, if started by hand."""
+        return self.endpoint or f"tcp://127.0.0.1:{self.port or '*'}"
+
+    @property
+    def master_endpoint(self) -> str:
+        """Where the master listens, as ZeroMQ writes it."""
+        return self.master_addr if "://" in self.master_addr else f"tcp://{self.master_addr}"
+
+    @property
+    def job_directory(self) -> Path:
+        """The folder of the job's files: `--job_dir`, or the job's place in EDLZ_HOME."""
+        return Path(self.job_dir) if self.job_dir else edlz_home() / "jobs" / self.job_name
+
+    # ------------------------------------------------------------ other forms
+
+    def to_record(self) -> ConfigRecord:
+        """Return the settings as they travel in `messages.Job.config`."""
+        return {about.name: getattr(self, about.name) for about in flags()}
+
+    @classmethod
+    def from_record(cls: type[_Self], record: Mapping[str, Scalar]) -> _Self:
+        """Make a configuration from what `to_record` gave; keys of a later version are left out.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If a value is of another type than its flag.
+        """
+        known: dict[str, Any] = {}
+        for name, about in _flags_by_name().items():
+            if name in record:
+                known[name] = _checked(about, record[name])
+        return cls(**known)
+
+    def joined_with(self: _Self, record: Mapping[str, Scalar]) -> _Self:
+        """Return the job's settings, with this service's own where it was given some by hand.
+
+        A worker started with `--model_file=…` takes its own file, and everything else from the job.
+        """
+        own = {name: getattr(self, name) for name in self.given if name in _flags_by_name()}
+        for about in flags():
+            if about.group == "service":
+                own[about.name] = getattr(self, about.name)
+        return type(self).from_record({**record, **own})
+
+    def to_arguments(self, reader: Reader) -> list[str]:
+        """Return the arguments that start a service with these settings: those that are not its default."""
+        values = [(about, getattr(self, about.name)) for about in flags() if reader in about.readers]
+        return [
+            f"--{about.name}={_as_text(value)}"
+            for about, value in values
+            if value != about.default_for(reader) and value != "" and about.name != "config"
+        ]
+
+    def to_yaml(self) -> str:
+        """Return the settings as a config file that repeats the job, on this machine or another."""
+        left_out = {"config", "job_dir", "progress"}
+        lines = [
+            f"{about.name}: {json.dumps(getattr(self, about.name), ensure_ascii=False)}"
+            for about in flags()
+            if "train" in about.readers and about.name not in left_out and getattr(self, about.name) != ""
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _derive(self, name: str, value: Scalar) -> None:
+        if getattr(self, name) is None:
+            object.__setattr__(self, name, value)
+
+
+@cache
+def flags() -> tuple[Flag, ...]:
+    """Return every flag, in the order of the help pages."""
+    found = []
+    for field in dataclasses.fields(JobConfig):
+        about = field.metadata.get("flag")
+        if isinstance(about, Flag):
+            found.append(dataclasses.replace(about, name=field.name, kind=KINDS[field.type]))
+    return tuple(found)
+
+
+@cache
+def flags_by_spelling() -> Mapping[str, Flag]:
+    """Return the flags by name and by each older spelling."""
+    return {spelling: about for about in flags() for spelling in about.spellings}
+
+
+def edlz_home() -> Path:
+    """Return the folder of everything that edlz keeps for this user: EDLZ_HOME, or ~/.edlz."""
+    return Path(os.environ.get("EDLZ_HOME") or Path.home() / ".edlz").absolute()
+
+
+def legal_job_name(text: str) -> str:
+    """Return the job name nearest to a text: letters a-z, digits and -, at most 50 of them."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_JOB_NAME].rstrip("-")
+    return name or "job"
+
+
+@cache
+def _flags_by_name() -> Mapping[str, Flag]:
+    return {about.name: about for about in flags()}
+
+
+def _job_name_of(model_def: str, model_file: str) -> str:
+    if model_file:
+        return legal_job_name(Path(model_file).stem)
+    parts = Path(model_def).name.removesuffix(".py").split(".")
+    return legal_job_name(parts[-2] if len(parts) > 1 else parts[-1])
+
+
+def _cores() -> int:
+    """The cores that this process may use: a container's share, where the system says so."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _checked(about: Flag, value: Scalar) -> Scalar:
+    wanted: Any = {"text": str, "whole number": int, "number": (int, float), "yes or no": bool}[about.kind]
+    if not isinstance(value, wanted) or (isinstance(value, bool) and about.kind != "yes or no"):
+        raise RemoteProtocolError(f"the job's {about.name} came as {value!r}, not as a {about.kind}")
+    return float(value) if about.kind == "number" and value is not None else value
+
+
+def _as_text(value: Scalar) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

@@ -1,0 +1,72 @@
+"""The config file: YAML with one flag a line.  Owns where in the file each value stands."""
+
+from pathlib import Path
+
+from edlz.services.config import flags_by_spelling
+from edlz.services.flags import LATER_FLAGS
+from edlz.services.nearest import did_you_mean, nearest
+from edlz.services.problems import Problem
+from edlz.services.settings import Setting, refusal_of_later
+
+__all__ = ["settings_from_file"]
+
+
+def settings_from_file(path: str) -> tuple[dict[str, Setting], list[Problem]]:
+    """Read a config file.
+
+    Returns
+    -------
+    settings : dict, flag name to setting; a key without a value is left out
+    problems : list of everything that is wrong with the file
+    """
+    import yaml  # 40 ms, and most command lines have no config file
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}, [Problem(f'--config="{path}" does not exist', _near_file(path))]
+    except (OSError, UnicodeDecodeError) as e:
+        reason = getattr(e, "strerror", None) or "it is not UTF-8 text"
+        return {}, [Problem(f'--config="{path}" cannot be read: {reason}')]
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as e:
+        line = f":{e.problem_mark.line + 1}" if e.problem_mark else ""
+        return {}, [Problem(f"{path}{line}: not YAML: {e.problem}", "one flag a line, e.g. num_epochs: 2")]
+    except yaml.YAMLError as e:
+        return {}, [Problem(f"{path}: not YAML: {e}", "one flag a line, e.g. num_epochs: 2")]
+    if root is None:
+        return {}, []
+    if not isinstance(root, yaml.MappingNode):
+        return {}, [Problem(f"{path}: holds no flags", "one flag a line, e.g. num_epochs: 2")]
+    return _settings(path, root)
+
+
+def _settings(path: str, root: "yaml.MappingNode") -> tuple[dict[str, Setting], list[Problem]]:  # type: ignore[name-defined]  # noqa: F821
+    found: dict[str, Setting] = {}
+    problems = []
+    for key, value in root.value:
+        place = f"{path}:{key.start_mark.line + 1}"
+        setting = Setting(str(key.value).replace("-", "_"), getattr(value, "value", None), place)
+        about = flags_by_spelling().get(setting.spelling)
+        if setting.spelling in LATER_FLAGS:
+            problems.append(refusal_of_later(setting))
+        elif about is None:
+            near = did_you_mean(nearest(setting.spelling, flags_by_spelling()))
+            problems.append(Problem(f'{place}: unknown key "{key.value}"', near))
+        elif about.name == "config":
+            problems.append(Problem(f"{place}: a config file cannot name another", "put the settings in one file"))
+        elif value.id != "scalar":
+            problems.append(Problem(f"{place}: {setting.spelling} has several values, not one"))
+        elif about.name in found:
+            problems.append(Problem(f"{place}: {about.name} stands twice", f"also at {found[about.name].place}"))
+        elif not value.tag.endswith(":null"):
+            found[about.name] = setting
+    return found, problems
+
+
+def _near_file(path: str) -> str:
+    parent = Path(path).parent
+    names = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
+    near = [str(parent / name) for name in nearest(Path(path).name, names)]
+    return f"nearest: {near[0]}" if near else ""

@@ -1,0 +1,119 @@
+"""The errors that edlz raises on purpose.
+
+Each class holds the code it travels under and whether the same request may succeed later; one table
+maps codes to classes, so that nobody parses text.  A message says what happened with the values; the
+`help` attribute says what to do.
+"""
+
+from typing import ClassVar
+
+__all__ = [
+    "ERRORS_BY_CODE",
+    "ConfigError",
+    "DataError",
+    "EdlzError",
+    "JobFailed",
+    "LaunchError",
+    "LocalProtocolError",
+    "ModelError",
+    "PeerUnavailable",
+    "RemoteProtocolError",
+    "StaleGradient",
+]
+
+
+class EdlzError(Exception):
+    """Base of all errors that a user or a peer may see.
+
+    Parameters
+    ----------
+    message : str
+        What happened, with the values as given.
+    help : str, optional
+        One line: what to do, best as a command.
+    """
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, help: str = "") -> None:  # noqa: A002
+        super().__init__(message)
+        self.message = message
+        self.help = help
+
+
+class ConfigError(EdlzError):
+    """A flag, a path or a combination of flags cannot work; found before anything ran."""
+
+    code = "config"
+    exit_code = 2
+
+
+class DataError(EdlzError):
+    """An input file is missing, damaged or of another format."""
+
+    code = "data"
+
+
+class ModelError(EdlzError):
+    """The user's model module lacks something, or its code raised."""
+
+    code = "model"
+
+
+class LocalProtocolError(EdlzError):
+    """This process was about to break the protocol: a bug in edlz."""
+
+    code = "local-protocol"
+    exit_code = 70
+
+
+class RemoteProtocolError(EdlzError):
+    """The peer sent something that does not fit the schema or the protocol."""
+
+    code = "remote-protocol"
+
+
+class PeerUnavailable(EdlzError):
+    """The peer did not answer within the deadline."""
+
+    code = "unavailable"
+    retryable = True
+    exit_code = 5
+
+
+class StaleGradient(EdlzError):
+    """A gradient was computed on parameters that are too old."""
+
+    code = "stale"
+    retryable = True
+
+
+class LaunchError(EdlzError):
+    """A process could not be started, or an address could not be bound."""
+
+    code = "launch"
+
+
+class JobFailed(EdlzError):
+    """The job ended without success; the message is its first cause."""
+
+    code = "job-failed"
+
+
+ERRORS_BY_CODE: dict[str, type[EdlzError]] = {
+    cls.code: cls
+    for cls in (
+        EdlzError,
+        ConfigError,
+        DataError,
+        ModelError,
+        LocalProtocolError,
+        RemoteProtocolError,
+        PeerUnavailable,
+        StaleGradient,
+        LaunchError,
+        JobFailed,
+    )
+}

@@ -1,0 +1,132 @@
+"""What is known of a flag besides its value: help, group, spellings, limits, and who reads it.
+
+`config.JobConfig` declares the flags with `flag()`; this module owns their description and the table of
+flags that edlz knows of but does not have yet.  Values, and where they come from, are `arguments`' affair.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+__all__ = ["GROUPS", "LATER_FLAGS", "READERS", "Flag", "Reader", "flag"]
+
+Reader = Literal["train", "master", "worker", "ps"]
+Kind = Literal["text", "whole number", "number", "yes or no"]
+
+READERS: dict[Reader, str] = {
+    "train": "edlz train",
+    "master": "python -m edlz.services.master",
+    "worker": "python -m edlz.services.worker",
+    "ps": "python -m edlz.services.ps",
+}
+
+GROUPS: dict[str, str] = {
+    "model": "Model and data",
+    "training": "Training",
+    "workers": "Workers",
+    "results": "Results",
+    "run": "This run",
+    "service": "This service",
+}
+
+KINDS: dict[object, Kind] = {str: "text", int: "whole number", float: "number", bool: "yes or no"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """The description of one flag.
+
+    Attributes
+    ----------
+    defaults : the default where a reader has another one than the dataclass
+    default_text : what help shows in brackets, where the value itself says too little
+    later : choices that are known but not in this version, with the reason
+    common : on the short help page
+    hidden : on no help page
+    """
+
+    name: str = ""
+    kind: Kind = "text"
+    default: Any = None
+    metavar: str
+    help: str
+    group: str
+    readers: frozenset[Reader]
+    aliases: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    later: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    minimum: float | None = None
+    maximum: float | None = None
+    defaults: Mapping[Reader, Any] = dataclasses.field(default_factory=dict)
+    default_text: str = ""
+    example: str = ""
+    required_by: frozenset[Reader] = frozenset()
+    common: bool = False
+    hidden: bool = False
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
+    def default_for(self, reader: Reader) -> Any:
+        return self.defaults.get(reader, self.default)
+
+
+def flag(default: Any, metavar: str, help: str, readers: str, *, group: str, **more: Any) -> Any:  # noqa: A002
+    """Declare a field of the configuration as a flag.
+
+    Parameters
+    ----------
+    default : the default; None for a value that follows from other flags or from this machine
+    metavar : what stands for the value in help, in capitals
+    help : str, at most 44 characters
+    readers : names of READERS, separated by blanks
+    group : a key of GROUPS
+    more : further attributes of Flag
+    """
+    readers_set = frozenset(readers.split())
+    more["required_by"] = frozenset(str(more.get("required_by", "")).split())
+    about = Flag(default=default, metavar=metavar, help=help, group=group, readers=readers_set, **more)  # type: ignore[arg-type]
+    return dataclasses.field(default=default, metadata={"flag": about})
+
+
+_KUBERNETES = "running on Kubernetes"
+_IMAGES = "building images"
+_CHECKPOINTS = "checkpoints"
+_CALLBACKS = "callbacks"
+_READERS = "data readers other than RecordIO"
+_PREDICTION = "prediction (edlz predict)"
+_TIMED = "evaluation by time (use --evaluation_steps)"
+_ASYNC = "tuning of asynchronous training"
+_PARTS = "running a part of edlz or another framework"
+
+_NAMES_BY_REASON: dict[str, str] = {
+    _KUBERNETES: """image_name worker_image namespace volume volume_name mount_path image_pull_policy
+        restart_policy envs populate_env_names cluster_spec cluster_spec_json yaml
+        force_use_kube_config_file aux_params log_file_path relaunch_on_worker_failure
+        relaunch_timeout_worker follow skip_preflight
+        master_resource_request worker_resource_request ps_resource_request
+        master_resource_limit worker_resource_limit ps_resource_limit
+        master_cpu_request master_cpu_limit master_memory_request master_memory_limit
+        worker_cpu_request worker_cpu_limit worker_memory_request worker_memory_limit
+        master_pod_priority worker_pod_priority ps_pod_priority""",
+    _IMAGES: """image_base base_image docker_image_prefix docker_image_repository push_image
+        extra_pypi_index local_pkg_dir docker_base_url docker_tlscert docker_tlskey""",
+    _CHECKPOINTS: """checkpoint_dir keep_checkpoint_max checkpoint_dir_for_init init_from_checkpoint
+        checkpoint_filename_for_init""",
+    _CALLBACKS: "callbacks learning_rate_scheduler max_step",
+    _READERS: "custom_data_reader data_reader_params codec_file",
+    _PREDICTION: "prediction_data prediction_data_dir prediction_outputs_processor",
+    _TIMED: "evaluation_start_delay_secs evaluation_throttle_secs",
+    _ASYNC: "lr_staleness_modulation get_model_steps sync_version_tolerance",
+    _PARTS: "job_command need_tf_config need_task_manager need_pod_manager need_elasticdl_job_service use_go_ps",
+    "export of the model": "output",
+    "TensorBoard": "tensorboard_log_dir",
+    "going on after a task that always fails": "skip_bad_tasks task_fault_tolerance",
+    "going on with an earlier job": "fresh resume",
+    "showing the plan alone": "dry_run",
+    "encryption between machines": "transport_security",
+}
+
+LATER_FLAGS: dict[str, str] = {name: reason for reason, names in _NAMES_BY_REASON.items() for name in names.split()}
+"""Flags that belong to later work, each with what it would need: refused, never silently accepted."""

@@ -1,0 +1,138 @@
+"""The one place that configures logging; only entry points call it.
+
+Lines look as users have grepped them for years: `[time,msec] [LEVEL] [file:line:function] message`.  With
+`--log_format=json` a line is one object.  A line that repeats is printed once, then counted.
+"""
+
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
+
+__all__ = ["LINE_FORMAT", "CountingHandler", "JsonFormatter", "configure_logging"]
+
+LINE_FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
+
+_WINDOW_S = 60.0
+_REMEMBERED = 256  # lines that are watched for repetition; more than that at once is no repetition
+_PLACEHOLDER = re.compile(r"(?:(\w+)=)?%[-+ #0]*[\d.]*([a-zA-Z%])")
+
+
+def configure_logging(
+    level: str = "INFO",
+    log_format: str = "text",
+    *,
+    role: str = "",
+    ident: str = "",
+    job: str = "",
+    stream: TextIO | None = None,
+) -> None:
+    """Send this process' log lines to a stream, in place of whatever was configured before.
+
+    Parameters
+    ----------
+    level : DEBUG, INFO, WARNING, ERROR or CRITICAL
+    log_format : text or json
+    role, ident, job : what a JSON line says of the process
+    stream : standard error when not given
+    """
+    handler = CountingHandler(sys.stderr if stream is None else stream)
+    if log_format == "json":
+        handler.setFormatter(JsonFormatter(role=role, id=ident, job=job))
+    else:
+        handler.setFormatter(logging.Formatter(LINE_FORMAT))
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)
+    root.setLevel(level)
+    logging.captureWarnings(True)
+
+
+class CountingHandler(logging.StreamHandler[TextIO]):
+    """Writes a line once and counts its repetitions within a minute: `… (12 times in 60s)`.
+
+    Parameters
+    ----------
+    stream : where lines go
+    clock : seconds, monotonic
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._clock = clock
+        # Lines of the last minute by (logger, text): when first, how often since, and the last of them.
+        # Insertion order is the order of time.
+        self._seen: dict[tuple[str, str], tuple[float, int, logging.LogRecord]] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, unless it repeats one of the last minute."""
+        now = self._clock()
+        self._forget(now - _WINDOW_S)
+        key = (record.name, record.getMessage())
+        if record.exc_info is None and key in self._seen:
+            first, count, _ = self._seen[key]
+            self._seen[key] = (first, count + 1, record)
+            return
+        if len(self._seen) < _REMEMBERED:
+            self._seen[key] = (now, 1, record)
+        super().emit(record)
+
+    def close(self) -> None:
+        """Write the counts that are still open."""
+        self._forget(float("inf"))
+        super().close()
+
+    def _forget(self, before: float) -> None:
+        while self._seen:
+            key = next(iter(self._seen))
+            first, count, record = self._seen[key]
+            if first >= before:
+                return
+            del self._seen[key]
+            if count > 1:
+                seconds = min(_WINDOW_S, self._clock() - first)
+                counted = logging.makeLogRecord(record.__dict__)
+                counted.msg, counted.args = f"{key[1]} ({count} times in {seconds:.0f}s)", None
+                super().emit(counted)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: ts, level, role, id, job, event, and the fields of the message.
+
+    A field is a `name=%s` of the message's constant text, or an `extra` of the logging call.
+    """
+
+    def __init__(self, **process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line."""
+        line: dict[str, Any] = {"ts": round(record.created, 3), "level": record.levelname, **self._process}
+        line["event"] = record.getMessage()
+        line["at"] = f"{record.filename}:{record.lineno}:{record.funcName}"
+        for name, value in {**_fields(record), **_extras(record)}.items():
+            line.setdefault(name, value)
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the named arguments of a message such as `worker=%s version=%d`."""
+    if not isinstance(record.args, tuple):
+        return {}
+    names = [name for name, kind in _PLACEHOLDER.findall(str(record.msg)) if kind != "%"]
+    return {name: value for name, value in zip(names, record.args, strict=False) if name}
+
+
+def _extras(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+
+
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}

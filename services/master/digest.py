@@ -1,0 +1,57 @@
+"""The digest of the final parameters: one figure that is the same for any number of partitions.
+
+SHA-256 over the dense vector, the state vector and the dense optimizer slots, little-endian float32,
+without padding, in layout order (PROTOCOL: section 8).  The master streams the vectors through the hash
+piece by piece and keeps none of them.
+"""
+
+import hashlib
+
+from edlz.services.errors import EdlzError, RemoteProtocolError
+from edlz.services.messages import PartitionAddress, ReadVector, VectorPart
+from edlz.services.rpc import RpcClient
+
+__all__ = ["take_digest"]
+
+PIECE = 8 << 20  # elements in one answer: 32 MB
+DEADLINE_S = 30.0
+
+
+async def take_digest(partitions: tuple[PartitionAddress, ...]) -> str | None:
+    """Return the hex digest, or None when a partition went away meanwhile.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If a partition answers something else than a piece of a vector.
+    """
+    clients = [RpcClient(p.endpoint, role="digest", identity=str(p.index)) for p in partitions]
+    digest = hashlib.sha256()
+    try:
+        slots: tuple[str, ...] = ()
+        for vector in ("dense", "state"):
+            for client in clients:
+                slots = await _read(client, vector, digest)
+        for vector in slots:
+            for client in clients:
+                await _read(client, vector, digest)
+    except RemoteProtocolError:
+        raise
+    except EdlzError:
+        return None
+    finally:
+        for client in clients:
+            client.close()
+    return digest.hexdigest()
+
+
+async def _read(client: RpcClient, vector: str, digest: "hashlib._Hash") -> tuple[str, ...]:
+    first, total = 0, 1
+    slots: tuple[str, ...] = ()
+    while first < total:
+        part = await client.request(ReadVector(vector=vector, first=first, count=PIECE), DEADLINE_S)
+        if not isinstance(part, VectorPart):
+            raise RemoteProtocolError(f"a partition answered {type(part).__name__} to a read of {vector}")
+        digest.update(part.values.astype("<f4", copy=False).data)
+        first, total, slots = first + PIECE, part.total, part.slots
+    return slots

@@ -1,0 +1,200 @@
+"""The core that runs evaluation rounds.
+
+Theory of operation.  A round is opened at a version trigger and at the end of the job; each of its
+tasks is leased until some worker has reported the task's metric state, and the first report counts.
+The states are added in task order (so that the sum's bits do not depend on who reported first), and one
+worker is asked to turn the merged state into metrics.  Everything is level-triggered: an order stands
+in each answer until its effect is reported.
+"""
+
+from dataclasses import dataclass, field
+
+from edlz.services.messages import (
+    Conclusion,
+    DoneEvaluation,
+    EvaluationLease,
+    EvaluationResult,
+    FailedTask,
+    Identity,
+    MetricState,
+)
+from edlz.services.metric_state import merge_states
+from edlz.services.plan import Plan
+
+__all__ = ["EvaluationRounds", "Finished"]
+
+LEASE_TIMEOUT_S = 60.0
+MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A round's metrics are known."""
+
+    round: int
+    version: int
+    metrics: dict[str, float]
+    records: int
+    is_final: bool
+
+
+@dataclass
+class _Round:
+    number: int
+    version: int
+    is_final: bool
+    states: dict[int, DoneEvaluation] = field(default_factory=dict)
+    leases: dict[int, tuple[Identity, float]] = field(default_factory=dict)
+    concluder: tuple[Identity, float] | None = None
+    merged: MetricState | None = None
+
+
+@dataclass
+class EvaluationRounds:
+    """Rounds in work, oldest first.
+
+    Parameters
+    ----------
+    plan : Plan
+    every : int
+        Model versions between rounds; 0 for the final round only.
+    first_number : int
+        Of this master's rounds: a restarted master must not take an old round's report for its own.
+    """
+
+    plan: Plan
+    every: int
+    first_number: int = 1
+    concluded_version: int = -1  # of the newest round whose metrics are known
+    _rounds: dict[int, _Round] = field(default_factory=dict)
+    _triggered: int = 0  # last version that opened a round
+    _opened: int = 0
+    _failures: dict[tuple[int, int], list[tuple[str, FailedTask]]] = field(default_factory=dict)
+    _seen_failures: set[tuple[int, int, int, int]] = field(default_factory=set)
+
+    @property
+    def has_data(self) -> bool:
+        return bool(self.plan.evaluation_ranges)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._rounds
+
+    # -- opening
+
+    def on_version(self, version: int) -> int | None:
+        """Open a round if a trigger was passed; return the version it stands for."""
+        if not self.every or not self.has_data:
+            return None
+        trigger = version - version % self.every
+        if trigger <= self._triggered:
+            return None
+        self._triggered = trigger
+        self._open(trigger, is_final=False)
+        return trigger
+
+    def open_final(self, version: int) -> None:
+        """Open the round of the finished model, unless one of that very version is under way."""
+        for round_ in self._rounds.values():
+            if round_.version == version:
+                round_.is_final = True
+        if not any(round_.is_final for round_ in self._rounds.values()):
+            self._open(version, is_final=True)
+
+    def _open(self, version: int, *, is_final: bool) -> None:
+        number = self.first_number + self._opened
+        self._rounds[number] = _Round(number, version, is_final)
+        self._opened += 1
+
+    def skip_to(self, version: int) -> None:
+        """Do not open again what an earlier master has reported."""
+        self._triggered = max(self._triggered, version)
+
+    # -- leases
+
+    def next_lease(
+        self, incarnation: Identity, holding: tuple[tuple[int, int], ...], now: float
+    ) -> EvaluationLease | None:
+        """Lease the first task of the oldest round that nobody works on."""
+        for round_ in self._rounds.values():
+            for task, records in enumerate(self.plan.evaluation_ranges):
+                if task in round_.states or (round_.number, task) in holding:
+                    continue
+                lease = round_.leases.get(task)
+                if lease is None or now - lease[1] > LEASE_TIMEOUT_S:
+                    round_.leases[task] = (incarnation, now)
+                    return EvaluationLease(round=round_.number, task=task, records=records)
+        return None
+
+    def reconcile(self, incarnation: Identity, holding: tuple[tuple[int, int], ...]) -> None:
+        """A worker's leases are what it says it holds."""
+        for round_ in self._rounds.values():
+            round_.leases = {
+                task: lease
+                for task, lease in round_.leases.items()
+                if lease[0] != incarnation or (round_.number, task) in holding
+            }
+
+    def release(self, incarnation: Identity) -> None:
+        """A worker is gone."""
+        self.reconcile(incarnation, ())
+        for round_ in self._rounds.values():
+            if round_.concluder and round_.concluder[0] == incarnation:
+                round_.concluder = None
+
+    # -- reports
+
+    def report(self, done: DoneEvaluation) -> None:
+        """Keep a task's metric state; the first report counts."""
+        round_ = self._rounds.get(done.round)
+        if round_ is None or not 0 <= done.task < len(self.plan.evaluation_ranges):
+            return
+        round_.states.setdefault(done.task, done)
+        round_.leases.pop(done.task, None)
+        if len(round_.states) == len(self.plan.evaluation_ranges) and round_.merged is None:
+            round_.merged = merge_states([round_.states[task].states for task in sorted(round_.states)])
+
+    def conclusion(self, incarnation: Identity, now: float) -> Conclusion | None:
+        """Return the oldest round, once merged, for this worker to conclude, if it is the one to do it.
+
+        One round at a time, so that metrics appear in the order of their versions.
+        """
+        oldest = next(iter(self._rounds.values()), None)
+        if oldest is None or oldest.merged is None:
+            return None
+        if oldest.concluder is None or now - oldest.concluder[1] > LEASE_TIMEOUT_S:
+            oldest.concluder = (incarnation, now)
+        if oldest.concluder[0] != incarnation:
+            return None
+        return Conclusion(round=oldest.number, states=oldest.merged)
+
+    def conclude(self, result: EvaluationResult) -> Finished | None:
+        """Take a round's metrics; None if they were known already."""
+        round_ = self._rounds.get(result.round)
+        if round_ is None or round_.merged is None:
+            return None
+        del self._rounds[result.round]
+        self.concluded_version = max(self.concluded_version, round_.version)
+        records = sum(done.records for done in round_.states.values())
+        return Finished(round_.number, round_.version, result.metrics, records, round_.is_final)
+
+    def fail(self, worker: str, boot: int, failed: FailedTask) -> list[tuple[str, FailedTask]] | None:
+        """Count a failed attempt; returns all attempts when this was the last one allowed."""
+        key = (boot, failed.round, failed.task, failed.attempt)
+        if key in self._seen_failures:
+            return None
+        self._seen_failures.add(key)
+        attempts = self._failures.setdefault((failed.round, failed.task), [])
+        attempts.append((worker, failed))
+        round_ = self._rounds.get(failed.round)
+        if round_:
+            round_.leases.pop(failed.task, None)
+        return attempts if len(attempts) >= MAX_ATTEMPTS else None
+
+    # -- checks
+
+    def check_invariants(self) -> None:
+        for round_ in self._rounds.values():
+            assert not set(round_.leases) & set(round_.states), "an evaluated task is leased"
+            is_whole = len(round_.states) == len(self.plan.evaluation_ranges)
+            assert (round_.merged is not None) == is_whole, "a round is merged when it is whole"

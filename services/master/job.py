@@ -1,0 +1,554 @@
+"""The core of the master: who is who, what is done, what comes next, and when the job is over.
+
+Theory of operation.  The master believes only what statuses of its own term say, and answers each with
+what should be true.  It *gathers* a status from every partition, in synchronous mode *restores* them
+all into one era, then is *running*: leases go out, reports come in.  When every task is done it asks
+the partitions to seal; when all are sealed the model is evaluated for the last time, its digest is
+taken, the end is journalled, and then everybody hears `finished`.  A partition's new life takes back
+what its ledger lacks (asynchronous) or starts a new era (synchronous).  Task progress lives in the
+ledgers, never here.  PROTOCOL: sections 2 to 5, 7 and 8.
+"""
+
+import itertools
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from edlz.services.ledger import LedgerRecord, TaskSet
+from edlz.services.master.evaluation import EvaluationRounds
+from edlz.services.master.failures import failure_of_task, failure_of_worker
+from edlz.services.master.task_queue import Holder, TaskQueue
+from edlz.services.messages import (
+    DoneTask,
+    EvaluationResult,
+    FailureView,
+    Granted,
+    Identity,
+    Job,
+    Lease,
+    Message,
+    PartitionAddress,
+    PartitionOrders,
+    PartitionStatus,
+    SnapshotName,
+    WorkerOrders,
+    WorkerStatus,
+    WorkerTelemetry,
+)
+
+__all__ = [
+    "Announce",
+    "Exit",
+    "Instruction",
+    "Journal",
+    "JournalState",
+    "MasterCore",
+    "Phase",
+    "Reply",
+    "TakeDigest",
+]
+
+SILENCE_S = 10.0
+
+
+class Phase(Enum):
+    """How far the job is; derived from the core's state, never stored."""
+
+    GATHERING = "gathering"
+    RESTORING = "restoring"
+    RUNNING = "running"
+    SEALING = "sealing"
+    CONCLUDING = "concluding"
+    COMPLETE = "complete"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Reply:
+    to: Hashable
+    body: Message
+
+
+@dataclass(frozen=True)
+class Journal:
+    """One durable transaction, checked against the stored term, before any later instruction."""
+
+    fields: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Announce:
+    """Something an operator or a screen should hear of; `level` is that of the logging module."""
+
+    kind: str
+    text: str
+    level: int = 20
+
+
+@dataclass(frozen=True)
+class TakeDigest:
+    """Read the sealed parameters of these partitions and call `on_digest`."""
+
+    partitions: tuple[PartitionAddress, ...]
+
+
+@dataclass(frozen=True)
+class Exit:
+    reason: str
+    code: int
+
+
+Instruction = Reply | Journal | Announce | TakeDigest | Exit
+
+
+@dataclass(frozen=True)
+class JournalState:
+    """What an earlier master left; a new job has term 0."""
+
+    term: int = 0
+    is_complete: bool = False
+    digest: str = ""
+    evaluations: tuple[tuple[int, dict[str, float]], ...] = ()
+
+
+@dataclass
+class WorkerEntry:
+    """A live worker, by its newest incarnation."""
+
+    incarnation: Identity
+    boot: int
+    seq: int
+    seen_s: float
+    answer: WorkerOrders
+    holding: tuple[int, ...]
+    steps: int
+    has_asked: bool
+    telemetry: WorkerTelemetry
+
+
+@dataclass
+class PartitionEntry:
+    """A partition's newest status, and its last full ledger in that life and era."""
+
+    status: PartitionStatus
+    seen_s: float
+    ledger: LedgerRecord = field(default_factory=LedgerRecord)
+
+    @property
+    def finished(self) -> TaskSet:
+        return TaskSet(self.ledger.finished)
+
+
+class MasterCore:
+    """The job's decisions.
+
+    Parameters
+    ----------
+    job : Job
+        Journalled before; its plan never changes.
+    journal : JournalState
+        What earlier masters left.
+    evaluation_steps : int
+        Model versions between evaluation rounds; 0 for none but the last.
+    """
+
+    def __init__(self, job: Job, journal: JournalState, evaluation_steps: int = 0) -> None:
+        self.job, self.plan = job, job.plan
+        self.term = journal.term + 1
+        self.is_complete, self.digest = journal.is_complete, journal.digest
+        self.failure: FailureView | None = None
+        self.queue = TaskQueue(job.plan)
+        self.evaluation = EvaluationRounds(job.plan, evaluation_steps, first_number=(self.term << 20) + 1)
+        self.results = list(journal.evaluations)
+        for version, _ in journal.evaluations:
+            self.evaluation.skip_to(version)
+        self.partitions: dict[int, PartitionEntry] = {}
+        self.workers: dict[str, WorkerEntry] = {}
+        self.era: Identity | None = None
+        self._serial = itertools.count(1)
+        self._granted: dict[int, Identity] = {}  # boot -> incarnation, current or not yet used
+        self._target: SnapshotName | None = None
+        self._is_running = False
+        self._needs_era = False
+        self._is_concluding = False
+        self._asked_digest: tuple[Identity, ...] | None = None
+        self._told: set[str] = set()  # who has heard how the job ended
+
+    def start(self) -> list[Instruction]:
+        """The first instructions: the term is durable before anything is said under it."""
+        return [Journal({"term": self.term})]
+
+    @property
+    def phase(self) -> Phase:
+        if self.failure:
+            return Phase.FAILED
+        if self.is_complete:
+            return Phase.COMPLETE
+        if self._is_concluding:
+            return Phase.CONCLUDING
+        if self._is_running:
+            return Phase.SEALING if self.queue.is_done else Phase.RUNNING
+        return Phase.GATHERING if len(self.partitions) < self.job.partitions else Phase.RESTORING
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_complete or self.failure is not None
+
+    @property
+    def version(self) -> int:
+        """The job's version: the smallest of the partitions'."""
+        if len(self.partitions) < self.job.partitions:
+            return 0
+        return min(entry.status.version for entry in self.partitions.values())
+
+    def is_everyone_told(self) -> bool:
+        """Whether all live workers and all partitions have heard how the job ended."""
+        peers = {f"worker-{worker}" for worker in self.workers} | {f"ps-{index}" for index in self.partitions}
+        return self.is_over and peers <= self._told
+
+    # -- time
+
+    def on_tick(self, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        for worker, entry in list(self.workers.items()):
+            if now - entry.seen_s > SILENCE_S:
+                out += self.lose_worker(worker, f"nothing heard for {now - entry.seen_s:.0f}s", now)
+        return out + self._advance()
+
+    def lose_worker(self, worker: str, reason: str, now: float) -> list[Instruction]:
+        """A worker is gone (its launcher says so, or it is silent): its leases are free at once."""
+        entry = self.workers.pop(worker, None)
+        if entry is None or self.is_over:
+            return []
+        back = [task for task in entry.holding if self.queue.holder(task) == entry.incarnation]
+        self.queue.release(entry.incarnation)
+        self.evaluation.release(entry.incarnation)
+        text = f"worker-{worker} lost: {reason}."
+        if back:
+            tasks = ", ".join(str(task) for task in back)
+            text += f" Task {tasks} goes on elsewhere: no minibatch is lost, none counts twice."
+        return [Announce("worker", text)]
+
+    def fail(self, failure: FailureView) -> list[Instruction]:
+        """End the job without success; the first cause stays."""
+        if self.is_over:
+            return []
+        self.failure = failure
+        return [Announce("failed", failure.text, 40)]
+
+    # -- requests
+
+    def on_request(self, to: Hashable, body: Message, now: float) -> list[Instruction]:
+        """A status of a partition or a worker; answered by a Reply instruction, or not at all."""
+        if isinstance(body, PartitionStatus):
+            return self._on_partition(to, body, now)
+        assert isinstance(body, WorkerStatus)
+        return self._on_worker(to, body, now)
+
+    def _identity(self) -> Identity:
+        return (self.term, next(self._serial))
+
+    def _grant(self, boot: int) -> Identity:
+        if boot not in self._granted:
+            self._granted[boot] = self._identity()
+        return self._granted[boot]
+
+    # -- partitions
+
+    def _on_partition(self, to: Hashable, status: PartitionStatus, now: float) -> list[Instruction]:
+        if status.term > self.term:
+            return [Exit(f"a master of term {status.term} has taken over from term {self.term}", 1)]
+        if status.term != self.term:  # first contact, or a late copy: believe nothing in it
+            return [Reply(to, Granted(term=self.term, incarnation=None))]
+        if not 0 <= status.partition < self.job.partitions:
+            return [Reply(to, self._stop_order((0, 0)))]
+        if status.incarnation is None:
+            granted = Granted(term=self.term, incarnation=self._grant(status.boot), job=self.job)
+            return [Reply(to, granted)]
+        entry = self.partitions.get(status.partition)
+        if entry and entry.status.incarnation and status.incarnation < entry.status.incarnation:
+            return [Reply(to, self._stop_order(status.incarnation))]
+        out: list[Instruction] = []
+        if entry is None or status.incarnation != entry.status.incarnation:
+            out += self._admit(status, now)
+        elif status.seq > entry.status.seq:
+            entry.status, entry.seen_s = status, now
+            entry.ledger = status.ledger or entry.ledger
+        out += self._advance()
+        return [*out, Reply(to, self._partition_orders(status))]
+
+    def _stop_order(self, incarnation: Identity) -> PartitionOrders:
+        return PartitionOrders(
+            term=self.term, number=next(self._serial), incarnation=incarnation, stop=True
+        )
+
+    def _admit(self, status: PartitionStatus, now: float) -> list[Instruction]:
+        """A partition begins a life; it becomes current by this, its first status in it."""
+        is_new = status.partition not in self.partitions
+        entry = PartitionEntry(status, now, status.ledger or LedgerRecord())
+        self.partitions[status.partition] = entry
+        self._asked_digest = None
+        if self.plan.is_sync:
+            self._needs_era = self._needs_era or self.era is not None
+        else:
+            self.queue.keep(entry.finished)
+        if is_new:
+            return [Announce("ps", f"ps-{status.partition} joined at {status.endpoint}.")]
+        text = f"ps-{status.partition} is back at v{status.version}; what it lacks is computed again."
+        return [Announce("ps", text)]
+
+    def _partition_orders(self, status: PartitionStatus) -> PartitionOrders:
+        entry = self.partitions[status.partition]
+        assert entry.status.incarnation is not None
+        if self.is_over:
+            self._told.add(f"ps-{status.partition}")
+        discard_below = 0
+        if self._is_running and self.plan.is_sync:
+            discard_below = max((name[1] for name in self._common_snapshots()), default=0)
+        is_restoring = self.plan.is_sync and not self._is_running and not self._needs_era
+        return PartitionOrders(
+            term=self.term,
+            number=next(self._serial),
+            incarnation=entry.status.incarnation,
+            stop=self.is_over,
+            era=self.era,
+            restore=self._target if is_restoring else None,
+            discard_below=discard_below,
+            seal=self._is_running and self.queue.is_done,
+        )
+
+    def _common_snapshots(self) -> set[SnapshotName]:
+        return set.intersection(*(set(entry.status.snapshots) for entry in self.partitions.values()))
+
+    def _incarnations(self) -> tuple[Identity, ...]:
+        found = (self.partitions[index].status.incarnation for index in range(self.job.partitions))
+        return tuple(incarnation for incarnation in found if incarnation is not None)
+
+    # -- the job's way
+
+    def _advance(self) -> list[Instruction]:
+        """Bring the job as far as what is known allows."""
+        entries = list(self.partitions.values())
+        is_whole = len(entries) == self.job.partitions and all(e.status.has_base for e in entries)
+        if self.is_over or not is_whole:
+            return []
+        out: list[Instruction] = []
+        if self.plan.is_sync and not self._is_in_one_era(entries, out):
+            return out
+        if not self._is_running:
+            self._is_running = True
+            done = entries[0].finished
+            for entry in entries[1:]:
+                done = done.intersection(entry.finished)
+            self.queue.restart(done)
+            out.append(Announce("job", f"training begins at v{self.version}, {len(done)} tasks done."))
+        if not self.queue.is_done:
+            self._is_concluding = False
+            opened = self.evaluation.on_version(self.version)
+            if opened is not None:
+                out.append(Announce("evaluation", f"Evaluation of v{opened} begins.", 10))
+            return out
+        if not all(entry.status.is_sealed for entry in entries):
+            return out
+        return out + self._conclude()
+
+    def _is_in_one_era(self, entries: list[PartitionEntry], out: list[Instruction]) -> bool:
+        eras = {entry.status.era for entry in entries}
+        if self.era is None and len(eras) == 1 and None not in eras:
+            self.era = entries[0].status.era  # a restarted master goes on in the era it finds
+        if self._is_running and eras != {self.era}:
+            self._needs_era = True
+        if self._needs_era or self.era is None:
+            self._is_running = False
+            common = self._common_snapshots()
+            if not common:  # a list is out of date: its partition's next status will tell
+                return False
+            is_rollback = self.era is not None
+            self._needs_era, self.era = False, self._identity()
+            self._target = max(common, key=lambda name: (name[1], name[0]))
+            if is_rollback:
+                text = f"all partitions go back to v{self._target[1]}, which all of them have."
+                out.append(Announce("ps", text))
+        return all(entry.status.era == self.era for entry in entries)
+
+    def _conclude(self) -> list[Instruction]:
+        """Everything is durable: evaluate, take the digest, journal the end."""
+        self._is_concluding = True
+        if self.evaluation.has_data and self.evaluation.concluded_version < self.version:
+            self.evaluation.open_final(self.version)
+        if not self.evaluation.is_idle or self._asked_digest == self._incarnations():
+            return []
+        self._asked_digest = self._incarnations()
+        return [TakeDigest(self._addresses())]
+
+    def on_digest(self, digest: str | None) -> list[Instruction]:
+        """The digest of the sealed parameters; None when a partition went away while it was taken."""
+        if self._asked_digest is None or self.is_over:
+            return []
+        if digest is None or self._asked_digest != self._incarnations() or not self._is_concluding:
+            self._asked_digest = None
+            return []
+        self.is_complete, self.digest = True, digest
+        return [
+            Journal({"is_complete": True, "digest": digest, "sealed": self._incarnations()}),
+            Announce("job", f"job complete at v{self.version}."),
+        ]
+
+    def _addresses(self) -> tuple[PartitionAddress, ...]:
+        return tuple(
+            PartitionAddress(
+                index=index,
+                incarnation=entry.status.incarnation,
+                endpoint=entry.status.endpoint,
+                has_base=entry.status.has_base,
+            )
+            for index, entry in sorted(self.partitions.items())
+            if entry.status.incarnation is not None
+        )
+
+    # -- workers
+
+    def _on_worker(self, to: Hashable, status: WorkerStatus, now: float) -> list[Instruction]:
+        if status.incarnation is None:
+            return [Reply(to, self._welcome(status))]
+        entry = self.workers.get(status.worker)
+        if entry and status.incarnation < entry.incarnation:
+            return [Reply(to, WorkerOrders(term=self.term, seq=status.seq, incarnation=None, stop=True))]
+        if entry and status.incarnation == entry.incarnation and status.seq <= entry.seq:
+            return [Reply(to, entry.answer)] if status.seq == entry.seq else []
+        out: list[Instruction] = []
+        if entry is None or status.incarnation != entry.incarnation:
+            if entry:  # a new life of the same id: what the old one held is free
+                self.queue.release(entry.incarnation)
+                self.evaluation.release(entry.incarnation)
+            out.append(Announce("worker", f"worker-{status.worker} joined."))
+            entry = None
+        if status.failure is not None:
+            out += self.fail(failure_of_worker(status.failure))
+        answer = self._answer(status, entry, out, now)
+        if self.is_over:
+            self._told.add(f"worker-{status.worker}")
+        self.workers[status.worker] = WorkerEntry(
+            incarnation=status.incarnation,
+            boot=status.boot,
+            seq=status.seq,
+            seen_s=now,
+            answer=answer,
+            holding=status.holding + ((answer.lease.task,) if answer.lease else ()),
+            steps=status.steps,
+            has_asked=status.wants_task or (entry is not None and entry.has_asked),
+            telemetry=status.telemetry,
+        )
+        return [*out, Reply(to, answer)]
+
+    def _welcome(self, status: WorkerStatus) -> WorkerOrders:
+        return WorkerOrders(
+            term=self.term,
+            seq=status.seq,
+            incarnation=self._grant(status.boot),
+            stop=self.failure is not None,
+            finished=self.is_complete,
+            job=self.job,
+        )
+
+    def _answer(
+        self, status: WorkerStatus, entry: WorkerEntry | None, out: list[Instruction], now: float
+    ) -> WorkerOrders:
+        """Take in what a worker reports, and say what it should do."""
+        assert status.incarnation is not None
+        noted, again = self._take_reports(status, out, now)
+        for done in status.evaluated:
+            self.evaluation.report(done)
+        for result in status.results:
+            out += self._take_result(result)
+        noted_failures = self._take_failures(status, out)
+        has_progress = entry is not None and status.steps > entry.steps
+        self.queue.reconcile(status, has_progress=has_progress, now=now)
+        self.evaluation.reconcile(status.incarnation, status.evaluating)
+        lease = self._lease(status, now)
+        out += self._advance()
+        evaluation = conclude = None
+        if self._is_running and not self.is_over:
+            if status.wants_evaluation:
+                evaluation = self.evaluation.next_lease(status.incarnation, status.evaluating, now)
+            conclude = self.evaluation.conclusion(status.incarnation, now)
+        return WorkerOrders(
+            term=self.term,
+            seq=status.seq,
+            incarnation=status.incarnation,
+            stop=self.failure is not None,
+            finished=self.is_complete,
+            era=self.era if self.plan.is_sync and self._is_running and self.era else status.era,
+            partitions=self._addresses(),
+            lease=None if lease is None else Lease(task=lease),
+            evaluation=evaluation,
+            conclude=conclude,
+            noted=noted,
+            noted_evaluations=tuple((done.round, done.task) for done in status.evaluated),
+            noted_results=tuple(result.round for result in status.results),
+            noted_failures=noted_failures,
+            again=again,
+        )
+
+    def _lease(self, status: WorkerStatus, now: float) -> int | None:
+        if not self._is_running or self.is_over or not status.wants_task:
+            return None
+        holders = {
+            worker: Holder(entry.incarnation, entry.holding)
+            for worker, entry in self.workers.items()
+            if entry.has_asked
+        }
+        return self.queue.next_task(status, holders, now)
+
+    def _take_reports(
+        self, status: WorkerStatus, out: list[Instruction], now: float
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        noted, again = [], []
+        for done in status.done if self._is_running else ():
+            if not self._is_true(done):
+                again.append(done.task)
+                continue
+            if done.task not in self.queue.done:
+                self.queue.finish(done.task, now)
+                remaining = self.plan.task_count - len(self.queue.done)
+                out.append(Announce("task", f"Task:{done.task} completed, {remaining} remaining tasks", 10))
+            noted.append(done.task)
+        return tuple(noted), tuple(again)
+
+    def _is_true(self, done: DoneTask) -> bool:
+        """Whether the report speaks of the partitions' present lives; otherwise what it says may be lost."""
+        if not 0 <= done.task < self.plan.task_count:
+            return False
+        if self.plan.is_sync:
+            return done.era == self.era
+        return done.incarnations == self._incarnations()
+
+    def _take_result(self, result: EvaluationResult) -> list[Instruction]:
+        finished = self.evaluation.conclude(result)
+        if finished is None:
+            return []
+        self.results.append((finished.version, finished.metrics))
+        return [
+            Journal({"evaluations": tuple(self.results)}),
+            Announce("evaluation", f"Evaluation metrics[v={finished.version}]: {finished.metrics}"),
+        ]
+
+    def _take_failures(self, status: WorkerStatus, out: list[Instruction]) -> tuple[tuple[int, int], ...]:
+        noted = []
+        for failed in status.failed:
+            is_training = failed.kind == "training"
+            noted.append((-1 if is_training else failed.round, failed.task))
+            book = self.queue if is_training else self.evaluation
+            attempts = book.fail(status.worker, status.boot, failed)
+            if attempts:
+                out += self.fail(failure_of_task(self.plan, attempts))
+        return tuple(noted)
+
+    # -- checks
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between events (PROTOCOL: section 9)."""
+        self.queue.check_invariants()
+        self.evaluation.check_invariants()
+        if self._is_running and self.plan.is_sync:
+            assert self.era is not None, "running without an era"

@@ -1,0 +1,125 @@
+"""From the flags to the job: list the data once, fix the plan, and find out whether to go on with an old one."""
+
+import fcntl
+import logging
+import os
+import secrets
+from pathlib import Path
+from typing import IO
+
+from edlz.services.config import JobConfig
+from edlz.services.data import list_shards
+from edlz.services.errors import ConfigError, LaunchError
+from edlz.services.master.journal import Journal
+from edlz.services.messages import Job
+from edlz.services.plan import Plan
+
+__all__ = ["lock_folder", "make_plan", "open_journal"]
+
+# Flags that say how this process runs, not what is trained: a restarted master may have others.
+_OF_THIS_PROCESS = frozenset(
+    {
+        "config",
+        "endpoint",
+        "job_dir",
+        "log_format",
+        "log_level",
+        "master_addr",
+        "port",
+        "progress",
+        "ps_id",
+        "worker_id",
+    }
+)
+logger = logging.getLogger(__name__)
+
+
+def make_plan(config: JobConfig) -> Plan:
+    """List the data and fix the plan.
+
+    Raises
+    ------
+    DataError, ConfigError
+        If the data is missing, empty or not readable.
+    """
+    evaluation = list_shards(config.validation_data, "validation_data") if config.validation_data else ()
+    return Plan(
+        mode="sync" if config.is_sync else "async",
+        seed=config.seed,
+        shards=list_shards(config.training_data),
+        records_per_task=config.records_per_task,
+        minibatch_size=config.minibatch_size,
+        epochs=config.num_epochs,
+        slots=config.grads_to_wait if config.is_sync else 1,
+        evaluation_shards=evaluation,
+    )
+
+
+def lock_folder(folder: Path, job_name: str) -> IO[str]:
+    """Make the job's folder and keep any other master out of it; the lock goes with the process.
+
+    Raises
+    ------
+    ConfigError
+        If the folder cannot be written.
+    LaunchError
+        If another master works in it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "master.lock").open("a+")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"cannot use {folder}: {reason}", "set --job_dir to a writable folder") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        pid = lock.read().strip() or "unknown"
+        lock.close()
+        raise LaunchError(
+            f'job "{job_name}" is being run by another master (pid {pid}) in {folder}',
+            "choose another --job_name, or wait for it to end",
+        ) from None
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:
+    """Open the job's journal: of an interrupted run with the same settings, or a new one.
+
+    An older journal is kept beside it under its run's name.
+    """
+    path = folder / "journal.sqlite"
+    journal = Journal(path)
+    job = journal.job()
+    if job is not None:
+        if _essence(job.config) == _essence(config.to_record()) and not journal.state().is_complete:
+            logger.info("job=%s goes on where its journal stands; the data is not listed again", job.name)
+            return journal, job
+        journal.close()
+        for suffix in ("", "-wal", "-shm"):
+            old = path.with_name(path.name + suffix)
+            if old.exists():
+                old.rename(folder / f"journal-{job.run}.sqlite{suffix}")
+        logger.info("the journal of an earlier run is kept as journal-%s.sqlite", job.run)
+        journal = Journal(path)
+    try:
+        job = Job(
+            name=config.job_name,
+            run=secrets.token_hex(4),
+            config=config.to_record(),
+            plan=make_plan(config),
+            partitions=max(1, config.num_ps_pods),
+        )
+    except BaseException:
+        journal.close()
+        raise
+    journal.begin(job)
+    return journal, job
+
+
+def _essence(record: dict[str, str | int | float | bool | None]) -> dict[str, object]:
+    return {name: value for name, value in record.items() if name not in _OF_THIS_PROCESS}

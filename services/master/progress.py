@@ -1,0 +1,230 @@
+"""What a screen shows of the job, from what the core knows: rates, the time left, rows and events.
+
+For display only: nothing here decides anything.  Progress counts applied records (the ledgers), never
+leased ones.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from edlz.services.master.job import MasterCore, Phase
+from edlz.services.messages import (
+    EvaluationView,
+    EventView,
+    JobStatus,
+    PartitionView,
+    WorkerStatus,
+    WorkerTelemetry,
+    WorkerView,
+)
+
+__all__ = ["Progress"]
+
+RATE_WINDOW_S = 30.0
+WORKER_RATE_WINDOW_S = 5.0
+FIRST_ETA_S = 20.0
+STALL_S = 10.0
+MAX_EVENTS = 200
+
+_State = Literal["Starting", "Training", "Evaluating", "Succeeded", "Failed"]
+_STATES: dict[Phase, _State] = {
+    Phase.GATHERING: "Starting",
+    Phase.RESTORING: "Starting",
+    Phase.RUNNING: "Training",
+    Phase.SEALING: "Training",
+    Phase.CONCLUDING: "Evaluating",
+    Phase.COMPLETE: "Succeeded",
+    Phase.FAILED: "Failed",
+}
+
+
+@dataclass
+class _WorkerRow:
+    telemetry: WorkerTelemetry
+    seen_s: float
+    records_per_s: float = 0.0
+
+
+class Progress:
+    """Figures over time.
+
+    Parameters
+    ----------
+    core : MasterCore
+        Read, never changed.
+    wall_s : float
+        Seconds since the epoch, now.
+    now : float
+        The loop's clock, now.
+    """
+
+    def __init__(self, core: MasterCore, wall_s: float, now: float) -> None:
+        self._core = core
+        self._wall_offset_s = wall_s - now
+        self._started_s = now
+        self._training_since_s: float | None = None
+        self._rate = 0.0
+        self._sampled: tuple[float, int] | None = None
+        self._moved_s = now
+        self._crew = 0
+        self._crew_changed_s = -math.inf
+        self._workers: dict[str, _WorkerRow] = {}
+        self._events: deque[EventView] = deque(maxlen=MAX_EVENTS)
+        self._event_count = 0
+
+    # -- what happens
+
+    def add_event(self, kind: str, text: str, now: float) -> None:
+        self._event_count += 1
+        at = now + self._wall_offset_s
+        self._events.append(EventView(seq=self._event_count, at=at, kind=kind, text=text))
+
+    def on_worker(self, status: WorkerStatus, now: float) -> None:
+        """Take the figures of a worker's status."""
+        row, told = self._workers.get(status.worker), status.telemetry
+        if row is None:
+            self._workers[status.worker] = _WorkerRow(told, now)
+            return
+        passed = max(now - row.seen_s, 1e-3)
+        weight = 1 - math.exp(-passed / WORKER_RATE_WINDOW_S)
+        row.records_per_s += weight * (told.records / passed - row.records_per_s)
+        if not told.minibatches:  # the last known times of a step say more than zeros
+            kept = row.telemetry
+            told = msgspec.structs.replace(
+                kept, state=told.state, task=told.task, loss=told.loss, memory_bytes=told.memory_bytes
+            )
+        row.telemetry, row.seen_s = told, now
+
+    def sample(self, now: float) -> None:
+        """Take the rate of applied records; called about once a second."""
+        records = self.records
+        if self._core.phase is Phase.RUNNING and self._training_since_s is None:
+            self._training_since_s = now
+        if len(self._core.workers) != self._crew:
+            self._crew, self._crew_changed_s = len(self._core.workers), now
+        if self._sampled is None:
+            self._sampled = (now, records)
+            return
+        at, before = self._sampled
+        passed = now - at
+        if passed < 0.5:
+            return
+        if records > before:
+            self._moved_s = now
+        weight = 1 - math.exp(-passed / RATE_WINDOW_S) if self._rate else 1.0
+        self._rate += weight * (max(0, records - before) / passed - self._rate)
+        self._sampled = (now, records)
+
+    # -- figures
+
+    @property
+    def records(self) -> int:
+        """Records whose minibatches are in the ledgers of all partitions."""
+        core, plan = self._core, self._core.plan
+        if len(core.partitions) < core.job.partitions or not plan.task_count:
+            return 0
+        per_task = plan.records_per_epoch / plan.tasks_per_epoch
+        statuses = [entry.status for entry in core.partitions.values()]
+        applied = min(s.finished_tasks * per_task + s.open_minibatches * plan.minibatch_size for s in statuses)
+        return min(round(applied), plan.records_per_epoch * plan.epochs)
+
+    @property
+    def minibatches(self) -> int:
+        core = self._core
+        if len(core.partitions) < core.job.partitions:
+            return 0
+        return min(entry.status.minibatches for entry in core.partitions.values())
+
+    @property
+    def loss(self) -> float | None:
+        losses = [row.telemetry.loss for row in self._workers.values() if row.telemetry.loss is not None]
+        return sum(losses) / len(losses) if losses else None
+
+    def status(self, since: int, now: float) -> JobStatus:
+        """Return what a screen shows now; events after number `since`."""
+        core, plan = self._core, self._core.plan
+        total = plan.records_per_epoch * plan.epochs
+        records = total if core.is_complete else self.records
+        done = plan.task_count if core.is_complete else len(core.queue.done)
+        epoch = min(plan.epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0
+        return JobStatus(
+            name=core.job.name,
+            state=_STATES[core.phase],
+            mode=plan.mode,
+            slots=plan.slots,
+            started_at=self._started_s + self._wall_offset_s,
+            now=now + self._wall_offset_s,
+            ratio=records / total if total else 1.0,
+            epoch=epoch,
+            epochs=plan.epochs,
+            records=records,
+            records_total=total,
+            minibatches=self.minibatches,
+            minibatches_total=plan.minibatches_per_epoch * plan.epochs,
+            version=core.version,
+            records_per_s=self._rate,
+            eta_s=self._eta_s(total - records, now),
+            is_eta_rough=now - self._crew_changed_s < RATE_WINDOW_S,
+            stalled_s=self._stalled_s(now),
+            loss=self.loss,
+            tasks_done=done,
+            tasks_total=plan.task_count,
+            evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.results),
+            workers=tuple(self._worker_view(worker) for worker in sorted(core.workers)),
+            partitions=self._partition_views(),
+            events=tuple(event for event in self._events if event.seq > since),
+            digest=core.digest,
+            failure=core.failure,
+        )
+
+    def _eta_s(self, left: int, now: float) -> float | None:
+        if self._core.phase is not Phase.RUNNING or self._training_since_s is None or self._rate <= 0:
+            return None
+        if now - self._training_since_s < FIRST_ETA_S or len(self._core.queue.done) < 2:
+            return None
+        return left / self._rate
+
+    def _stalled_s(self, now: float) -> float | None:
+        if self._core.phase is not Phase.RUNNING or self._training_since_s is None:
+            return None
+        passed = now - max(self._moved_s, self._training_since_s)
+        return passed if passed > STALL_S else None
+
+    def _worker_view(self, worker: str) -> WorkerView:
+        row = self._workers.get(worker)
+        if row is None:
+            return WorkerView(id=worker, state="starting")
+        told = row.telemetry
+        ms = 1000 / max(told.minibatches, 1)
+        return WorkerView(
+            id=worker,
+            state=told.state,
+            task=told.task,
+            records_per_s=row.records_per_s,
+            read_ms=told.read_s * ms,
+            pull_ms=told.pull_s * ms,
+            compute_ms=told.compute_s * ms,
+            push_ms=told.push_s * ms,
+            wait_ms=told.wait_s * ms,
+            memory_bytes=told.memory_bytes,
+        )
+
+    def _partition_views(self) -> tuple[PartitionView, ...]:
+        views = []
+        for index, entry in sorted(self._core.partitions.items()):
+            status = entry.status
+            state = "sealed" if status.is_sealed else "serving" if status.has_base else "starting"
+            views.append(
+                PartitionView(
+                    id=str(index),
+                    state=state,
+                    version=status.version,
+                    memory_bytes=status.telemetry.memory_bytes,
+                    cpu_share=status.telemetry.cpu_share,
+                )
+            )
+        return tuple(views)

@@ -1,0 +1,233 @@
+"""The shell of the master: sockets, the journal and the clock around its cores.
+
+With no parameter servers it hosts the one partition in this process, behind the same address.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Hashable
+from pathlib import Path
+
+import msgspec
+
+from edlz.services.config import JobConfig
+from edlz.services.errors import RemoteProtocolError
+from edlz.services.master.digest import take_digest
+from edlz.services.master.fleet import Fleet
+from edlz.services.master.job import Announce, Exit, Instruction, MasterCore, Reply, TakeDigest
+from edlz.services.master.job import Journal as Entry
+from edlz.services.master.journal import Journal
+from edlz.services.master.planning import lock_folder, open_journal
+from edlz.services.master.progress import Progress
+from edlz.services.messages import (
+    Exchange,
+    FailureView,
+    Initialise,
+    Job,
+    Message,
+    NewestPull,
+    PartitionAddress,
+    PartitionStatus,
+    ReadVector,
+    StatusRequest,
+    SupervisorOrders,
+    SupervisorStatus,
+    WorkerStatus,
+)
+from edlz.services.ps.service import PartitionService
+from edlz.services.rpc import RpcClient, RpcServer
+from edlz.services.runtime import Stop
+
+__all__ = ["MasterService", "serve_master"]
+
+TICK_S = 0.25
+FAREWELL_S = 8.0  # how long the end of the job waits for everybody to hear of it
+
+logger = logging.getLogger(__name__)
+
+
+async def serve_master(config: JobConfig, stop: Stop) -> int:
+    """Run the job's master to the end of the job; return the job's exit code."""
+    folder = config.job_directory
+    lock = lock_folder(folder, config.job_name)
+    try:
+        journal, job = open_journal(config, folder)
+        with journal:
+            service = MasterService(config, journal, job, folder, stop)
+            try:
+                return await service.run()
+            finally:
+                service.close()
+    finally:
+        lock.close()
+
+
+class MasterService:
+    """One life of the job's master."""
+
+    def __init__(self, config: JobConfig, journal: Journal, job: Job, folder: Path, stop: Stop) -> None:
+        self._config, self._journal, self._folder, self._stop = config, journal, folder, stop
+        self._core = MasterCore(job, journal.state(), config.evaluation_steps)
+        self._fleet = Fleet(config.num_workers, config.num_ps_pods)
+        loop = asyncio.get_running_loop()
+        self._clock: Callable[[], float] = loop.time
+        self._progress = Progress(self._core, time.time(), loop.time())
+        self._tasks: asyncio.TaskGroup | None = None
+        self._is_supervised = self._has_supervisor_heard = False
+        self._error: BaseException | None = None
+        self._server = RpcServer(config.listen_endpoint, self._on_request, role="master", job=job.name)
+        self._server.failed.add_done_callback(self._on_server_failed)
+        self._hosted_stop = Stop()
+        self._hosted: PartitionService | None = None
+        self._line: RpcClient | None = None
+        if config.num_ps_pods == 0:
+            self._host_partition()
+
+    def _host_partition(self) -> None:
+        endpoint = self._server.endpoint
+        self._line = RpcClient(endpoint, role="ps", identity="0")
+        every_s = self._config.recovery_snapshot_secs
+        self._hosted = PartitionService(
+            0, endpoint, self._server, self._line, self._folder, every_s, self._hosted_stop
+        )
+
+    async def run(self) -> int:
+        """Serve until the job is over and everybody has heard of it."""
+        self._carry_out(self._core.start())
+        self._log_start()
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                if self._hosted:
+                    self._tasks.create_task(self._hosted.run(), name="partition")
+                await self._serve()
+                self._hosted_stop.set(0, "the job is over")
+        finally:
+            self._hosted_stop.set(0, "the master ends")
+        return self._end()
+
+    async def _serve(self) -> None:
+        over_since: float | None = None
+        while not self._stop.is_set:
+            now = self._clock()
+            self._carry_out(self._core.on_tick(now))
+            self._progress.sample(now)
+            if self._core.is_over:
+                over_since = now if over_since is None else over_since
+                has_heard = self._has_supervisor_heard or not self._is_supervised
+                if (self._core.is_everyone_told() and has_heard) or now - over_since > FAREWELL_S:
+                    return
+            await asyncio.sleep(TICK_S if over_since is None else TICK_S / 5)
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        if self._hosted:
+            self._hosted.close()
+        if self._line:
+            self._line.close()
+        self._server.close()
+
+    def _log_start(self) -> None:
+        plan, core = self._core.plan, self._core
+        logger.info("master of job=%s listens at %s, term=%d", core.job.name, self._server.endpoint, core.term)
+        logger.info(
+            "%d tasks created with total of %d records.", plan.tasks_per_epoch, plan.records_per_epoch
+        )
+        if self._config.checkpoint_steps:
+            logger.info(
+                "checkpoint_steps=%d is noted; this version keeps recovery snapshots in %s",
+                self._config.checkpoint_steps,
+                self._folder,
+            )
+        if core.evaluation.has_data:
+            logger.info("Evaluation service started")
+
+    def _end(self) -> int:
+        core, failure = self._core, self._core.failure
+        if core.evaluation.has_data:
+            logger.info("Evaluation service stopped")
+        status = self._progress.status(0, self._clock())
+        (self._folder / "status.json").write_bytes(msgspec.json.format(msgspec.json.encode(status)))
+        if core.is_complete:
+            name, version = core.job.name, core.version
+            logger.info("job=%s complete at version=%d digest=%s", name, version, core.digest)
+            return 0
+        if failure:
+            logger.error("%s", _failure_text(core.job.name, failure))
+            return failure.exit_code
+        return self._stop.code
+
+    # -- requests
+
+    def _on_server_failed(self, failed: "asyncio.Future[None]") -> None:
+        """A request handler raised: half-dead is worse than dead."""
+        if not failed.cancelled():
+            self._error = self._error or failed.exception()
+            self._stop.set(70, "a request could not be handled")
+
+    def _on_request(self, to: Hashable, body: Message) -> None:
+        now = self._clock()
+        if isinstance(body, Exchange | Initialise | NewestPull | ReadVector):
+            if self._hosted is None:
+                raise RemoteProtocolError("this master hosts no partition; ask the parameter servers")
+            self._hosted.on_request(to, body)
+        elif isinstance(body, StatusRequest):
+            self._server.reply(to, self._progress.status(body.since, now))
+        elif isinstance(body, SupervisorStatus):
+            self._server.reply(to, self._on_supervisor(body, now))
+        elif isinstance(body, PartitionStatus | WorkerStatus):
+            if isinstance(body, WorkerStatus):
+                self._progress.on_worker(body, now)
+            self._carry_out(self._core.on_request(to, body, now))
+        else:
+            raise RemoteProtocolError(f"a master takes no {type(body).__name__}")
+
+    def _on_supervisor(self, status: SupervisorStatus, now: float) -> SupervisorOrders:
+        self._is_supervised = True
+        for exit_ in status.exits:
+            loss = self._fleet.on_exit(exit_)
+            if loss is None or self._core.is_over:
+                continue
+            role, _, ident = loss.name.partition("-")
+            if role == "worker":
+                self._carry_out(self._core.lose_worker(ident, loss.reason, now))
+            if loss.failure:
+                self._carry_out(self._core.fail(loss.failure))
+        is_over = self._core.is_over and self._core.is_everyone_told()
+        self._has_supervisor_heard = self._core.is_over
+        return SupervisorOrders(
+            term=self._core.term, desired=self._fleet.desired(is_over=is_over), stop=is_over
+        )
+
+    # -- carrying out
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Reply(to, body):
+                    self._server.reply(to, body)
+                case Entry(fields):
+                    self._journal.write(self._core.term, fields)
+                case Announce():
+                    self._announce(instruction)
+                case TakeDigest(partitions):
+                    assert self._tasks is not None
+                    self._tasks.create_task(self._digest(partitions), name="digest")
+                case Exit(reason, code):
+                    logger.info("master ends: %s", reason)
+                    self._stop.set(code, reason)
+
+    def _announce(self, announce: Announce) -> None:
+        logger.log(announce.level, "%s", announce.text)
+        if announce.level >= logging.INFO:
+            self._progress.add_event(announce.kind, announce.text, self._clock())
+
+    async def _digest(self, partitions: tuple[PartitionAddress, ...]) -> None:
+        self._carry_out(self._core.on_digest(await take_digest(partitions)))
+
+
+def _failure_text(job: str, failure: FailureView) -> str:
+    rows = (("data", failure.data), ("code", failure.where), ("raised", failure.error))
+    lines = [f'job "{job}" failed: {failure.text}', *(f"  {name}  {value}" for name, value in rows if value)]
+    return "\n".join([*lines, failure.traceback.rstrip()]).rstrip()

@@ -1,0 +1,501 @@
+"""Every message of the wire: who sends it, what answers it.
+
+All of them are safe to repeat (the ledger is the duplicate filter; a server keeps no past answers).
+A message evolves by new fields with defaults, at its end; a tag is never used again.  How a message
+becomes bytes is the codec's affair: an array field travels as raw frames behind the header.
+"""
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from edlz.services.layout import Layout
+from edlz.services.ledger import LedgerRecord
+from edlz.services.plan import Plan, TaskRange
+
+DenseVector = npt.NDArray[np.float32]
+Counters = npt.NDArray[np.int64]
+MetricState = dict[str, list[npt.NDArray[np.float64]]]
+Identity = tuple[int, int]  # (term, n): an incarnation or an era
+SnapshotName = tuple[Identity, int]  # (era or incarnation, version)
+
+NO_IDENTITY: Identity = (0, 0)
+ANY_VERSION = -1  # a pull of whatever the partition has now
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A part of a message."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Base of everything that travels by itself."""
+
+
+# ---------------------------------------------------------------- any peer
+
+
+class Ping(Message, frozen=True, kw_only=True, tag=1):
+    """Any client -> any server, answered by Pong: is somebody there?"""
+
+
+class Pong(Message, frozen=True, kw_only=True, tag=2):
+    role: str
+    job: str
+
+
+class ErrorReply(Message, frozen=True, kw_only=True, tag=3):
+    """Any server's answer to what it cannot take; `code` is a key of errors.ERRORS_BY_CODE."""
+
+    code: str
+    message: str
+    help: str = ""
+
+
+# ---------------------------------------------------------------- the job
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """What a worker or a partition needs to know of the job; comes with its first answer."""
+
+    name: str
+    run: str  # made when the job was planned: two runs of one name never share a snapshot
+    config: dict[str, str | int | float | bool | None]  # JobConfig, flag by flag
+    plan: Plan
+    partitions: int
+
+
+# ---------------------------------------------------------------- partition -> master
+
+
+class PartitionTelemetry(Record, frozen=True, kw_only=True):
+    """For display only; decides nothing."""
+
+    memory_bytes: int = 0
+    cpu_share: float = 0.0  # of one core, since the status before
+    requests: int = 0
+
+
+class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
+    """Partition -> master, each heartbeat and after a change; answered by Granted or PartitionOrders."""
+
+    partition: int
+    boot: int
+    incarnation: Identity | None
+    seq: int
+    term: int
+    endpoint: str
+    era: Identity | None
+    version: int
+    has_base: bool
+    ledger: LedgerRecord | None  # in full until the master has answered one of this (term, incarnation, era)
+    finished_tasks: int
+    minibatches: int
+    open_minibatches: int  # applied minibatches of unfinished tasks
+    snapshots: tuple[SnapshotName, ...]
+    is_sealed: bool
+    telemetry: PartitionTelemetry = PartitionTelemetry()
+
+
+class Granted(Message, frozen=True, kw_only=True, tag=11):
+    """Master -> partition: its name in this life, or (None) only the master's term; never orders."""
+
+    term: int
+    incarnation: Identity | None
+    job: Job | None = None
+
+
+class PartitionOrders(Message, frozen=True, kw_only=True, tag=12):
+    """Master -> partition: what should be true, not what to do."""
+
+    term: int
+    number: int
+    incarnation: Identity
+    stop: bool = False
+    era: Identity | None = None
+    restore: SnapshotName | None = None
+    discard_below: int = 0
+    seal: bool = False
+
+
+# ---------------------------------------------------------------- worker -> master
+
+
+class DoneTask(Record, frozen=True, kw_only=True):
+    """A training task that every named partition incarnation has finished (async) or era (sync)."""
+
+    task: int
+    era: Identity
+    incarnations: tuple[Identity, ...]
+
+
+class DoneEvaluation(Record, frozen=True, kw_only=True):
+    """Metric state of one evaluation task: sums and counts, not outputs."""
+
+    round: int
+    task: int
+    records: int
+    states: MetricState
+
+
+class EvaluationResult(Record, frozen=True, kw_only=True):
+    """The metrics of a whole round, computed from its merged state."""
+
+    round: int
+    metrics: dict[str, float]
+
+
+class FailedTask(Record, frozen=True, kw_only=True):
+    """The user's code raised on this task's records."""
+
+    kind: Literal["training", "evaluation"]
+    task: int
+    index: int
+    error: str  # one line: type and message
+    where: str  # file:line in function, of the user's own frame
+    traceback: str
+    round: int = 0
+    attempt: int = 0  # of this process: tells a repeated report from a second failure
+
+
+class Failure(Record, frozen=True, kw_only=True):
+    """What no other attempt can mend: the model does not load, its optimizer is not supported."""
+
+    code: str
+    message: str
+    help: str = ""
+    traceback: str = ""
+
+
+class WorkerTelemetry(Record, frozen=True, kw_only=True):
+    """For display only; decides nothing.  Seconds are sums since the status before."""
+
+    state: Literal["starting", "training", "waiting", "evaluating", "done"] = "starting"
+    task: int | None = None
+    loss: float | None = None
+    minibatches: int = 0
+    records: int = 0
+    read_s: float = 0.0
+    pull_s: float = 0.0
+    compute_s: float = 0.0
+    push_s: float = 0.0
+    wait_s: float = 0.0
+    memory_bytes: int = 0
+
+
+class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
+    """Worker -> master, each heartbeat and after a change; answered by WorkerOrders.  One under way at a
+    time; the same seq gets the same answer."""
+
+    worker: str
+    boot: int
+    incarnation: Identity | None
+    seq: int
+    era: Identity
+    holding: tuple[int, ...] = ()
+    evaluating: tuple[tuple[int, int], ...] = ()  # (round, task)
+    done: tuple[DoneTask, ...] = ()
+    evaluated: tuple[DoneEvaluation, ...] = ()
+    results: tuple[EvaluationResult, ...] = ()
+    failed: tuple[FailedTask, ...] = ()
+    failure: Failure | None = None
+    wants_task: bool = False
+    wants_evaluation: bool = False
+    telemetry: WorkerTelemetry = WorkerTelemetry()
+    steps: int = 0  # minibatches pushed by this process: a lease does not age while this rises
+
+
+class PartitionAddress(Record, frozen=True, kw_only=True):
+    index: int
+    incarnation: Identity
+    endpoint: str
+    has_base: bool
+
+
+class Lease(Record, frozen=True, kw_only=True):
+    """Leave to work on a training task."""
+
+    task: int
+
+
+class EvaluationLease(Record, frozen=True, kw_only=True):
+    """Leave to evaluate one task of a round."""
+
+    round: int
+    task: int
+    records: TaskRange
+
+
+class Conclusion(Record, frozen=True, kw_only=True):
+    """The merged state of a round, from which the worker computes the metrics."""
+
+    round: int
+    states: MetricState
+
+
+class WorkerOrders(Message, frozen=True, kw_only=True, tag=21):
+    """Master -> worker."""
+
+    term: int
+    seq: int
+    incarnation: Identity | None
+    stop: bool = False
+    finished: bool = False
+    era: Identity = NO_IDENTITY
+    job: Job | None = None
+    partitions: tuple[PartitionAddress, ...] = ()
+    lease: Lease | None = None
+    evaluation: EvaluationLease | None = None
+    conclude: Conclusion | None = None
+    noted: tuple[int, ...] = ()
+    noted_evaluations: tuple[tuple[int, int], ...] = ()
+    noted_results: tuple[int, ...] = ()
+    noted_failures: tuple[tuple[int, int], ...] = ()  # (round or -1, task)
+    again: tuple[int, ...] = ()
+
+
+# ---------------------------------------------------------------- worker -> partition
+
+
+class OptimizerSpec(Record, frozen=True, kw_only=True):
+    """A compiled optimizer's name and settings, without the learning rate: that travels with the push."""
+
+    name: str
+    settings: dict[str, float | bool]
+
+
+class Initialise(Message, frozen=True, kw_only=True, tag=30):
+    """Worker -> partition: this partition's slices of the initial values; answered by Initialised.
+
+    The first one becomes the base snapshot; a later one must be equal, and may leave the values out:
+    `digest` (of initial_digest) stands for all of it.
+    """
+
+    plan_hash: str
+    digest: str
+    layout: Layout
+    optimizer: OptimizerSpec
+    dense: DenseVector | None
+    state: DenseVector | None
+    counters: Counters | None
+
+
+class Initialised(Message, frozen=True, kw_only=True, tag=31):
+    partition: int
+
+
+class Push(Record, frozen=True, kw_only=True):
+    """A gradient of minibatch (task, index); `gradient` None: an empty minibatch that ends the task."""
+
+    task: int
+    index: int
+    is_last: bool
+    learning_rate: float
+    gradient: DenseVector | None
+    state: DenseVector | None
+    counters: Counters | None
+    snapshot_at: int = 0
+
+
+class Pull(Record, frozen=True, kw_only=True):
+    """Parameters for a task.
+
+    Sync: held until minibatch (task, index) is due, or (`version` >= 0) that version at once.  Async,
+    and `version` = ANY_VERSION: at once.  Values that the worker has (`have_version`) stay out.
+    """
+
+    task: int
+    index: int = 0
+    version: int | None = None
+    have_version: int = ANY_VERSION
+
+
+class Exchange(Message, frozen=True, kw_only=True, tag=32):
+    """Worker -> partition, answered by Exchanged or Refused: a step costs one message each way."""
+
+    era: Identity
+    incarnation: Identity | None
+    version: int  # the version that the push was computed on
+    push: Push | None = None
+    pull: Pull | None = None
+
+
+class Exchanged(Message, frozen=True, kw_only=True, tag=33):
+    """Where the partition stands with the task, and its parameters if asked for and newer.
+
+    `mark` and `finished` are those of the pull's task, or else of the push's.
+    """
+
+    incarnation: Identity
+    mark: int
+    finished: bool
+    version: int
+    snapshot_at: int = 0
+    dense: DenseVector | None = None
+    state: DenseVector | None = None
+    counters: Counters | None = None
+
+
+class Refused(Message, frozen=True, kw_only=True, tag=34):
+    reason: Literal["not ready", "era", "incarnation", "gap", "behind", "moved on"]
+
+
+class NewestPull(Message, frozen=True, kw_only=True, tag=35):
+    """Worker -> partition, answered by Exchanged: the newest values, for evaluation; changes nothing."""
+
+    have_version: int = ANY_VERSION
+
+
+class ReadVector(Message, frozen=True, kw_only=True, tag=36):
+    """Master -> partition: a piece of a vector without padding, for the digest; answered by VectorPart."""
+
+    vector: str  # dense, state, or a slot's name
+    first: int
+    count: int
+
+
+class VectorPart(Message, frozen=True, kw_only=True, tag=37):
+    """`total`: elements, without padding, of this partition's slice.  `slots`: the optimizer's, in order."""
+
+    total: int
+    slots: tuple[str, ...]
+    values: DenseVector
+
+
+# ---------------------------------------------------------------- supervisor and viewers -> master
+
+
+class ProcessExit(Record, frozen=True, kw_only=True):
+    name: str
+    code: int | None
+    signal: int | None = None
+    reason: str = ""
+
+
+class SupervisorStatus(Message, frozen=True, kw_only=True, tag=40):
+    """Launcher -> master: what runs and what has ended; answered by SupervisorOrders."""
+
+    seq: int
+    running: tuple[str, ...] = ()
+    exits: tuple[ProcessExit, ...] = ()
+
+
+class SupervisorOrders(Message, frozen=True, kw_only=True, tag=41):
+    """Master -> launcher: the processes that should run (worker-0, ps-1, ...)."""
+
+    term: int
+    desired: tuple[str, ...] = ()
+    stop: bool = False
+
+
+class StatusRequest(Message, frozen=True, kw_only=True, tag=42):
+    """Any viewer -> master; answered by JobStatus.  `since`: the last event seen."""
+
+    since: int = 0
+
+
+class WorkerView(Record, frozen=True, kw_only=True):
+    id: str
+    state: str
+    task: int | None = None
+    records_per_s: float = 0.0
+    read_ms: float = 0.0
+    pull_ms: float = 0.0
+    compute_ms: float = 0.0
+    push_ms: float = 0.0
+    wait_ms: float = 0.0
+    memory_bytes: int = 0
+    note: str = ""
+
+
+class PartitionView(Record, frozen=True, kw_only=True):
+    id: str
+    state: str
+    version: int
+    memory_bytes: int = 0
+    cpu_share: float = 0.0
+
+
+class EventView(Record, frozen=True, kw_only=True):
+    seq: int
+    at: float
+    kind: str
+    text: str
+
+
+class EvaluationView(Record, frozen=True, kw_only=True):
+    version: int
+    metrics: dict[str, float]
+
+
+class FailureView(Record, frozen=True, kw_only=True):
+    """The first cause of a failed job."""
+
+    text: str  # 'task 63 raised the same error 3 times (workers 0, 1, 0)'
+    data: str = ""
+    where: str = ""
+    error: str = ""
+    help: str = ""
+    traceback: str = ""
+    exit_code: int = 1
+
+
+class JobStatus(Message, frozen=True, kw_only=True, tag=43):
+    """What a screen shows of the job; times in seconds."""
+
+    name: str
+    state: Literal[
+        "Pending", "Starting", "Training", "Evaluating", "Stopping", "Succeeded", "Failed", "Stopped"
+    ]
+    mode: Literal["sync", "async"]
+    slots: int
+    started_at: float
+    now: float
+    ratio: float = 0.0
+    epoch: int = 0
+    epochs: int = 0
+    records: int = 0
+    records_total: int = 0
+    minibatches: int = 0
+    minibatches_total: int = 0
+    version: int = 0
+    records_per_s: float = 0.0
+    eta_s: float | None = None
+    stalled_s: float | None = None
+    loss: float | None = None
+    tasks_done: int = 0
+    tasks_total: int = 0
+    evaluations: tuple[EvaluationView, ...] = ()
+    workers: tuple[WorkerView, ...] = ()
+    partitions: tuple[PartitionView, ...] = ()
+    events: tuple[EventView, ...] = ()
+    digest: str = ""
+    failure: FailureView | None = None
+    is_eta_rough: bool = False  # the number of workers has just changed
+
+
+REQUESTS = (
+    Ping,
+    PartitionStatus,
+    WorkerStatus,
+    Initialise,
+    Exchange,
+    NewestPull,
+    ReadVector,
+    SupervisorStatus,
+    StatusRequest,
+)
+ANSWERS = (
+    Pong,
+    ErrorReply,
+    Granted,
+    PartitionOrders,
+    WorkerOrders,
+    Initialised,
+    Exchanged,
+    Refused,
+    VectorPart,
+    SupervisorOrders,
+    JobStatus,
+)

@@ -1,0 +1,130 @@
+"""The plan of a job: which records make which task, and which tasks make a round.
+
+The plan is fixed and journalled before the first lease (PROTOCOL: "plan").  Everything here is a pure
+function of it, so every process that holds the plan agrees on the work without asking.
+"""
+
+import hashlib
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from edlz.services.seeds import permutation
+
+__all__ = ["Mode", "Plan", "Shard", "TaskRange"]
+
+Mode = Literal["sync", "async"]
+
+
+class Shard(msgspec.Struct, frozen=True, kw_only=True):
+    """A range of input records: what a reader can open by name."""
+
+    name: str
+    first: int
+    count: int
+
+
+class TaskRange(msgspec.Struct, frozen=True, kw_only=True):
+    """The records of one task: `count` records of shard `name`, from `first` on."""
+
+    name: str
+    first: int
+    count: int
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What the job trains on.
+
+    A task's number is its place in the fixed order over all epochs.  `slots` is k, the number of
+    gradients in one synchronous step.
+    """
+
+    mode: Mode
+    seed: int
+    shards: tuple[Shard, ...]
+    records_per_task: int
+    minibatch_size: int
+    epochs: int
+    slots: int
+    evaluation_shards: tuple[Shard, ...] = ()
+
+    @property
+    def is_sync(self) -> bool:
+        return self.mode == "sync"
+
+    @cached_property
+    def ranges(self) -> tuple[TaskRange, ...]:
+        """The tasks of one epoch, in the order of the data."""
+        return _cut(self.shards, self.records_per_task)
+
+    @cached_property
+    def evaluation_ranges(self) -> tuple[TaskRange, ...]:
+        return _cut(self.evaluation_shards, self.records_per_task)
+
+    @cached_property
+    def hash(self) -> str:
+        """What a ledger says it is a ledger of; two jobs with one hash have the same minibatches."""
+        fields = msgspec.structs.replace(self, evaluation_shards=())
+        return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()
+
+    @property
+    def tasks_per_epoch(self) -> int:
+        return len(self.ranges)
+
+    @property
+    def task_count(self) -> int:
+        return self.epochs * self.tasks_per_epoch
+
+    @property
+    def records_per_epoch(self) -> int:
+        return sum(shard.count for shard in self.shards)
+
+    @cached_property
+    def minibatches_per_epoch(self) -> int:
+        """Minibatches in an epoch, for a feed that keeps every record."""
+        return sum(-(-r.count // self.minibatch_size) for r in self.ranges)
+
+    def epoch(self, task: int) -> int:
+        return task // self.tasks_per_epoch
+
+    def task_range(self, task: int) -> TaskRange:
+        """Return the records of a task."""
+        epoch, place = divmod(task, self.tasks_per_epoch)
+        return self.ranges[int(self._order(epoch)[place])]
+
+    def task_records(self, task: int) -> int:
+        return self.task_range(task).count
+
+    def record_order(self, task: int) -> npt.NDArray[np.int64]:
+        """Return the order, inside the task's range, in which its records are read."""
+        return permutation(self.task_range(task).count, self.seed, 1, task)
+
+    def round_tasks(self, task: int) -> range:
+        """Return the tasks of this task's round, in slot order; a round never spans two epochs."""
+        epoch, place = divmod(task, self.tasks_per_epoch)
+        first = epoch * self.tasks_per_epoch + place - place % self.slots
+        return range(first, min(first + self.slots, (epoch + 1) * self.tasks_per_epoch))
+
+    def _order(self, epoch: int) -> npt.NDArray[np.int64]:
+        orders = self._orders
+        if epoch not in orders:
+            orders.clear()
+            orders[epoch] = permutation(self.tasks_per_epoch, self.seed, 0, epoch)
+        return orders[epoch]
+
+    @cached_property
+    def _orders(self) -> dict[int, npt.NDArray[np.int64]]:
+        return {}
+
+
+def _cut(shards: tuple[Shard, ...], records_per_task: int) -> tuple[TaskRange, ...]:
+    return tuple(
+        TaskRange(
+            name=shard.name, first=first, count=min(records_per_task, shard.first + shard.count - first)
+        )
+        for shard in shards
+        for first in range(shard.first, shard.first + shard.count, records_per_task)
+    )

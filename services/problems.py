@@ -1,0 +1,56 @@
+"""Mistakes in what the user gave, collected and shown together.
+
+Owns how an error looks on a terminal: an `error:` line and a `help:` line, with no traceback.  It does
+not find mistakes.
+"""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TextIO
+
+from edlz.services.errors import ConfigError, EdlzError
+
+__all__ = ["InvalidConfigError", "Problem", "print_error", "print_problems"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake: what is wrong, with the value as given, and what to do about it."""
+
+    message: str
+    help: str = ""
+
+
+class InvalidConfigError(ConfigError):
+    """Several mistakes, found before anything ran."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        first = self.problems[0]
+        more = len(self.problems) - 1
+        super().__init__(first.message + (f" (and {more} more)" if more else ""), first.help)
+
+
+def print_problems(problems: Iterable[Problem], word: str = "error", stream: TextIO | None = None) -> None:
+    """Print each problem as `error: …` (or `warning: …`) with its `help:` line.
+
+    Parameters
+    ----------
+    word : str, the word before the message: error or warning
+    stream : where to; standard error when not given
+    """
+    out = sys.stderr if stream is None else stream
+    for problem in problems:
+        print(f"{word}: {problem.message}", file=out)
+        if problem.help:
+            print(f"help: {problem.help}", file=out)
+    out.flush()
+
+
+def print_error(error: EdlzError, stream: TextIO | None = None) -> None:
+    """Print an error that edlz raised on purpose, all of its problems if it has several."""
+    if isinstance(error, InvalidConfigError):
+        print_problems(error.problems, stream=stream)
+    else:
+        print_problems([Problem(error.message, error.help)], stream=stream)

@@ -1,0 +1,56 @@
+"""`python -m edlz.services.ps`: one parameter server, by hand or started by a launcher."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from edlz.services.arguments import parse_arguments
+from edlz.services.config import JobConfig
+from edlz.services.logs import configure_logging
+from edlz.services.ps.service import PartitionService
+from edlz.services.rpc import RpcClient, RpcServer
+from edlz.services.runtime import Stop, run_service
+
+
+async def serve(config: JobConfig, stop: Stop) -> int:
+    """Serve one partition until the master says that the job is over."""
+    service: PartitionService | None = None
+    server = RpcServer(
+        config.listen_endpoint,
+        lambda to, body: service.on_request(to, body) if service else None,
+        role=f"ps-{config.ps_id}",
+        job=config.job_name,
+    )
+    server.failed.add_done_callback(lambda _: stop.set(70, "a request could not be handled"))
+    master = RpcClient(config.master_endpoint, role="ps", identity=str(config.ps_id))
+    try:
+        service = PartitionService(
+            config.ps_id,
+            server.endpoint,
+            server,
+            master,
+            Path(config.job_dir) if config.job_dir else None,
+            config.recovery_snapshot_secs,
+            stop,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(service.run(), name="partition")
+            await stop.wait()
+        if server.failed.done():
+            server.failed.result()
+    finally:
+        if service:
+            service.close()
+        master.close()
+        server.close()
+    return stop.code
+
+
+def main() -> int:
+    config = parse_arguments(sys.argv[1:], "ps")
+    configure_logging(config.log_level, config.log_format, role="ps", ident=str(config.ps_id))
+    return run_service(lambda stop: serve(config, stop))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

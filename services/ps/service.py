@@ -1,0 +1,227 @@
+"""The shell of a partition: sockets, threads and files around its core.
+
+It runs as a process of its own (`python -m edlz.services.ps`) or inside the master's, which then routes the
+requests of workers to it.
+"""
+
+import asyncio
+import errno
+import logging
+import resource
+import secrets
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from edlz.services.errors import ConfigError, EdlzError
+from edlz.services.messages import (
+    ErrorReply,
+    Exchange,
+    Initialise,
+    Message,
+    PartitionStatus,
+    PartitionTelemetry,
+)
+from edlz.services.ps.partition import Drop, Exit, Instruction, Link, Partition, Reply, Report, Write
+from edlz.services.ps.snapshots import SnapshotFolder
+from edlz.services.rpc import RpcClient
+from edlz.services.runtime import EventQueue, Stop
+
+__all__ = ["Answering", "PartitionService"]
+
+TICK_S = 0.1
+LONG_KERNEL_BYTES = 4 << 20  # above this a kernel holds the loop for more than about a millisecond
+
+logger = logging.getLogger(__name__)
+
+
+class Answering(Protocol):
+    """The server whose requests this partition answers."""
+
+    def reply(self, to: Hashable, body: Message) -> None: ...
+
+
+class PartitionService:
+    """One partition: its core, its disk, its line to the master.
+
+    Parameters
+    ----------
+    index : int
+        Which partition.
+    endpoint : str
+        Where workers reach it, as told to the master.
+    server : Answering
+        Sends its answers; whoever owns the server hands requests to `on_request`.
+    master : RpcClient
+        The line to the master.
+    job_folder : Path, optional
+        Where snapshots go; see SnapshotFolder.
+    snapshot_every_s : float
+        Seconds between recovery snapshots.
+    stop : Stop
+        Set when the core says that it is over.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        endpoint: str,
+        server: Answering,
+        master: RpcClient,
+        job_folder: Path | None,
+        snapshot_every_s: float,
+        stop: Stop,
+    ) -> None:
+        self._cpu_seen = (time.monotonic(), 0.0)
+        self._snapshots = SnapshotFolder(index, job_folder)
+        self._core = Partition(
+            index, secrets.randbits(62), endpoint, self._snapshots, snapshot_every_s, self._telemetry
+        )
+        self._server, self._master, self._stop = server, master, stop
+        self._kernels = ThreadPoolExecutor(1, thread_name_prefix="kernel")
+        self._writes = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
+        self._events = EventQueue(self._kernels, self._on_error)
+        self._status_request: int | None = None
+        self._requests = 0
+        self._error: BaseException | None = None
+
+    async def run(self) -> None:
+        """Tick until stopped; a bug in here is raised, so that the process ends."""
+        loop = asyncio.get_running_loop()
+        while not self._stop.is_set:
+            self._put(lambda: self._core.on_tick(loop.time()))
+            await asyncio.sleep(TICK_S)
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Finish the write that is under way and end the threads."""
+        self._kernels.shutdown(wait=True)
+        self._writes.shutdown(wait=True)
+
+    def on_request(self, to: Hashable, body: Message) -> None:
+        """A worker's or the master's request, from the server."""
+        loop = asyncio.get_running_loop()
+        self._requests += 1
+
+        def event() -> list[Instruction] | EdlzError:
+            try:
+                return self._core.on_request(to, body, loop.time())
+            except EdlzError as error:
+                return error
+
+        def then(outcome: list[Instruction] | EdlzError) -> None:
+            if isinstance(outcome, EdlzError):
+                logger.warning("request %s refused: %s", type(body).__name__, outcome)
+                reply = ErrorReply(code=outcome.code, message=outcome.message, help=outcome.help)
+                self._server.reply(to, reply)
+            else:
+                self._carry_out(outcome)
+
+        self._events.put(event, then, is_long=_tensor_bytes(body) > LONG_KERNEL_BYTES)
+
+    # -- carrying out
+
+    def _put(self, event: Callable[[], list[Instruction]]) -> None:
+        self._events.put(event, self._carry_out)
+
+    def _on_error(self, error: BaseException) -> None:
+        """Half-dead is worse than dead: the process ends with this error."""
+        self._error = self._error or error
+        self._stop.set(getattr(error, "exit_code", 70), str(error))
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Reply():
+                    self._server.reply(instruction.to, instruction.body)
+                case Report():
+                    self._report(instruction.body)
+                case Write():
+                    self._write(instruction)
+                case Link(name):
+                    self._disk(lambda name=name: self._snapshots.link(name, self._life))  # type: ignore[misc]
+                case Drop(name):
+                    self._disk(lambda name=name: self._snapshots.drop(name, self._life))  # type: ignore[misc]
+                case Exit():
+                    logger.info("ps=%d ends: %s", self._core.index, instruction.reason)
+                    self._stop.set(instruction.code, instruction.reason)
+
+    @property
+    def _life(self) -> tuple[int, int]:
+        assert self._core.incarnation is not None
+        return self._core.incarnation
+
+    def _report(self, status: PartitionStatus) -> None:
+        if self._status_request is not None:  # only the newest is worth an answer
+            self._master.cancel(self._status_request)
+        loop = asyncio.get_running_loop()
+
+        def on_answer(answer: Message | EdlzError) -> None:
+            self._status_request = None
+            if isinstance(answer, EdlzError):
+                self._on_error(answer)
+            else:
+                self._put(lambda: self._core.on_answer(status, answer, loop.time()))
+
+        self._status_request = self._master.send(status, on_answer)
+
+    def _write(self, write: Write) -> None:
+        loop = asyncio.get_running_loop()
+        life = None if write.kind == "base" else self._life
+        prepared = loop.run_in_executor(self._writes, self._snapshots.prepare, write.state, life)
+        prepared.add_done_callback(lambda done: self._publish(write, done))
+
+    def _publish(self, write: Write, done: "asyncio.Future[tuple[Path, Path]]") -> None:
+        try:
+            files = done.result()
+            if not self._core.is_wanted(write):
+                self._snapshots.discard(*files)
+                return
+            self._snapshots.publish(*files)
+        except OSError as error:
+            self._on_write_error(write, error)
+            return
+        except Exception as error:
+            self._on_error(error)
+            return
+        logger.debug("ps=%d wrote %s v%d", self._core.index, write.kind, write.state.version)
+        loop = asyncio.get_running_loop()
+        self._put(lambda: self._core.on_written(write, loop.time()))
+
+    def _on_write_error(self, write: Write, error: OSError) -> None:
+        """A recovery snapshot may fail (the next one is due soon); the base and the seal may not."""
+        what = f"cannot write the {write.kind} of ps-{self._core.index}: {error.strerror or error}"
+        if write.kind == "snapshot":
+            logger.warning("%s; training goes on, the snapshot before stays", what)
+            return
+        is_full = error.errno == errno.ENOSPC
+        self._on_error(ConfigError(what, "make room on the disk" if is_full else "set --job_dir elsewhere"))
+
+    def _disk(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except OSError as error:
+            logger.warning("ps=%d: a snapshot could not be linked or removed: %s", self._core.index, error)
+
+    def _telemetry(self) -> PartitionTelemetry:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        now, cpu_s = time.monotonic(), usage.ru_utime + usage.ru_stime
+        since, before = self._cpu_seen
+        self._cpu_seen = (now, cpu_s)
+        store = self._core.store
+        return PartitionTelemetry(
+            memory_bytes=store.memory_bytes if store else 0,
+            cpu_share=(cpu_s - before) / max(now - since, 1e-3),
+            requests=self._requests,
+        )
+
+
+def _tensor_bytes(body: Message) -> int:
+    if isinstance(body, Exchange) and body.push is not None and body.push.gradient is not None:
+        return int(body.push.gradient.nbytes)
+    if isinstance(body, Initialise) and body.dense is not None:
+        return int(body.dense.nbytes)
+    return 0

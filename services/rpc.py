@@ -1,0 +1,499 @@
+"""Requests and answers: one server, many clients, each request repeated until it is answered.
+
+A request may arrive any number of times, its answer too: all of them are safe to repeat (PROTOCOL,
+section 3), so a server keeps no past answers, drops what it cannot deliver, and never waits for a peer.
+A client sends the same bytes under the same id again until it is answered: at once when the server comes
+back, else at growing intervals.  There is no task, future or timer per message.
+
+An error that edlz raises on purpose travels to the peer as ErrorReply; any other one in a handler is a
+bug: the endpoint closes and says so through `failed`, since half-dead is worse than dead.
+
+How messages become bytes is `services/codec.py`'s affair, sockets are `services/sockets.py`'s.
+"""
+
+import asyncio
+import logging
+import random
+import secrets
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from edlz.services.codec import Buffer, Codec, Limits, MalformedMessage
+from edlz.services.errors import (
+    ERRORS_BY_CODE,
+    EdlzError,
+    LocalProtocolError,
+    PeerUnavailable,
+    RemoteProtocolError,
+)
+from edlz.services.messages import ErrorReply, Message, Ping, Pong
+from edlz.services.sockets import ClientTransport, DealerSocket, Departure, RouterSocket, ServerTransport
+
+__all__ = ["ReplyTo", "RpcClient", "RpcServer", "Traffic"]
+
+logger = logging.getLogger(__name__)
+
+RETRY_S, RETRY_MAX_S = 2.0, 10.0  # PROTOCOL, section 5
+JITTER: Final = 0.2
+LOG_EVERY_S: Final = 5.0
+NEVER: Final = float("inf")
+
+OnAnswer = Callable[[Message | EdlzError], None]
+
+
+class ReplyTo(NamedTuple):
+    """Whom an answer is for."""
+
+    peer: bytes
+    request_id: int
+
+
+@dataclass
+class Traffic:
+    """What passed an endpoint so far."""
+
+    requests: int = 0  # server: valid ones received; client: sent, repetitions included
+    answers: int = 0
+    malformed: int = 0  # received messages that did not fit
+    dropped: int = 0  # server: answers to peers that were gone; client: answers that nobody waits for
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class RpcServer:
+    """Takes requests at an endpoint, on the running event loop.
+
+    Parameters
+    ----------
+    endpoint : str
+        `tcp://127.0.0.1:PORT` (0 or `*`: a free one) or `ipc://PATH`.
+    handler : callable (to: ReplyTo, body: Message)
+        Called for every valid request but Ping, inline: it must not take longer than about 0.5 ms.  It
+        answers by `reply`, now or later.  An EdlzError from it becomes the answer.
+    role, job : str
+        What Ping is answered with.
+    linger_s : float
+        How long answers may still go out after `close`.
+    limits : Limits, optional
+
+    Attributes
+    ----------
+    endpoint : str
+        Where it listens, with the port that was chosen.
+    failed : Future
+        Gets the exception when the handler has raised anything but an EdlzError; the server is closed then.
+    traffic : Traffic
+
+    Raises
+    ------
+    ConfigError, LaunchError
+        See sockets.RouterSocket.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        handler: Callable[[ReplyTo, Message], None],
+        *,
+        role: str,
+        job: str = "",
+        linger_s: float = 1.0,
+        limits: Limits | None = None,
+    ) -> None:
+        limits = limits or Limits()
+        self._codec = Codec("requests", limits)
+        self._handler = handler
+        self._pong = Pong(role=role, job=job)
+        self._log = _RareLog()
+        self.traffic = Traffic()
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._transport: ServerTransport = RouterSocket(endpoint, self._on_message, limits, linger_s=linger_s)
+        self.endpoint = self._transport.endpoint
+
+    def reply(self, to: Hashable, body: Message) -> None:
+        """Answer a request; an answer to a peer that is gone, or stuck, is dropped.
+
+        Parameters
+        ----------
+        to : ReplyTo
+            As the handler got it.  (Cores hold it as just something hashable.)
+
+        Raises
+        ------
+        LocalProtocolError
+            If the answer cannot be encoded, or `to` is not a ReplyTo.
+        """
+        if not isinstance(to, ReplyTo):
+            raise LocalProtocolError(f"an answer addressed to {to!r}; a ReplyTo is due")
+        frames = self._codec.encode(body, to.request_id)
+        traffic = self.traffic
+        if self._transport.send(to.peer, frames):
+            traffic.answers += 1
+            traffic.bytes_out += _size(frames)
+        else:
+            traffic.dropped += 1
+            self._log.warning(
+                "answer %s dropped, its peer is gone or stuck: peer=%r", type(body).__name__, to.peer
+            )
+
+    def close(self) -> None:
+        """Stop receiving and free the address; answers already given still go out."""
+        self._transport.close()
+
+    def _on_message(self, peer: bytes, frames: list[Buffer]) -> None:
+        traffic = self.traffic
+        traffic.bytes_in += _size(frames)
+        try:
+            request_id, body = self._codec.decode(frames)
+        except MalformedMessage as error:
+            traffic.malformed += 1
+            self._log.warning("malformed message: peer=%r error=%s", peer, error)
+            if error.request_id is not None:
+                self._reply_error(ReplyTo(peer, error.request_id), error)
+            return
+        traffic.requests += 1
+        to = ReplyTo(peer, request_id)
+        try:
+            if type(body) is Ping:
+                self.reply(to, self._pong)
+            else:
+                self._handler(to, body)
+        except EdlzError as error:
+            self._log.warning("request %s refused: peer=%r error=%s", type(body).__name__, peer, error)
+            self._reply_error(to, error)
+        except Exception as error:
+            logger.critical(
+                "the handler of %s raised; this server closes", type(body).__name__, exc_info=error
+            )
+            self.close()
+            if not self.failed.done():
+                self.failed.set_exception(error)
+
+    def _reply_error(self, to: ReplyTo, error: EdlzError) -> None:
+        self.reply(to, ErrorReply(code=error.code, message=error.message, help=error.help))
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request that is not answered yet."""
+
+    kind: str
+    frames: list[Buffer]
+    on_answer: OnAnswer
+    asked_at: float
+    deadline: float
+    retry_s: float
+    due_at: float = NEVER  # when it is sent again
+    departure: Departure | None = None  # of the last copy that was sent
+
+
+class RpcClient:
+    """Sends requests to one server, on the running event loop; the server need not be there yet.
+
+    Parameters
+    ----------
+    endpoint : str
+        Of the server.
+    role, identity : str
+        Who asks: `worker` and its id.  A random boot number is added.
+    credits : int
+        Requests that may be under way at once; further ones wait their turn.
+    max_waiting : int
+        How many may wait; more raise PeerUnavailable.
+    retry_s, retry_max_s : float
+        First and longest interval after which an unanswered request is sent again; doubled each time.
+    linger_s : float
+        How long requests may still go out after `close`.
+    limits : Limits, optional
+
+    Attributes
+    ----------
+    failed : Future
+        Gets the exception when an `on_answer` has raised one; the client is closed then.
+    traffic : Traffic
+
+    Raises
+    ------
+    ConfigError
+        If the endpoint is none, or lies beyond this machine.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        role: str,
+        identity: str,
+        credits: int = 32,  # noqa: A002
+        max_waiting: int = 1024,
+        retry_s: float = RETRY_S,
+        retry_max_s: float = RETRY_MAX_S,
+        linger_s: float = 0.0,
+        limits: Limits | None = None,
+    ) -> None:
+        limits = limits or Limits()
+        self.endpoint = endpoint
+        self.traffic = Traffic()
+        self._loop = asyncio.get_running_loop()
+        self.failed: asyncio.Future[None] = self._loop.create_future()
+        self._codec = Codec("answers", limits)
+        self._credits, self._max_waiting = credits, max_waiting
+        self._retry_s, self._retry_max_s = retry_s, retry_max_s
+        self._random = random.Random()
+        self._last_id = 0
+        # A request is in one of the two; both keep the order in which they were made.
+        self._waiting: dict[int, _Request] = {}
+        self._under_way: dict[int, _Request] = {}  # at most `credits`
+        self._awaited: set[asyncio.Future[Message]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._log = _RareLog()
+        name = f"{role}/{identity}/{secrets.token_hex(6)}".encode()
+        self._transport: ClientTransport = DealerSocket(
+            endpoint, name, self._on_message, self._on_connected, limits, linger_s=linger_s
+        )
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection now; requests made without one go out as soon as there is."""
+        return self._transport.is_connected
+
+    def send(self, body: Message, on_answer: OnAnswer, *, deadline_s: float | None = None) -> int:
+        """Send a request, repeatedly, until it is answered, cancelled or past its deadline.
+
+        Its arrays must not be written before the answer has come and nobody holds them any more.
+
+        Parameters
+        ----------
+        on_answer : callable (Message or EdlzError)
+            Called once, on the loop, with the answer, with the error that the server sent, or with
+            PeerUnavailable past the deadline; never after `cancel` or `close`.
+        deadline_s : float, optional
+            Seconds from now; without one it is repeated for ever.
+
+        Returns
+        -------
+        int
+            The request id, for `cancel`.
+
+        Raises
+        ------
+        PeerUnavailable
+            If too many requests wait already; nothing has been sent.
+        LocalProtocolError
+            If the message cannot be encoded, or the client is closed.
+        """
+        if self._is_closed:
+            raise LocalProtocolError(f"{type(body).__name__} sent by a closed client of {self.endpoint}")
+        if len(self._waiting) >= self._max_waiting:
+            raise PeerUnavailable(
+                f"{len(self._waiting)} requests wait for {self.endpoint} already", "see whether it still runs"
+            )
+        self._last_id = request_id = self._last_id + 1
+        now = self._loop.time()
+        deadline = NEVER if deadline_s is None else now + deadline_s
+        frames = self._codec.encode(body, request_id)
+        request = _Request(type(body).__name__, frames, on_answer, now, deadline, self._retry_s)
+        self._waiting[request_id] = request
+        self._send_waiting()
+        self._wake_at(min(deadline, request.due_at))
+        return request_id
+
+    def cancel(self, request_id: int) -> None:
+        """Forget a request, if it is not answered yet."""
+        if request_id in self._under_way:
+            del self._under_way[request_id]
+            self._send_waiting()
+        else:
+            self._waiting.pop(request_id, None)
+
+    async def request(self, body: Message, deadline_s: float) -> Message:
+        """Send a request and wait for its answer.
+
+        Raises
+        ------
+        PeerUnavailable
+            If it is not answered within `deadline_s` seconds, or the client is closed meanwhile.
+        EdlzError
+            The one that the server answered with.
+        LocalProtocolError
+            See `send`.
+        """
+        answer: asyncio.Future[Message] = self._loop.create_future()
+
+        def on_answer(outcome: Message | EdlzError) -> None:
+            if answer.done():
+                return
+            if isinstance(outcome, EdlzError):
+                answer.set_exception(outcome)
+            else:
+                answer.set_result(outcome)
+
+        request_id = self.send(body, on_answer, deadline_s=deadline_s)
+        self._awaited.add(answer)
+        try:
+            return await answer
+        finally:
+            self._awaited.discard(answer)
+            self.cancel(request_id)
+
+    def close(self) -> None:
+        """Forget all requests and close; who awaits a `request` gets PeerUnavailable."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._timer:
+            self._timer.cancel()
+        self._waiting.clear()
+        self._under_way.clear()
+        self._transport.close()
+        for answer in self._awaited:
+            if not answer.done():
+                answer.set_exception(PeerUnavailable(f"the connection to {self.endpoint} was closed"))
+
+    # ------------------------------------------------------------ sending
+
+    def _send_waiting(self) -> None:
+        """Send what waits, as far as credits and the connection allow."""
+        while self._waiting and len(self._under_way) < self._credits and self._transport.is_connected:
+            request_id, request = next(iter(self._waiting.items()))
+            if not self._dispatch(request):
+                return
+            del self._waiting[request_id]
+            self._under_way[request_id] = request
+
+    def _dispatch(self, request: _Request) -> bool:
+        """Send a copy; False if there is no connection."""
+        departure = self._transport.send(request.frames)
+        if departure is None:
+            return False
+        request.departure = departure
+        request.due_at = self._loop.time() + request.retry_s * self._random.uniform(1 - JITTER, 1 + JITTER)
+        self.traffic.requests += 1
+        self.traffic.bytes_out += _size(request.frames)
+        return True
+
+    def _on_connected(self) -> None:
+        """Send what may have been lost with the connection before, then what waits."""
+        for request in list(self._under_way.values()):
+            if not self._dispatch(request):
+                return
+        self._send_waiting()
+        self._wake_at(min((r.due_at for r in self._under_way.values()), default=NEVER))
+
+    def _repeat(self, request: _Request, now: float) -> None:
+        request.retry_s = min(2 * request.retry_s, self._retry_max_s)
+        # A copy that still lies in this process need not be joined by another one, nor can a copy leave
+        # without a connection.
+        has_left = request.departure is None or request.departure.done
+        if not (has_left and self._transport.is_connected and self._dispatch(request)):
+            request.due_at = now + request.retry_s
+
+    # ------------------------------------------------------------ time
+
+    def _wake_at(self, due_at: float) -> None:
+        """See to it that the one timer rings at `due_at`, or earlier."""
+        if due_at == NEVER or self._is_closed:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= due_at:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due_at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for table in (self._under_way, self._waiting):
+            for request_id, request in list(table.items()):
+                if request_id not in table:  # cancelled by what the loop called before
+                    continue
+                if request.deadline <= now:
+                    del table[request_id]
+                    self._finish(request, self._unanswered(request, now))
+                elif request.due_at <= now:
+                    self._repeat(request, now)
+        if self._is_closed:
+            return
+        self._send_waiting()
+        requests = (*self._under_way.values(), *self._waiting.values())
+        self._wake_at(min((min(r.deadline, r.due_at) for r in requests), default=NEVER))
+
+    def _unanswered(self, request: _Request, now: float) -> PeerUnavailable:
+        was_sent = request.departure is not None
+        what = (
+            f"took {request.kind} but did not answer"
+            if was_sent
+            else f"could not be reached for {request.kind}"
+        )
+        return PeerUnavailable(
+            f"{self.endpoint} {what} within {now - request.asked_at:.1f} s",
+            "see whether its process still runs, and its log",
+        )
+
+    # ------------------------------------------------------------ receiving
+
+    def _on_message(self, frames: list[Buffer]) -> None:
+        self.traffic.bytes_in += _size(frames)
+        outcome: Message | EdlzError
+        try:
+            request_id, outcome = self._codec.decode(frames)
+        except MalformedMessage as error:
+            self.traffic.malformed += 1
+            self._log.warning("malformed answer from %s: %s", self.endpoint, error)
+            if error.request_id is None:
+                return
+            request_id, outcome = error.request_id, error
+        request = self._under_way.pop(request_id, None)
+        if request is None:  # answered before, or cancelled
+            self.traffic.dropped += 1
+            return
+        self.traffic.answers += 1
+        if isinstance(outcome, ErrorReply):
+            outcome = _received_error(outcome)
+        self._finish(request, outcome)
+        if not self._is_closed:
+            self._send_waiting()
+
+    def _finish(self, request: _Request, outcome: Message | EdlzError) -> None:
+        try:
+            request.on_answer(outcome)
+        except Exception as error:
+            logger.critical(
+                "what an answer to %s called raised; this client closes", request.kind, exc_info=error
+            )
+            self.close()
+            if not self.failed.done():
+                self.failed.set_exception(error)
+
+
+class _RareLog:
+    """Logs the first of many equal lines, and every few seconds how many there were."""
+
+    def __init__(self) -> None:
+        self._held_back: dict[str, tuple[float, int]] = {}  # text to: until when, how many
+
+    def warning(self, text: str, *fields: object) -> None:
+        now = time.monotonic()
+        until, count = self._held_back.get(text, (0.0, 0))
+        if now < until:
+            self._held_back[text] = until, count + 1
+            return
+        self._held_back[text] = now + LOG_EVERY_S, 0
+        if count:
+            logger.warning(text + " (and %d like it before)", *fields, count)
+        else:
+            logger.warning(text, *fields)
+
+
+def _received_error(reply: ErrorReply) -> EdlzError:
+    cls = ERRORS_BY_CODE.get(reply.code)
+    if cls is None:
+        return RemoteProtocolError(f"an error of unknown code {reply.code!r}: {reply.message}", reply.help)
+    return cls(reply.message, reply.help)
+
+
+def _size(frames: list[Buffer]) -> int:
+    return len(frames[0]) if len(frames) == 1 else sum(map(len, frames))

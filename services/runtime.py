@@ -1,0 +1,130 @@
+"""How a service process runs: its event loop, its signals, its thread for long kernels, its exit code."""
+
+import asyncio
+import faulthandler
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from edlz.services.errors import EdlzError
+
+__all__ = ["EventQueue", "Stop", "run_service"]
+
+Answer = TypeVar("Answer")
+
+
+class Stop:
+    """How a service learns that it should end, and with which code; the first reason counts."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.code = 0
+        self.reason = ""
+
+    def set(self, code: int, reason: str) -> None:
+        if not self._event.is_set():
+            self.code, self.reason = code, reason
+            self._event.set()
+
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+
+class EventQueue:
+    """Feeds a core one event at a time, long ones on a thread.
+
+    While a long event runs, the loop goes on (heartbeats, sockets), and further events wait here.
+
+    Parameters
+    ----------
+    executor : ThreadPoolExecutor
+        For the long ones.
+    on_error : callable
+        Told of what an event, or what follows it, raised.
+    """
+
+    def __init__(self, executor: ThreadPoolExecutor, on_error: Callable[[BaseException], None]) -> None:
+        self._executor, self._on_error = executor, on_error
+        self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None], bool]] = deque()
+        self._is_busy = False
+
+    def put(
+        self, event: Callable[[], Answer], then: Callable[[Answer], None], *, is_long: bool = False
+    ) -> None:
+        """Run `event` when all earlier ones are over, then `then` with what it returned, on the loop."""
+        self._waiting.append((event, then, is_long))
+        self._run()
+
+    def _run(self) -> None:
+        while self._waiting and not self._is_busy:
+            event, then, is_long = self._waiting.popleft()
+            self._is_busy = True
+            if is_long:
+                future = asyncio.get_running_loop().run_in_executor(self._executor, event)
+                future.add_done_callback(lambda done, then=then: self._finish(done, then))  # type: ignore[misc]
+                return
+            try:
+                then(event())
+            except Exception as error:
+                self._on_error(error)
+            finally:
+                self._is_busy = False
+
+    def _finish(self, done: "asyncio.Future[Any]", then: Callable[[Any], None]) -> None:
+        try:
+            then(done.result())
+        except Exception as error:
+            self._on_error(error)
+        finally:
+            self._is_busy = False
+        self._run()
+
+
+def run_service(main: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
+    """Run a service until it ends or is told to by a signal; return its exit code.
+
+    An EdlzError ends it with one `error:` and one `help:` line; anything else with a traceback.
+    """
+    faulthandler.enable()
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_with_signals(main))
+    except (EdlzError, BaseExceptionGroup) as raised:
+        error = _first(raised)
+        if error is None:
+            raise
+        sys.stderr.write(f"error: {error.message}\n" + (f"help: {error.help}\n" if error.help else ""))
+        return error.exit_code
+
+
+def _first(raised: BaseException) -> EdlzError | None:
+    """The error inside a task group's group, if it is one of ours."""
+    while isinstance(raised, BaseExceptionGroup):
+        raised = raised.exceptions[0]
+    return raised if isinstance(raised, EdlzError) else None
+
+
+async def _with_signals(main: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set, 128 + number, f"signal {number}")
+    return await main(stop)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # not on every platform; the standard loop does the same, slower
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,120 @@
+"""One given value of a flag: where it came from, how an error cites it, and how text becomes a value."""
+
+import math
+import re
+from dataclasses import dataclass
+
+from edlz.services.config import Scalar
+from edlz.services.flags import LATER_FLAGS, Flag
+from edlz.services.nearest import did_you_mean, nearest
+from edlz.services.problems import Problem
+
+__all__ = ["BOOLEANS", "Setting", "refusal_of_later", "value_of"]
+
+BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "on", "1"), True)
+BOOLEANS |= dict.fromkeys(("false", "no", "f", "n", "off", "0"), False)
+
+_WHOLE = re.compile(r"[+-]?\d+")
+_EXAMPLES = {"whole number": "1", "number": "0.5"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value as given.
+
+    Attributes
+    ----------
+    spelling : the flag's name as it was spelled, without dashes in front
+    text : the value as given; None for a flag that stood alone
+    place : `job.yaml:4` or `EDLZ_SEED`; nothing for the command line
+    """
+
+    spelling: str
+    text: str | None
+    place: str = ""
+
+    @property
+    def source(self) -> str:
+        return f" ({self.place})" if self.place else ""
+
+    def quoted(self) -> str:
+        """Return how an error cites a value that cannot be right: `--seed="x" (job.yaml:4)`."""
+        return f'--{self.spelling}="{self.text}"{self.source}'
+
+    def plain(self) -> str:
+        """Return how an error cites a value that does not fit the others: `--seed=1 (job.yaml:4)`."""
+        return f"--{self.spelling}{'' if self.text is None else f'={self.text}'}{self.source}"
+
+
+def value_of(about: Flag, setting: Setting) -> Scalar | Problem:
+    """Return the value that a setting stands for, or what is wrong with it."""
+    text = setting.text
+    if about.kind == "yes or no":
+        return _boolean(about, setting)
+    if text is None:
+        return Problem(f"--{setting.spelling} needs a value", f"e.g. {_example(about)}")
+    if about.kind == "text":
+        return _choice(about, setting, text) if about.choices else text
+    return _number(about, setting, text)
+
+
+def refusal_of_later(setting: Setting) -> Problem:
+    """Return the refusal of a flag that belongs to later work."""
+    name = setting.spelling
+    if name in ("prediction_data", "prediction_data_dir"):
+        return Problem(
+            f"--{name}{setting.source} belongs to edlz predict, which is not in this version of edlz",
+            "for training: --training_data",
+        )
+    reason = LATER_FLAGS[name]
+    return Problem(f"--{name}{setting.source}: {reason} is not in this version of edlz", "leave it out")
+
+
+def _boolean(about: Flag, setting: Setting) -> bool | Problem:
+    if setting.text is None:
+        return True
+    value = BOOLEANS.get(setting.text.strip().lower())
+    if value is None:
+        return Problem(f"{setting.quoted()} is neither yes nor no", f"e.g. --{about.name}=yes")
+    return value
+
+
+def _choice(about: Flag, setting: Setting, text: str) -> str | Problem:
+    by_lower = {choice.lower(): choice for choice in about.choices}
+    value = by_lower.get(text.lower())
+    if value is None:
+        near = [by_lower[name] for name in nearest(text.lower(), by_lower)]
+        return Problem(
+            f"{setting.quoted()} is none of {', '.join(about.choices)}",
+            did_you_mean(near) or f"e.g. --{about.name}={about.default}",
+        )
+    if value in about.later:
+        return Problem(
+            f"{setting.plain()}: {about.later[value]} is not in this version of edlz",
+            f"use --{about.name}={about.default}",
+        )
+    return value
+
+
+def _number(about: Flag, setting: Setting, text: str) -> int | float | Problem:
+    if about.kind == "whole number":
+        if not _WHOLE.fullmatch(text.strip()):
+            return Problem(f"{setting.quoted()} is not a whole number", f"e.g. {_example(about)}")
+        value: int | float = int(text)
+    else:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            return Problem(f"{setting.quoted()} is not a number", f"e.g. {_example(about)}")
+    if about.minimum is not None and value < about.minimum:
+        return Problem(f"{setting.plain()} is below {about.minimum:g}", f"e.g. {_example(about)}")
+    if about.maximum is not None and value > about.maximum:
+        return Problem(f"{setting.plain()} is above {about.maximum:.0f}", f"e.g. {_example(about)}")
+    return value
+
+
+def _example(about: Flag) -> str:
+    default = about.default if about.default not in (None, "", 0) else None
+    return f"--{about.name}={about.example or default or _EXAMPLES.get(about.kind, about.metavar)}"

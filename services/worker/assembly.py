@@ -1,0 +1,91 @@
+"""Everything of one job that touches TensorFlow, put together in the order that its seeds need."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edlz.api.mode import Mode
+from edlz.services.config import JobConfig
+from edlz.services.errors import ConfigError
+from edlz.services.plan import Plan
+from edlz.services.worker import backend
+from edlz.services.worker.evaluator import Evaluator
+from edlz.services.worker.feed import Feed, FeedSettings, open_feed
+from edlz.services.worker.keras_model import build_model, start_from
+from edlz.services.worker.lanes import Lanes
+from edlz.services.worker.model_module import load_contract
+from edlz.services.worker.optimizer import ModelOptimizer
+from edlz.services.worker.step import LoadedVectors, TrainingStep
+from edlz.services.worker.task_reader import TaskReader
+
+__all__ = ["Assembly"]
+
+
+class Assembly:
+    """The parts of a trainer.
+
+    Attributes
+    ----------
+    vectors : LoadedVectors
+        What is computed on: the initial values at first.
+    """
+
+    def __init__(self, config: JobConfig, plan: Plan, reader: TaskReader) -> None:
+        self._config, self._plan, self._reader = config, plan, reader
+        backend.configure(config.worker_threads)
+        start_from(plan.seed)  # a module may build its model while it is imported
+        self._contract = load_contract(config)
+        feed = self._open_feed(Mode.TRAINING)
+        self.lanes = Lanes(feed, self._contract.code, self._contract.feed)
+        start_from(plan.seed)
+        self.built = build_model(self._contract, feed.spec, plan.minibatch_size, self._first_element)
+        self.initial = self.built.initial_vectors()
+        self.optimizer = ModelOptimizer(self._contract.make_optimizer())
+        self.step = TrainingStep(self._contract, self.built, feed.spec)
+        self.vectors = LoadedVectors(*self.initial)
+        self._evaluator = self._make_evaluator() if plan.evaluation_shards else None
+
+    @property
+    def evaluator(self) -> Evaluator:
+        if self._evaluator is None:
+            raise ConfigError("this job has no validation data", "name some: --validation_data=PATH")
+        return self._evaluator
+
+    def load(
+        self,
+        dense: npt.NDArray[np.float32],
+        state: npt.NDArray[np.float32],
+        counters: npt.NDArray[np.int64],
+    ) -> None:
+        self.vectors = LoadedVectors(dense, state, counters)
+
+    def close(self) -> None:
+        self.lanes.close()
+        if self._evaluator is not None:
+            self._evaluator.close()
+
+    def _open_feed(self, mode: Mode) -> Feed:
+        is_training = mode is Mode.TRAINING
+        settings = FeedSettings(
+            mode=mode,
+            minibatch_size=self._plan.minibatch_size,
+            seed=self._plan.seed,
+            threads=self._config.worker_threads,
+            read=self._reader.read_training if is_training else self._reader.read_evaluation,
+            sample=self._reader.sample,
+            is_example=self._config.codec_type == "tf_example",
+        )
+        return open_feed(self._contract, settings)
+
+    def _make_evaluator(self) -> Evaluator:
+        feed = self._open_feed(Mode.EVALUATION)
+        return Evaluator(self._contract, self.built, feed, self.vectors, self._plan.evaluation_ranges)
+
+    def _first_element(self) -> Any:
+        """The first minibatch of the first task."""
+        self.lanes.begin(0, self._plan.task_range(0))
+        try:
+            return self.lanes.minibatch(0, 0).element
+        finally:
+            self.lanes.drop(0)

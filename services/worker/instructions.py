@@ -1,0 +1,133 @@
+"""What the worker's core asks its shell to do."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from edlz.services.messages import Conclusion, EvaluationLease, Exchanged, Job, Message, Push, WorkerStatus
+
+__all__ = [
+    "AskMaster",
+    "AskPartition",
+    "Begin",
+    "Build",
+    "Cancel",
+    "Compute",
+    "Conclude",
+    "Drop",
+    "Evaluate",
+    "Exit",
+    "Instruction",
+    "Outcome",
+    "SendInitialise",
+]
+
+
+@dataclass(frozen=True)
+class AskMaster:
+    """Send this status; the answer comes back through `on_orders`."""
+
+    body: WorkerStatus
+
+
+@dataclass(frozen=True)
+class AskPartition:
+    """Send to partition `index`; the answer comes back through `on_answer` with `key`."""
+
+    index: int
+    endpoint: str
+    key: Hashable
+    body: Message
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Forget all requests to a partition that has moved."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class SendInitialise:
+    """Send the initial values (or only their digest) to a partition."""
+
+    index: int
+    endpoint: str
+    key: Hashable
+    with_values: bool
+
+
+@dataclass(frozen=True)
+class Build:
+    """Build the model of this job, then `on_built`."""
+
+    job: Job
+
+
+@dataclass(frozen=True)
+class Begin:
+    """A task is in hand: its records can be read ahead."""
+
+    task: int
+    lane: int
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A task is no longer in hand."""
+
+    task: int
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Compute minibatch (task, index) on these parameters, then `on_computed`."""
+
+    task: int
+    index: int
+    attempt: int
+    version: int
+    parts: tuple[Exchanged, ...]
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Evaluate a task on these parameters, then `on_evaluated`."""
+
+    lease: EvaluationLease
+    parts: tuple[Exchanged, ...]
+
+
+@dataclass(frozen=True)
+class Conclude:
+    """Turn a merged metric state into metrics, then `on_concluded`."""
+
+    conclusion: Conclusion
+
+
+@dataclass(frozen=True)
+class Exit:
+    reason: str
+    code: int = 0
+
+
+Instruction = (
+    AskMaster
+    | AskPartition
+    | Cancel
+    | SendInitialise
+    | Build
+    | Begin
+    | Drop
+    | Compute
+    | Evaluate
+    | Conclude
+    | Exit
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a computation gave: a push for each partition, complete but for `snapshot_at`."""
+
+    is_last: bool
+    pushes: tuple[Push, ...]

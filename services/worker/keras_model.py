@@ -1,0 +1,239 @@
+"""The user's model, built the same in every process, and its variables sorted by what becomes of them.
+
+Four kinds: trained ones (the dense vector), statistics that a step assigns (the state vector), integers
+that it assigns (the counters), and all others, which stay as they were built: frozen layers, vocabularies,
+seeds.  What a step assigns is read from its trace, not guessed from layer types.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from keras.src.random.seed_generator import global_seed_generator
+from tensorflow.python.framework import auto_control_deps_utils
+
+from edlz.services.errors import ModelError
+from edlz.services.layout import Layout
+from edlz.services.worker.backend import keras, tf
+from edlz.services.worker.elements import shown, split_element, whole_shape
+from edlz.services.worker.model_module import ModelContract
+from edlz.services.worker.user_code import brief, through_autograph
+from edlz.services.worker.vectors import initial_vector, vector_layout
+
+__all__ = ["BuiltModel", "build_model", "start_from"]
+
+logger = logging.getLogger(__name__)
+
+Vectors = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """A model with its variables sorted; all lists are of Keras variables, in the model's order.
+
+    Attributes
+    ----------
+    seeds : the states of its seed generators, (2,) int64 each
+    """
+
+    model: Any
+    dense: tuple[Any, ...]
+    state: tuple[Any, ...]
+    counters: tuple[Any, ...]
+    seeds: tuple[Any, ...]
+    layout: Layout
+
+    def initial_vectors(self) -> Vectors:
+        """Return dense (float32), state (float32) and counters (int64) as they are now, padded and aligned."""
+        return (
+            initial_vector(self.dense, self.layout.dense, np.float32),
+            initial_vector(self.state, self.layout.state, np.float32),
+            initial_vector(self.counters, self.layout.counters, np.int64),
+        )
+
+
+def start_from(seed: int) -> None:
+    """Forget what Keras built and drew so far, so that what is built next depends on `seed` alone.
+
+    Initial values are then those of `keras.utils.set_random_seed(seed)` right before `custom_model()`.
+    """
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(seed % 2**32)
+
+
+def build_model(
+    contract: ModelContract, spec: Any, minibatch_size: int, sample: Callable[[], Any]
+) -> BuiltModel:
+    """Build the user's model and find out what its training step does to its variables.
+
+    Parameters
+    ----------
+    spec : tuple of TensorSpec structures
+        The feed's element_spec: features, labels and possibly sample weights.
+    sample : callable
+        () -> one minibatch; asked for only by a model that must see sparse or ragged data to be built.
+
+    Raises
+    ------
+    ModelError
+        If the code raises, labels and predictions do not fit, or a variable is of a kind that cannot be
+        trained here.
+    """
+    model = contract.build()
+    _make_variables(contract, model, spec, sample)
+    assigned = _TracedLoss(contract, model, minibatch_size).assigned_by(spec)
+    seeds = _seed_states(model)
+    live = assigned - {_handle(state) for state in seeds}
+    others = [v for v in model.non_trainable_variables if _handle(v) in live]
+    dense = tuple(model.trainable_variables)
+    _check_dense(dense, assigned)
+    state = tuple(v for v in others if v.dtype == "float32")
+    counters = tuple(v for v in others if v.dtype != "float32")
+    _check_counters(counters)
+    layout = Layout(dense=vector_layout(dense), state=vector_layout(state), counters=vector_layout(counters))
+    return BuiltModel(model, dense, state, counters, seeds, layout)
+
+
+def _make_variables(contract: ModelContract, model: Any, spec: Any, sample: Callable[[], Any]) -> None:
+    """Functional models have their variables; others get them by a call that computes nothing."""
+    if model.built and all(layer.built for layer in model._flatten_layers()):
+        return
+    features = split_element(spec)[0]
+    is_dense = all(isinstance(leaf, tf.TensorSpec) for leaf in tf.nest.flatten(features))
+    given = tf.nest.map_structure(_symbolic, features) if is_dense else split_element(sample())[0]
+    with contract.code.running("the model's call()"):
+        model(given)
+
+
+def _symbolic(spec: Any) -> Any:
+    return keras.KerasTensor(tuple(spec.shape), dtype=spec.dtype.name)
+
+
+class _TracedLoss:
+    """Forward pass and loss, traced to see whether they work and what they assign; never run."""
+
+    def __init__(self, contract: ModelContract, model: Any, minibatch_size: int) -> None:
+        self._contract, self._model = contract, model
+        self._minibatch_size = minibatch_size
+        self._predictions_spec: Any = None
+
+    def assigned_by(self, spec: Any) -> set[int]:
+        """Return the ids of the handles of the variables that a training step assigns.
+
+        Warns of those that are not the model's.
+        """
+        graph = tf.function(self._run, input_signature=[spec]).get_concrete_function().graph
+        self._check_whole_minibatch(spec)
+        read_only = set(auto_control_deps_utils.get_read_only_resource_input_indices_graph(graph))
+        written = {id(e) for e, inside in graph.captures if _place(graph, inside) not in read_only}
+        known = {_handle(v) for v in (*self._model.variables, global_seed_generator().state)}
+        for variable in graph.variables:
+            if id(variable.handle) in written - known:
+                logger.warning(
+                    "variable=%s is assigned in a step but is not the model's: its value stays in this worker",
+                    variable.name,
+                )
+        return written
+
+    def _run(self, element: Any) -> Any:
+        features, labels, weights = split_element(element)
+        with self._contract.code.running("the model's call()"):
+            predictions = self._model(features, training=True)
+        self._predictions_spec = tf.nest.map_structure(tf.type_spec_from_value, predictions)
+        extra = [tf.cast(loss, tf.float32) for loss in self._model.losses]
+        return tf.add_n([self._loss(labels, predictions, weights), *extra])
+
+    def _loss(self, labels: Any, predictions: Any, weights: Any) -> Any:
+        try:
+            return self._contract.loss(labels, predictions, weights)
+        except ModelError as e:
+            through_autograph(e)
+            raise
+        except Exception as e:
+            raise self._loss_error(e, labels, predictions) from e
+
+    def _check_whole_minibatch(self, spec: Any) -> None:
+        """Trace the loss for a whole minibatch: shapes that cannot meet are seen only when all are known."""
+        _, labels, weights = split_element(spec)
+        parts = [labels, self._predictions_spec, *([] if weights is None else [weights])]
+        if not all(isinstance(leaf, tf.TensorSpec) for leaf in tf.nest.flatten(parts)):
+            return
+        whole = tf.nest.map_structure(self._with_rows, parts)
+        traced = tf.function(
+            lambda labels, predictions, weights=None: self._loss(labels, predictions, weights)
+        )
+        traced.get_concrete_function(*whole)
+
+    def _with_rows(self, spec: Any) -> Any:
+        return tf.TensorSpec(whole_shape(spec.shape, self._minibatch_size), spec.dtype)
+
+    def _loss_error(self, cause: Exception, labels: Any, predictions: Any) -> ModelError:
+        size = self._minibatch_size
+        message = (
+            f"loss() raised {type(cause).__name__} on the first minibatch: "
+            f"labels {shown(labels, size)}, predictions {shown(predictions, size)}"
+        )
+        is_sparse = _is_class_numbers(labels, predictions)
+        advice = "integer labels need a sparse categorical loss" if is_sparse else brief(cause)
+        return self._contract.code.error(cause, message, advice, self._contract.loss.function)
+
+
+def _check_dense(dense: Sequence[Any], assigned: set[int]) -> None:
+    if not dense:
+        raise ModelError("the model has no trainable variables", "set trainable=True on the layers to train")
+    for variable in dense:
+        if variable.dtype != "float32":
+            raise ModelError(
+                f"variable {variable.path} is {variable.dtype}: trained variables must be float32",
+                "for 16-bit computation use a mixed policy: it keeps variables in float32",
+            )
+        if _handle(variable) in assigned:
+            raise ModelError(
+                f"the model assigns its trainable variable {variable.path} in a step",
+                "parameter servers own trainable variables: make it trainable=False, or leave that layer out",
+            )
+        if variable.constraint is not None:
+            raise ModelError(
+                f"variable {variable.path} has the constraint {type(variable.constraint).__name__}, "
+                "which parameter servers do not have yet",
+                "leave the constraint out, or use a regularizer",
+            )
+
+
+def _check_counters(counters: Sequence[Any]) -> None:
+    for variable in counters:
+        if np.dtype(variable.value.dtype.as_numpy_dtype).kind not in "iub":
+            raise ModelError(
+                f"variable {variable.path}, which a step assigns, is {variable.dtype}",
+                "variables that a step assigns must be float32, integers or booleans",
+            )
+
+
+def _seed_states(model: Any) -> tuple[Any, ...]:
+    return tuple(
+        generator.state
+        for layer in model._flatten_layers()
+        for generator in getattr(layer, "_seed_generators", [])
+    )
+
+
+def _handle(variable: Any) -> int:
+    """What identifies a Keras variable and the captures of it in a trace alike."""
+    return id(variable.value.handle)
+
+
+def _place(graph: Any, tensor: Any) -> int:
+    return next(i for i, other in enumerate(graph.inputs) if other is tensor)
+
+
+def _is_class_numbers(labels: Any, predictions: Any) -> bool:
+    """Whether the labels look like class numbers, and the predictions like one figure per class."""
+    if not all(hasattr(value, "dtype") and hasattr(value, "shape") for value in (labels, predictions)):
+        return False
+    ranks = labels.shape.rank, predictions.shape.rank
+    if None in ranks or not labels.dtype.is_integer:
+        return False
+    return bool(ranks[0] < ranks[1] or labels.shape[-1] == 1 != predictions.shape[-1])

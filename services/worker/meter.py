@@ -1,0 +1,73 @@
+"""What a worker has done since its last status: figures for screens, which decide nothing."""
+
+import resource
+import time
+from typing import TYPE_CHECKING, Literal
+
+from edlz.services.messages import WorkerTelemetry
+
+if TYPE_CHECKING:
+    from edlz.services.worker.trainer import Computed
+
+__all__ = ["Meter"]
+
+IDLE_S = 0.5
+State = Literal["starting", "training", "waiting", "evaluating", "done"]
+
+
+class Meter:
+    """Sums of seconds and counts, told with each status and counted on from what was told."""
+
+    def __init__(self) -> None:
+        self.state: State = "starting"
+        self._task: int | None = None
+        self._loss: float | None = None
+        self._minibatches = self._records = 0
+        self._read_s = self._compute_s = self._wait_s = 0.0
+        self.pull_s = self.push_s = 0.0
+        self._idle_since_s: float | None = None
+
+    def begin(self, state: State, task: int | None) -> None:
+        """The compute thread begins something."""
+        self.state, self._task = state, task
+        if self._idle_since_s is not None:
+            self._wait_s += time.perf_counter() - self._idle_since_s
+            self._idle_since_s = None
+
+    def end(self, computed: "Computed | None") -> None:
+        """The compute thread has ended it."""
+        self._idle_since_s = time.perf_counter()
+        if computed is None:
+            self.state = "waiting"
+            return
+        self._minibatches += 1
+        self._records += computed.records
+        self._read_s += computed.read_s
+        self._compute_s += computed.compute_s
+        self._loss = computed.loss if computed.loss is not None else self._loss
+
+    def telemetry(self) -> WorkerTelemetry:
+        is_idle = self._idle_since_s is not None and time.perf_counter() - self._idle_since_s > IDLE_S
+        return WorkerTelemetry(
+            state="waiting" if is_idle else self.state,
+            task=self._task,
+            loss=self._loss,
+            minibatches=self._minibatches,
+            records=self._records,
+            read_s=self._read_s,
+            pull_s=self.pull_s,
+            compute_s=self._compute_s,
+            push_s=self.push_s,
+            wait_s=self._wait_s,
+            memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        )
+
+    def reset(self, told: WorkerTelemetry) -> None:
+        """The master has these figures: count on from there."""
+        self._minibatches -= told.minibatches
+        self._records -= told.records
+        self._read_s -= told.read_s
+        self.pull_s -= told.pull_s
+        self._compute_s -= told.compute_s
+        self.push_s -= told.push_s
+        self._wait_s -= told.wait_s

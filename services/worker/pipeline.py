@@ -1,0 +1,100 @@
+"""What all forms of a feed share: their settings and protocols, batching, and options of tf.data."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from edlz.api.mode import Mode
+from edlz.services.errors import ModelError
+from edlz.services.worker.backend import tf
+from edlz.services.worker.elements import split_element
+from edlz.services.worker.model_module import ModelContract
+from edlz.services.worker.task_reader import Assignment
+
+__all__ = [
+    "PREFETCHED",
+    "Element",
+    "Feed",
+    "FeedSettings",
+    "Metadata",
+    "Stream",
+    "batches_of",
+    "with_options",
+]
+
+PREFETCHED = 2
+
+Element = Any  # what the feed yields: a tuple of structures of tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The third argument of `feed`: what is known of a table's columns; nothing, for RecordIO."""
+
+    column_names: list[str] | None = None
+    column_dtypes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSettings:
+    """What a feed needs besides the user's function.
+
+    Attributes
+    ----------
+    read : (assignment) -> its records in order; called from any thread
+    sample : () -> a few records of the job's data
+    is_example : records are tf.train.Examples, to be decoded for an `input_fn`
+    """
+
+    mode: Mode
+    minibatch_size: int
+    seed: int
+    threads: int
+    read: Callable[[Assignment], list[bytes]]
+    sample: Callable[[], list[bytes]]
+    is_example: bool = False
+
+
+class Stream(Protocol):
+    """Minibatches of one assignment after another, in the order in which they were started."""
+
+    def start(self, assignment: Assignment) -> None:
+        """Queue an assignment; its records are read ahead."""
+
+    def next(self, assignment: Assignment) -> tuple[int, Element] | None:
+        """Return the index and tensors of the next minibatch; None, once, where the assignment ends.
+
+        Raises whatever reading or the user's code raised; only `close` may follow then.
+        """
+
+    def close(self) -> None:
+        """Give up whatever was started."""
+
+
+class Feed(Protocol):
+    """A feed made ready for one mode.  `spec` is its element_spec, the batch's length None."""
+
+    spec: Any
+
+    def open(self) -> Stream:
+        """Return a new stream."""
+
+
+def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) -> Any:
+    """Call the user's feed on the dataset of these records, and batch what it gives."""
+    dataset = contract.feed(tf.data.Dataset.from_tensor_slices(records), settings.mode, Metadata())
+    if not isinstance(dataset, tf.data.Dataset):
+        raise ModelError(
+            f"feed() returned {type(dataset).__name__}, not a tf.data.Dataset", "return dataset.map(parse)"
+        )
+    batches = dataset.batch(settings.minibatch_size)
+    split_element(batches.element_spec)
+    return batches
+
+
+def with_options(dataset: Any, settings: FeedSettings) -> Any:
+    options = tf.data.Options()
+    options.deterministic = True  # wins over what the feed has set
+    options.experimental_warm_start = True  # read ahead at once, not from the first `next` on
+    options.threading.private_threadpool_size = settings.threads
+    return dataset.with_options(options)

@@ -1,0 +1,342 @@
+"""The shell of a worker: sockets in the event loop, Keras in one thread, the core between them.
+
+TensorFlow never runs in the main thread: a signal would wait for the step, and the heartbeats as well.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from edlz.services.config import JobConfig
+from edlz.services.errors import EdlzError, LocalProtocolError
+from edlz.services.messages import (
+    Conclusion,
+    DoneEvaluation,
+    EvaluationResult,
+    Exchanged,
+    Failure,
+    Initialise,
+    Job,
+    Message,
+    Push,
+    WorkerOrders,
+    WorkerStatus,
+)
+from edlz.services.ps.store import initial_digest
+from edlz.services.rpc import RpcClient
+from edlz.services.runtime import Stop
+from edlz.services.worker.instructions import (
+    AskMaster,
+    AskPartition,
+    Begin,
+    Build,
+    Cancel,
+    Compute,
+    Conclude,
+    Drop,
+    Evaluate,
+    Exit,
+    Instruction,
+    Outcome,
+    SendInitialise,
+)
+from edlz.services.worker.meter import Meter
+from edlz.services.worker.parameters import Parameters, slice_of, slice_push
+from edlz.services.worker.task_runner import TaskRunner
+from edlz.services.worker.user_code import TaskError, UserCodeError
+
+if TYPE_CHECKING:
+    from edlz.services.worker.trainer import Built, Computed, Trainer
+
+__all__ = ["WorkerService"]
+
+TICK_S = 0.05
+
+logger = logging.getLogger(__name__)
+
+
+class WorkerService:
+    """One life of a worker.
+
+    Parameters
+    ----------
+    config : JobConfig
+        This process's own flags; the job's come from the master.
+    stop : Stop
+        Set when the core says that it is over.
+    """
+
+    def __init__(self, config: JobConfig, stop: Stop) -> None:
+        self._config, self._stop = config, stop
+        self._core = TaskRunner(str(config.worker_id), secrets.randbits(62))
+        self._master = RpcClient(config.master_endpoint, role="worker", identity=str(config.worker_id))
+        self._lines: dict[int, tuple[str, RpcClient]] = {}
+        self._keras = ThreadPoolExecutor(1, thread_name_prefix="keras")
+        self._meter = Meter()
+        self._trainer: Trainer | None = None
+        self._built: Built | None = None
+        self._parameters: Parameters | None = None
+        self._job: Job | None = None
+        self._log_every = config.log_loss_steps
+        self._logged_version = 0
+        self._error: BaseException | None = None
+
+    async def run(self) -> int:
+        """Work until the job is over or the master says stop; return the exit code."""
+        logger.info("Starting worker: %d, master=%s", self._config.worker_id, self._config.master_endpoint)
+        try:
+            while not self._stop.is_set:
+                self._feed("on_tick")
+                await asyncio.sleep(TICK_S)
+        finally:
+            await self._close()
+        if self._error is not None:
+            raise self._error
+        return self._stop.code
+
+    async def _close(self) -> None:
+        if self._trainer is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._trainer.close)
+        self._keras.shutdown(wait=False, cancel_futures=True)
+        for _, line in self._lines.values():
+            line.close()
+        self._master.close()
+
+    # -- the core
+
+    def _feed(self, method: str, *args: Any) -> None:
+        """Give the core an event, with the time, and carry out what it answers."""
+        if self._stop.is_set:
+            return
+        self._core.telemetry = self._meter.telemetry()
+        try:
+            for instruction in getattr(self._core, method)(*args, asyncio.get_running_loop().time()):
+                self._carry_out(instruction)
+        except Exception as error:  # half-dead is worse than dead
+            self._on_error(error)
+
+    def _on_error(self, error: BaseException) -> None:
+        self._error = self._error or error
+        self._stop.set(getattr(error, "exit_code", 70), str(error))
+
+    def _carry_out(self, instruction: Instruction) -> None:
+        match instruction:
+            case AskMaster(status):
+                self._ask_master(status)
+            case AskPartition():
+                self._ask(instruction.index, instruction.endpoint, instruction.key, instruction.body)
+            case SendInitialise():
+                self._send_initialise(instruction)
+            case Cancel(index):
+                self._hang_up(index)
+            case Build(job):
+                self._job = job
+                self._in_keras(lambda: self._build(job), self._on_built, self._on_fatal)
+            case Begin(task, lane):
+                self._in_keras(lambda: self._ready_trainer.begin(task, lane), _nothing, self._on_error)
+            case Drop(task):
+                self._in_keras(lambda: self._ready_trainer.drop(task), _nothing, self._on_error)
+            case Compute():
+                self._compute(instruction)
+            case Evaluate():
+                self._evaluate(instruction)
+            case Conclude(conclusion):
+                self._conclude(conclusion)
+            case Exit():
+                logger.info("worker=%s ends: %s", self._core.worker, instruction.reason)
+                self._stop.set(instruction.code, instruction.reason)
+
+    # -- messages
+
+    def _ask_master(self, status: WorkerStatus) -> None:
+        def on_answer(answer: Message | EdlzError) -> None:
+            if isinstance(answer, WorkerOrders):
+                self._meter.reset(status.telemetry)
+                self._feed("on_orders", answer)
+            elif isinstance(answer, EdlzError):
+                self._on_error(answer)
+            else:
+                kind = type(answer).__name__
+                self._on_error(LocalProtocolError(f"the master answered a status with {kind}"))
+
+        self._master.send(status, on_answer)
+
+    def _ask(self, index: int, endpoint: str, key: Hashable, body: Message) -> None:
+        known = self._lines.get(index)
+        if known is None or known[0] != endpoint:
+            self._hang_up(index)
+            line = RpcClient(endpoint, role="worker", identity=str(self._config.worker_id))
+            known = self._lines[index] = (endpoint, line)
+        began = time.perf_counter()
+        known[1].send(body, lambda answer: self._feed("on_answer", index, key, answer))
+        self._meter.push_s += time.perf_counter() - began
+
+    def _hang_up(self, index: int) -> None:
+        known = self._lines.pop(index, None)
+        if known is not None:
+            known[1].close()
+
+    def _send_initialise(self, instruction: SendInitialise) -> None:
+        built, job = self._built, self._job
+        assert built is not None
+        assert job is not None
+        place = (instruction.index, job.partitions)
+        dense, state = slice_of(built.dense, *place), slice_of(built.state, *place)
+        counters = slice_of(built.counters, *place)
+        values = (dense, state, counters)
+        body = Initialise(
+            plan_hash=job.plan.hash,
+            digest=initial_digest(job.plan.hash, built.layout, built.optimizer, *values),
+            layout=built.layout,
+            optimizer=built.optimizer,
+            dense=dense if instruction.with_values else None,
+            state=state if instruction.with_values else None,
+            counters=counters if instruction.with_values else None,
+        )
+        self._ask(instruction.index, instruction.endpoint, instruction.key, body)
+
+    # -- Keras
+
+    def _in_keras(
+        self,
+        work: Callable[[], Any],
+        then: Callable[[Any], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        """Run `work` in Keras' thread, then one of the others in the loop."""
+        if self._stop.is_set:
+            return
+        future = asyncio.get_running_loop().run_in_executor(self._keras, work)
+
+        def finish(done: "asyncio.Future[Any]") -> None:
+            if self._stop.is_set or done.cancelled():
+                return
+            error = done.exception()
+            if error is None:
+                then(done.result())
+            else:
+                on_error(error)
+
+        future.add_done_callback(finish)
+
+    @property
+    def _ready_trainer(self) -> "Trainer":
+        assert self._trainer is not None, "the model is not built"
+        return self._trainer
+
+    def _build(self, job: Job) -> "Built":
+        config = self._config.joined_with(job.config)
+        self._log_every = config.log_loss_steps
+        from edlz.services.worker.trainer import Trainer
+
+        self._trainer = Trainer(config, job.plan)
+        return self._trainer.build()
+
+    def _on_built(self, built: "Built") -> None:
+        assert self._job is not None
+        self._built = built
+        self._parameters = Parameters(built.layout, self._job.partitions)
+        dense = built.layout.dense
+        logger.info("model built: parameters=%d variables=%d", dense.element_count, len(dense.variables))
+        self._meter.state = "waiting"
+        self._feed("on_built")
+
+    def _on_fatal(self, error: BaseException) -> None:
+        """Another attempt would end in the same way: the master ends the job."""
+        if not isinstance(error, EdlzError):
+            self._on_error(error)
+            return
+        traceback = error.traceback if isinstance(error, UserCodeError) else ""
+        if traceback:
+            logger.error("%s\n%s", error.message, traceback)
+        failure = Failure(code=error.code, message=error.message, help=error.help, traceback=traceback)
+        self._feed("on_fatal", failure)
+
+    def _compute(self, compute: Compute) -> None:
+        self._meter.begin("training", compute.task)
+
+        def work() -> "Computed":
+            self._load(compute.parts)
+            return self._ready_trainer.compute(compute.task, compute.index)
+
+        def on_error(error: BaseException) -> None:
+            self._meter.end(None)
+            if not isinstance(error, TaskError):
+                self._on_fatal(error)
+                return
+            logger.warning("%s\n%s", error.message, error.traceback)
+            failed = error.record("training", attempt=compute.attempt)
+            self._feed("on_failed", compute.task, compute.attempt, failed)
+
+        self._in_keras(work, lambda computed: self._on_computed(compute, computed), on_error)
+
+    def _load(self, parts: tuple[Exchanged, ...]) -> None:
+        """In Keras' thread: make the model stand at these parameters."""
+        assert self._parameters is not None
+        began = time.perf_counter()
+        vectors = self._parameters.assemble(parts)
+        if vectors is not None:
+            self._ready_trainer.load(*vectors)
+        self._meter.pull_s += time.perf_counter() - began
+
+    def _on_computed(self, compute: Compute, computed: "Computed") -> None:
+        assert self._job is not None
+        self._meter.end(computed)
+        whole = Push(
+            task=compute.task,
+            index=computed.index,
+            is_last=computed.is_last,
+            learning_rate=self._ready_trainer.learning_rate(compute.version),
+            gradient=computed.gradient,
+            state=computed.state,
+            counters=computed.counters,
+        )
+        count = self._job.partitions
+        pushes = tuple(slice_push(whole, p, count) for p in range(count))
+        self._log_loss(compute.version, computed.loss)
+        outcome = Outcome(is_last=computed.is_last, pushes=pushes)
+        self._feed("on_computed", compute.task, compute.attempt, outcome)
+
+    def _log_loss(self, version: int, loss: float | None) -> None:
+        if loss is not None and version // self._log_every > self._logged_version // self._log_every:
+            self._logged_version = version
+            logger.info("Loss = %s, steps = %d", loss, version)
+
+    def _evaluate(self, evaluate: Evaluate) -> None:
+        self._meter.begin("evaluating", None)
+        lease = evaluate.lease
+
+        def work() -> Any:
+            self._load(evaluate.parts)
+            return self._ready_trainer.evaluate(lease.task, lease.records)
+
+        def then(result: Any) -> None:
+            self._meter.end(None)
+            records, states = result
+            done = DoneEvaluation(round=lease.round, task=lease.task, records=records, states=states)
+            self._feed("on_evaluated", done)
+
+        def on_error(error: BaseException) -> None:
+            self._meter.end(None)
+            if not isinstance(error, TaskError):
+                self._on_fatal(error)
+                return
+            logger.warning("%s\n%s", error.message, error.traceback)
+            attempt = secrets.randbits(31)
+            self._feed("on_evaluation_failed", error.record("evaluation", round=lease.round, attempt=attempt))
+
+        self._in_keras(work, then, on_error)
+
+    def _conclude(self, conclusion: Conclusion) -> None:
+        def then(metrics: dict[str, float]) -> None:
+            self._feed("on_concluded", EvaluationResult(round=conclusion.round, metrics=metrics))
+
+        self._in_keras(lambda: self._ready_trainer.conclude(conclusion.states), then, self._on_fatal)
+
+
+def _nothing(_: object) -> None:
+    """Nothing follows from the answer."""

@@ -1,0 +1,227 @@
+"""The training step and the forward pass, each traced once.
+
+A step is a function of (vectors, seed, minibatch) and of nothing else: it assigns the vectors and the
+seeds before it reads a variable, so what this process computed before leaves no trace in the gradient.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from keras.src.random.seed_generator import global_seed_generator
+
+from edlz.services.worker.backend import tf
+from edlz.services.worker.elements import row_count, shown, split_element
+from edlz.services.worker.keras_model import BuiltModel
+from edlz.services.worker.model_module import ModelContract
+from edlz.services.worker.random_ops import stateful_random_ops, stateless
+from edlz.services.worker.user_code import TaskError
+from edlz.services.worker.vectors import assign, flatten, shared_array, shared_tensor
+
+__all__ = ["Forward", "Gradient", "LoadedVectors", "TrainingStep"]
+
+logger = logging.getLogger(__name__)
+
+_OWN_DRAWS = 2**32  # away from the seeds of Keras' generators, which follow the minibatch's
+_NO_STATE = np.empty(0, np.float32)
+_NO_COUNTERS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """What a training step gives; arrays are read-only and keep TensorFlow's memory alive.
+
+    Attributes
+    ----------
+    dense : ndarray, shape (layout.dense.size,), float32, padding 0
+    state : ndarray, shape (layout.state.size,), float32: the state after the step
+    counters : ndarray, shape (layout.counters.size,), int64: likewise
+    loss : float, regularisation included
+    rows : int
+    """
+
+    dense: npt.NDArray[np.float32]
+    state: npt.NDArray[np.float32]
+    counters: npt.NDArray[np.int64]
+    loss: float
+    rows: int
+
+
+class LoadedVectors:
+    """The vectors of a model version as tensors that share the caller's memory, those of no length left out.
+
+    Parameters
+    ----------
+    dense, state : ndarray, float32; counters : ndarray, int64
+        Padded as the layout says and 64-byte aligned.
+    """
+
+    def __init__(
+        self,
+        dense: npt.NDArray[np.float32],
+        state: npt.NDArray[np.float32],
+        counters: npt.NDArray[np.int64],
+    ) -> None:
+        self.tensors = tuple(shared_tensor(vector) for vector in (dense, state, counters) if vector.size)
+
+
+class TrainingStep:
+    """Gradients of one model.
+
+    Raises
+    ------
+    ModelError
+        If the code raises while it is traced.
+    """
+
+    def __init__(self, contract: ModelContract, built: BuiltModel, spec: Any) -> None:
+        self._contract, self._built = contract, built
+        layout = built.layout
+        self._has_state, self._has_counters = layout.state.size > 0, layout.counters.size > 0
+        self._dense = [v.value for v in built.dense]
+        # Draws without a seed of their own use this one; it is a thread's, but the trace keeps it.
+        self._global_seed = global_seed_generator().state
+        signature = [spec, tf.TensorSpec([], tf.int64), *_vector_specs(built)]
+        self._function = tf.function(self._run, input_signature=signature)
+        graph = self._function.get_concrete_function().graph
+        for op in stateful_random_ops(graph):
+            logger.warning(
+                "op=%s draws by counting its calls: gradients depend on what this worker ran before; "
+                "use keras.random or keras.layers in the model",
+                op,
+            )
+
+    def __call__(self, element: Any, seed: int, vectors: LoadedVectors) -> Gradient:
+        """Return the gradient of one minibatch.
+
+        Parameters
+        ----------
+        element : what the feed yields, as tensors
+        seed : int, in [0, 2**62)
+            What random layers draw from.
+
+        Raises
+        ------
+        tf.errors.OpError
+            If a kernel refuses the values.
+        """
+        loss, dense, state, counters = self._function(element, tf.constant(seed, tf.int64), *vectors.tensors)
+        return Gradient(
+            dense=shared_array(dense),
+            state=shared_array(state) if self._has_state else _NO_STATE,
+            counters=shared_array(counters) if self._has_counters else _NO_COUNTERS,
+            loss=float(loss),
+            rows=row_count(element),
+        )
+
+    def explain(self, task: int, index: int, cause: Exception, element: Any) -> TaskError:
+        """Return the error of a minibatch that made the step raise, with the function that is at fault.
+
+        Runs the model and the loss once more, op by op: then Python's own traceback has the frame.
+        """
+        code, (features, labels, weights) = self._contract.code, split_element(element)
+        try:
+            predictions = self._built.model(features, training=True)
+        except Exception as e:
+            return code.task_error(task, index, e)
+        try:
+            self._contract.loss(labels, predictions, weights)
+        except Exception as e:
+            error = code.task_error(task, index, e, self._contract.loss.function)
+            shapes = f"labels {shown(labels)}, predictions {shown(predictions)}"
+            return TaskError(
+                task, index, f"{error.error} (loss(): {shapes})", where=error.where, traceback=error.traceback
+            )
+        return code.task_error(task, index, cause)
+
+    def _run(self, element: Any, seed: Any, *vectors: Any) -> Any:
+        code, built = self._contract.code, self._built
+        features, labels, weights = split_element(element)
+        _assign_all(built, vectors)
+        self._assign_seeds(seed)
+        with stateless(seed + _OWN_DRAWS), tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(self._dense)
+            with code.running("the model's call()"):
+                predictions = built.model(features, training=True)
+            with code.running("loss()", self._contract.loss.function):
+                loss = self._contract.loss(labels, predictions, weights)
+            total = tf.add_n([loss, *[tf.cast(extra, tf.float32) for extra in built.model.losses]])
+        gradients = tape.gradient(total, self._dense, unconnected_gradients="zero")
+        return total, flatten(gradients, built.layout.dense, tf.float32), *self._assigned()
+
+    def _assign_seeds(self, seed: Any) -> None:
+        zero = tf.zeros_like(seed)
+        for place, state in enumerate(self._built.seeds):
+            state.assign(tf.cast(tf.stack([seed + place, zero]), state.dtype))
+        # Keras multiplies this one's state, so it is kept small.
+        self._global_seed.assign(tf.cast(tf.stack([seed // 2**31, zero]), self._global_seed.dtype))
+
+    def _assigned(self) -> tuple[Any, Any]:
+        """State and counters; read after the call in the same trace, they are what the call assigned."""
+        built, layout = self._built, self._built.layout
+        state = [tf.identity(v.value) for v in built.state]
+        counters = [tf.identity(v.value) for v in built.counters]
+        return (
+            flatten(state, layout.state, tf.float32) if state else tf.constant(0.0),
+            flatten(counters, layout.counters, tf.int64) if counters else tf.constant(0.0),
+        )
+
+
+class Forward:
+    """The forward pass in inference mode: (element, vectors) -> (labels, predictions).
+
+    Parameters
+    ----------
+    then : callable, optional
+        (labels, predictions) -> whatever the pass should return instead, traced with it.
+
+    Raises
+    ------
+    ModelError
+        If the code raises while it is traced.
+    """
+
+    def __init__(
+        self,
+        contract: ModelContract,
+        built: BuiltModel,
+        spec: Any,
+        then: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
+        self._contract, self._built, self._then = contract, built, then
+        self._function = tf.function(self._run, input_signature=[spec, *_vector_specs(built)])
+        self._function.get_concrete_function()
+
+    def __call__(self, element: Any, vectors: LoadedVectors) -> Any:
+        return self._function(element, *vectors.tensors)
+
+    def _run(self, element: Any, *vectors: Any) -> Any:
+        features, labels, _ = split_element(element)
+        _assign_all(self._built, vectors)
+        with self._contract.code.running("the model's call()"):
+            predictions = self._built.model(features, training=False)
+        return (labels, predictions) if self._then is None else self._then(labels, predictions)
+
+
+def _vector_specs(built: BuiltModel) -> list[Any]:
+    layout = built.layout
+    sizes = [
+        (layout.dense.size, tf.float32),
+        (layout.state.size, tf.float32),
+        (layout.counters.size, tf.int64),
+    ]
+    return [tf.TensorSpec([size], dtype) for size, dtype in sizes if size]
+
+
+def _assign_all(built: BuiltModel, vectors: tuple[Any, ...]) -> None:
+    dense, *others = vectors
+    assign(built.dense, dense, built.layout.dense)
+    # Copies: the step changes these variables, perhaps in place, and the vectors are the caller's.
+    copies = iter([tf.raw_ops.DeepCopy(x=other) for other in others])
+    if built.state:
+        assign(built.state, next(copies), built.layout.state)
+    if built.counters:
+        assign(built.counters, next(copies), built.layout.counters)

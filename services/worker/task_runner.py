@@ -1,0 +1,631 @@
+"""The core of a worker: which minibatch to compute next, on which parameters, and whom to tell.
+
+Theory of operation.  A *run* is one leased task in hand.  It pulls (where does each partition stand
+with this task, and what are its parameters), computes the smallest minibatch that some partition lacks,
+pushes it to all, and so on; a partition that has the minibatch ignores it.  One exchange carries a
+push and the next pull.  When all partitions have finished the task the run is reported.
+
+In synchronous mode the pull is held by a partition until the step before is committed.  A worker may
+fill several slots of one step: only the last of them pulls, and its answer, which proves that the step is
+committed, moves all of them on.  Runs of a later round wait in hand until this worker has nothing left
+in the round before.  After any refusal a run begins again with a pull.  PROTOCOL: sections 3 to 5.
+
+The core knows no tensors: parameters pass through it as the messages that brought them.
+"""
+
+import itertools
+from collections.abc import Hashable
+
+import msgspec
+
+from edlz.services.errors import EdlzError
+from edlz.services.messages import (
+    ANY_VERSION,
+    NO_IDENTITY,
+    DoneEvaluation,
+    DoneTask,
+    EvaluationLease,
+    EvaluationResult,
+    Exchange,
+    Exchanged,
+    FailedTask,
+    Failure,
+    Identity,
+    Initialised,
+    Job,
+    Message,
+    NewestPull,
+    PartitionAddress,
+    Pull,
+    Push,
+    Refused,
+    WorkerOrders,
+    WorkerStatus,
+    WorkerTelemetry,
+)
+from edlz.services.plan import Plan
+from edlz.services.worker.instructions import (
+    AskMaster,
+    AskPartition,
+    Begin,
+    Build,
+    Cancel,
+    Compute,
+    Conclude,
+    Drop,
+    Evaluate,
+    Exit,
+    Instruction,
+    Outcome,
+    SendInitialise,
+)
+from edlz.services.worker.runs import BACK_OFF_MAX_S, BACK_OFF_S, Evaluation, Phase, Run
+
+__all__ = ["TaskRunner"]
+
+HEARTBEAT_S = 1.0
+ASK_AGAIN_S = 0.2  # a worker without work asks again this often
+
+
+class TaskRunner:
+    """A worker's decisions.
+
+    Parameters
+    ----------
+    worker : str
+        Its id.
+    boot : int
+        A random number that tells this process from the ones before it.
+    """
+
+    def __init__(self, worker: str, boot: int) -> None:
+        self.worker, self.boot = worker, boot
+        self.job: Job | None = None
+        self.incarnation: Identity | None = None
+        self.era = NO_IDENTITY
+        self.term = 0
+        self.telemetry = WorkerTelemetry()  # set by the shell
+        self.steps = 0
+        self._seq = 0
+        self._is_status_under_way = False
+        self._next_status_s = 0.0
+        self._attempts = itertools.count(1)
+        self._runs: dict[int, Run] = {}
+        self._busy: int | None = None  # the task that is being computed
+        self._evaluations: dict[tuple[int, int], Evaluation] = {}
+        self._evaluated: dict[tuple[int, int], DoneEvaluation] = {}
+        self._concluding: set[int] = set()
+        self._results: dict[int, EvaluationResult] = {}
+        self._failed: list[FailedTask] = []
+        self._failure: Failure | None = None
+        self._addresses: dict[int, PartitionAddress] = {}
+        self._initialised: dict[int, Identity] = {}  # partition -> the life that took our initial values
+        self._initialising: dict[int, tuple[Identity, bool]] = {}
+        self._is_built = False
+        self._parts: dict[int, Exchanged] = {}  # newest parameters received from each partition
+
+    @property
+    def plan(self) -> Plan:
+        assert self.job is not None
+        return self.job.plan
+
+    @property
+    def _count(self) -> int:
+        return self.job.partitions if self.job else 0
+
+    @property
+    def phases(self) -> dict[int, Phase]:
+        """Where each run stands."""
+        return {task: run.phase for task, run in self._runs.items()}
+
+    # -- time and the master
+
+    def on_tick(self, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        for run in self._runs.values():
+            if run.phase is Phase.BACKING_OFF and now >= run.resume_s:
+                out += self._pull(run)
+        for evaluation in self._evaluations.values():
+            if evaluation.resume_s and now >= evaluation.resume_s:
+                out += self._pull_newest(evaluation)
+        out += self._schedule()
+        is_idle = self._wants_task() and self._busy is None
+        asks_again_s = self._next_status_s - HEARTBEAT_S + ASK_AGAIN_S
+        if not self._is_status_under_way and now >= (asks_again_s if is_idle else self._next_status_s):
+            out += self._status(now)
+        return out
+
+    def _status(self, now: float) -> list[Instruction]:
+        """A status, unless one is under way: its answer will be followed by another."""
+        if self._is_status_under_way:
+            self._next_status_s = now
+            return []
+        self._seq += 1
+        self._is_status_under_way = True
+        self._next_status_s = now + HEARTBEAT_S
+        body = WorkerStatus(
+            worker=self.worker,
+            boot=self.boot,
+            incarnation=self.incarnation,
+            seq=self._seq,
+            era=self.era,
+            holding=tuple(self._runs),
+            evaluating=(*self._evaluations, *self._evaluated),
+            done=tuple(self._done(run) for run in self._runs.values() if run.phase is Phase.REPORTING),
+            evaluated=tuple(self._evaluated.values()),
+            results=tuple(self._results.values()),
+            failed=tuple(self._failed),
+            failure=self._failure,
+            wants_task=self._wants_task(),
+            wants_evaluation=self._is_ready and not self._evaluations,
+            telemetry=self.telemetry,
+            steps=self.steps,
+        )
+        return [AskMaster(body)]
+
+    def _done(self, run: Run) -> DoneTask:
+        lives = tuple(run.incarnations.get(p, NO_IDENTITY) for p in range(self._count))
+        return DoneTask(task=run.task, era=self.era, incarnations=lives)
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the model is built and every partition in its present life knows it."""
+        return (
+            self._is_built
+            and len(self._addresses) == self._count
+            and all(self._initialised.get(p) == address.incarnation for p, address in self._addresses.items())
+        )
+
+    def _wants_task(self) -> bool:
+        if not self._is_ready or self._failure:
+            return False
+        active = [r for r in self._runs.values() if r.phase not in (Phase.QUEUED, Phase.REPORTING)]
+        queued = sum(run.phase is Phase.QUEUED for run in self._runs.values())
+        if self.plan.is_sync and active and all(r.phase in (Phase.PULLING, Phase.STAGED) for r in active):
+            return True  # it waits for slots that perhaps nobody has
+        return queued < max(1, len(active) if self.plan.is_sync else 1)
+
+    def on_orders(self, orders: WorkerOrders, now: float) -> list[Instruction]:
+        """The master's answer to the status that is under way."""
+        self._is_status_under_way = False
+        if orders.term < self.term:
+            return []
+        self.term = orders.term
+        if orders.finished:
+            return [Exit("the job is finished")]
+        if orders.stop:
+            return [Exit("the master said stop", 1 if self._failure else 0)]
+        out: list[Instruction] = []
+        if orders.job is not None and self.job is None:
+            self.job = orders.job
+            out.append(Build(orders.job))
+        if self.incarnation is None:
+            self.incarnation = orders.incarnation
+            return [*out, *self._status(now)]
+        out += self._learn_partitions(orders.partitions)
+        if orders.era != self.era:  # an era is learnt from the master only
+            self.era = orders.era
+            out += self._drop_all()
+        out += self._take_notes(orders, now)
+        if orders.lease is not None and orders.lease.task not in self._runs:
+            out += self._take(orders.lease.task)
+        if orders.evaluation is not None:
+            out += self._take_evaluation(orders.evaluation)
+        if orders.conclude is not None and orders.conclude.round not in self._concluding:
+            self._concluding.add(orders.conclude.round)
+            out.append(Conclude(orders.conclude))
+        out += self._schedule()
+        if now >= self._next_status_s or (orders.lease is not None and self._wants_task()):
+            out += self._status(now)
+        return out
+
+    def _take_notes(self, orders: WorkerOrders, now: float) -> list[Instruction]:
+        """Forget what the master has noted, and begin again what it did not believe."""
+        out: list[Instruction] = []
+        failed = [task for round_, task in orders.noted_failures if round_ == -1]
+        for task in (*orders.noted, *failed):
+            out += self._forget(task)
+        self._failed = [f for f in self._failed if _failure_key(f) not in orders.noted_failures]
+        for key in orders.noted_evaluations:
+            self._evaluated.pop(key, None)
+        for number in orders.noted_results:
+            self._results.pop(number, None)
+            self._concluding.discard(number)
+        for task in orders.again:
+            run = self._runs.get(task)
+            if run is not None and run.phase is Phase.REPORTING:
+                out += [Begin(run.task, run.lane), *self._pull(run)]  # its records were given back
+        return out
+
+    # -- partitions
+
+    def _learn_partitions(self, addresses: tuple[PartitionAddress, ...]) -> list[Instruction]:
+        out: list[Instruction] = []
+        for address in addresses:
+            known = self._addresses.get(address.index)
+            if known and address.incarnation < known.incarnation:
+                continue
+            self._addresses[address.index] = address
+            if known and known.endpoint != address.endpoint:
+                out.append(Cancel(address.index))
+                out += self._repeat_pulls(address.index)
+        return out + self._initialise()
+
+    def _repeat_pulls(self, index: int) -> list[Instruction]:
+        """A partition has moved: whoever waits for it begins again."""
+        out: list[Instruction] = []
+        for run in self._runs.values():
+            if run.phase in (Phase.PULLING, Phase.PUSHING) and index not in run.answers:
+                out += self._pull(run)
+        for evaluation in self._evaluations.values():
+            if not evaluation.is_running:
+                out += self._pull_newest(evaluation)
+        return out
+
+    def _initialise(self) -> list[Instruction]:
+        if not self._is_built:
+            return []
+        out: list[Instruction] = []
+        for p, address in self._addresses.items():
+            wanted = (address.incarnation, not address.has_base)
+            if self._initialised.get(p) == address.incarnation or self._initialising.get(p) == wanted:
+                continue
+            self._initialising[p] = wanted
+            key = ("initialise", p, wanted)
+            out.append(SendInitialise(p, address.endpoint, key, not address.has_base))
+        return out
+
+    def on_built(self, now: float) -> list[Instruction]:
+        """The model is built from the job's seed."""
+        self._is_built = True
+        return [*self._initialise(), *self._status(now)]
+
+    def on_fatal(self, failure: Failure, now: float) -> list[Instruction]:
+        """Something that no other attempt can mend: the master ends the job."""
+        self._failure = self._failure or failure
+        return self._status(now)
+
+    def _ask(self, index: int, key: Hashable, body: Message) -> AskPartition:
+        return AskPartition(index, self._addresses[index].endpoint, key, body)
+
+    def on_answer(
+        self, index: int, key: Hashable, answer: Message | EdlzError, now: float
+    ) -> list[Instruction]:
+        """A partition's answer, or the error that it answered with."""
+        assert isinstance(key, tuple)
+        if key[0] == "initialise":
+            return self._on_initialised(index, key[2], answer, now)
+        if isinstance(answer, EdlzError):  # this worker broke the protocol, or cannot be understood
+            return self._on_error(answer, now)
+        if key[0] == "newest":
+            return self._on_newest(index, key[1], key[2], answer, now)
+        _, task, attempt, wanted = key
+        run = self._runs.get(task)
+        if run is None or run.attempt != attempt:
+            return []
+        if isinstance(answer, Refused):
+            return self._on_refused(run, answer, now)
+        assert isinstance(answer, Exchanged)
+        run.incarnations[index] = answer.incarnation
+        if wanted == "ack":
+            out = self._on_ack(run, index, now)
+        else:
+            out = self._on_params(run, index, answer, now)
+        return [*out, *self._schedule()]
+
+    def _on_initialised(
+        self, index: int, wanted: tuple[Identity, bool], answer: Message | EdlzError, now: float
+    ) -> list[Instruction]:
+        if self._initialising.get(index) != wanted:
+            return []
+        del self._initialising[index]
+        if isinstance(answer, Initialised):
+            self._initialised[index] = wanted[0]
+            return self._status(now) if self._is_ready else []
+        if isinstance(answer, EdlzError):
+            return self._on_error(answer, now)
+        return []  # not ready: the next orders say what it lacks
+
+    def _on_error(self, error: EdlzError, now: float) -> list[Instruction]:
+        return self.on_fatal(Failure(code=error.code, message=error.message, help=error.help), now)
+
+    # -- leases
+
+    def _take(self, task: int) -> list[Instruction]:
+        used = {run.lane for run in self._runs.values() if not self._is_later(task, run.task)}
+        lane = next(lane for lane in itertools.count() if lane not in used)
+        self._runs[task] = Run(task, next(self._attempts), lane)
+        return [Begin(task, lane)]
+
+    def _is_later(self, task: int, than: int) -> bool:
+        """Whether a task begins only after the other one is over, so that one stream can serve both."""
+        if not self.plan.is_sync:
+            return True
+        return self.plan.round_tasks(than)[-1] < task
+
+    def _forget(self, task: int) -> list[Instruction]:
+        run = self._runs.pop(task, None)
+        if run is None:
+            return []
+        if run.phase is Phase.COMPUTING:
+            self._busy = None
+        return [Drop(task)]
+
+    def _drop_all(self) -> list[Instruction]:
+        out: list[Instruction] = [Drop(task) for task in self._runs]
+        self._runs, self._parts, self._busy = {}, {}, None
+        return out
+
+    # -- scheduling
+
+    def _schedule(self) -> list[Instruction]:
+        """Begin what can begin: a queued run, a computation, a pull nobody else will send."""
+        if not self._is_ready:
+            return []
+        out: list[Instruction] = []
+        if self.plan.is_sync:
+            out += self._begin_round()
+            out += self._pull_for_staged()
+        else:
+            out += self._begin_next()
+        return out + self._start_computing()
+
+    def _begin_round(self) -> list[Instruction]:
+        """Sync: begin the queued runs of the earliest round that this worker has in hand."""
+        open_runs = [r for r in self._runs.values() if r.phase is not Phase.REPORTING]
+        if not open_runs:
+            return []
+        earliest = self.plan.round_tasks(min(run.task for run in open_runs))
+        out: list[Instruction] = []
+        for run in open_runs:
+            if run.phase is Phase.QUEUED and run.task in earliest:
+                out += self._pull(run)
+        return out
+
+    def _begin_next(self) -> list[Instruction]:
+        """Async: one run at a time."""
+        if any(r.phase not in (Phase.QUEUED, Phase.REPORTING) for r in self._runs.values()):
+            return []
+        for run in self._runs.values():
+            if run.phase is Phase.QUEUED:
+                return self._pull(run)
+        return []
+
+    def _pull_for_staged(self) -> list[Instruction]:
+        """Sync: a staged run whose step no other run of this worker will see committed asks itself."""
+        out: list[Instruction] = []
+        drivers = (Phase.READY, Phase.COMPUTING, Phase.PULLING, Phase.PUSHING)
+        for run in self._runs.values():
+            if run.phase is not Phase.STAGED:
+                continue
+            has_driver = any(
+                other.phase in drivers and other.version == run.version and self._is_same_round(other, run)
+                for other in self._runs.values()
+            )
+            if not has_driver:
+                run.index += 1
+                out += self._pull(run)
+        return out
+
+    def _is_same_round(self, a: Run, b: Run) -> bool:
+        return b.task in self.plan.round_tasks(a.task)
+
+    def _start_computing(self) -> list[Instruction]:
+        if self._busy is not None:
+            return []
+        out: list[Instruction] = []
+        for run in sorted(self._runs.values(), key=lambda run: run.task):
+            if run.phase is not Phase.READY:
+                continue
+            parts = [self._parts.get(p) for p in range(self._count)]
+            held = tuple(part for part in parts if part is not None)
+            is_other_step = self.plan.is_sync and any(part.version != run.version for part in held)
+            if len(held) < self._count or is_other_step:
+                out += self._pull(run)  # the parameters in hand are of another step meanwhile
+                continue
+            run.phase, self._busy = Phase.COMPUTING, run.task
+            return [*out, Compute(run.task, run.index, run.attempt, run.version, held)]
+        return out
+
+    # -- one task
+
+    def _pull(self, run: Run) -> list[Instruction]:
+        """Ask every partition where it stands with this task, for what this worker lacks."""
+        if run.phase is Phase.COMPUTING:
+            self._busy = None
+        run.attempt = next(self._attempts)
+        run.phase, run.answers, run.acks, run.incarnations = Phase.PULLING, {}, set(), {}
+        return [self._pull_from(run, p, None) for p in range(self._count)]
+
+    def _pull_from(self, run: Run, index: int, version: int | None, push: Push | None = None) -> AskPartition:
+        part = self._parts.get(index)
+        pull = Pull(
+            task=run.task,
+            index=run.index + (1 if push else 0),
+            version=version,
+            have_version=part.version if part else ANY_VERSION,
+        )
+        body = Exchange(
+            era=self.era,
+            incarnation=part.incarnation if part else None,
+            version=run.version,
+            push=push,
+            pull=pull,
+        )
+        return self._ask(index, ("run", run.task, run.attempt, "params"), body)
+
+    def _back_off(self, run: Run, now: float) -> list[Instruction]:
+        """Abandon what is under way; the run begins again with a pull a little later."""
+        if run.phase is Phase.COMPUTING:
+            self._busy = None
+        run.attempt, run.phase = next(self._attempts), Phase.BACKING_OFF
+        run.resume_s = now + run.back_off_s
+        run.back_off_s = min(run.back_off_s * 2, BACK_OFF_MAX_S)
+        return []
+
+    def _on_refused(self, run: Run, refusal: Refused, now: float) -> list[Instruction]:
+        if refusal.reason == "era":  # the master will tell the new one, and lease again
+            return [*self._forget(run.task), *self._status(now), *self._schedule()]
+        if refusal.reason != "not ready":
+            run.index = 0
+        for p, part in list(self._parts.items()):
+            address = self._addresses.get(p)
+            if address and part.incarnation != address.incarnation:
+                del self._parts[p]
+        return self._back_off(run, now)
+
+    def _on_params(self, run: Run, index: int, answer: Exchanged, now: float) -> list[Instruction]:
+        if answer.dense is not None:
+            self._parts[index] = answer
+        run.answers[index] = answer
+        if len(run.answers) < self._count:
+            return []
+        if any(p not in self._parts for p in range(self._count)):
+            return self._back_off(run, now)  # its values were in hand when it was asked, and are no more
+        run.back_off_s = BACK_OFF_S
+        return self._on_all_sync(run, now) if self.plan.is_sync else self._on_all_async(run, now)
+
+    def _on_all_async(self, run: Run, now: float) -> list[Instruction]:
+        left = [answer.mark for answer in run.answers.values() if not answer.finished]
+        if not left:
+            return self._finish(run, now)
+        run.index, run.phase = min(left), Phase.READY
+        run.version = min(answer.version for answer in run.answers.values())
+        return []
+
+    def _on_all_sync(self, run: Run, now: float) -> list[Instruction]:
+        version = min(answer.version for answer in run.answers.values())
+        ahead = [p for p, answer in run.answers.items() if answer.version > version]
+        if ahead:  # they keep the version before, for just this
+            for p in ahead:
+                del run.answers[p]
+            return [self._pull_from(run, p, version) for p in ahead]
+        out = self._advance_staged(run, version, now)
+        run.snapshot_at = max(answer.snapshot_at for answer in run.answers.values())
+        left = [answer.mark for answer in run.answers.values() if not answer.finished]
+        if not left:
+            return [*out, *self._finish(run, now)]
+        run.index, run.version, run.phase = min(left), version, Phase.READY
+        return out
+
+    def _advance_staged(self, run: Run, version: int, now: float) -> list[Instruction]:
+        """All partitions have reached `version`: this worker's staged slots of older steps are in it."""
+        out: list[Instruction] = []
+        for other in list(self._runs.values()):
+            if other.phase is not Phase.STAGED or other.version >= version:
+                continue
+            other.incarnations = dict(run.incarnations)
+            if other.is_last:
+                out += self._finish(other, now)
+                continue
+            other.index += 1
+            if version == other.version + 1:
+                other.version, other.phase = version, Phase.READY
+                other.snapshot_at = max(answer.snapshot_at for answer in run.answers.values())
+            else:
+                out += self._pull(other)
+        return out
+
+    def _finish(self, run: Run, now: float) -> list[Instruction]:
+        run.phase = Phase.REPORTING
+        return [Drop(run.task), *self._status(now)]
+
+    def on_computed(self, task: int, attempt: int, outcome: Outcome, now: float) -> list[Instruction]:
+        """A gradient is there: push it to all partitions."""
+        run = self._runs.get(task)
+        if run is None or run.attempt != attempt or run.phase is not Phase.COMPUTING:
+            return self._schedule()  # abandoned meanwhile
+        self._busy = None
+        self.steps += 1
+        run.is_last, run.acks, run.answers = outcome.is_last, set(), {}
+        pushes = [msgspec.structs.replace(push, snapshot_at=run.snapshot_at) for push in outcome.pushes]
+        has_more_slots = self.plan.is_sync and any(
+            other.phase is Phase.READY and other.version == run.version and self._is_same_round(other, run)
+            for other in self._runs.values()
+        )
+        out: list[Instruction] = []
+        if has_more_slots or (not self.plan.is_sync and outcome.is_last):
+            run.phase = Phase.PUSHING
+            for p, push in enumerate(pushes):
+                life = self._parts[p].incarnation
+                body = Exchange(era=self.era, incarnation=life, version=run.version, push=push)
+                out.append(self._ask(p, ("run", task, run.attempt, "ack"), body))
+        else:
+            run.phase = Phase.PULLING
+            out += [self._pull_from(run, p, None, push) for p, push in enumerate(pushes)]
+        return [*out, *self._schedule()]
+
+    def _on_ack(self, run: Run, index: int, now: float) -> list[Instruction]:
+        run.acks.add(index)
+        if len(run.acks) < self._count or run.phase is not Phase.PUSHING:
+            return []
+        if self.plan.is_sync:
+            run.phase = Phase.STAGED
+            return []
+        return self._finish(run, now)  # async: its last minibatch is applied everywhere
+
+    def on_failed(self, task: int, attempt: int, failed: FailedTask, now: float) -> list[Instruction]:
+        """The user's code raised on this task's records."""
+        run = self._runs.get(task)
+        if run is None or run.attempt != attempt:
+            return self._schedule()
+        self._failed.append(failed)
+        return [*self._forget(task), *self._status(now), *self._schedule()]
+
+    # -- evaluation
+
+    def _take_evaluation(self, lease: EvaluationLease) -> list[Instruction]:
+        key = (lease.round, lease.task)
+        if key in self._evaluations or key in self._evaluated:
+            return []
+        self._evaluations[key] = Evaluation(lease)
+        return self._pull_newest(self._evaluations[key])
+
+    def _pull_newest(self, evaluation: Evaluation) -> list[Instruction]:
+        evaluation.attempt, evaluation.answers, evaluation.resume_s = next(self._attempts), {}, 0.0
+        key = ("newest", (evaluation.lease.round, evaluation.lease.task), evaluation.attempt)
+        return [self._ask(p, key, NewestPull()) for p in range(self._count)]
+
+    def _on_newest(
+        self, index: int, key: tuple[int, int], attempt: int, answer: Message, now: float
+    ) -> list[Instruction]:
+        evaluation = self._evaluations.get(key)
+        if evaluation is None or evaluation.attempt != attempt or evaluation.is_running:
+            return []
+        if not isinstance(answer, Exchanged):
+            evaluation.attempt, evaluation.resume_s = 0, now + BACK_OFF_MAX_S
+            return []
+        evaluation.answers[index] = answer
+        if len(evaluation.answers) < self._count:
+            return []
+        evaluation.is_running = True
+        return [Evaluate(evaluation.lease, tuple(evaluation.answers[p] for p in range(self._count)))]
+
+    def on_evaluated(self, done: DoneEvaluation, now: float) -> list[Instruction]:
+        """The metric state of an evaluation task is there."""
+        key = (done.round, done.task)
+        if self._evaluations.pop(key, None):
+            self._evaluated[key] = done
+        return self._status(now)
+
+    def on_evaluation_failed(self, failed: FailedTask, now: float) -> list[Instruction]:
+        """The user's code raised on this evaluation task's records."""
+        self._evaluations.pop((failed.round, failed.task), None)
+        self._failed.append(failed)
+        return self._status(now)
+
+    def on_concluded(self, result: EvaluationResult, now: float) -> list[Instruction]:
+        """A round's metrics are computed."""
+        self._results[result.round] = result
+        return self._status(now)
+
+    # -- checks
+
+    def check_invariants(self) -> None:
+        computing = [run.task for run in self._runs.values() if run.phase is Phase.COMPUTING]
+        assert len(computing) <= 1, f"computing {computing} at once"
+        assert not computing or computing[0] == self._busy, f"busy with {self._busy}, computing {computing}"
+
+
+def _failure_key(failed: FailedTask) -> tuple[int, int]:
+    return (-1 if failed.kind == "training" else failed.round, failed.task)

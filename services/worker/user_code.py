@@ -1,0 +1,220 @@
+"""What the user's own code raised: the errors that carry it, the frame it was in, the line that says it.
+
+An error in the user's code passes through TensorFlow, Keras and AutoGraph before it gets here; of the
+frame that matters often only the text is left.  So frames are looked for in the text.
+"""
+
+import inspect
+import os
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from edlz.services.errors import EdlzError, ModelError
+from edlz.services.messages import FailedTask
+
+__all__ = ["TaskError", "UserCode", "UserCodeError", "brief", "definition", "describe", "through_autograph"]
+
+ErrorT = TypeVar("ErrorT", bound=EdlzError)
+
+_MAX_TRACEBACK = 20_000  # characters; TensorFlow's messages can be endless
+_MAX_LINE = 500
+
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in (\S+))?')
+_NOISE = re.compile(
+    r"Error in user-defined function passed to \S+ transformation with iterator: \S+: "
+    r"|\{\{function_node [^}]*\}\}|\[\[\{\{node [^}]*\}\}\]\]|\[Op:[^\]]*\](?: name:.*)?|\(\d+\) [A-Z_]+: "
+)
+_KERAS = re.compile(r"Exception encountered when calling [^\n]*\n\n(.*?)\n\nArguments received", re.DOTALL)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NESTED = (
+    "in user code:",
+    "Traceback (most recent call last)",
+    "Detected at node",
+    "Graph execution error",
+)
+
+
+class UserCodeError(ModelError):
+    """The user's code raised, and would again on any records.
+
+    Attributes
+    ----------
+    where : str
+        `file:line in function` of the innermost frame of the user's own, or nothing.
+    traceback : str
+    """
+
+    ag_pass_through = True  # see through_autograph
+
+    def __init__(
+        self,
+        message: str,
+        help: str = "",  # noqa: A002
+        *,
+        where: str = "",
+        traceback: str = "",
+    ) -> None:
+        super().__init__(message, help)
+        self.where = where
+        self.traceback = traceback
+
+
+class TaskError(EdlzError):
+    """One task's records cannot be used: they cannot be read, or the user's code raised on them."""
+
+    code = "task"
+
+    def __init__(self, task: int, index: int, error: str, *, where: str = "", traceback: str = "") -> None:
+        super().__init__(f"task {task}, minibatch {index}: {error}")
+        self.task, self.index = task, index
+        self.error, self.where, self.traceback = error, where, traceback
+
+    def record(
+        self,
+        kind: Literal["training", "evaluation"],
+        *,
+        round: int = 0,  # noqa: A002
+        attempt: int = 0,
+    ) -> FailedTask:
+        """Return what the master is told."""
+        return FailedTask(
+            kind=kind,
+            task=self.task,
+            index=self.index,
+            error=self.error,
+            where=self.where,
+            traceback=self.traceback,
+            round=round,
+            attempt=attempt,
+        )
+
+
+class UserCode:
+    """The folder that the user's code lies in, and how errors from there are told.
+
+    Parameters
+    ----------
+    folder : Path
+        Frames in files below it, other than installed packages, are the user's own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+
+    @contextmanager
+    def running(self, what: str, fallback: Callable[..., Any] | None = None) -> Iterator[None]:
+        """Turn whatever is raised inside into a UserCodeError `what raised …`.
+
+        Parameters
+        ----------
+        what : str
+            What runs, as the message begins: `loss()`.
+        fallback : callable, optional
+            Whose definition is named if no frame of the user's own is found.
+        """
+        try:
+            yield
+        except EdlzError as e:
+            through_autograph(e)
+            raise
+        except Exception as e:
+            message = f"{what} raised {type(e).__name__}: {brief(e)}"
+            raise self.error(e, message, "", fallback) from e
+
+    def error(
+        self,
+        cause: Exception,
+        message: str,
+        help: str,  # noqa: A002
+        fallback: Callable[..., Any] | None = None,
+    ) -> UserCodeError:
+        """Return the error with this message, its frame and traceback taken from `cause`."""
+        where = self.where(cause, fallback)
+        return UserCodeError(
+            f"{message} ({where})" if where else message, help, where=where, traceback=self.text(cause)
+        )
+
+    def task_error(
+        self, task: int, index: int, cause: Exception, fallback: Callable[..., Any] | None = None
+    ) -> TaskError:
+        """Return the error of one task's records."""
+        if isinstance(cause, EdlzError):
+            return TaskError(task, index, cause.message)
+        return TaskError(
+            task,
+            index,
+            f"{type(cause).__name__}: {brief(cause)}",
+            where=self.where(cause, fallback),
+            traceback=self.text(cause),
+        )
+
+    def where(self, cause: BaseException, fallback: Callable[..., Any] | None = None) -> str:
+        """Return `file:line in function` of the innermost frame in the user's folder, or nothing."""
+        found = ""
+        for path, line, function in _FRAME.findall(_full_text(cause)):
+            if self._is_users(path):
+                found = f"{_short(path)}:{line}" + (f" in {function}" if function else "")
+        return found or (definition(fallback) if fallback else "")
+
+    def text(self, cause: BaseException) -> str:
+        """Return the traceback, the end of it if it is very long."""
+        text = _full_text(cause)
+        return text if len(text) <= _MAX_TRACEBACK else "...\n" + text[-_MAX_TRACEBACK:]
+
+    def _is_users(self, path: str) -> bool:
+        try:
+            parts = Path(path).resolve().relative_to(self.folder).parts
+        except ValueError:
+            return False
+        return not {"site-packages", "dist-packages"}.intersection(parts)
+
+
+def brief(cause: BaseException) -> str:
+    """Return the one line of an error's message that says what is wrong."""
+    text = str(cause.args[0]) if isinstance(cause, KeyError) and cause.args else str(cause)
+    text = _COLOUR.sub("", text)
+    inner = _KERAS.search(text)
+    if inner:
+        text = inner.group(1).rpartition("Error encountered:")[2]
+    lines = [line.strip() for line in _NOISE.sub(" ", text).splitlines()]
+    lines = [line for line in lines if line and line.strip("^~ ")]
+    if not lines:
+        return "no message"
+    line = lines[-1] if any(mark in text for mark in _NESTED) else lines[0]
+    return re.sub(r"\s+", " ", line.removeprefix(f"{type(cause).__name__}: "))[:_MAX_LINE]
+
+
+def describe(function: object) -> str:
+    """Return what a function is called in messages."""
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def definition(function: Callable[..., Any]) -> str:
+    """Return `file:line in name` of where a function is defined, or nothing."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return ""
+    return f"{_short(code.co_filename)}:{code.co_firstlineno} in {code.co_name}"
+
+
+def through_autograph(error: ErrorT) -> ErrorT:
+    """Return the error, marked so that AutoGraph does not replace it by one of its own."""
+    error.ag_pass_through = True  # type: ignore[attr-defined]
+    return error
+
+
+def _full_text(cause: BaseException) -> str:
+    text = "".join(traceback.format_exception(cause))
+    metadata = getattr(cause, "ag_error_metadata", None)
+    # AutoGraph runs a translation of the user's code; only its notes have the frames of the original.
+    return text if metadata is None else f"{text}\n{metadata.get_message()}\n"
+
+
+def _short(path: str) -> str:
+    """A path below the working directory is shown from there."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative

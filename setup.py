@@ -1,0 +1,27 @@
+"""Build of the compiled core; everything else about the project stands in pyproject.toml."""
+
+from Cython.Build import cythonize
+from setuptools import Extension, find_packages, setup
+
+FOLDERS = ("api", "client", "core_ext", "model_zoo", "services")
+# -ffp-contract=off: every instruction set gives the same bits.  -fno-math-errno: sqrtf vectorises.
+# Never -march=native or -Ofast: a wheel runs on any x86-64, and denormals are left alone.
+FLAGS = ["-O3", "-fno-math-errno", "-ffp-contract=off", "-fopenmp-simd", "-g0"]
+
+setup(
+    packages=[f"edlz.{name}" for name in find_packages(include=[p for f in FOLDERS for p in (f, f"{f}.*")])],
+    package_dir={f"edlz.{folder}": folder for folder in FOLDERS},
+    package_data={"": ["py.typed", "*.pyi"], "edlz.model_zoo": ["data/*"]},
+    ext_modules=cythonize(
+        [
+            Extension(
+                "edlz.core_ext._dense",
+                ["core_ext/_dense.pyx", "core_ext/dense.c"],
+                include_dirs=["core_ext"],
+                depends=["core_ext/_dense.pyx", "core_ext/dense.h"],
+                extra_compile_args=FLAGS,
+            )
+        ],
+        build_dir="build/cython",
+    ),
+)

@@ -1,0 +1,79 @@
+"""Random schedules for the simulated job."""
+
+import random
+
+from hypothesis import strategies as st
+from simulated_job import Fault, Schedule
+
+__all__ = ["random_schedule", "schedules"]
+
+
+@st.composite
+def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
+    """A small job and what befalls it; finitely many faults, then at least one worker."""
+    epochs = draw(st.integers(1, 3))
+    tasks = draw(st.integers(1, 5))
+    partitions, workers = draw(st.sampled_from((1, 2, 2, 3, 4))), draw(st.integers(1, 4))
+    roles = ["m", *(f"p{p}" for p in range(partitions)), *(f"w{w}" for w in range(workers))]
+    fault = st.builds(
+        Fault,
+        at=st.floats(0, 80),
+        kind=st.sampled_from(("kill", "kill", "stall", "stall", "cut", "join")),
+        role=st.sampled_from(roles),
+        seconds=st.floats(1, 60),
+        is_replaced=st.booleans(),
+    )
+    faults = sorted(draw(st.lists(fault, max_size=20 if is_hard else 8)), key=lambda f: f.at)
+    last = max([f.at for f in faults], default=0.0)
+    evaluation = draw(st.integers(0, 2))
+    count = epochs * tasks
+    failing = st.tuples(st.integers(0, count - 1), st.integers(1, 2))
+    return Schedule(
+        seed=draw(st.integers(0, 2**31)),
+        mode=mode,
+        slots=draw(st.integers(1, 4)),
+        epochs=epochs,
+        lengths=tuple(draw(st.lists(st.integers(0, 4), min_size=count, max_size=count))),
+        partitions=partitions,
+        workers=workers,
+        noise=draw(st.sampled_from((0.0, 0.02, 0.1))),
+        snapshot_every_s=draw(st.sampled_from((2.0, 10.0, 30.0))),
+        evaluation_steps=draw(st.sampled_from((0, 2, 5))) if evaluation else 0,
+        evaluation_tasks=evaluation,
+        failing=tuple(draw(st.lists(failing, max_size=2))),
+        faults=(*faults, Fault(last, "join", "w0")),
+    )
+
+
+def random_schedule(seed: int, mode: str) -> Schedule:
+    """A schedule with several faults that follows from a number: cheaper to search than `schedules`."""
+    rng = random.Random(seed)
+    partitions, workers = rng.choice((1, 2, 2, 3)), rng.randint(1, 4)
+    epochs, tasks = rng.randint(1, 2), rng.randint(2, 5)
+    roles = ["m", *(f"p{p}" for p in range(partitions)), *(f"w{w}" for w in range(workers))]
+    faults = [
+        Fault(
+            rng.uniform(0, 60),
+            rng.choice(("kill", "kill", "stall", "cut")),
+            rng.choice(roles),
+            rng.uniform(1, 60),
+            rng.random() < 0.5,
+        )
+        for _ in range(rng.randint(0, 6))
+    ]
+    last = max([fault.at for fault in faults], default=0.0)
+    evaluation = rng.randint(0, 2)
+    return Schedule(
+        seed=seed,
+        mode=mode,
+        slots=rng.randint(1, 4),
+        epochs=epochs,
+        lengths=tuple(rng.randint(0, 4) for _ in range(epochs * tasks)),
+        partitions=partitions,
+        workers=workers,
+        noise=rng.choice((0.0, 0.02, 0.1)),
+        snapshot_every_s=rng.choice((2.0, 10.0)),
+        evaluation_steps=rng.choice((0, 2)) if evaluation else 0,
+        evaluation_tasks=evaluation,
+        faults=(*sorted(faults, key=lambda fault: fault.at), Fault(last, "join", "w0")),
+    )

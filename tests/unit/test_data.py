@@ -1,0 +1,127 @@
+"""Listing shards and reading tasks: order, hidden files, mistakes in paths, damage, many threads."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edlz.api.recordio import Writer
+from edlz.services.data import RecordSource, list_shards
+from edlz.services.errors import ConfigError, DataError
+from edlz.services.plan import Shard, TaskRange
+
+
+def write(path: Path, count: int) -> list[bytes]:
+    records = [f"{path.name}:{i}".encode() for i in range(count)]
+    with Writer(path) as writer:
+        for record in records:
+            writer.write(record)
+    return records
+
+
+def test_a_directory_is_listed_in_the_order_of_its_names(tmp_path):
+    for name, count in (("b", 3), ("a", 5), (".hidden", 1), ("_index", 1), ("empty", 0)):
+        write(tmp_path / name, count)
+    (tmp_path / "folder").mkdir()
+    assert list_shards(str(tmp_path)) == (
+        Shard(name=f"{tmp_path}/a", first=0, count=5),
+        Shard(name=f"{tmp_path}/b", first=0, count=3),
+    )
+
+
+def test_a_file_is_one_shard_under_the_name_it_was_given(tmp_path, monkeypatch):
+    write(tmp_path / "data", 2)
+    monkeypatch.chdir(tmp_path)
+    assert list_shards("data") == (Shard(name="data", first=0, count=2),)
+
+
+def test_a_missing_path_names_the_nearest(tmp_path):
+    (tmp_path / "mnist" / "train").mkdir(parents=True)
+    with pytest.raises(ConfigError) as error:
+        list_shards(f"{tmp_path}/mnits/train", "validation_data")
+    assert error.value.message == f'validation_data "{tmp_path}/mnits/train" does not exist'
+    assert error.value.help == f"nearest: {tmp_path}/mnist/train"
+
+
+def test_a_directory_without_files_names_its_folders(tmp_path):
+    (tmp_path / "train").mkdir()
+    with pytest.raises(ConfigError, match="has no files") as error:
+        list_shards(str(tmp_path))
+    assert f"{tmp_path}/train" in error.value.help
+
+
+def test_files_without_any_record_are_an_error(tmp_path):
+    write(tmp_path / "a", 0)
+    with pytest.raises(ConfigError, match=r"has no records: 1 empty file$"):
+        list_shards(str(tmp_path))
+
+
+def test_a_file_of_another_format_is_named(tmp_path):
+    (tmp_path / "part-0").write_bytes(b"PK\x03\x04 and so on, a zip file")
+    with pytest.raises(DataError, match="part-0"):
+        list_shards(str(tmp_path))
+
+
+def test_records_are_read_in_the_order_asked_for(tmp_path):
+    records = write(tmp_path / "a", 20)
+    source = RecordSource()
+    task = TaskRange(name=str(tmp_path / "a"), first=5, count=4)
+    assert source.read(task) == records[5:9]
+    assert source.read(task, np.array([3, 0, 2, 1])) == [records[i] for i in (8, 5, 7, 6)]
+
+
+def test_more_files_than_may_be_open_at_once(tmp_path):
+    written = {name: write(tmp_path / name, 3) for name in "abcdef"}
+    source = RecordSource(max_open_files=2)
+    for name in "abcdefabcfed":
+        task = TaskRange(name=str(tmp_path / name), first=0, count=3)
+        assert source.read(task) == written[name]
+    assert len(source._readers) == 2
+
+
+def test_many_threads_read_at_once(tmp_path):
+    written = {name: write(tmp_path / name, 50) for name in "abcd"}
+    source = RecordSource(max_open_files=2)
+    wrong: list[str] = []
+
+    def work(name: str) -> None:
+        task = TaskRange(name=str(tmp_path / name), first=0, count=50)
+        for _ in range(30):
+            if source.read(task) != written[name]:
+                wrong.append(name)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcdabcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_file_that_became_shorter_is_named_with_the_records(tmp_path):
+    write(tmp_path / "a", 3)
+    with pytest.raises(DataError, match=r"records 2 to 5 of .*/a are not there: it has 3"):
+        RecordSource().read(TaskRange(name=str(tmp_path / "a"), first=2, count=4))
+
+
+def test_a_file_that_went_away_is_named_with_the_records(tmp_path):
+    with pytest.raises(DataError, match=r"/gone cannot be read: No such file.*records 0 to 3"):
+        RecordSource().read(TaskRange(name=str(tmp_path / "gone"), first=0, count=4))
+
+
+def test_a_damaged_file_is_named_with_the_records(tmp_path):
+    write(tmp_path / "a", 30)
+    content = bytearray((tmp_path / "a").read_bytes())
+    content[-4] ^= 1
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(DataError, match=r"/a.*records 0 to 29"):
+        RecordSource().read(TaskRange(name=str(tmp_path / "a"), first=0, count=30))
+
+
+def test_a_closed_source_reads_nothing(tmp_path):
+    write(tmp_path / "a", 3)
+    source = RecordSource()
+    source.close()
+    with pytest.raises(ValueError, match="closed"):
+        source.read(TaskRange(name=str(tmp_path / "a"), first=0, count=3))

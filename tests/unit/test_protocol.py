@@ -1,0 +1,43 @@
+"""The real cores together, under faults, against PROTOCOL's promises."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schedules import random_schedule, schedules
+from simulated_job import Schedule, SimulatedJob
+
+QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@QUICK
+@given(schedules("sync"))
+def test_sync_keeps_every_minibatch_once_and_the_bits(schedule: Schedule) -> None:
+    SimulatedJob(schedule).run()
+
+
+@QUICK
+@given(schedules("async"))
+def test_async_keeps_every_minibatch_once(schedule: Schedule) -> None:
+    SimulatedJob(schedule).run()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_undisturbed(mode: str, workers: int, slots: int) -> None:
+    lengths = (2, 3, 0, 1, 4, 2, 2, 1)
+    schedule = Schedule(5, mode, slots, 2, lengths, 2, workers, evaluation_tasks=2, evaluation_steps=3)
+    SimulatedJob(schedule).run()
+
+
+def test_a_schedule_repeats() -> None:
+    schedule = random_schedule(7, "sync")
+    assert SimulatedJob(schedule).run().log == SimulatedJob(schedule).run().log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_many_hard_schedules(mode: str, data: st.DataObject) -> None:
+    SimulatedJob(data.draw(schedules(mode, is_hard=True))).run()
