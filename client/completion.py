@@ -47,4 +47,6 @@ def _paths(incomplete: str) -> list[str]:
     folder = Path(head + separator or ".")
     if not folder.is_dir():
         return []
-    return sorted(f"{head}{separator}{entry.name}{'/' if entry.is_dir() else ''}" for entry in folder.iterdir())
+    return sorted(
+        f"{head}{separator}{entry.name}{'/' if entry.is_dir() else ''}" for entry in folder.iterdir()
+    )

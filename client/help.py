@@ -8,7 +8,10 @@ from edlz.services.problems import InvalidConfigError, Problem
 
 __all__ = ["COMMANDS", "DATASETS", "asked_help", "unknown_command"]
 
-COMMANDS = {"train": "train a Keras model on this machine", "zoo data": "write example data as RecordIO files"}
+COMMANDS = {
+    "train": "train a Keras model on this machine",
+    "zoo data": "write example data as RecordIO files",
+}
 DATASETS = ("mnist", "fashion_mnist")
 _ZOO_DATA_FLAGS = ("--source",)
 

@@ -179,7 +179,10 @@ def _move_aside(path: Path) -> Path | None:
 def _make_sockets_folder() -> Path:
     """Make a folder whose sockets' paths the system takes: under TMPDIR if that is short, else /tmp."""
     for parent in _parents_of_sockets():
-        if len(os.fsencode(parent)) + len(f"/{_SOCKETS_PREFIX}12345678{_LONGEST_NAME}") <= _LONGEST_SOCKET_PATH:
+        if (
+            len(os.fsencode(parent)) + len(f"/{_SOCKETS_PREFIX}12345678{_LONGEST_NAME}")
+            <= _LONGEST_SOCKET_PATH
+        ):
             return Path(tempfile.mkdtemp(prefix=_SOCKETS_PREFIX, dir=parent))
     raise LaunchError(
         f"the path {tempfile.gettempdir()} is too long for sockets", "set TMPDIR to a shorter folder"

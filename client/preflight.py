@@ -13,7 +13,13 @@ from edlz.services.checks import idle_workers
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
 from edlz.services.errors import EdlzError
-from edlz.services.model_location import FEED_NAMES, MODEL_NAMES, ModelLocation, locate_attribute, locate_model
+from edlz.services.model_location import (
+    FEED_NAMES,
+    MODEL_NAMES,
+    ModelLocation,
+    locate_attribute,
+    locate_model,
+)
 from edlz.services.problems import Problem
 
 __all__ = ["Preflight", "check_job"]

@@ -111,7 +111,9 @@ class ProcessLauncher:
             )
         except OSError as e:
             log.close()
-            raise LaunchError(f"{name} cannot be started: {e.strerror}", "is the machine out of processes?") from e
+            raise LaunchError(
+                f"{name} cannot be started: {e.strerror}", "is the machine out of processes?"
+            ) from e
         service = _Service(process)
         self._services[name] = service
         self._tails[name] = service.tail

@@ -71,7 +71,9 @@ class Reconciler:
         """Return what to tell the master now."""
         if self._in_flight is None:
             self._seq += 1
-            self._in_flight = SupervisorStatus(seq=self._seq, running=tuple(running), exits=tuple(self._untold))
+            self._in_flight = SupervisorStatus(
+                seq=self._seq, running=tuple(running), exits=tuple(self._untold)
+            )
         return self._in_flight
 
     def on_orders(self, orders: SupervisorOrders, running: Sequence[str], now: float) -> Action:

@@ -52,7 +52,8 @@ def status_object(status: JobStatus) -> dict[str, Any]:
         "workers": [_worker(worker) for worker in status.workers],
         "ps": [_partition(partition) for partition in status.partitions],
         "events": [
-            {"seq": event.seq, "at": event.at, "kind": event.kind, "text": event.text} for event in status.events
+            {"seq": event.seq, "at": event.at, "kind": event.kind, "text": event.text}
+            for event in status.events
         ],
     }
 

@@ -64,7 +64,9 @@ def _progress_line(
 ) -> list[Span]:
     label = Span(_labelled(status.name), "bold")
     if status.state in _NOT_YET:
-        there = f"{len(status.partitions)} ps, {working(status.workers)} of {count_of(asked_workers, 'worker')}"
+        there = (
+            f"{len(status.partitions)} ps, {working(status.workers)} of {count_of(asked_workers, 'worker')}"
+        )
         return [label, Span(f"{status.state.lower()}: {there} there", "wait")]
     epoch = f"epoch {status.epoch}/{status.epochs} "
     share = f"{percent(status.ratio):>6}"

@@ -21,7 +21,9 @@ def _group() -> None:
 
 @zoo.command()
 def data(
-    name: Annotated[str, typer.Argument(help="mnist or fashion_mnist", autocompletion=lambda: list(DATASETS))],
+    name: Annotated[
+        str, typer.Argument(help="mnist or fashion_mnist", autocompletion=lambda: list(DATASETS))
+    ],
     output: Annotated[Path, typer.Argument(help="folder that the files are written to")],
     source: Annotated[Path | None, typer.Option(help="folder of the original files")] = None,
 ) -> None:

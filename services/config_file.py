@@ -55,11 +55,15 @@ def _settings(path: str, root: "yaml.MappingNode") -> tuple[dict[str, Setting], 
             near = did_you_mean(nearest(setting.spelling, flags_by_spelling()))
             problems.append(Problem(f'{place}: unknown key "{key.value}"', near))
         elif about.name == "config":
-            problems.append(Problem(f"{place}: a config file cannot name another", "put the settings in one file"))
+            problems.append(
+                Problem(f"{place}: a config file cannot name another", "put the settings in one file")
+            )
         elif value.id != "scalar":
             problems.append(Problem(f"{place}: {setting.spelling} has several values, not one"))
         elif about.name in found:
-            problems.append(Problem(f"{place}: {about.name} stands twice", f"also at {found[about.name].place}"))
+            problems.append(
+                Problem(f"{place}: {about.name} stands twice", f"also at {found[about.name].place}")
+            )
         elif not value.tag.endswith(":null"):
             found[about.name] = setting
     return found, problems

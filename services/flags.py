@@ -128,5 +128,7 @@ _NAMES_BY_REASON: dict[str, str] = {
     "encryption between machines": "transport_security",
 }
 
-LATER_FLAGS: dict[str, str] = {name: reason for reason, names in _NAMES_BY_REASON.items() for name in names.split()}
+LATER_FLAGS: dict[str, str] = {
+    name: reason for reason, names in _NAMES_BY_REASON.items() for name in names.split()
+}
 """Flags that belong to later work, each with what it would need: refused, never silently accepted."""

@@ -124,7 +124,8 @@ def _located(config: JobConfig, dotted: str, flag: str) -> ModelLocation:
     if path.is_file():
         return ModelLocation(path, symbol)
     raise ModelError(
-        f"no {path.relative_to(zoo)} in {where} (for --{flag}={dotted})", _nearest_modules(zoo, dotted, symbol)
+        f"no {path.relative_to(zoo)} in {where} (for --{flag}={dotted})",
+        _nearest_modules(zoo, dotted, symbol),
     )
 
 
@@ -134,7 +135,11 @@ def _nearest_modules(zoo: Path, dotted: str, symbol: str) -> str:
     if dotted in known:  # the symbol was left out
         return f"nearest: {dotted}.{MODEL_NAMES[0]}"
     near = nearest(module or dotted, known)
-    return f"nearest: {', '.join(f'{name}.{symbol if module else MODEL_NAMES[0]}' for name in near)}" if near else ""
+    return (
+        f"nearest: {', '.join(f'{name}.{symbol if module else MODEL_NAMES[0]}' for name in near)}"
+        if near
+        else ""
+    )
 
 
 def _near_sibling(path: Path) -> str:

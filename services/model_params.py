@@ -23,7 +23,9 @@ def parse_model_params(text: str) -> dict[str, Any]:
     for part in _split_outside_quotes(text):
         name, equals, value = part.partition("=")
         if not equals or not name.strip().isidentifier():
-            raise ConfigError(f'--model_params: "{part.strip()}" is not name=value', 'e.g. "units=64;rate=0.5"')
+            raise ConfigError(
+                f'--model_params: "{part.strip()}" is not name=value', 'e.g. "units=64;rate=0.5"'
+            )
         try:
             arguments[name.strip()] = ast.literal_eval(value.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError) as e:

@@ -403,7 +403,9 @@ class SimulatedJob:
         connection, name, method, args = item
         process = self.processes[name]
         if connection and not connection.is_up:
-            if method == "on_request" and self.rng.random() < 0.5:  # queued by the client, sent on reconnection
+            if (
+                method == "on_request" and self.rng.random() < 0.5
+            ):  # queued by the client, sent on reconnection
                 self._send(self.processes[connection.client], connection.role, args[0][2], args[1])
             return
         if not process.is_up:
@@ -588,9 +590,7 @@ class SimulatedJob:
 
     def _carry_w_conclude(self, process: Process, conclude: worker_core.Conclude) -> None:
         states = conclude.conclusion.states
-        result = EvaluationResult(
-            round=conclude.conclusion.round, metrics={"n": float(states["n"][0][0])}
-        )
+        result = EvaluationResult(round=conclude.conclusion.round, metrics={"n": float(states["n"][0][0])})
         self._at(self.now + self.rng.uniform(0.1, 2), "event", (process.name, "on_concluded", (result,)))
 
     # -- the promises

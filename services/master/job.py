@@ -278,9 +278,7 @@ class MasterCore:
         return [*out, Reply(to, self._partition_orders(status))]
 
     def _stop_order(self, incarnation: Identity) -> PartitionOrders:
-        return PartitionOrders(
-            term=self.term, number=next(self._serial), incarnation=incarnation, stop=True
-        )
+        return PartitionOrders(term=self.term, number=next(self._serial), incarnation=incarnation, stop=True)
 
     def _admit(self, status: PartitionStatus, now: float) -> list[Instruction]:
         """A partition begins a life; it becomes current by this, its first status in it."""

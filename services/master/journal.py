@@ -59,7 +59,9 @@ class Journal:
         database.execute("PRAGMA synchronous=FULL")
         version = database.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
-            raise DataError(f"{self._path} was written by a newer edlz", "use that version, or another --job_dir")
+            raise DataError(
+                f"{self._path} was written by a newer edlz", "use that version, or another --job_dir"
+            )
         database.execute("CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL)")
         database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 

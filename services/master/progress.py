@@ -129,7 +129,9 @@ class Progress:
             return 0
         per_task = plan.records_per_epoch / plan.tasks_per_epoch
         statuses = [entry.status for entry in core.partitions.values()]
-        applied = min(s.finished_tasks * per_task + s.open_minibatches * plan.minibatch_size for s in statuses)
+        applied = min(
+            s.finished_tasks * per_task + s.open_minibatches * plan.minibatch_size for s in statuses
+        )
         return min(round(applied), plan.records_per_epoch * plan.epochs)
 
     @property

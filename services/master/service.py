@@ -130,7 +130,9 @@ class MasterService:
 
     def _log_start(self) -> None:
         plan, core = self._core.plan, self._core
-        logger.info("master of job=%s listens at %s, term=%d", core.job.name, self._server.endpoint, core.term)
+        logger.info(
+            "master of job=%s listens at %s, term=%d", core.job.name, self._server.endpoint, core.term
+        )
         logger.info(
             "%d tasks created with total of %d records.", plan.tasks_per_epoch, plan.records_per_epoch
         )

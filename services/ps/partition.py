@@ -446,9 +446,7 @@ class Partition:
 
     # -- asynchronous mode (PROTOCOL: section 4)
 
-    def _exchange_async(
-        self, to: Hashable, body: Exchange, store: Store, now: float
-    ) -> list[Instruction]:
+    def _exchange_async(self, to: Hashable, body: Exchange, store: Store, now: float) -> list[Instruction]:
         push, pull = body.push, body.pull
         task: int | None = None
         out: list[Instruction] = []

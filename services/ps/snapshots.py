@@ -87,7 +87,9 @@ class SnapshotFolder:
             self._run.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise ConfigError(f"cannot use {self._run}: {reason}", "set --job_dir to a writable folder") from error
+            raise ConfigError(
+                f"cannot use {self._run}: {reason}", "set --job_dir to a writable folder"
+            ) from error
 
     def names(self) -> tuple[SnapshotName, ...]:
         """Return the names of all good snapshots, as the folder is now."""
@@ -173,7 +175,13 @@ class SnapshotFolder:
         for head in self._copies(name):
             try:
                 return _read(head)
-            except (OSError, ValueError, KeyError, safetensors.SafetensorError, msgspec.MsgspecError) as error:
+            except (
+                OSError,
+                ValueError,
+                KeyError,
+                safetensors.SafetensorError,
+                msgspec.MsgspecError,
+            ) as error:
                 self._damaged.add(head)
                 reasons.append(f"{head.name}: {error}")
         reason = "; ".join(reasons) or "it is gone"

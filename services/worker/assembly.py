@@ -66,14 +66,15 @@ class Assembly:
             self._evaluator.close()
 
     def _open_feed(self, mode: Mode) -> Feed:
-        is_training = mode is Mode.TRAINING
+        is_training, reader = mode is Mode.TRAINING, self._reader
         settings = FeedSettings(
             mode=mode,
             minibatch_size=self._plan.minibatch_size,
             seed=self._plan.seed,
             threads=self._config.worker_threads,
-            read=self._reader.read_training if is_training else self._reader.read_evaluation,
-            sample=self._reader.sample,
+            read=reader.read_training if is_training else reader.read_evaluation,
+            number=reader.number_in_training if is_training else reader.number_in_evaluation,
+            sample=reader.sample,
             is_example=self._config.codec_type == "tf_example",
         )
         return open_feed(self._contract, settings)

@@ -74,7 +74,8 @@ def build_model(
     spec : tuple of TensorSpec structures
         The feed's element_spec: features, labels and possibly sample weights.
     sample : callable
-        () -> one minibatch; asked for only by a model that must see sparse or ragged data to be built.
+        () -> one minibatch; asked for only by a model that must see data to be built: sparse, ragged,
+        or of a width that the feed leaves open.
 
     Raises
     ------
@@ -102,10 +103,15 @@ def _make_variables(contract: ModelContract, model: Any, spec: Any, sample: Call
     if model.built and all(layer.built for layer in model._flatten_layers()):
         return
     features = split_element(spec)[0]
-    is_dense = all(isinstance(leaf, tf.TensorSpec) for leaf in tf.nest.flatten(features))
-    given = tf.nest.map_structure(_symbolic, features) if is_dense else split_element(sample())[0]
+    is_known = all(_is_known(leaf) for leaf in tf.nest.flatten(features))
+    given = tf.nest.map_structure(_symbolic, features) if is_known else split_element(sample())[0]
     with contract.code.running("the model's call()"):
         model(given)
+
+
+def _is_known(spec: Any) -> bool:
+    """Whether a tensor of this spec is known well enough to make variables for it."""
+    return isinstance(spec, tf.TensorSpec) and spec.shape.rank is not None and None not in spec.shape[1:]
 
 
 def _symbolic(spec: Any) -> Any:

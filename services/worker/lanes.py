@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from edlz.services.errors import EdlzError
 from edlz.services.plan import TaskRange
 from edlz.services.worker.feed import Feed, Stream
 from edlz.services.worker.task_reader import Assignment
@@ -101,8 +102,9 @@ class Lanes:
             found = lane.give(index)
         except Exception as e:
             index = lane.position  # looking ahead may have met it
+            blamed = "" if isinstance(e, EdlzError) else self._feed.blame(lane.assignment)
             self.drop(task)
-            raise self._code.task_error(task, index, e, self._function) from e
+            raise self._code.task_error(task, index, e, self._function, blamed) from e
         if found is None:
             self.drop(task)
             raise TaskError(
@@ -161,6 +163,10 @@ class _Lane:
     @property
     def is_idle(self) -> bool:
         return not self.runs
+
+    @property
+    def assignment(self) -> Assignment:
+        return self.runs[0].assignment
 
     @property
     def position(self) -> int:

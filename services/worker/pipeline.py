@@ -19,6 +19,7 @@ __all__ = [
     "Metadata",
     "Stream",
     "batches_of",
+    "exhaust",
     "with_options",
 ]
 
@@ -42,6 +43,7 @@ class FeedSettings:
     Attributes
     ----------
     read : (assignment) -> its records in order; called from any thread
+    number : (assignment, place) -> the number in its file of the record at this place
     sample : () -> a few records of the job's data
     is_example : records are tf.train.Examples, to be decoded for an `input_fn`
     """
@@ -51,6 +53,7 @@ class FeedSettings:
     seed: int
     threads: int
     read: Callable[[Assignment], list[bytes]]
+    number: Callable[[Assignment, int], int]
     sample: Callable[[], list[bytes]]
     is_example: bool = False
 
@@ -79,6 +82,9 @@ class Feed(Protocol):
     def open(self) -> Stream:
         """Return a new stream."""
 
+    def blame(self, assignment: Assignment) -> str:
+        """Return which record makes the user's code raise, or nothing if that is not to be found out."""
+
 
 def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) -> Any:
     """Call the user's feed on the dataset of these records, and batch what it gives."""
@@ -90,6 +96,12 @@ def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) ->
     batches = dataset.batch(settings.minibatch_size)
     split_element(batches.element_spec)
     return batches
+
+
+def exhaust(dataset: Any) -> None:
+    """Run over a dataset, for what it raises."""
+    for _ in dataset:
+        pass
 
 
 def with_options(dataset: Any, settings: FeedSettings) -> Any:

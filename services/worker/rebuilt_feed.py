@@ -13,9 +13,18 @@ from edlz.services.errors import ModelError
 from edlz.services.plan import TaskRange
 from edlz.services.seeds import derive_seed
 from edlz.services.worker.backend import tf
+from edlz.services.worker.bad_record import blame_record
 from edlz.services.worker.elements import split_element
 from edlz.services.worker.model_module import ModelContract
-from edlz.services.worker.pipeline import PREFETCHED, Element, FeedSettings, Stream, batches_of, with_options
+from edlz.services.worker.pipeline import (
+    PREFETCHED,
+    Element,
+    FeedSettings,
+    Stream,
+    batches_of,
+    exhaust,
+    with_options,
+)
 from edlz.services.worker.task_reader import Assignment
 
 __all__ = ["RebuiltFeed", "RecordsFeed"]
@@ -33,6 +42,11 @@ class RebuiltFeed:
 
     def open(self) -> Stream:
         return _SeparateStreams(self._minibatches)
+
+    def blame(self, assignment: Assignment) -> str:
+        return blame_record(
+            self._settings, assignment, lambda records: exhaust(self._build(assignment, records))
+        )
 
     def _minibatches(self, assignment: Assignment) -> Iterator[tuple[int, Element]]:
         dataset = self._build(assignment, self._settings.read(assignment))
@@ -91,6 +105,12 @@ class RecordsFeed:
 
     def open(self) -> Stream:
         return _SeparateStreams(self._minibatches)
+
+    def blame(self, assignment: Assignment) -> str:
+        def attempt(records: list[bytes]) -> None:
+            self._call(records)
+
+        return blame_record(self._settings, assignment, attempt)
 
     def _minibatches(self, assignment: Assignment) -> Iterator[tuple[int, Element]]:
         records, size = self._settings.read(assignment), self._settings.minibatch_size

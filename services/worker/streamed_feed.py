@@ -7,6 +7,7 @@ Python runs once a task.  The user's `shuffle` is made afresh for each task, wit
 
 import itertools
 import queue
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -16,8 +17,17 @@ from tensorflow.python.framework import config, op_def_registry
 
 from edlz.services.errors import LocalProtocolError, ModelError
 from edlz.services.worker.backend import tf
+from edlz.services.worker.bad_record import blame_record
 from edlz.services.worker.model_module import ModelContract
-from edlz.services.worker.pipeline import PREFETCHED, Element, FeedSettings, Stream, batches_of, with_options
+from edlz.services.worker.pipeline import (
+    PREFETCHED,
+    Element,
+    FeedSettings,
+    Stream,
+    batches_of,
+    exhaust,
+    with_options,
+)
 from edlz.services.worker.random_ops import stateful_random_ops
 from edlz.services.worker.task_reader import Assignment
 
@@ -85,6 +95,12 @@ class StreamedFeed:
             iterator = iter(with_options(dataset, self._settings))
         return _SharedStream(self, iterator, inbox)
 
+    def blame(self, assignment: Assignment) -> str:
+        def attempt(records: list[bytes]) -> None:
+            exhaust(batches_of(self._contract, self._settings, tf.constant(records, tf.string)))
+
+        return blame_record(self._settings, assignment, attempt)
+
     def _trace(self, stream: Any) -> Any:
         """One task's minibatches, each with its assignment's number and its index, and a marker behind them."""
         number, first, records = tf.numpy_function(self._pull, [stream], [tf.int64, tf.int64, tf.string])
@@ -141,7 +157,10 @@ class _SharedStream:
 
     def close(self) -> None:
         self._inbox.put(None)  # frees the thread that waits for an assignment
+        # Letting go of the iterator waits for a read that is under way; nobody else need.
+        last = [self._iterator]
         self._iterator = None
+        threading.Thread(target=last.clear, name="feed-close", daemon=True).start()
 
 
 @contextmanager

@@ -4,6 +4,8 @@ import threading
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from edlz.services.data import RecordSource
 from edlz.services.plan import Plan, TaskRange
@@ -38,13 +40,18 @@ class TaskReader:
         DataError
             If they cannot be read.
         """
-        with self._lock:
-            order = self._plan.record_order(assignment.task)
-        return self._source.read(assignment.records, order)
+        return self._source.read(assignment.records, self._order(assignment))
+
+    def number_in_training(self, assignment: Assignment, place: int) -> int:
+        """Return the number in its file of the record at this place in the task's order."""
+        return assignment.records.first + int(self._order(assignment)[place])
 
     def read_evaluation(self, assignment: Assignment) -> list[bytes]:
         """Return the records of an evaluation task in the order of the file."""
         return self._source.read(assignment.records)
+
+    def number_in_evaluation(self, assignment: Assignment, place: int) -> int:
+        return assignment.records.first + place
 
     def sample(self) -> list[bytes]:
         """Return the first records of the data, a minibatch at most."""
@@ -54,3 +61,7 @@ class TaskReader:
 
     def close(self) -> None:
         self._source.close()
+
+    def _order(self, assignment: Assignment) -> npt.NDArray[np.int64]:
+        with self._lock:
+            return self._plan.record_order(assignment.task)

@@ -139,15 +139,20 @@ class UserCode:
         )
 
     def task_error(
-        self, task: int, index: int, cause: Exception, fallback: Callable[..., Any] | None = None
+        self,
+        task: int,
+        index: int,
+        cause: Exception,
+        fallback: Callable[..., Any] | None = None,
+        blamed: str = "",
     ) -> TaskError:
-        """Return the error of one task's records."""
+        """Return the error of one task's records; `blamed` names the one that is to blame."""
         if isinstance(cause, EdlzError):
             return TaskError(task, index, cause.message)
         return TaskError(
             task,
             index,
-            f"{type(cause).__name__}: {brief(cause)}",
+            f"{type(cause).__name__}: {brief(cause)}" + (f" ({blamed})" if blamed else ""),
             where=self.where(cause, fallback),
             traceback=self.text(cause),
         )

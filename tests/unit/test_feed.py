@@ -102,6 +102,7 @@ def make(tmp_path):
             seed=5,
             threads=2,
             read=read,
+            number=lambda assignment, place: int(permutation(TASK, 5, 1, assignment.task)[place]),
             sample=lambda: [record(0, place) for place in range(BATCH)],
             is_example=codec,
         )
@@ -444,6 +445,7 @@ def test_a_bad_record_fails_its_task_and_no_other(make, form):
     assert (error.value.task, error.value.index) == (1, 1)
     assert "model0.py" in error.value.where
     assert "oops" in error.value.traceback
+    assert f"(record {permutation(TASK, 5, 1, 1)[5]} of data)" in error.value.error
     assert len(run(lanes, 2)) == 3
     begin(lanes, 1)  # tried again: the same
     with pytest.raises(TaskError, match="oops"):

@@ -9,7 +9,7 @@ import pytest
 from edlz.services.config import JobConfig
 from edlz.services.errors import LocalProtocolError, ModelError
 from edlz.services.metric_state import merge_states
-from edlz.services.worker.backend import keras, tf
+from edlz.services.worker.backend import tf
 from edlz.services.worker.metrics import MetricSet
 from edlz.services.worker.model_module import load_contract
 from edlz.services.worker.user_code import UserCodeError

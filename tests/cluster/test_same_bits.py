@@ -1,0 +1,46 @@
+"""Elastic determinism: the same bits for any number of workers and partitions, with one of them killed or not."""
+
+from pathlib import Path
+
+import pytest
+from processes import MODELS, HandJob
+
+FLAGS = (
+    f"--model_file={MODELS}/tiny_mlp.py",
+    "--minibatch_size=20",
+    "--records_per_task=90",
+    "--grads_to_wait=2",
+    "--worker_threads=1",
+)
+
+
+def run(folder: Path, data: Path, workers: int, partitions: int) -> str:
+    with HandJob(folder, *FLAGS, f"--training_data={data}/train", partitions=partitions) as job:
+        status = job.start(workers).finish()
+        job.check_exactly_once()
+    return status.digest
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> str:
+    """The digest of one worker and a partition inside the master."""
+    return run(tmp_path_factory.mktemp("hosted"), small_mnist, 1, 0)
+
+
+@pytest.mark.parametrize(("workers", "partitions"), [(1, 1), (2, 1), (2, 2)])
+def test_any_number_of_workers_and_partitions(
+    workers: int, partitions: int, undisturbed: str, tmp_path: Path, small_mnist: Path
+) -> None:
+    assert run(tmp_path, small_mnist, workers, partitions) == undisturbed
+
+
+def test_a_worker_is_killed_in_the_middle(undisturbed: str, tmp_path: Path, small_mnist: Path) -> None:
+    flags = (*FLAGS, f"--training_data={small_mnist}/train", "--log_level=DEBUG")
+    with HandJob(tmp_path, *flags, partitions=2).start(2) as job:
+        job.wait_for_log("worker-0", "model built")
+        job.wait_for_log("master", "Task:1 completed")
+        job.kill("worker-0")
+        status = job.finish(without=("worker-0",))
+        job.check_exactly_once()
+    assert "worker-0 lost" in job.log("master")
+    assert status.digest == undisturbed

@@ -1,0 +1,22 @@
+"""Data that several tests read: made once, from what ships with edlz."""
+
+from pathlib import Path
+
+import pytest
+
+from edlz.model_zoo import datasets
+
+
+@pytest.fixture(scope="session")
+def mnist_sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The 6,000 + 1,000 digits that ship with edlz, as RecordIO."""
+    return datasets.built_in_sample(tmp_path_factory.mktemp("data") / "sample")
+
+
+@pytest.fixture(scope="session")
+def small_mnist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 1,200 + 200 of them, in several files."""
+    folder = tmp_path_factory.mktemp("data") / "small"
+    source = Path(datasets.__file__).parent / "data"
+    datasets.convert("mnist", source, folder, records_per_shard=500, fraction=0.2)
+    return folder

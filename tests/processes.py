@@ -1,0 +1,176 @@
+"""Real jobs of real processes on this machine, for the cluster and fault tests.
+
+A job's processes are started by hand, as a user would in several terminals, on ipc addresses in a folder of
+their own; every wait is for a condition and has an end; nothing is left behind.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from edlz.services.ledger import Ledger
+from edlz.services.master.journal import Journal
+from edlz.services.messages import Job, JobStatus
+from edlz.services.ps.snapshots import SnapshotFolder
+from edlz.services.ps.store import State
+
+__all__ = ["MODELS", "HandJob", "wait_for"]
+
+MODELS = Path(__file__).parent / "unit" / "models"
+START_S, END_S = 120.0, 240.0
+
+
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = START_S) -> Any:
+    """Return the condition's first true value; fail with `what` when it does not come."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"not within {timeout_s:.0f}s: {what}")
+
+
+class HandJob:
+    """A job whose processes the test starts one by one."""
+
+    def __init__(self, folder: Path, *master_flags: str, partitions: int = 1, name: str = "test") -> None:
+        self.folder, self.name, self.partitions = folder, name, partitions
+        # Unix sockets' paths must be short, and pytest's folders are not.
+        self._sockets = Path(tempfile.mkdtemp(prefix="edlz-"))
+        self._master_flags = master_flags
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> "HandJob":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.wait()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    # -- processes
+
+    @property
+    def master_endpoint(self) -> str:
+        return f"ipc://{self._sockets}/master"
+
+    def start_master(self) -> None:
+        self._start(
+            "master",
+            "edlz.services.master",
+            f"--job_name={self.name}",
+            f"--job_dir={self.folder}",
+            f"--endpoint={self.master_endpoint}",
+            f"--num_ps_pods={self.partitions}",
+            *self._master_flags,
+        )
+
+    def start_ps(self, index: int) -> None:
+        self._start(
+            f"ps-{index}",
+            "edlz.services.ps",
+            f"--ps_id={index}",
+            f"--job_dir={self.folder}",
+            f"--endpoint=ipc://{self._sockets}/ps-{index}",
+            f"--master_addr={self.master_endpoint}",
+        )
+
+    def start_worker(self, index: int, *flags: str) -> None:
+        address = f"--master_addr={self.master_endpoint}"
+        self._start(f"worker-{index}", "edlz.services.worker", f"--worker_id={index}", address, *flags)
+
+    def start(self, workers: int) -> "HandJob":
+        self.start_master()
+        for index in range(self.partitions):
+            self.start_ps(index)
+        for index in range(workers):
+            self.start_worker(index)
+        return self
+
+    def _start(self, name: str, module: str, *flags: str) -> None:
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", module, *flags], stdout=log, stderr=log, env=environment
+            )
+
+    def kill(self, name: str) -> None:
+        """SIGKILL, and the process is gone when this returns."""
+        process = self.processes[name]
+        assert process.poll() is None, f"{name} ended before it could be killed: {self.log(name)}"
+        process.kill()
+        process.wait()
+
+    def wait(self, name: str, timeout_s: float = END_S) -> int:
+        try:
+            return self.processes[name].wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{name} does not end\n{self.logs()}") from None
+
+    def finish(self, *, without: tuple[str, ...] = ()) -> JobStatus:
+        """Wait for the end of all processes, each with exit code 0, and return the job's last status."""
+        codes = {name: self.wait(name) for name in self.processes if name not in without}
+        assert set(codes.values()) == {0}, f"{codes}\n{self.logs()}"
+        return self.status()
+
+    # -- what can be seen
+
+    def log(self, name: str) -> str:
+        path = self.folder / f"{name}.log"
+        return path.read_text() if path.exists() else ""
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {name}\n{self.log(name)[-4000:]}" for name in self.processes)
+
+    def wait_for_log(self, name: str, text: str) -> None:
+        def found() -> bool:
+            code = self.processes[name].poll()
+            if text in self.log(name):
+                return True
+            assert code is None, f"{name} ended with {code} before {text!r}\n{self.logs()}"
+            return False
+
+        wait_for(found, f"{text!r} in the log of {name}:\n{self.log(name)}")
+
+    def status(self) -> JobStatus:
+        return msgspec.json.decode((self.folder / "status.json").read_bytes(), type=JobStatus)
+
+    @property
+    def job(self) -> Job:
+        with Journal(self.folder / "journal.sqlite") as journal:
+            job = journal.job()
+            assert job is not None
+            return job
+
+    def sealed(self) -> list[State]:
+        """Return the newest durable state of every partition."""
+        states = []
+        for index in range(max(1, self.partitions)):
+            snapshots = SnapshotFolder(index, self.folder)
+            snapshots.open(self.job)
+            states.append(snapshots.load(max(snapshots.names(), key=lambda name: (name[1], name[0]))))
+        return states
+
+    def check_exactly_once(self) -> None:
+        """Recount from the partitions' own states, not from anybody's word."""
+        plan = self.job.plan
+        wanted = [-(-plan.task_records(task) // plan.minibatch_size) for task in range(plan.task_count)]
+        for state in self.sealed():
+            np.testing.assert_array_equal(state.counts, wanted)
+            ledger = Ledger(state.ledger)
+            assert len(ledger.finished) == plan.task_count
+            assert ledger.minibatches == sum(wanted)

@@ -1,0 +1,207 @@
+"""`edlz`: from words to exit codes.  Nothing is trained here."""
+
+from pathlib import Path
+
+import pytest
+
+from edlz.api.recordio import Writer
+from edlz.client import cli, local
+from edlz.client.cli import main
+from edlz.client.completion import complete_value
+from edlz.client.help import DATASETS
+from edlz.model_zoo import datasets
+from edlz.services.config import JobConfig, flags_by_spelling
+from edlz.services.errors import DataError, LaunchError
+
+MODEL = """
+def custom_model(): ...
+def loss(labels, predictions): ...
+def optimizer(): ...
+def feed(dataset, mode, metadata): ...
+"""
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("EDLZ_DEBUG", raising=False)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> list[str]:
+    """A command line that passes all checks."""
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "data").mkdir()
+    with Writer(tmp_path / "data" / "part-0") as writer:
+        for _ in range(4096):
+            writer.write(b"x")
+    return ["train", f"--model_file={tmp_path}/model.py", f"--training_data={tmp_path}/data"]
+
+
+def test_train_hands_the_job_to_the_supervisor_and_returns_its_code(
+    job: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[JobConfig] = []
+
+    def run(config: JobConfig) -> int:
+        jobs.append(config)
+        return 7
+
+    monkeypatch.setattr(local, "run_local", run)
+    assert main([*job, "--num-epochs=3", "--use_async=TRUE"]) == 7
+    assert (jobs[0].num_epochs, jobs[0].use_async, jobs[0].job_name) == (3, True, "model")
+
+
+def test_mistakes_in_flags_and_in_files_leave_with_2(
+    job: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "run_local", lambda config: pytest.fail("it was run"))
+    assert main([*job, "--num_epochs=x", "--nonsense"]) == 2
+    assert capsys.readouterr().err.count("error: ") == 2
+    assert main([*job, "--loss=missing", "--validation_data=nowhere"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "defines no missing" in printed.err
+    assert 'validation_data "nowhere" does not exist' in printed.err
+    assert "Traceback" not in printed.err
+
+
+def test_warnings_do_not_stop_the_job(
+    job: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "run_local", lambda config: 0)
+    assert main([*job, "--num_workers=4", "--grads_to_wait=2"]) == 0
+    assert "warning: num_workers=4, but grads_to_wait=2: 2 workers would wait" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "code"), [(DataError("bad", "mend it"), 1), (LaunchError("no"), 1)])
+def test_errors_on_purpose_have_no_traceback_unless_asked_for(
+    error: Exception,
+    code: int,
+    job: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(config: JobConfig) -> int:
+        raise error
+
+    monkeypatch.setattr(local, "run_local", fail)
+    assert main(job) == code
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ")
+    assert "Traceback" not in printed
+    monkeypatch.setenv("EDLZ_DEBUG", "1")
+    assert main(job) == code
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_bug_of_ours_leaves_with_70_and_a_report(
+    job: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(config: JobConfig) -> int:
+        raise KeyError("oops")
+
+    monkeypatch.setattr(local, "run_local", fail)
+    assert main(job) == 70
+    printed = capsys.readouterr().err
+    assert "Traceback" in printed
+    assert "error: edlz itself failed: KeyError: 'oops'" in printed
+    (report,) = (tmp_path / "home" / "reports").iterdir()
+    assert "KeyError: 'oops'" in report.read_text()
+    assert f"help: please report this, with {report}" in printed
+
+
+def test_ctrl_c_before_anything_runs(job: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(config: JobConfig) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local, "run_local", interrupt)
+    assert main(job) == 130
+
+
+@pytest.mark.parametrize(
+    ("argv", "error", "help_line"),
+    [
+        (["trian"], 'no command "trian"', "did you mean edlz train?"),
+        (["status"], 'no command "status"', "all commands: edlz --help"),
+        (["zoo", "dta"], 'no command "zoo dta"', "did you mean edlz zoo data?"),
+        (["zoo", "data", "mnist", "x", "--sorce=y"], "no flag --sorce", "did you mean --source?"),
+        (["zoo", "data", "mnst", "x"], 'no data set "mnst"', "did you mean mnist?"),
+        (["zoo", "data"], "missing argument 'name'", "edlz zoo data --help"),
+        (["--foo"], "no flag --foo here", "a command comes first: edlz --help"),
+        (
+            ["train", "--help=wrkers"],
+            'no group, flag or word "wrkers" in the flags of edlz train',
+            "did you mean --help=workers?",
+        ),
+    ],
+)
+def test_usage_errors(
+    argv: list[str], error: str, help_line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    assert capsys.readouterr().err.splitlines() == [f"error: {error}", f"help: {help_line}"]
+
+
+def test_zoo_data_converts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[tuple[str, Path | None, Path]] = []
+
+    def convert(name: str, source: Path | None, output: Path) -> datasets.Converted:
+        calls.append((name, source, output))
+        return datasets.Converted(
+            train_records=6000, test_records=1000, paths=(), origin="somewhere", was_there=False
+        )
+
+    monkeypatch.setattr(datasets, "convert", convert)
+    assert main(["zoo", "data", "mnist", str(tmp_path), "--source", "idx"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path}/train  6,000 records written",
+        f"{tmp_path}/test   1,000 records written",
+        "from somewhere",
+    ]
+    assert main(["zoo", "data", "fashion_mnist", "out"]) == 0
+    assert calls == [("mnist", Path("idx"), tmp_path), ("fashion_mnist", None, Path("out"))]
+    assert datasets.DATASETS == DATASETS
+
+
+def test_zoo_data_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["zoo", "data", "mnist", str(tmp_path / "out"), f"--source={tmp_path}"]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ")
+    assert "Traceback" not in printed
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("edlz ")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("edlz train --num_w", "--num_workers"),
+        ("edlz train --progress p", "plain"),
+        ("edlz train --distribution_strategy ", "ParameterServerStrategy"),
+        ("edlz tr", "train"),
+        ("edlz zoo data fash", "fashion_mnist"),
+    ],
+)
+def test_completion(
+    words: str, expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_EDLZ_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    with pytest.raises(SystemExit):
+        cli.main([])
+    assert capsys.readouterr().out.split() == [expected]
+
+
+def test_models_are_completed_by_listing_files() -> None:
+    complete = complete_value(flags_by_spelling()["model_def"])
+    words = complete("mnist.")
+    assert "mnist.mnist_functional_api.custom_model" in words
+    assert all(word.startswith("mnist.") for word in words)

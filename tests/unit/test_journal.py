@@ -1,0 +1,56 @@
+"""The journal: durable, and closed to a master whose time is over."""
+
+from pathlib import Path
+
+import pytest
+
+from edlz.services.errors import DataError
+from edlz.services.master.journal import Journal, TermLost
+from edlz.services.messages import Job
+from edlz.services.plan import Plan, Shard
+
+PLAN = Plan(
+    mode="sync",
+    seed=0,
+    shards=(Shard(name="a", first=0, count=9),),
+    records_per_task=2,
+    minibatch_size=1,
+    epochs=1,
+    slots=1,
+)
+JOB = Job(name="j", run="r", config={"num_epochs": 1, "use_async": False}, plan=PLAN, partitions=2)
+
+
+def test_facts_survive_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with Journal(path) as journal:
+        assert journal.job() is None
+        assert journal.state().term == 0
+        journal.begin(JOB)
+        journal.write(1, {"term": 1})
+        journal.write(1, {"evaluations": ((50, {"accuracy": 0.5}),), "sealed": ((1, 2),)})
+    with Journal(path) as journal:
+        assert journal.job() == JOB
+        assert journal.state().term == 1
+        assert journal.state().evaluations == ((50, {"accuracy": 0.5}),)
+        assert not journal.state().is_complete
+
+
+def test_an_older_master_cannot_write(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with Journal(path) as old, Journal(path) as new:
+        old.begin(JOB)
+        old.write(1, {"term": 1})
+        new.write(2, {"term": 2})
+        with pytest.raises(TermLost, match="term 2"):
+            old.write(1, {"is_complete": True})
+        assert not new.state().is_complete
+        with pytest.raises(TermLost):
+            old.write(2, {"term": 2})
+
+
+def test_another_file_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    path.write_bytes(b"this is no database, only some text that is long enough for a header" * 20)
+    with pytest.raises(DataError, match=r"journal\.sqlite cannot be used"):
+        Journal(path)

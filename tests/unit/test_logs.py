@@ -1,0 +1,109 @@
+"""Log lines: the classic format, JSON, and repetitions counted."""
+
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from edlz.services.logs import CountingHandler, configure_logging
+
+logger = logging.getLogger("edlz.test_logs")
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    root.handlers[:] = []
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(False)
+
+
+def test_the_classic_line() -> None:
+    out = io.StringIO()
+    configure_logging("INFO", stream=out)
+    logger.info("Evaluation metrics[v=%d]: %s", 50, {"accuracy": 0.77})
+    logger.debug("not shown")
+    assert re.fullmatch(
+        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] \[INFO\] "
+        r"\[test_logs\.py:\d+:test_the_classic_line\] Evaluation metrics\[v=50\]: \{'accuracy': 0\.77\}\n",
+        out.getvalue(),
+    )
+
+
+def test_json_lines_have_the_named_arguments_as_fields() -> None:
+    out = io.StringIO()
+    configure_logging("INFO", "json", role="worker", ident="3", job="mnist", stream=out)
+    logger.warning("slow push worker=%s version=%d took %.1fs", "3", 354, 2.5, extra={"task": 237})
+    line = json.loads(out.getvalue())
+    assert line["level"] == "WARNING"
+    assert (line["role"], line["id"], line["job"]) == ("worker", "3", "mnist")
+    assert line["event"] == "slow push worker=3 version=354 took 2.5s"
+    assert (line["worker"], line["version"], line["task"]) == ("3", 354, 237)
+    assert isinstance(line["ts"], float)
+
+
+def test_a_traceback_stays_in_its_json_line() -> None:
+    out = io.StringIO()
+    configure_logging("INFO", "json", stream=out)
+    try:
+        raise ValueError("bad\nvalue")
+    except ValueError:
+        logger.exception("it failed")
+    (text,) = out.getvalue().splitlines()
+    assert "ValueError: bad" in json.loads(text)["traceback"]
+
+
+def test_configuring_again_replaces_what_was() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    configure_logging("INFO", stream=first)
+    configure_logging("WARNING", stream=second)
+    logger.info("one")
+    logger.warning("two")
+    assert first.getvalue() == ""
+    assert second.getvalue().endswith("two\n")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_line_that_repeats_is_printed_once_then_counted() -> None:
+    out, clock = io.StringIO(), Clock()
+    handler = CountingHandler(out, clock)
+    log = logging.Logger("counted")
+    log.addHandler(handler)
+    for second in range(12):
+        clock.now = float(second)
+        log.info("again %d", 1)
+        log.info("each %d", second)
+    assert out.getvalue().count("again 1") == 1
+    assert out.getvalue().count("each") == 12
+    clock.now = 60.0
+    log.info("other")
+    assert "times" not in out.getvalue()
+    clock.now = 60.5
+    log.info("one more")
+    assert "again 1 (12 times in 60s)\n" in out.getvalue()
+    log.info("again 1")
+    assert out.getvalue().endswith("again 1\n")
+
+
+def test_counts_that_are_open_at_the_end_are_printed() -> None:
+    out, clock = io.StringIO(), Clock()
+    handler = CountingHandler(out, clock)
+    log = logging.Logger("counted")
+    log.addHandler(handler)
+    log.info("x")
+    clock.now = 5.0
+    log.info("x")
+    handler.close()
+    assert out.getvalue() == "x\nx (2 times in 5s)\n"

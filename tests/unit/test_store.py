@@ -1,0 +1,168 @@
+"""The tensors of a partition: what a step changes, and what it must not touch."""
+
+import gc
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from edlz.core_ext.optimizers import make_optimizer
+from edlz.services.layout import Layout, Variable, VectorLayout
+from edlz.services.messages import OptimizerSpec, Push
+from edlz.services.ps.buffers import LentBuffers
+from edlz.services.ps.store import Store
+
+SIZE = 32
+LAYOUT = Layout(
+    dense=VectorLayout(variables=(Variable(path="w", shape=(SIZE,)),)),
+    state=VectorLayout(variables=(Variable(path="mean", shape=(16,)),)),
+    counters=VectorLayout(variables=(Variable(path="n", shape=(16,)),)),
+)
+SGD = OptimizerSpec(name="SGD", settings={"momentum": 0.0, "nesterov": False})
+ADAM = OptimizerSpec(name="Adam", settings={"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7})
+rng = np.random.default_rng(3)
+
+
+def make_store(optimizer: OptimizerSpec = SGD) -> Store:
+    return Store(
+        Store.initial(
+            plan_hash="h",
+            task_count=4,
+            partition=0,
+            partitions=1,
+            layout=LAYOUT,
+            optimizer=optimizer,
+            dense=np.arange(SIZE, dtype=np.float32),
+            state=np.zeros(16, np.float32),
+            counters=np.zeros(16, np.int64),
+        )
+    )
+
+
+def make_push(task: int, index: int = 0) -> Push:
+    gradient = rng.standard_normal(SIZE, np.float32)
+    return Push(
+        task=task,
+        index=index,
+        is_last=False,
+        learning_rate=0.5,
+        gradient=gradient,
+        state=gradient[:16].copy(),
+        counters=np.full(16, task, np.int64),
+    )
+
+
+def test_a_sync_step_is_the_mean_in_slot_order() -> None:
+    store, pushes = make_store(), [make_push(task) for task in range(3)]
+    before = store.values().dense.copy()
+    store.commit(pushes)
+    gradients = [p.gradient for p in pushes if p.gradient is not None]
+    mean = (gradients[0] + gradients[1] + gradients[2]) / np.float32(3)
+    np.testing.assert_array_equal(store.values().dense, before - np.float32(0.5) * mean)
+    states = [p.state for p in pushes if p.state is not None]
+    np.testing.assert_array_equal(store.values().state, (states[0] + states[1] + states[2]) / np.float32(3))
+    assert store.values().counters.tolist() == [2] * 16
+    assert store.version == 1
+    assert store.counts.tolist() == [1, 1, 1, 0]
+
+
+def test_the_version_before_is_kept_for_one_step() -> None:
+    store = make_store()
+    assert store.values_before() is None
+    first = store.values().dense.copy()
+    store.commit([make_push(0)])
+    second = store.values().dense.copy()
+    kept = store.values_before()
+    assert kept is not None
+    assert kept.version == 0
+    np.testing.assert_array_equal(kept.dense, first)
+    del kept
+    store.commit([make_push(0, 1)])
+    kept = store.values_before()
+    assert kept is not None
+    np.testing.assert_array_equal(kept.dense, second)
+
+
+def test_two_buffers_serve_in_turn_while_nothing_is_lent() -> None:
+    store, places = make_store(), set()
+    for index in range(6):
+        store.commit([make_push(0, index)])
+        places.add(store.values().dense.ctypes.data)
+    assert len(places) == 2
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_values_that_are_being_sent_are_never_written(mode: str) -> None:
+    store = make_store()
+    sent: list[tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]] = []
+    for index in range(5):
+        values = store.values()
+        sent.append((values.dense, values.dense.copy()))
+        push = make_push(0, index)
+        store.commit([push]) if mode == "sync" else store.apply(push)
+    for held, copy in sent:
+        np.testing.assert_array_equal(held, copy)
+    with pytest.raises(ValueError, match="read-only"):
+        sent[0][0][0] = 1
+
+
+def test_async_updates_in_place_when_nothing_is_lent() -> None:
+    store = make_store()
+    place = store.values().dense.ctypes.data
+    store.apply(make_push(0))
+    assert store.values().dense.ctypes.data == place
+
+
+def test_a_slice_of_a_loan_keeps_the_loan() -> None:
+    buffers = LentBuffers(SIZE)
+    buffer = buffers.take()
+    part = buffers.lend(buffer)[3:5]
+    gc.collect()
+    assert not buffers.is_free(buffer)
+    del part
+    assert buffers.is_free(buffer)
+
+
+def test_a_captured_state_is_not_changed_by_later_steps() -> None:
+    store = make_store(ADAM)
+    store.apply(make_push(0))
+    captured = store.capture((1, 1))
+    dense, slots = captured.dense.copy(), {name: slot.copy() for name, slot in captured.slots.items()}
+    store.apply(make_push(0, 1))
+    np.testing.assert_array_equal(captured.dense, dense)
+    for name, slot in slots.items():
+        np.testing.assert_array_equal(captured.slots[name], slot)
+    assert captured.ledger.marks == ((0, 1),)
+
+
+def test_a_restored_store_goes_on_with_the_same_bits() -> None:
+    pushes = [make_push(0, index) for index in range(6)]
+    whole, first = make_store(ADAM), make_store(ADAM)
+    for push in pushes:
+        whole.commit([push])
+    for push in pushes[:3]:
+        first.commit([push])
+    second = Store(first.capture((1, 1)))
+    for push in pushes[3:]:
+        second.commit([push])
+    np.testing.assert_array_equal(whole.values().dense, second.values().dense)
+
+
+def test_an_empty_step_counts_a_version_and_changes_nothing() -> None:
+    store = make_store(ADAM)
+    before = store.values().dense.copy()
+    empty = Push(task=0, index=0, is_last=True, learning_rate=0, gradient=None, state=None, counters=None)
+    store.commit([empty])
+    assert (store.version, store.iterations) == (1, 0)
+    np.testing.assert_array_equal(store.values().dense, before)
+
+
+def test_a_push_of_another_shape_is_refused() -> None:
+    short = np.zeros(3, np.float32)
+    push = Push(task=0, index=0, is_last=False, learning_rate=0, gradient=short, state=None, counters=None)
+    with pytest.raises(ValueError, match=r"gradient has shape \(3,\)"):
+        make_store().check(push)
+
+
+def test_slots_begin_as_the_optimizer_says() -> None:
+    assert make_store(ADAM).slots == tuple(make_optimizer("Adam", ADAM.settings).slots)

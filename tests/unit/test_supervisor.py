@@ -1,0 +1,468 @@
+"""The supervisor with real, small processes and a master that is played by the test."""
+
+import asyncio
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from edlz.client import child, reconciler, supervisor
+from edlz.client.job_directory import JobDirectory
+from edlz.client.local import service_command
+from edlz.client.process_launcher import ProcessLauncher, describe_exit, service_environment
+from edlz.client.spans import Line
+from edlz.client.supervisor import Supervisor
+from edlz.services.arguments import read_config
+from edlz.services.config import JobConfig
+from edlz.services.errors import LaunchError, PeerUnavailable, RemoteProtocolError
+from edlz.services.messages import (
+    EventView,
+    JobStatus,
+    Message,
+    ProcessExit,
+    SupervisorOrders,
+    SupervisorStatus,
+)
+
+LIMIT_S = 30.0
+WAITS = "import signal; print('ready', flush=True); signal.pause()"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAITS}"
+TELLS_PID = f"import os; print(os.getpid(), flush=True); {WAITS}"
+FAILS = "raise SystemExit(3)"
+
+
+class Screen:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+        self.said: list[str] = []
+        self.on_line: Callable[[str, str], object] = lambda source, text: None
+
+    def open(self) -> None: ...
+
+    def log_line(self, source: str, text: str) -> None:
+        self.lines.append((source, text))
+        self.on_line(source, text)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def update(self, status: JobStatus) -> None: ...
+
+    def log_stream(self) -> object:
+        return sys.stderr
+
+    def close(self, ending: Sequence[Line], *, is_error: bool) -> None: ...
+
+
+class Master:
+    """Plays the master: `decide` turns a status into what should run."""
+
+    def __init__(self, decide: Callable[[SupervisorStatus], Sequence[str]]) -> None:
+        self.decide = decide
+        self.statuses: list[SupervisorStatus] = []
+        self.state = "Training"
+        self.events: list[EventView] = []
+        self.stop = False
+
+    @property
+    def exits(self) -> list[ProcessExit]:
+        by_seq = {status.seq: status for status in self.statuses}
+        return [gone for status in by_seq.values() for gone in status.exits]
+
+    async def request(self, body: Message, deadline_s: float) -> Message:
+        await asyncio.sleep(0)
+        if isinstance(body, SupervisorStatus):
+            self.statuses.append(body)
+            return SupervisorOrders(term=1, desired=tuple(self.decide(body)), stop=self.stop)
+        events, self.events = tuple(self.events), []
+        return JobStatus(
+            name="job",
+            state=self.state,  # type: ignore[arg-type]
+            mode="sync",
+            slots=1,
+            started_at=0.0,
+            now=1.0,
+            events=events,
+        )
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(supervisor, "POLL_S", 0.01)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobDirectory:
+    job = JobDirectory(tmp_path / "job", tmp_path / "sockets", None)
+    job.logs.mkdir(parents=True)
+    job.scratch.mkdir(parents=True)
+    return job
+
+
+def run(folder: JobDirectory, screen: Screen, link: object, programs: dict[str, str]) -> supervisor.Evidence:
+    async def main() -> supervisor.Evidence:
+        found = Supervisor(
+            "job",
+            folder,
+            screen,  # type: ignore[arg-type]
+            link,  # type: ignore[arg-type]
+            lambda name: [sys.executable, "-c", programs[name]],
+        )
+        async with asyncio.timeout(LIMIT_S):
+            await found.run()
+        return found.evidence
+
+    return asyncio.run(main())
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def leaves_when(path: Path) -> str:
+    return f"import pathlib, time\nwhile not pathlib.Path({str(path)!r}).exists(): time.sleep(0.01)"
+
+
+def test_a_job_runs_to_its_end(folder: JobDirectory) -> None:
+    """The master's program leaves when both services have spoken and the test lets it."""
+    screen = Screen()
+    ready: set[str] = set()
+    go = folder.path / "go"
+    screen.on_line = lambda source, text: ready.add(source)
+
+    def decide(status: SupervisorStatus) -> Sequence[str]:
+        if {"worker-0", "ps-0"} <= ready:
+            go.touch()
+        return ("ps-0", "worker-0")
+
+    programs = {"master": leaves_when(go), "ps-0": WAITS, "worker-0": WAITS}
+    evidence = run(folder, screen, Master(decide), programs)
+    assert evidence.master == ProcessExit(name="master", code=0, reason="exit code 0")
+    assert evidence.first_crash is None
+    assert ("worker-0", "ready") in screen.lines
+    log = (folder.logs / "worker-0.log").read_text()
+    assert log.startswith("ready\n")
+    assert "killed by signal 15 (SIGTERM)" in log
+    assert sorted(path.name for path in folder.logs.iterdir()) == ["master.log", "ps-0.log", "worker-0.log"]
+
+
+def test_a_killed_worker_is_told_to_the_master_and_said_once(folder: JobDirectory) -> None:
+    screen = Screen()
+    pids: dict[str, int] = {}
+
+    def decide(status: SupervisorStatus) -> Sequence[str]:
+        if link.exits:
+            os.kill(pids["master"], signal.SIGTERM)
+        return ("worker-0", "worker-1")
+
+    def on_line(source: str, text: str) -> None:
+        if text.isdigit():
+            pids[source] = int(text)
+            if source == "worker-1":
+                os.kill(int(text), signal.SIGKILL)
+
+    screen.on_line = on_line
+    link = Master(decide)
+    evidence = run(folder, screen, link, dict.fromkeys(("master", "worker-0", "worker-1"), TELLS_PID))
+    assert link.exits[0] == ProcessExit(
+        name="worker-1", code=None, signal=9, reason="killed by signal 9 (SIGKILL)"
+    )
+    assert [gone.name for gone in link.exits].count("worker-1") == 1
+    assert screen.said.count("worker-1 lost: killed by signal 9 (SIGKILL).") == 1
+    assert evidence.lost_workers >= 1
+    assert all(is_gone(pid) for pid in pids.values())
+
+
+def test_what_the_master_says_of_a_loss_is_not_said_twice(folder: JobDirectory) -> None:
+    screen = Screen()
+    go = folder.path / "go"
+
+    def decide(status: SupervisorStatus) -> Sequence[str]:
+        if status.exits:
+            text = "worker-0 lost: exit code 3. Task 5 goes on elsewhere."
+            link.events.append(EventView(seq=1, at=0.0, kind="worker", text=text))
+        if link.exits and not link.events:
+            go.touch()
+        return () if link.exits else ("worker-0",)
+
+    link = Master(decide)
+    evidence = run(folder, screen, link, {"master": leaves_when(go), "worker-0": FAILS})
+    assert screen.said == []
+    assert evidence.first_crash == ProcessExit(name="worker-0", code=3, reason="exit code 3")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_everything(number: signal.Signals, folder: JobDirectory) -> None:
+    screen = Screen()
+    pids: list[int] = []
+
+    def on_line(source: str, text: str) -> None:
+        if text.isdigit():
+            pids.append(int(text))
+        if len(pids) == 3:
+            os.kill(os.getpid(), number)
+
+    screen.on_line = on_line
+    names = ("ps-0", "worker-0")
+    evidence = run(folder, screen, Master(lambda status: names), dict.fromkeys(("master", *names), TELLS_PID))
+    assert evidence.signal == number
+    assert evidence.master is None
+    assert screen.said == ["stopping … Ctrl-C again to kill at once."]
+    assert len(pids) == 3
+    assert all(is_gone(pid) for pid in pids)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_that_was_ignored_stays_so(folder: JobDirectory) -> None:
+    """`nohup edlz train &` goes on when the terminal is closed."""
+    screen = Screen()
+
+    def on_line(source: str, text: str) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    screen.on_line = on_line
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        evidence = run(folder, screen, Master(lambda status: ()), {"master": WAITS})
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert evidence.signal == signal.SIGTERM
+
+
+def test_a_second_signal_kills_what_does_not_stop(folder: JobDirectory) -> None:
+    screen = Screen()
+    screen.on_line = lambda source, text: os.kill(os.getpid(), signal.SIGINT)
+    screen.say = lambda text: os.kill(os.getpid(), signal.SIGINT)  # type: ignore[method-assign]
+    began = time.monotonic()
+    evidence = run(folder, screen, Master(lambda status: ()), {"master": STUBBORN})
+    assert evidence.signal == signal.SIGINT
+    assert time.monotonic() - began < supervisor.GRACE_S
+
+
+def test_what_does_not_stop_is_killed_after_a_while(
+    folder: JobDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "GRACE_S", 0.1)
+    screen = Screen()
+    screen.on_line = lambda source, text: os.kill(os.getpid(), signal.SIGTERM)
+    evidence = run(folder, screen, Master(lambda status: ()), {"master": STUBBORN})
+    assert evidence.signal == signal.SIGTERM
+    assert "killed by signal 9 (SIGKILL)" in (folder.logs / "master.log").read_text()
+
+
+def test_a_master_that_is_killed_ends_the_job(folder: JobDirectory) -> None:
+    screen = Screen()
+    pids: dict[str, int] = {}
+
+    def on_line(source: str, text: str) -> None:
+        if text.isdigit():
+            pids[source] = int(text)
+        if len(pids) == 2:
+            os.kill(pids["master"], signal.SIGKILL)
+
+    screen.on_line = on_line
+    link = Master(lambda status: ("worker-0",))
+    evidence = run(folder, screen, link, {"master": TELLS_PID, "worker-0": TELLS_PID})
+    assert evidence.master is not None
+    assert evidence.master.signal == signal.SIGKILL
+    assert is_gone(pids["worker-0"])
+
+
+def test_a_service_that_never_stays_up_ends_the_job(
+    folder: JobDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "_FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(reconciler, "_LONGEST_DELAY_S", 0.001)
+    link = Master(lambda status: ("ps-0",))
+    crash = "import sys; print('error: no disk'); sys.exit(3)"
+    evidence = run(folder, Screen(), link, {"master": WAITS, "ps-0": crash})
+    assert evidence.given_up is not None
+    assert evidence.given_up.name == "ps-0"
+    assert evidence.tails["ps-0"][-1] == "error: no disk"
+
+
+def test_a_master_that_does_not_answer_is_asked_again(folder: JobDirectory) -> None:
+    class Slow(Master):
+        refused = 0
+
+        async def request(self, body: Message, deadline_s: float) -> Message:
+            if self.refused < 3:
+                self.refused += 1
+                raise PeerUnavailable("not there yet")
+            return await super().request(body, deadline_s)
+
+    link = Slow(lambda status: ("worker-0",))
+    screen = Screen()
+    screen.on_line = lambda source, text: source == "worker-0" and os.kill(os.getpid(), signal.SIGTERM)
+    evidence = run(folder, screen, link, {"master": WAITS, "worker-0": WAITS})
+    assert evidence.signal == signal.SIGTERM
+    assert link.statuses[0].seq == 1
+
+
+def test_an_error_of_the_protocol_ends_the_job_as_itself(folder: JobDirectory) -> None:
+    class Foreign(Master):
+        async def request(self, body: Message, deadline_s: float) -> Message:
+            raise RemoteProtocolError("version 9")
+
+    with pytest.raises(RemoteProtocolError, match="version 9"):
+        run(folder, Screen(), Foreign(lambda status: ()), {"master": WAITS})
+
+
+def test_a_final_state_is_waited_for_no_longer_than_needed(
+    folder: JobDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "LEAVE_S", 0.05)
+    link = Master(lambda status: ())
+    link.state = "Succeeded"
+    evidence = run(folder, Screen(), link, {"master": WAITS})
+    assert evidence.master is None
+    assert evidence.status is not None
+    assert evidence.status.state == "Succeeded"
+
+
+# ---------------------------------------------------------------- processes
+
+
+def test_children_die_with_the_supervisor(tmp_path: Path) -> None:
+    program = textwrap.dedent(f"""
+        import asyncio, pathlib, sys
+        from edlz.client.process_launcher import ProcessLauncher
+
+        async def main():
+            logs = pathlib.Path({str(tmp_path)!r})
+            async with asyncio.TaskGroup() as tasks:
+                launcher = ProcessLauncher(
+                    tasks, lambda name: [sys.executable, "-c", {STUBBORN!r}], logs, logs,
+                    lambda name, text: print(launcher.pid(name), flush=True))
+                await launcher.launch("worker-0")
+                await asyncio.sleep(60)
+
+        asyncio.run(main())
+    """)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert not is_gone(pid)
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + LIMIT_S
+        while not is_gone(pid):
+            assert time.monotonic() < deadline, "the child outlived its supervisor"
+            time.sleep(0.01)
+
+
+def test_a_child_whose_parent_is_gone_does_not_begin(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    begin = [sys.executable, "-c", f"open({str(mark)!r}, 'w')"]
+    wrapper = [sys.executable, "-I", "-S", child.__file__]
+    assert subprocess.run([*wrapper, "1", *begin], check=False).returncode == 1
+    assert not mark.exists()
+    assert subprocess.run([*wrapper, str(os.getpid()), *begin], check=False).returncode == 0
+    assert mark.exists()
+
+
+def test_output_is_kept_whole(tmp_path: Path) -> None:
+    """Long lines, a last line without an end, and bytes that are no text."""
+    program = "import sys; sys.stdout.buffer.write(b'a' * 300_000 + b'\\n\\xff\\nend'); sys.stdout.flush()"
+    lines: list[str] = []
+
+    async def main() -> tuple[ProcessExit, ...]:
+        async with asyncio.TaskGroup() as tasks:
+            launcher = ProcessLauncher(
+                tasks,
+                lambda name: [sys.executable, "-c", program],
+                tmp_path,
+                tmp_path,
+                lambda name, text: lines.append(text),
+            )
+            await launcher.launch("worker-0")
+        assert launcher.running() == ()
+        assert launcher.tail("worker-0") == lines
+        return launcher.take_exits()
+
+    assert asyncio.run(main()) == (ProcessExit(name="worker-0", code=0, reason="exit code 0"),)
+    assert lines == ["a" * 300_000, "\ufffd", "end"]
+    written = (tmp_path / "worker-0.log").read_bytes()
+    assert written.startswith(b"a" * 300_000 + b"\n\xff\nend\n--- ended after ")
+
+
+def launcher_of(tasks: asyncio.TaskGroup, program: str, folder: Path) -> ProcessLauncher:
+    return ProcessLauncher(tasks, lambda name: [program], folder, folder, lambda name, text: None)
+
+
+def test_a_program_that_does_not_exist_is_a_crash(tmp_path: Path) -> None:
+    async def main() -> tuple[ProcessExit, ...]:
+        async with asyncio.TaskGroup() as tasks:
+            launcher = launcher_of(tasks, "/nonexistent", tmp_path)
+            await launcher.launch("ps-0")
+        return launcher.take_exits()
+
+    (gone,) = asyncio.run(main())
+    assert gone.code == 1
+
+
+def test_a_system_that_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*args: object, **more: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            launcher = launcher_of(tasks, "x", tmp_path)
+            why = "ps-0 cannot be started: Resource temporarily unavailable"
+            with pytest.raises(LaunchError, match=why):
+                await launcher.launch("ps-0")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", fail)
+    asyncio.run(main())
+
+
+def test_how_processes_end_in_words() -> None:
+    assert describe_exit("a", 3).reason == "exit code 3"
+    killed = ProcessExit(name="a", code=None, signal=9, reason="killed by signal 9 (SIGKILL)")
+    assert describe_exit("a", -9) == killed
+    assert describe_exit("a", -99).reason == "killed by signal 99"
+
+
+def test_the_environment_of_services(tmp_path: Path) -> None:
+    given = {"EDLZ_NUM_WORKERS": "5", "EDLZ_HOME": "/h", "PATH": "/bin", "EDLZ_TRAINING_DATA_DIR": "x"}
+    found = service_environment(given, tmp_path)
+    assert found == {
+        "EDLZ_HOME": "/h",
+        "PATH": "/bin",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "TMPDIR": str(tmp_path),
+    }
+
+
+def test_commands_of_services_are_what_the_services_read(folder: JobDirectory) -> None:
+    config = JobConfig(
+        model_def="m.n.custom_model", training_data="d", num_workers=3, seed=4, recovery_snapshot_secs=2.5
+    )
+    program, module, name, *arguments = service_command(config, folder, "master")
+    assert (program, module, name) == (sys.executable, "-m", "edlz.services.master")
+    master = read_config(arguments, "master", {}).checked()
+    assert dataclasses.replace(master, endpoint="", job_dir="") == config
+    assert master.endpoint == folder.endpoint("master")
+    ps = read_config(service_command(config, folder, "ps-1")[3:], "ps", {}).checked()
+    assert (ps.ps_id, ps.endpoint) == (1, folder.endpoint("ps-1"))
+    assert ps.master_endpoint == folder.endpoint("master")
+    assert ps.recovery_snapshot_secs == 2.5
+    worker = read_config(service_command(config, folder, "worker-12")[3:], "worker", {}).checked()
+    assert (worker.worker_id, worker.master_endpoint) == (12, folder.endpoint("master"))
