@@ -26,7 +26,8 @@ from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
 __all__ = ["JobDirectory", "open_job_directory"]
 
 _LOCK, _SETTINGS, _LOGS = "lock", "job.yaml", "logs"
-_MASTER_LOCK = "master.lock"  # of a master, also of one that was started by hand
+_MARK = ".edlz-job"  # we made this folder, so we may move what is in it
+_MASTER_LOCK, _JOURNAL = "master.lock", "journal.sqlite"  # of a master, also of one started by hand
 _LONGEST_SOCKET_PATH = 100  # bytes; the system's limit is 107 on Linux, 103 on macOS
 _SOCKETS_PREFIX = "edlz-"
 _SOCKETS_NAME = re.compile(r"edlz-[a-z0-9_]{8}")  # what tempfile.mkdtemp makes of the prefix
@@ -78,6 +79,7 @@ def open_job_directory(config: JobConfig) -> Iterator[JobDirectory]:
     try:
         _refuse_foreign(path)
         path.mkdir(parents=True, exist_ok=True)
+        (path / _MARK).touch()
         lock = _take_lock(path, config.job_name)
     except OSError as e:
         raise ConfigError(f"{path} cannot be used: {e.strerror}", "name another folder: --job_dir=DIR") from e
@@ -103,11 +105,15 @@ def open_job_directory(config: JobConfig) -> Iterator[JobDirectory]:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """A folder with files of somebody else must not be moved aside."""
+    """A folder with files of somebody else must not be moved aside; a `job.yaml` in it proves nothing."""
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{path} is a file, not a job's folder", "name another: --job_dir=DIR")
+    if Path.cwd().is_relative_to(path.resolve()):
+        raise ConfigError(
+            f"{path} is, or holds, the folder you are in", "name an empty folder: --job_dir=DIR"
+        )
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    if names and not names & {_LOCK, _SETTINGS, _MASTER_LOCK}:
+    if names and _MARK not in names and not names >= {_MASTER_LOCK, _JOURNAL}:
         raise ConfigError(f"{path} holds files that are no job's", "name an empty folder: --job_dir=DIR")
 
 
@@ -159,7 +165,7 @@ def _write_lock(lock: int, owner: dict[str, object]) -> None:
 
 
 def _move_aside(path: Path) -> Path | None:
-    entries = [entry for entry in path.iterdir() if entry.name != _LOCK]
+    entries = [entry for entry in path.iterdir() if entry.name not in (_LOCK, _MARK)]
     if not entries:
         return None
     number = 1

@@ -54,9 +54,19 @@ def test_older_spellings() -> None:
 
 def test_the_hand_run_of_the_developer_guide() -> None:
     master = read_config(
-        "--model_file=mnist_functional_api.py --job_name=test --training_data_dir=/data/mnist/train "
-        "--evaluation_data_dir=/data/mnist/test --records_per_task=100 --num_epochs=2 --checkpoint_steps=2 "
-        "--codec_type=tf_example --grads_to_wait=2 --minibatch_size=10 --log_level=INFO".split(),
+        [
+            "--model_file=mnist_functional_api.py",
+            "--job_name=test",
+            "--training_data_dir=/data/mnist/train",
+            "--evaluation_data_dir=/data/mnist/test",
+            "--records_per_task=100",
+            "--num_epochs=2",
+            "--checkpoint_steps=2",
+            "--codec_type=tf_example",
+            "--grads_to_wait=2",
+            "--minibatch_size=10",
+            "--log_level=INFO",
+        ],
         "master",
         {},
     )
@@ -65,8 +75,13 @@ def test_the_hand_run_of_the_developer_guide() -> None:
     assert (config.records_per_task, config.grads_to_wait) == (100, 2)
     assert master.warnings == ()
     worker = read_config(
-        "--worker_id=1 --model_file=m.py --codec_type=tf_example --master_addr=localhost:50001 "
-        "--log_level=info".split(),
+        [
+            "--worker_id=1",
+            "--model_file=m.py",
+            "--codec_type=tf_example",
+            "--master_addr=localhost:50001",
+            "--log_level=info",
+        ],
         "worker",
         {},
     ).checked()

@@ -54,6 +54,7 @@ def config() -> JobConfig:
 def make_job_folder(config: JobConfig) -> Path:
     path = config.job_directory
     path.mkdir(parents=True)
+    (path / ".edlz-job").touch()
     return path
 
 
@@ -69,7 +70,7 @@ def test_folders_while_the_job_runs_and_after(config: JobConfig, tmp_path: Path,
         (folder.sockets / "master.sock").touch()
     assert removed == [folder.sockets]
     assert not folder.sockets.exists()
-    assert sorted(entry.name for entry in folder.path.iterdir()) == ["job.yaml", "logs"]
+    assert sorted(entry.name for entry in folder.path.iterdir()) == [".edlz-job", "job.yaml", "logs"]
 
 
 def test_a_second_run_of_the_name_is_refused_while_the_first_runs(config: JobConfig) -> None:
@@ -191,12 +192,33 @@ def test_sockets_lie_where_the_system_takes_their_paths(monkeypatch: pytest.Monk
 # ---------------------------------------------------------------- what may not be moved
 
 
-def test_files_of_somebody_else_are_not_moved_aside(config: JobConfig) -> None:
-    path = make_job_folder(config)
-    (path / "thesis.tex").touch()
+@pytest.mark.parametrize("name", ["thesis.tex", "job.yaml", "lock", "master.lock"])
+def test_files_of_somebody_else_are_not_moved_aside(name: str, config: JobConfig) -> None:
+    path = config.job_directory
+    path.mkdir(parents=True)
+    (path / name).touch()
     with pytest.raises(ConfigError, match="holds files that are no job's"), open_job_directory(config):
         pass
-    assert (path / "thesis.tex").exists()
+    assert [entry.name for entry in path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("place", [".", "..", "/"])
+def test_the_folder_one_is_in_is_never_a_jobs_folder(place: str, tmp_path: Path) -> None:
+    (tmp_path / "here" / ".edlz-job").touch()
+    config = JobConfig(job_name="a", job_dir=place)
+    with pytest.raises(ConfigError, match="the folder you are in"), open_job_directory(config):
+        pass
+    assert (tmp_path / "here" / "precious").is_dir()
+
+
+def test_the_folder_of_a_master_that_was_started_by_hand_is_a_jobs_folder(config: JobConfig) -> None:
+    path = config.job_directory
+    path.mkdir(parents=True)
+    (path / "master.lock").touch()
+    (path / "journal.sqlite").touch()
+    with open_job_directory(config) as folder:
+        assert folder.earlier is not None
+        assert (folder.earlier / "journal.sqlite").exists()
 
 
 def test_a_running_master_is_not_moved_aside(config: JobConfig) -> None:
