@@ -385,10 +385,9 @@ class RpcClient:
 
     def _repeat(self, request: _Request, now: float) -> None:
         request.retry_s = min(2 * request.retry_s, self._retry_max_s)
-        # A copy that still lies in this process need not be joined by another one, nor can a copy leave
-        # without a connection.
+        # A copy that still lies in this process need not be joined by another one.
         has_left = request.departure is None or request.departure.done
-        if not (has_left and self._transport.is_connected and self._dispatch(request)):
+        if not (has_left and self._dispatch(request)):
             request.due_at = now + request.retry_s
 
     # ------------------------------------------------------------ time

@@ -92,8 +92,18 @@ def process_context() -> "zmq.Context[zmq.Socket[bytes]]":
     that is shared with ZeroMQ, must come after this one.
     """
     context = zmq.Context()
-    atexit.register(context.destroy, linger=0)  # of sockets that nobody has closed
+    atexit.register(_close_context, context)
     return context
+
+
+# Kept alive until closed: a socket that is lost without having been closed would block the exit for ever.
+_open_sockets: set["zmq.Socket[bytes]"] = set()
+
+
+def _close_context(context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+    for left in _open_sockets:
+        left.close(0)
+    context.term()
 
 
 class _LoopSocket:
@@ -101,6 +111,7 @@ class _LoopSocket:
 
     def __init__(self, kind: int, limits: Limits, linger_s: float) -> None:
         self._socket = process_context().socket(kind)
+        _open_sockets.add(self._socket)
         self._socket.set_hwm(SAFETY_HWM)
         self._socket.setsockopt(zmq.LINGER, round(linger_s * 1000))
         self._socket.setsockopt(zmq.MAXMSGSIZE, limits.frame_bytes)
@@ -122,6 +133,7 @@ class _LoopSocket:
             if self._fd is not None:
                 self._loop.remove_reader(self._fd)
             self._socket.close()
+            _open_sockets.discard(self._socket)
 
     def _watch(self) -> None:
         self._fd = int(self._get(zmq.FD))
@@ -216,7 +228,7 @@ class RouterSocket(_LoopSocket):
         try:
             _bind(self._socket, place)
         except BaseException:
-            self._socket.close(0)
+            super().close()
             raise
         self.endpoint: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._watch()

@@ -17,8 +17,9 @@ import numpy as np
 
 from edlz.services.errors import EdlzError
 from edlz.services.layout import Layout, Variable, VectorLayout, slice_bounds
-from edlz.services.master import job as master_core
-from edlz.services.master.job import JournalState, MasterCore
+from edlz.services.master import instructions as master_core
+from edlz.services.master.entries import JournalState
+from edlz.services.master.job import MasterCore
 from edlz.services.messages import (
     DoneEvaluation,
     ErrorReply,
@@ -32,7 +33,7 @@ from edlz.services.messages import (
     WorkerOrders,
 )
 from edlz.services.plan import Plan, Shard
-from edlz.services.ps import partition as ps_core
+from edlz.services.ps import instructions as ps_core
 from edlz.services.ps.partition import BASE, Partition
 from edlz.services.ps.store import State, Store, initial_digest
 from edlz.services.worker import instructions as worker_core

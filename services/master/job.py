@@ -11,12 +11,13 @@ ledgers, never here.  PROTOCOL: sections 2 to 5, 7 and 8.
 
 import itertools
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from enum import Enum
 
-from edlz.services.ledger import LedgerRecord, TaskSet
+from edlz.services.ledger import LedgerRecord
+from edlz.services.master.entries import JournalState, PartitionEntry, WorkerEntry
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.failures import failure_of_task, failure_of_worker
+from edlz.services.master.instructions import Announce, Exit, Instruction, Journal, Reply, TakeDigest
 from edlz.services.master.task_queue import Holder, TaskQueue
 from edlz.services.messages import (
     DoneTask,
@@ -33,20 +34,9 @@ from edlz.services.messages import (
     SnapshotName,
     WorkerOrders,
     WorkerStatus,
-    WorkerTelemetry,
 )
 
-__all__ = [
-    "Announce",
-    "Exit",
-    "Instruction",
-    "Journal",
-    "JournalState",
-    "MasterCore",
-    "Phase",
-    "Reply",
-    "TakeDigest",
-]
+__all__ = ["MasterCore", "Phase"]
 
 SILENCE_S = 10.0
 
@@ -61,82 +51,6 @@ class Phase(Enum):
     CONCLUDING = "concluding"
     COMPLETE = "complete"
     FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class Reply:
-    to: Hashable
-    body: Message
-
-
-@dataclass(frozen=True)
-class Journal:
-    """One durable transaction, checked against the stored term, before any later instruction."""
-
-    fields: dict[str, object]
-
-
-@dataclass(frozen=True)
-class Announce:
-    """Something an operator or a screen should hear of; `level` is that of the logging module."""
-
-    kind: str
-    text: str
-    level: int = 20
-
-
-@dataclass(frozen=True)
-class TakeDigest:
-    """Read the sealed parameters of these partitions and call `on_digest`."""
-
-    partitions: tuple[PartitionAddress, ...]
-
-
-@dataclass(frozen=True)
-class Exit:
-    reason: str
-    code: int
-
-
-Instruction = Reply | Journal | Announce | TakeDigest | Exit
-
-
-@dataclass(frozen=True)
-class JournalState:
-    """What an earlier master left; a new job has term 0."""
-
-    term: int = 0
-    is_complete: bool = False
-    digest: str = ""
-    evaluations: tuple[tuple[int, dict[str, float]], ...] = ()
-
-
-@dataclass
-class WorkerEntry:
-    """A live worker, by its newest incarnation."""
-
-    incarnation: Identity
-    boot: int
-    seq: int
-    seen_s: float
-    answer: WorkerOrders
-    holding: tuple[int, ...]
-    steps: int
-    has_asked: bool
-    telemetry: WorkerTelemetry
-
-
-@dataclass
-class PartitionEntry:
-    """A partition's newest status, and its last full ledger in that life and era."""
-
-    status: PartitionStatus
-    seen_s: float
-    ledger: LedgerRecord = field(default_factory=LedgerRecord)
-
-    @property
-    def finished(self) -> TaskSet:
-        return TaskSet(self.ledger.finished)
 
 
 class MasterCore:

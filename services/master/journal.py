@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from edlz.services.errors import DataError, LocalProtocolError
-from edlz.services.master.job import JournalState
+from edlz.services.master.entries import JournalState
 from edlz.services.messages import Job
 
 __all__ = ["Journal", "TermLost"]

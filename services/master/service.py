@@ -15,8 +15,9 @@ from edlz.services.config import JobConfig
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.digest import take_digest
 from edlz.services.master.fleet import Fleet
-from edlz.services.master.job import Announce, Exit, Instruction, MasterCore, Reply, TakeDigest
-from edlz.services.master.job import Journal as Entry
+from edlz.services.master.instructions import Announce, Exit, Instruction, Reply, TakeDigest
+from edlz.services.master.instructions import Journal as Entry
+from edlz.services.master.job import MasterCore
 from edlz.services.master.journal import Journal
 from edlz.services.master.planning import lock_folder, open_journal
 from edlz.services.master.progress import Progress

@@ -12,9 +12,7 @@ socket or a file, except that `Snapshots` lists and loads what this partition ha
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, Protocol
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
@@ -41,21 +39,10 @@ from edlz.services.messages import (
     VectorPart,
 )
 from edlz.services.plan import Plan
+from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Write
 from edlz.services.ps.store import State, Store, Values, initial_digest
 
-__all__ = [
-    "BASE",
-    "Condition",
-    "Drop",
-    "Exit",
-    "Instruction",
-    "Link",
-    "Partition",
-    "Reply",
-    "Report",
-    "Snapshots",
-    "Write",
-]
+__all__ = ["BASE", "Condition", "Partition"]
 
 BASE: SnapshotName = (NO_IDENTITY, 0)
 HEARTBEAT_S = 1.0
@@ -69,68 +56,6 @@ class Condition(Enum):
     UNRESTORED = "unrestored"
     SERVING = "serving"
     SEALED = "sealed"
-
-
-class Snapshots(Protocol):
-    """What lies on this partition's disk now."""
-
-    def open(self, job: Job) -> None:
-        """Find the folder of this run of the job; before that there are no snapshots."""
-        ...
-
-    def names(self) -> tuple[SnapshotName, ...]:
-        """Return the names of all good snapshots."""
-        ...
-
-    def load(self, name: SnapshotName) -> State:
-        """Read one; raises DataError if it is damaged, which also takes it off the list."""
-        ...
-
-
-@dataclass(frozen=True)
-class Reply:
-    to: Hashable
-    body: Message
-
-
-@dataclass(frozen=True)
-class Report:
-    """Send this status to the master; its answer comes back through `on_answer`."""
-
-    body: PartitionStatus
-
-
-@dataclass(frozen=True)
-class Write:
-    """Make a state durable (temporary file, fsync, rename, fsync of the folder), then `on_written`."""
-
-    kind: Literal["base", "snapshot", "seal"]
-    state: State
-
-
-@dataclass(frozen=True)
-class Link:
-    """Take a snapshot of an older life into this life's folder."""
-
-    name: SnapshotName
-
-
-@dataclass(frozen=True)
-class Drop:
-    """Unlink a snapshot from this life's and older lives' folders; never the base."""
-
-    name: SnapshotName
-
-
-@dataclass(frozen=True)
-class Exit:
-    """Leave: by orders (code 0) or because something has to begin again from the disk."""
-
-    reason: str
-    code: int = 0
-
-
-Instruction = Reply | Report | Write | Link | Drop | Exit
 
 
 class Partition:

@@ -24,7 +24,8 @@ from edlz.services.messages import (
     PartitionStatus,
     PartitionTelemetry,
 )
-from edlz.services.ps.partition import Drop, Exit, Instruction, Link, Partition, Reply, Report, Write
+from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Write
+from edlz.services.ps.partition import Partition
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.rpc import RpcClient
 from edlz.services.runtime import EventQueue, Stop

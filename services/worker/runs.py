@@ -1,11 +1,11 @@
-"""What a worker has in hand: a run for each leased training task, and evaluation tasks."""
+"""What a worker has in hand: a run for each leased training task."""
 
 from dataclasses import dataclass, field
 from enum import Enum
 
-from edlz.services.messages import EvaluationLease, Exchanged, Identity
+from edlz.services.messages import Exchanged, Identity
 
-__all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "Evaluation", "Phase", "Run"]
+__all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "Phase", "Run"]
 
 BACK_OFF_S, BACK_OFF_MAX_S = 0.1, 1.0
 
@@ -40,14 +40,3 @@ class Run:
     incarnations: dict[int, Identity] = field(default_factory=dict)
     resume_s: float = 0.0
     back_off_s: float = BACK_OFF_S
-
-
-@dataclass
-class Evaluation:
-    """One leased evaluation task."""
-
-    lease: EvaluationLease
-    attempt: int = 0
-    is_running: bool = False
-    resume_s: float = 0.0
-    answers: dict[int, Exchanged] = field(default_factory=dict)

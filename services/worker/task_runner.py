@@ -24,7 +24,6 @@ from edlz.services.messages import (
     NO_IDENTITY,
     DoneEvaluation,
     DoneTask,
-    EvaluationLease,
     EvaluationResult,
     Exchange,
     Exchanged,
@@ -34,7 +33,6 @@ from edlz.services.messages import (
     Initialised,
     Job,
     Message,
-    NewestPull,
     PartitionAddress,
     Pull,
     Push,
@@ -44,22 +42,20 @@ from edlz.services.messages import (
     WorkerTelemetry,
 )
 from edlz.services.plan import Plan
+from edlz.services.worker.evaluations import Evaluations
 from edlz.services.worker.instructions import (
     AskMaster,
     AskPartition,
     Begin,
     Build,
-    Cancel,
     Compute,
-    Conclude,
     Drop,
-    Evaluate,
     Exit,
     Instruction,
     Outcome,
-    SendInitialise,
 )
-from edlz.services.worker.runs import BACK_OFF_MAX_S, BACK_OFF_S, Evaluation, Phase, Run
+from edlz.services.worker.known_partitions import KnownPartitions
+from edlz.services.worker.runs import BACK_OFF_MAX_S, BACK_OFF_S, Phase, Run
 
 __all__ = ["TaskRunner"]
 
@@ -92,15 +88,10 @@ class TaskRunner:
         self._attempts = itertools.count(1)
         self._runs: dict[int, Run] = {}
         self._busy: int | None = None  # the task that is being computed
-        self._evaluations: dict[tuple[int, int], Evaluation] = {}
-        self._evaluated: dict[tuple[int, int], DoneEvaluation] = {}
-        self._concluding: set[int] = set()
-        self._results: dict[int, EvaluationResult] = {}
+        self._evaluations = Evaluations(self._ask)
         self._failed: list[FailedTask] = []
         self._failure: Failure | None = None
-        self._addresses: dict[int, PartitionAddress] = {}
-        self._initialised: dict[int, Identity] = {}  # partition -> the life that took our initial values
-        self._initialising: dict[int, tuple[Identity, bool]] = {}
+        self._partitions = KnownPartitions()
         self._is_built = False
         self._parts: dict[int, Exchanged] = {}  # newest parameters received from each partition
 
@@ -125,9 +116,7 @@ class TaskRunner:
         for run in self._runs.values():
             if run.phase is Phase.BACKING_OFF and now >= run.resume_s:
                 out += self._pull(run)
-        for evaluation in self._evaluations.values():
-            if evaluation.resume_s and now >= evaluation.resume_s:
-                out += self._pull_newest(evaluation)
+        out += self._evaluations.on_tick(now)
         out += self._schedule()
         is_idle = self._wants_task() and self._busy is None
         asks_again_s = self._next_status_s - HEARTBEAT_S + ASK_AGAIN_S
@@ -150,14 +139,14 @@ class TaskRunner:
             seq=self._seq,
             era=self.era,
             holding=tuple(self._runs),
-            evaluating=(*self._evaluations, *self._evaluated),
+            evaluating=self._evaluations.holding,
             done=tuple(self._done(run) for run in self._runs.values() if run.phase is Phase.REPORTING),
-            evaluated=tuple(self._evaluated.values()),
-            results=tuple(self._results.values()),
+            evaluated=self._evaluations.done,
+            results=self._evaluations.results,
             failed=tuple(self._failed),
             failure=self._failure,
             wants_task=self._wants_task(),
-            wants_evaluation=self._is_ready and not self._evaluations,
+            wants_evaluation=self._is_ready and self._evaluations.wants_lease,
             telemetry=self.telemetry,
             steps=self.steps,
         )
@@ -169,12 +158,7 @@ class TaskRunner:
 
     @property
     def _is_ready(self) -> bool:
-        """Whether the model is built and every partition in its present life knows it."""
-        return (
-            self._is_built
-            and len(self._addresses) == self._count
-            and all(self._initialised.get(p) == address.incarnation for p, address in self._addresses.items())
-        )
+        return self._is_built and self._partitions.are_ready
 
     def _wants_task(self) -> bool:
         if not self._is_ready or self._failure:
@@ -197,7 +181,7 @@ class TaskRunner:
             return [Exit("the master said stop", 1 if self._failure else 0)]
         out: list[Instruction] = []
         if orders.job is not None and self.job is None:
-            self.job = orders.job
+            self.job, self._partitions.count = orders.job, orders.job.partitions
             out.append(Build(orders.job))
         if self.incarnation is None:
             self.incarnation = orders.incarnation
@@ -209,11 +193,7 @@ class TaskRunner:
         out += self._take_notes(orders, now)
         if orders.lease is not None and orders.lease.task not in self._runs:
             out += self._take(orders.lease.task)
-        if orders.evaluation is not None:
-            out += self._take_evaluation(orders.evaluation)
-        if orders.conclude is not None and orders.conclude.round not in self._concluding:
-            self._concluding.add(orders.conclude.round)
-            out.append(Conclude(orders.conclude))
+        out += self._evaluations.on_orders(orders, self._count)
         out += self._schedule()
         if now >= self._next_status_s or (orders.lease is not None and self._wants_task()):
             out += self._status(now)
@@ -226,11 +206,6 @@ class TaskRunner:
         for task in (*orders.noted, *failed):
             out += self._forget(task)
         self._failed = [f for f in self._failed if _failure_key(f) not in orders.noted_failures]
-        for key in orders.noted_evaluations:
-            self._evaluated.pop(key, None)
-        for number in orders.noted_results:
-            self._results.pop(number, None)
-            self._concluding.discard(number)
         for task in orders.again:
             run = self._runs.get(task)
             if run is not None and run.phase is Phase.REPORTING:
@@ -240,45 +215,19 @@ class TaskRunner:
     # -- partitions
 
     def _learn_partitions(self, addresses: tuple[PartitionAddress, ...]) -> list[Instruction]:
-        out: list[Instruction] = []
-        for address in addresses:
-            known = self._addresses.get(address.index)
-            if known and address.incarnation < known.incarnation:
-                continue
-            self._addresses[address.index] = address
-            if known and known.endpoint != address.endpoint:
-                out.append(Cancel(address.index))
-                out += self._repeat_pulls(address.index)
-        return out + self._initialise()
-
-    def _repeat_pulls(self, index: int) -> list[Instruction]:
-        """A partition has moved: whoever waits for it begins again."""
-        out: list[Instruction] = []
-        for run in self._runs.values():
-            if run.phase in (Phase.PULLING, Phase.PUSHING) and index not in run.answers:
-                out += self._pull(run)
-        for evaluation in self._evaluations.values():
-            if not evaluation.is_running:
-                out += self._pull_newest(evaluation)
-        return out
-
-    def _initialise(self) -> list[Instruction]:
-        if not self._is_built:
-            return []
-        out: list[Instruction] = []
-        for p, address in self._addresses.items():
-            wanted = (address.incarnation, not address.has_base)
-            if self._initialised.get(p) == address.incarnation or self._initialising.get(p) == wanted:
-                continue
-            self._initialising[p] = wanted
-            key = ("initialise", p, wanted)
-            out.append(SendInitialise(p, address.endpoint, key, not address.has_base))
-        return out
+        moved, out = self._partitions.learn(addresses)
+        for index in moved:  # whoever waits for it begins again
+            for run in self._runs.values():
+                if run.phase in (Phase.PULLING, Phase.PUSHING) and index not in run.answers:
+                    out += self._pull(run)
+        if moved:
+            out += self._evaluations.repeat_pulls()
+        return out + (self._partitions.initialise() if self._is_built else [])
 
     def on_built(self, now: float) -> list[Instruction]:
         """The model is built from the job's seed."""
         self._is_built = True
-        return [*self._initialise(), *self._status(now)]
+        return [*self._partitions.initialise(), *self._status(now)]
 
     def on_fatal(self, failure: Failure, now: float) -> list[Instruction]:
         """Something that no other attempt can mend: the master ends the job."""
@@ -286,19 +235,21 @@ class TaskRunner:
         return self._status(now)
 
     def _ask(self, index: int, key: Hashable, body: Message) -> AskPartition:
-        return AskPartition(index, self._addresses[index].endpoint, key, body)
+        return AskPartition(index, self._partitions.endpoint(index), key, body)
 
     def on_answer(
         self, index: int, key: Hashable, answer: Message | EdlzError, now: float
     ) -> list[Instruction]:
         """A partition's answer, or the error that it answered with."""
         assert isinstance(key, tuple)
-        if key[0] == "initialise":
-            return self._on_initialised(index, key[2], answer, now)
         if isinstance(answer, EdlzError):  # this worker broke the protocol, or cannot be understood
-            return self._on_error(answer, now)
+            failure = Failure(code=answer.code, message=answer.message, help=answer.help)
+            return self.on_fatal(failure, now)
+        if key[0] == "initialise":
+            self._partitions.on_answer(index, key[1], has_taken=isinstance(answer, Initialised))
+            return self._status(now) if self._is_ready else []
         if key[0] == "newest":
-            return self._on_newest(index, key[1], key[2], answer, now)
+            return self._evaluations.on_answer(index, key[1], key[2], answer, now)
         _, task, attempt, wanted = key
         run = self._runs.get(task)
         if run is None or run.attempt != attempt:
@@ -312,22 +263,6 @@ class TaskRunner:
         else:
             out = self._on_params(run, index, answer, now)
         return [*out, *self._schedule()]
-
-    def _on_initialised(
-        self, index: int, wanted: tuple[Identity, bool], answer: Message | EdlzError, now: float
-    ) -> list[Instruction]:
-        if self._initialising.get(index) != wanted:
-            return []
-        del self._initialising[index]
-        if isinstance(answer, Initialised):
-            self._initialised[index] = wanted[0]
-            return self._status(now) if self._is_ready else []
-        if isinstance(answer, EdlzError):
-            return self._on_error(answer, now)
-        return []  # not ready: the next orders say what it lacks
-
-    def _on_error(self, error: EdlzError, now: float) -> list[Instruction]:
-        return self.on_fatal(Failure(code=error.code, message=error.message, help=error.help), now)
 
     # -- leases
 
@@ -469,8 +404,7 @@ class TaskRunner:
         if refusal.reason != "not ready":
             run.index = 0
         for p, part in list(self._parts.items()):
-            address = self._addresses.get(p)
-            if address and part.incarnation != address.incarnation:
+            if not self._partitions.is_life(p, part.incarnation):
                 del self._parts[p]
         return self._back_off(run, now)
 
@@ -574,49 +508,20 @@ class TaskRunner:
 
     # -- evaluation
 
-    def _take_evaluation(self, lease: EvaluationLease) -> list[Instruction]:
-        key = (lease.round, lease.task)
-        if key in self._evaluations or key in self._evaluated:
-            return []
-        self._evaluations[key] = Evaluation(lease)
-        return self._pull_newest(self._evaluations[key])
-
-    def _pull_newest(self, evaluation: Evaluation) -> list[Instruction]:
-        evaluation.attempt, evaluation.answers, evaluation.resume_s = next(self._attempts), {}, 0.0
-        key = ("newest", (evaluation.lease.round, evaluation.lease.task), evaluation.attempt)
-        return [self._ask(p, key, NewestPull()) for p in range(self._count)]
-
-    def _on_newest(
-        self, index: int, key: tuple[int, int], attempt: int, answer: Message, now: float
-    ) -> list[Instruction]:
-        evaluation = self._evaluations.get(key)
-        if evaluation is None or evaluation.attempt != attempt or evaluation.is_running:
-            return []
-        if not isinstance(answer, Exchanged):
-            evaluation.attempt, evaluation.resume_s = 0, now + BACK_OFF_MAX_S
-            return []
-        evaluation.answers[index] = answer
-        if len(evaluation.answers) < self._count:
-            return []
-        evaluation.is_running = True
-        return [Evaluate(evaluation.lease, tuple(evaluation.answers[p] for p in range(self._count)))]
-
     def on_evaluated(self, done: DoneEvaluation, now: float) -> list[Instruction]:
         """The metric state of an evaluation task is there."""
-        key = (done.round, done.task)
-        if self._evaluations.pop(key, None):
-            self._evaluated[key] = done
+        self._evaluations.on_evaluated(done)
         return self._status(now)
 
     def on_evaluation_failed(self, failed: FailedTask, now: float) -> list[Instruction]:
         """The user's code raised on this evaluation task's records."""
-        self._evaluations.pop((failed.round, failed.task), None)
+        self._evaluations.on_failed((failed.round, failed.task))
         self._failed.append(failed)
         return self._status(now)
 
     def on_concluded(self, result: EvaluationResult, now: float) -> list[Instruction]:
         """A round's metrics are computed."""
-        self._results[result.round] = result
+        self._evaluations.on_concluded(result)
         return self._status(now)
 
     # -- checks

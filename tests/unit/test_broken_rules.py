@@ -10,7 +10,8 @@ from edlz.services.errors import EdlzError
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.job import MasterCore
 from edlz.services.master.task_queue import TaskQueue
-from edlz.services.ps.partition import Partition, Reply
+from edlz.services.ps.instructions import Reply
+from edlz.services.ps.partition import Partition
 from edlz.services.ps.store import Store
 from edlz.services.worker.task_runner import TaskRunner
 

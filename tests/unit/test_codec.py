@@ -272,6 +272,7 @@ def one_tensor(dtype: str, shape: list[int], frames: int, number: Any = 0) -> by
 
 
 ONES = np.ones(3, np.float32).tobytes()
+NESTED = b"\x91" * 500 + b"\x90"
 MALFORMED: dict[str, tuple[list[bytes], int | None, str]] = {
     # frames, the request id that an answer can name, part of what is said
     "no frame": ([], None, "header of 0 bytes"),
@@ -282,6 +283,13 @@ MALFORMED: dict[str, tuple[list[bytes], int | None, str]] = {
     "only an id": ([header()], 7, "header"),
     "other version": ([header("what", "ever", version=9)], 7, "protocol version 9, this process speaks 1"),
     "other version, other form": ([header(version=9)], 7, "protocol version 9"),
+    "other version, same form": ([header([2, "ps", "j"], [], version=9)], 7, "protocol version 9"),
+    "deep nesting inside": ([b"\x94\x01\x07" + b"\x91" * 100_000], None, "header"),
+    "deep nesting in a field": (
+        [header([2, "ps", "DEEP"], []).replace(b"\xa4DEEP", NESTED)],
+        7,
+        "does not fit",
+    ),
     "id a text": ([header([1], [], request_id="7")], None, "header"),
     "unknown tag": ([header([999], [])], 7, "999"),
     "a request to a client": ([header([1], [])], 7, "Invalid value 1"),

@@ -140,6 +140,13 @@ def test_columns_are_left_out_from_the_right() -> None:
     )
 
 
+def test_on_a_narrow_terminal_the_bar_stays() -> None:
+    assert block(STATUS, 40).splitlines()[:2] == [
+        " mnist   epoch 2/2 ━━━━━━━━╸─────  59 %",
+        " v354    loss 0.083   4,260 records/s",
+    ]
+
+
 names = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=50)
 states = st.sampled_from(["starting", "training", "waiting", "evaluating", "lost", "done"])
 sizes = st.integers(0, 10**12)

@@ -34,7 +34,7 @@ from edlz.services.messages import (
 LIMIT_S = 30.0
 WAITS = "import signal; print('ready', flush=True); signal.pause()"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAITS}"
-TELLS_PID = f"import os; print(os.getpid(), flush=True); {WAITS}"
+TELLS_PID = "import os, signal; print(os.getpid(), flush=True); signal.pause()"  # prints one line
 FAILS = "raise SystemExit(3)"
 
 
@@ -164,17 +164,18 @@ def test_a_job_runs_to_its_end(folder: JobDirectory) -> None:
 def test_a_killed_worker_is_told_to_the_master_and_said_once(folder: JobDirectory) -> None:
     screen = Screen()
     pids: dict[str, int] = {}
+    is_told: list[bool] = []
 
     def decide(status: SupervisorStatus) -> Sequence[str]:
-        if link.exits:
+        if link.exits and not is_told:
+            is_told.append(True)
             os.kill(pids["master"], signal.SIGTERM)
-        return ("worker-0", "worker-1")
+        return ("worker-0", "worker-1") if not is_told else ("worker-0",)
 
     def on_line(source: str, text: str) -> None:
-        if text.isdigit():
-            pids[source] = int(text)
-            if source == "worker-1":
-                os.kill(int(text), signal.SIGKILL)
+        pids[source] = int(text)
+        if len(pids) == 3:
+            os.kill(pids["worker-1"], signal.SIGKILL)
 
     screen.on_line = on_line
     link = Master(decide)
@@ -212,8 +213,7 @@ def test_a_signal_ends_everything(number: signal.Signals, folder: JobDirectory) 
     pids: list[int] = []
 
     def on_line(source: str, text: str) -> None:
-        if text.isdigit():
-            pids.append(int(text))
+        pids.append(int(text))
         if len(pids) == 3:
             os.kill(os.getpid(), number)
 
@@ -272,8 +272,7 @@ def test_a_master_that_is_killed_ends_the_job(folder: JobDirectory) -> None:
     pids: dict[str, int] = {}
 
     def on_line(source: str, text: str) -> None:
-        if text.isdigit():
-            pids[source] = int(text)
+        pids[source] = int(text)
         if len(pids) == 2:
             os.kill(pids["master"], signal.SIGKILL)
 

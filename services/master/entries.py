@@ -1,0 +1,46 @@
+"""What the core of the master keeps of the journal, of each worker and of each partition."""
+
+from dataclasses import dataclass, field
+
+from edlz.services.ledger import LedgerRecord, TaskSet
+from edlz.services.messages import Identity, PartitionStatus, WorkerOrders, WorkerTelemetry
+
+__all__ = ["JournalState", "PartitionEntry", "WorkerEntry"]
+
+
+@dataclass(frozen=True)
+class JournalState:
+    """What an earlier master left; a new job has term 0."""
+
+    term: int = 0
+    is_complete: bool = False
+    digest: str = ""
+    evaluations: tuple[tuple[int, dict[str, float]], ...] = ()
+
+
+@dataclass
+class WorkerEntry:
+    """A live worker, by its newest incarnation."""
+
+    incarnation: Identity
+    boot: int
+    seq: int
+    seen_s: float
+    answer: WorkerOrders
+    holding: tuple[int, ...]
+    steps: int
+    has_asked: bool
+    telemetry: WorkerTelemetry
+
+
+@dataclass
+class PartitionEntry:
+    """A partition's newest status, and its last full ledger in that life and era."""
+
+    status: PartitionStatus
+    seen_s: float
+    ledger: LedgerRecord = field(default_factory=LedgerRecord)
+
+    @property
+    def finished(self) -> TaskSet:
+        return TaskSet(self.ledger.finished)

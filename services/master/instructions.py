@@ -1,0 +1,46 @@
+"""What the core of the master asks its shell to do."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from edlz.services.messages import Message, PartitionAddress
+
+__all__ = ["Announce", "Exit", "Instruction", "Journal", "Reply", "TakeDigest"]
+
+
+@dataclass(frozen=True)
+class Reply:
+    to: Hashable
+    body: Message
+
+
+@dataclass(frozen=True)
+class Journal:
+    """One durable transaction, checked against the stored term, before any later instruction."""
+
+    fields: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Announce:
+    """Something an operator or a screen should hear of; `level` is that of the logging module."""
+
+    kind: str
+    text: str
+    level: int = 20
+
+
+@dataclass(frozen=True)
+class TakeDigest:
+    """Read the sealed parameters of these partitions and call `on_digest`."""
+
+    partitions: tuple[PartitionAddress, ...]
+
+
+@dataclass(frozen=True)
+class Exit:
+    reason: str
+    code: int
+
+
+Instruction = Reply | Journal | Announce | TakeDigest | Exit

@@ -1,0 +1,72 @@
+"""What the core of a partition asks its shell to do, and the disk that it may look at."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from edlz.services.messages import Job, Message, PartitionStatus, SnapshotName
+from edlz.services.ps.store import State
+
+__all__ = ["Drop", "Exit", "Instruction", "Link", "Reply", "Report", "Snapshots", "Write"]
+
+
+class Snapshots(Protocol):
+    """What lies on this partition's disk now."""
+
+    def open(self, job: Job) -> None:
+        """Find the folder of this run of the job; before that there are no snapshots."""
+        ...
+
+    def names(self) -> tuple[SnapshotName, ...]:
+        """Return the names of all good snapshots."""
+        ...
+
+    def load(self, name: SnapshotName) -> State:
+        """Read one; raises DataError if it is damaged, which also takes it off the list."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reply:
+    to: Hashable
+    body: Message
+
+
+@dataclass(frozen=True)
+class Report:
+    """Send this status to the master; its answer comes back through `on_answer`."""
+
+    body: PartitionStatus
+
+
+@dataclass(frozen=True)
+class Write:
+    """Make a state durable (temporary file, fsync, rename, fsync of the folder), then `on_written`."""
+
+    kind: Literal["base", "snapshot", "seal"]
+    state: State
+
+
+@dataclass(frozen=True)
+class Link:
+    """Take a snapshot of an older life into this life's folder."""
+
+    name: SnapshotName
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Unlink a snapshot from this life's and older lives' folders; never the base."""
+
+    name: SnapshotName
+
+
+@dataclass(frozen=True)
+class Exit:
+    """Leave: by orders (code 0) or because something has to begin again from the disk."""
+
+    reason: str
+    code: int = 0
+
+
+Instruction = Reply | Report | Write | Link | Drop | Exit

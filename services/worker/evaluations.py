@@ -1,0 +1,142 @@
+"""The evaluation tasks that a worker has in hand, and what it has to report of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from edlz.services.messages import (
+    Conclusion,
+    DoneEvaluation,
+    EvaluationLease,
+    EvaluationResult,
+    Exchanged,
+    Message,
+    NewestPull,
+    WorkerOrders,
+)
+from edlz.services.worker.instructions import AskPartition, Conclude, Evaluate, Instruction
+from edlz.services.worker.runs import BACK_OFF_MAX_S
+
+__all__ = ["Evaluations"]
+
+Key = tuple[int, int]  # (round, task)
+
+
+@dataclass
+class _Evaluation:
+    lease: EvaluationLease
+    attempt: int = 0
+    is_running: bool = False
+    resume_s: float = 0.0
+    answers: dict[int, Exchanged] = field(default_factory=dict)
+
+
+class Evaluations:
+    """Pulls the newest values once for each evaluation task, then has it evaluated.
+
+    Parameters
+    ----------
+    ask : callable (index, key, body) -> AskPartition
+        Addresses a request to a partition.
+    """
+
+    def __init__(self, ask: Callable[[int, tuple[object, ...], Message], AskPartition]) -> None:
+        self._ask = ask
+        self._count = 0
+        self._attempt = 0
+        self._in_hand: dict[Key, _Evaluation] = {}
+        self._done: dict[Key, DoneEvaluation] = {}
+        self._concluding: set[int] = set()
+        self._results: dict[int, EvaluationResult] = {}
+
+    # -- what is told
+
+    @property
+    def holding(self) -> tuple[Key, ...]:
+        return (*self._in_hand, *self._done)
+
+    @property
+    def done(self) -> tuple[DoneEvaluation, ...]:
+        return tuple(self._done.values())
+
+    @property
+    def results(self) -> tuple[EvaluationResult, ...]:
+        return tuple(self._results.values())
+
+    @property
+    def wants_lease(self) -> bool:
+        return not self._in_hand
+
+    # -- events
+
+    def on_tick(self, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        for evaluation in self._in_hand.values():
+            if evaluation.resume_s and now >= evaluation.resume_s:
+                out += self._pull(evaluation)
+        return out
+
+    def on_orders(self, orders: WorkerOrders, partitions: int) -> list[Instruction]:
+        """Forget what the master has noted; take a lease, or a round to conclude."""
+        self._count = partitions
+        for key in orders.noted_evaluations:
+            self._done.pop(key, None)
+        for number in orders.noted_results:
+            self._results.pop(number, None)
+            self._concluding.discard(number)
+        out: list[Instruction] = []
+        if orders.evaluation is not None:
+            out += self._take(orders.evaluation)
+        if orders.conclude is not None:
+            out += self._conclude(orders.conclude)
+        return out
+
+    def _take(self, lease: EvaluationLease) -> list[Instruction]:
+        key = (lease.round, lease.task)
+        if key in self._in_hand or key in self._done:
+            return []
+        self._in_hand[key] = _Evaluation(lease)
+        return self._pull(self._in_hand[key])
+
+    def _conclude(self, conclusion: Conclusion) -> list[Instruction]:
+        if conclusion.round in self._concluding:
+            return []
+        self._concluding.add(conclusion.round)
+        return [Conclude(conclusion)]
+
+    def repeat_pulls(self) -> list[Instruction]:
+        """A partition has moved: ask again for what has not come."""
+        out: list[Instruction] = []
+        for evaluation in self._in_hand.values():
+            if not evaluation.is_running:
+                out += self._pull(evaluation)
+        return out
+
+    def _pull(self, evaluation: _Evaluation) -> list[Instruction]:
+        self._attempt += 1
+        evaluation.attempt, evaluation.answers, evaluation.resume_s = self._attempt, {}, 0.0
+        key = ("newest", (evaluation.lease.round, evaluation.lease.task), self._attempt)
+        return [self._ask(p, key, NewestPull()) for p in range(self._count)]
+
+    def on_answer(self, index: int, key: Key, attempt: int, answer: Message, now: float) -> list[Instruction]:
+        evaluation = self._in_hand.get(key)
+        if evaluation is None or evaluation.attempt != attempt or evaluation.is_running:
+            return []
+        if not isinstance(answer, Exchanged):
+            evaluation.attempt, evaluation.resume_s = 0, now + BACK_OFF_MAX_S
+            return []
+        evaluation.answers[index] = answer
+        if len(evaluation.answers) < self._count:
+            return []
+        evaluation.is_running = True
+        return [Evaluate(evaluation.lease, tuple(evaluation.answers[p] for p in range(self._count)))]
+
+    def on_evaluated(self, done: DoneEvaluation) -> None:
+        key = (done.round, done.task)
+        if self._in_hand.pop(key, None):
+            self._done[key] = done
+
+    def on_failed(self, key: Key) -> None:
+        self._in_hand.pop(key, None)
+
+    def on_concluded(self, result: EvaluationResult) -> None:
+        self._results[result.round] = result
