@@ -13,7 +13,7 @@ SOURCES := $(wildcard core_ext/*.pyx core_ext/*.c core_ext/*.h) setup.py pyproje
 all: $(VENV)/built
 
 demo: $(VENV)/built
-	$(EDLZ) zoo data mnist build/data/mnist --sample
+	$(EDLZ) zoo data mnist build/data/mnist --source=model_zoo/data
 	$(EDLZ) train --model_def=mnist.mnist_functional_api.custom_model \
 	    --training_data=build/data/mnist/train --validation_data=build/data/mnist/test \
 	    --num_workers=2 --num_ps_pods=2 --num_epochs=4 --minibatch_size=32 \
