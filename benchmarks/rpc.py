@@ -1,15 +1,21 @@
-"""What an empty request costs a server in CPU, beside grpc-python's.
+"""What an empty request costs a server in CPU, beside grpc-python's and a bare pyzmq loop's.
 
-`python -m benchmarks.rpc` prints the table.  Two server processes, one of edlz and one of grpc (synchronous,
-raw bytes), are asked in turn by this process, with 1 and with 32 requests in flight.  Counted is the CPU time
-of all threads of the server, from the kernel's scheduler (Linux only): on a busy machine it is what stays.
+`python -m benchmarks.rpc` prints the table.  Three server processes are asked in turn by this process, with 1
+and with 32 requests in flight: edlz's, grpc's (synchronous, raw bytes), and the limit of what Python can do
+with ZeroMQ, a loop that blocks in its one socket and knows nothing but the codec.  Counted is the CPU time of
+all threads of the server, from the kernel's scheduler (Linux only): on a busy machine it is what stays.
 Figures are medians over the rounds.
+
+With 1 in flight both of a ZeroMQ server's threads fall asleep twice a request, and most of the time goes into
+waking them; with more in flight they stay awake.
 """
 
 import asyncio
+import os
 import statistics
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +25,12 @@ from typing import Final
 
 import grpc
 import uvloop
+import zmq
 
 from benchmarks.rows import Row, format_rows
+from edlz.services.codec import Codec
 from edlz.services.errors import EdlzError
-from edlz.services.messages import Message, Ping
+from edlz.services.messages import Message, Ping, Pong
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
 
 __all__ = ["measure"]
@@ -32,15 +40,17 @@ ROUNDS: Final = 7
 REQUESTS: Final = 1500  # a round and a window
 MOST_US: Final = 40.0
 LEAST_RATIO: Final = 8.0
+MOST_OF_BARE: Final = 1.5
 GRPC_METHOD: Final = "/benchmark/Echo"
 
 
 def measure() -> list[Row]:
-    """Return two rows for each number of requests in flight; takes about 15 s."""
+    """Return three rows for each number of requests in flight; takes about 30 s."""
     costs: dict[tuple[str, int], list[float]] = {}
-    with _server("edlz") as ours, _server("grpc") as theirs:
+    with _server("edlz") as ours, _server("bare") as bare, _server("grpc") as theirs:
         sides: tuple[tuple[str, _Server, Callable[[str, int, int], None]], ...] = (
             ("edlz", ours, _ask_edlz),
+            ("bare", bare, _ask_edlz),
             ("grpc", theirs, _ask_grpc),
         )
         for turn in range(ROUNDS + 1):
@@ -53,12 +63,22 @@ def measure() -> list[Row]:
                         costs.setdefault((name, window), []).append(cost_us)
     rows = []
     for window in WINDOWS:
-        ours_us, grpc_us = (statistics.median(costs[name, window]) for name in ("edlz", "grpc"))
+        ours_us, bare_us, grpc_us = (
+            statistics.median(costs[name, window]) for name in ("edlz", "bare", "grpc")
+        )
         label = f"empty RPC, {window} in flight, server CPU"
         ours_text, grpc_text = f"{ours_us:.1f} us", f"grpc-python {grpc_us:.0f} us"
         rows += [
             Row(f"{label}, grpc / edlz", ours_text, grpc_text, grpc_us / ours_us, LEAST_RATIO, True),
             Row(f"{label}, us", ours_text, grpc_text, ours_us, MOST_US, False),
+            Row(
+                f"{label}, edlz / bare loop",
+                ours_text,
+                f"pyzmq alone {bare_us:.1f} us",
+                ours_us / bare_us,
+                MOST_OF_BARE,
+                False,
+            ),
         ]
     return rows
 
@@ -138,6 +158,18 @@ async def _serve_edlz() -> None:
     server.close()
 
 
+def _serve_bare() -> None:
+    codec = Codec("requests")
+    server = zmq.Context().socket(zmq.ROUTER)
+    port = server.bind_to_random_port("tcp://127.0.0.1")
+    print(f"tcp://127.0.0.1:{port}", flush=True)
+    threading.Thread(target=lambda: os._exit(len(sys.stdin.read())), daemon=True).start()
+    while True:
+        peer, *frames = server.recv_multipart()
+        request_id, _ = codec.decode(frames)
+        server.send_multipart([peer, *codec.encode(Pong(role="benchmark", job=""), request_id)])
+
+
 def _serve_grpc() -> None:
     echo = grpc.unary_unary_rpc_method_handler(lambda request, context: request)
     service, _, method = GRPC_METHOD.strip("/").partition("/")
@@ -152,6 +184,8 @@ def _serve_grpc() -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["edlz"]:
         uvloop.run(_serve_edlz())
+    elif sys.argv[1:] == ["bare"]:
+        _serve_bare()
     elif sys.argv[1:] == ["grpc"]:
         _serve_grpc()
     else:

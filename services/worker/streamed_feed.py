@@ -8,6 +8,7 @@ Python runs once a task.  The user's `shuffle` is made afresh for each task, wit
 import itertools
 import queue
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -134,6 +135,9 @@ class _SharedStream:
         self, feed: StreamedFeed, iterator: Any, inbox: "queue.SimpleQueue[Assignment | None]"
     ) -> None:
         self._feed, self._iterator, self._inbox = feed, iterator, inbox
+        # An iterator waits, when it is freed, for the thread that waits for an assignment: free that first,
+        # also if nobody closes the stream.
+        self._free_thread = weakref.finalize(self, inbox.put, None)
 
     def start(self, assignment: Assignment) -> None:
         self._inbox.put(assignment)
@@ -156,7 +160,7 @@ class _SharedStream:
         return (place, element) if place >= 0 else None
 
     def close(self) -> None:
-        self._inbox.put(None)  # frees the thread that waits for an assignment
+        self._free_thread()
         # Letting go of the iterator waits for a read that is under way; nobody else need.
         last = [self._iterator]
         self._iterator = None
