@@ -242,7 +242,10 @@ class SimulatedJob:
         self.job = Job(
             name="simulated",
             run="1",
-            config={"evaluation_steps": schedule.evaluation_steps},
+            config={
+                "evaluation_steps": schedule.evaluation_steps,
+                "recovery_snapshot_secs": schedule.snapshot_every_s,
+            },
             plan=self.plan,
             partitions=schedule.partitions,
         )
@@ -298,7 +301,7 @@ class SimulatedJob:
             core = MasterCore(self.job, state, self.schedule.evaluation_steps)
         elif role[0] == "p":
             index = int(role[1:])
-            core = Partition(index, boot, role, self.disks[index], self.schedule.snapshot_every_s)
+            core = Partition(index, boot, role, self.disks[index])
         else:
             core = TaskRunner(role[1:], boot)
         process = Process(boot, role, core)

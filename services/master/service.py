@@ -88,9 +88,8 @@ class MasterService:
     def _host_partition(self) -> None:
         endpoint = self._server.endpoint
         self._line = RpcClient(endpoint, role="ps", identity="0")
-        every_s = self._config.recovery_snapshot_secs
         self._hosted = PartitionService(
-            0, endpoint, self._server, self._line, self._folder, every_s, self._hosted_stop
+            0, endpoint, self._server, self._line, self._folder, self._hosted_stop
         )
 
     async def run(self) -> int:

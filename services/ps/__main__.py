@@ -30,7 +30,6 @@ async def serve(config: JobConfig, stop: Stop) -> int:
             server,
             master,
             Path(config.job_dir) if config.job_dir else None,
-            config.recovery_snapshot_secs,
             stop,
         )
         async with asyncio.TaskGroup() as group:

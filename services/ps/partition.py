@@ -71,8 +71,6 @@ class Partition:
         Where workers reach it.
     snapshots : Snapshots
         Its disk.
-    snapshot_every_s : float
-        Seconds between recovery snapshots; 0 for none.
     telemetry : callable, optional
         Figures for display.
     """
@@ -83,11 +81,10 @@ class Partition:
         boot: int,
         endpoint: str,
         snapshots: Snapshots,
-        snapshot_every_s: float,
         telemetry: Callable[[], PartitionTelemetry] = PartitionTelemetry,
     ) -> None:
         self.index, self.boot, self.endpoint = index, boot, endpoint
-        self._snapshots, self._snapshot_every_s, self._telemetry = snapshots, snapshot_every_s, telemetry
+        self._snapshots, self._telemetry = snapshots, telemetry
         self.job: Job | None = None
         self.incarnation: Identity | None = None
         self.era: Identity | None = None  # sync: None until restored
@@ -126,8 +123,7 @@ class Partition:
 
     def on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        is_due = self._snapshot_every_s and now - self._last_snapshot_s > self._snapshot_every_s
-        if self.condition is Condition.SERVING and not self.plan.is_sync and is_due:
+        if self.condition is Condition.SERVING and not self.plan.is_sync and self._is_snapshot_due(now):
             out += self._snapshot(now)
         if now >= self._next_status_s:
             out += self._status(now)
@@ -247,6 +243,11 @@ class Partition:
         return life
 
     # -- snapshots
+
+    def _is_snapshot_due(self, now: float) -> bool:
+        assert self.job is not None
+        every_s = float(self.job.config.get("recovery_snapshot_secs") or 0)
+        return bool(every_s) and now - self._last_snapshot_s > every_s
 
     def _snapshot(self, now: float) -> list[Instruction]:
         assert self.store is not None
@@ -430,8 +431,7 @@ class Partition:
         self._staged = {}
         store.commit(pushes)
         out: list[Instruction] = self._snapshot(now) if self._snapshot_at == store.version else []
-        is_due = self._snapshot_every_s and now - self._last_snapshot_s > self._snapshot_every_s
-        if self.index == 0 and is_due:
+        if self.index == 0 and self._is_snapshot_due(now):
             self._snapshot_at = store.version + 1  # every push of this version will carry it
         out += self._status_at_milestone(store, now)
         held, self._held = self._held, {}

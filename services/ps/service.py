@@ -59,8 +59,6 @@ class PartitionService:
         The line to the master.
     job_folder : Path, optional
         Where snapshots go; see SnapshotFolder.
-    snapshot_every_s : float
-        Seconds between recovery snapshots.
     stop : Stop
         Set when the core says that it is over.
     """
@@ -72,14 +70,11 @@ class PartitionService:
         server: Answering,
         master: RpcClient,
         job_folder: Path | None,
-        snapshot_every_s: float,
         stop: Stop,
     ) -> None:
         self._cpu_seen = (time.monotonic(), 0.0)
         self._snapshots = SnapshotFolder(index, job_folder)
-        self._core = Partition(
-            index, secrets.randbits(62), endpoint, self._snapshots, snapshot_every_s, self._telemetry
-        )
+        self._core = Partition(index, secrets.randbits(62), endpoint, self._snapshots, self._telemetry)
         self._server, self._master, self._stop = server, master, stop
         self._kernels = ThreadPoolExecutor(1, thread_name_prefix="kernel")
         self._writes = ThreadPoolExecutor(1, thread_name_prefix="snapshot")

@@ -1,0 +1,92 @@
+"""Real processes, really killed: the job ends by itself, and every minibatch is in the model once."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from processes import MODELS, HandJob, wait_for
+
+pytestmark = pytest.mark.fault
+
+FLAGS = (
+    f"--model_file={MODELS}/tiny_mlp.py",
+    "--minibatch_size=5",
+    "--records_per_task=50",
+    "--worker_threads=1",
+    "--log_level=DEBUG",
+    "--recovery_snapshot_secs=0.5",
+)
+MODES = {"sync": "--grads_to_wait=2", "async": "--use_async"}
+
+
+@pytest.fixture(scope="module")
+def sync_digest(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> str:
+    """Of the undisturbed run."""
+    flags = (*FLAGS, MODES["sync"], f"--training_data={small_mnist}/train")
+    with HandJob(tmp_path_factory.mktemp("undisturbed"), *flags, partitions=0).start(1) as job:
+        return job.finish().digest
+
+
+@pytest.fixture
+def start(tmp_path: Path, small_mnist: Path):  # type: ignore[no-untyped-def]
+    """Start a job in a mode; it is checked at the end by `check`."""
+    jobs: list[HandJob] = []
+
+    def start(mode: str, workers: int, partitions: int) -> HandJob:
+        flags = (*FLAGS, MODES[mode], f"--training_data={small_mnist}/train")
+        jobs.append(HandJob(tmp_path, *flags, partitions=partitions).start(workers))
+        return jobs[0]
+
+    yield start
+    for job in jobs:
+        job.__exit__()
+
+
+def check(job: HandJob, mode: str, sync_digest: str, *, without: tuple[str, ...] = ()) -> None:
+    status = job.finish(without=without)
+    job.check_exactly_once()
+    if mode == "sync":
+        assert status.digest == sync_digest
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_worker(mode: str, start, sync_digest: str) -> None:  # type: ignore[no-untyped-def]
+    job = start(mode, 2, 2)
+    job.wait_for_log("worker-0", "model built")
+    job.wait_for_log("master", "Task:3 completed")
+    job.kill("worker-0")
+    check(job, mode, sync_digest, without=("worker-0",))
+    assert "worker-0 lost" in job.log("master")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_worker_that_wakes_up_again(mode: str, start, sync_digest: str) -> None:  # type: ignore[no-untyped-def]
+    job = start(mode, 2, 1)
+    job.wait_for_log("worker-0", "model built")
+    job.wait_for_log("master", "Task:2 completed")
+    process = job.processes["worker-0"]
+    os.kill(process.pid, signal.SIGSTOP)
+    job.wait_for_log("master", "worker-0 lost: nothing heard")
+    os.kill(process.pid, signal.SIGCONT)
+    check(job, mode, sync_digest)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_parameter_server(mode: str, start, sync_digest: str) -> None:  # type: ignore[no-untyped-def]
+    job = start(mode, 1, 2)
+    wait_for(lambda: "wrote snapshot" in job.log("ps-1"), "a recovery snapshot of ps-1")
+    job.kill("ps-1")
+    job.start_ps(1)
+    check(job, mode, sync_digest)
+    assert "ps-1 is back" in job.log("master")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_master(mode: str, start, sync_digest: str) -> None:  # type: ignore[no-untyped-def]
+    job = start(mode, 1, 1)
+    job.wait_for_log("master", "Task:2 completed")
+    job.kill("master")
+    job.start_master()
+    check(job, mode, sync_digest)
+    assert "term=2" in job.log("master")
