@@ -87,6 +87,7 @@ class HandJob:
             f"--job_dir={self.folder}",
             f"--endpoint=ipc://{self._sockets}/ps-{index}",
             f"--master_addr={self.master_endpoint}",
+            "--log_level=DEBUG",
         )
 
     def start_worker(self, index: int, *flags: str) -> None:

@@ -449,22 +449,28 @@ def test_an_unanswered_request_is_repeated_and_answered_once(run: Run) -> None:
     run(main())
 
 
-def test_intervals_grow_up_to_a_limit(run: Run) -> None:
-    arrivals: list[float] = []
-
-    def note(body: Message) -> None:
-        arrivals.append(time.monotonic())
+def test_intervals_grow_up_to_a_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    intervals: list[tuple[float, float]] = []  # at most, at least
 
     async def main() -> None:
-        async with pair(answer=note, retry_s=0.02, retry_max_s=0.05) as (_, client):
+        async with pair(retry_s=0.01, retry_max_s=0.03) as (_, client):
+            clock, dispatch = asyncio.get_running_loop().time, client._dispatch
+
+            def noting_dispatch(request: Any) -> bool:
+                before = clock()
+                is_sent = dispatch(request)
+                intervals.append((request.due_at - before, request.due_at - clock()))
+                return is_sent
+
+            monkeypatch.setattr(client, "_dispatch", noting_dispatch)
             client.send(REQUEST, lambda answer: None)
-            await until(lambda: len(arrivals) == 9)
+            await until(lambda: len(intervals) >= 7)
 
     run(main())
-    gaps = [b - a for a, b in itertools.pairwise(arrivals)]
-    for gap, due in zip(gaps, [0.02, 0.04, *[0.05] * 6], strict=True):
-        assert gap > 0.7 * due
-    assert sum(gaps) < 1.5  # 5.1 without the limit
+    due = [0.01, 0.02, *[0.03] * 5]
+    assert all(at_most >= 0.8 * interval for (at_most, _), interval in zip(intervals, due, strict=False))
+    assert all(at_least <= 1.2 * interval for (_, at_least), interval in zip(intervals, due, strict=False))
+    assert len(set(intervals)) > 2  # with jitter
 
 
 def test_a_deadline_names_endpoint_and_seconds(run: Run, address: str) -> None:

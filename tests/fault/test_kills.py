@@ -15,7 +15,8 @@ FLAGS = (
     "--records_per_task=50",
     "--worker_threads=1",
     "--log_level=DEBUG",
-    "--recovery_snapshot_secs=0.5",
+    "--recovery_snapshot_secs=0.3",
+    "--num_epochs=5",
 )
 MODES = {"sync": "--grads_to_wait=2", "async": "--use_async"}
 

@@ -14,7 +14,7 @@ from edlz.api.recordio import Writer
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
-from edlz.services.errors import ConfigError, LocalProtocolError, ModelError
+from edlz.services.errors import ConfigError, DataError, LocalProtocolError, ModelError
 from edlz.services.metric_state import merge_states
 from edlz.services.plan import Plan, TaskRange
 from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
@@ -64,6 +64,16 @@ def eval_metrics_fn():
 """
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A trainer, and what it built, that many tests use: it has no memory that they could see."""
+    folder = tmp_path_factory.mktemp("shared") / "job"
+    write_job(folder, MODEL, {})
+    trainer = Trainer(*job(folder, evaluation=True))
+    yield trainer, trainer.build()
+    trainer.close()
+
+
 @pytest.fixture
 def make(tmp_path):
     """make(source, records) -> (trainer, what it built); closed at the end."""
@@ -84,9 +94,10 @@ def make(tmp_path):
 def write_job(folder, source, change):
     (folder / "data").mkdir(parents=True)
     (folder / "model.py").write_text(textwrap.dedent(source))
-    with Writer(folder / "data" / "part-0") as writer:
-        for i in range(RECORDS):
-            writer.write(change.get(i, f"{i},{i % 7},{i % 3},{i % 5}".encode()))
+    for name, numbers in (("part-0", range(20)), ("part-1", range(20, RECORDS))):
+        with Writer(folder / "data" / name) as writer:
+            for i in numbers:
+                writer.write(change.get(i, f"{i},{i % 7},{i % 3},{i % 5}".encode()))
 
 
 def job(folder, mode="sync", evaluation=False, slots=2):
@@ -122,6 +133,12 @@ def aligned_copy(vector):
     return copy
 
 
+def task_of(trainer, name, first):
+    """The task of the first epoch whose records begin at `first` of this file."""
+    ranges = enumerate(map(trainer._plan.task_range, range(3)))
+    return next(task for task, records in ranges if records.name.endswith(name) and records.first == first)
+
+
 def number_of_minibatches(plan, task):
     return -(-plan.task_range(task).count // BATCH)
 
@@ -129,8 +146,8 @@ def number_of_minibatches(plan, task):
 # ---------------------------------------------------------------- building
 
 
-def test_what_is_built(make):
-    trainer, built = make()
+def test_what_is_built(shared):
+    trainer, built = shared
     assert [v.path for v in built.layout.dense.variables] == [
         "net/dense/kernel",
         "net/dense/bias",
@@ -185,8 +202,8 @@ def test_a_gradient_is_that_of_plain_keras(make):
 # ---------------------------------------------------------------- a function of (vectors, task, index)
 
 
-def test_gradients_do_not_depend_on_what_ran_before(make):
-    trainer, built = make(evaluation=True)
+def test_gradients_do_not_depend_on_what_ran_before(shared):
+    trainer, built = shared
     plan = trainer._plan
     first = {}
     for task in range(3):
@@ -208,8 +225,8 @@ def test_gradients_do_not_depend_on_what_ran_before(make):
         assert as_bits(trainer.compute(task, index)) == first[task, index]
 
 
-def test_a_step_starts_from_the_loaded_state_each_time(make):
-    trainer, built = make()
+def test_a_step_starts_from_the_loaded_state_each_time(shared):
+    trainer, built = shared
     one, again = trainer.compute(0, 0), trainer.compute(0, 0)
     assert as_bits(one) == as_bits(again)
     assert one.counters[0] == 1
@@ -226,7 +243,7 @@ def test_random_layers_draw_anew_for_each_minibatch(make):
 @pytest.mark.parametrize("kind", ["dropout", "uniform", "keras"])
 def test_each_source_of_noise_is_seeded_by_the_minibatch(make, kind):
     noise = {
-        "dropout": "x = tf.nn.dropout(x, 0.5)",
+        "dropout": "x = tf.nn.dropout(x + 1.0, 0.5)",
         "uniform": "x = x * tf.random.uniform([]) + tf.random.normal([]) + tf.random.truncated_normal([])"
         " + tf.cast(tf.random.uniform([], 0, 99, tf.int32), tf.float32)",
         "keras": "x = x + keras.random.normal([])",
@@ -246,8 +263,8 @@ def test_random_ops_without_a_cure_are_warned_of(make, caplog):
     assert "draws by counting its calls" in caplog.text
 
 
-def test_the_callers_vectors_are_only_read(make):
-    trainer, built = make()
+def test_the_callers_vectors_are_only_read(shared):
+    trainer, built = shared
     mine = [aligned_copy(v) for v in (built.dense, built.state, built.counters)]
     before = [v.copy() for v in mine]
     trainer.load(*mine)
@@ -255,20 +272,21 @@ def test_the_callers_vectors_are_only_read(make):
     kept = gradient.copy()
     for vector, expected in zip(mine, before, strict=True):
         assert np.array_equal(vector, expected)
+    trainer.load(built.dense, built.state, built.counters)
     for vector in mine:
         vector[:] = 9
     assert np.array_equal(gradient, kept)
     assert not gradient.flags.writeable
 
 
-def test_vectors_that_cannot_be_shared_are_refused(make):
-    trainer, built = make()
+def test_vectors_that_cannot_be_shared_are_refused(shared):
+    trainer, built = shared
     with pytest.raises(LocalProtocolError, match="cannot be shared"):
         trainer.load(aligned_copy(np.append(built.dense, 0))[1:], built.state, built.counters)
 
 
-def test_any_thread_may_drive_it_after_another(make):
-    trainer, _ = make()
+def test_any_thread_may_drive_it_after_another(shared):
+    trainer, _ = shared
     found = [as_bits(trainer.compute(0, 0))]
     thread = threading.Thread(target=lambda: found.append(as_bits(trainer.compute(0, 0))))
     thread.start()
@@ -281,12 +299,15 @@ def test_any_thread_may_drive_it_after_another(make):
 
 
 def test_a_task_that_keeps_no_record_ends_without_a_gradient(make):
-    keep = "dataset.shuffle(64) if mode == 'training' else dataset"
-    source = MODEL.replace("dataset.shuffle(64) if mode ==", "dataset.filter(lambda x, y: y > 99) if mode ==")
-    assert keep not in source
-    trainer, _ = make(source)
-    computed = trainer.compute(0, 0)
+    trainer, _ = make(MODEL.replace("dataset.shuffle(64)", 'dataset.filter(lambda x, y: x["x"][0] > 9.0)'))
+    empty = task_of(trainer, "part-0", 0)
+    computed = trainer.compute(empty, 0)
     assert (computed.is_last, computed.gradient, computed.records) == (True, None, 0)
+
+
+def test_a_feed_that_keeps_no_record_at_all(make):
+    with pytest.raises(DataError, match="leaves out every record"):
+        make(MODEL.replace("dataset.shuffle(64)", "dataset.filter(lambda x, y: y > 99.0)"))
 
 
 # ---------------------------------------------------------------- in fresh processes
@@ -314,12 +335,16 @@ thread.join()
 def test_the_same_bits_in_two_processes_whatever_else_they_compute(tmp_path):
     write_job(tmp_path / "job", MODEL, {})
     orders = [[[0, 0], [1, 1], [2, 0]], [[3, 0], [3, 1], [2, 0], [1, 0], [1, 1], [0, 0]]]
+    processes = []
+    for number, order in enumerate(orders):
+        out = str(tmp_path / f"out{number}.json")
+        arguments = [os.path.dirname(__file__), str(tmp_path / "job"), json.dumps(order), out]
+        processes.append(subprocess.Popen([sys.executable, "-c", PROCESS, *arguments]))
+    assert [process.wait(timeout=300) for process in processes] == [0, 0]
     found = []
     for number, order in enumerate(orders):
-        out = tmp_path / f"out{number}.json"
-        arguments = [os.path.dirname(__file__), str(tmp_path / "job"), json.dumps(order), str(out)]
-        subprocess.run([sys.executable, "-c", PROCESS, *arguments], check=True, timeout=300)
-        found.append({tuple(key): bits for key, bits in zip(order, json.loads(out.read_text()), strict=True)})
+        bits = json.loads((tmp_path / f"out{number}.json").read_text())
+        found.append(dict(zip(map(tuple, order), bits, strict=True)))
     for key in ((0, 0), (1, 1), (2, 0)):
         assert found[0][key] == found[1][key]
 
@@ -327,21 +352,21 @@ def test_the_same_bits_in_two_processes_whatever_else_they_compute(tmp_path):
 # ---------------------------------------------------------------- evaluation
 
 
-def test_evaluation_tasks_add_up_to_the_whole(make):
-    trainer, _ = make(evaluation=True)
+def test_evaluation_tasks_add_up_to_the_whole(shared):
+    trainer, _ = shared
     plan = trainer._plan
     ranges = plan.evaluation_ranges
     results = [trainer.evaluate(task, records) for task, records in enumerate(ranges)]
     assert [rows for rows, _ in results] == [10, 10, 5]
     metrics = trainer.conclude(merge_states([states for _, states in results]))
-    rows, whole = trainer.evaluate(9, TaskRange(name=ranges[0].name, first=0, count=RECORDS))
-    assert rows == RECORDS
+    first = [trainer.evaluate(9, TaskRange(name=ranges[0].name, first=0, count=20)), results[2]]
+    whole = merge_states([states for _, states in first])
     assert metrics == {key: pytest.approx(value, rel=1e-5) for key, value in trainer.conclude(whole).items()}
     assert metrics["rows"] == 1.0
 
 
-def test_an_evaluation_is_the_same_again_and_leaves_no_trace(make):
-    trainer, _ = make(evaluation=True)
+def test_an_evaluation_is_the_same_again_and_leaves_no_trace(shared):
+    trainer, _ = shared
     records = trainer._plan.evaluation_ranges[1]
     first, gradient = trainer.evaluate(1, records), as_bits(trainer.compute(0, 0))
     again = trainer.evaluate(1, records)
@@ -377,9 +402,7 @@ def test_a_metric_that_cannot_be_added_up_is_found_when_building(make):
 
 def test_a_bad_record_fails_the_task_and_the_trainer_goes_on(make):
     trainer, _ = make(change={12: b"1,2,oops,4"})
-    plan = trainer._plan
-    bad = next(task for task in range(3) if plan.task_range(task).first == 10)
-    good = next(task for task in range(3) if plan.task_range(task).first == 0)
+    bad, good = task_of(trainer, "part-0", 10), task_of(trainer, "part-0", 0)
     with pytest.raises(TaskError, match="oops") as error:
         list(map(trainer.compute, [bad] * 3, range(3)))
     assert error.value.task == bad
@@ -389,14 +412,13 @@ def test_a_bad_record_fails_the_task_and_the_trainer_goes_on(make):
 
 def test_an_error_in_the_step_names_the_function_and_the_shapes(make):
     trainer, _ = make(change=dict.fromkeys(range(10), b"1,2,3,5000"))
-    bad = next(task for task in range(3) if trainer._plan.task_range(task).first == 0)
+    bad = task_of(trainer, "part-0", 0)
     with pytest.raises(TaskError) as error:
         trainer.compute(bad, 1)
     assert error.value.index == 1
     assert "loss(): labels (4,) float32, predictions (4, 1) float32" in error.value.error
     assert error.value.where.endswith("in loss")
-    other = next(task for task in range(3) if trainer._plan.task_range(task).first == 10)
-    assert trainer.compute(other, 0).records == 4
+    assert trainer.compute(task_of(trainer, "part-0", 10), 0).records == 4
 
 
 def test_a_bad_record_fails_its_evaluation_task(make):
@@ -409,9 +431,13 @@ def test_a_bad_record_fails_its_evaluation_task(make):
 
 def test_a_file_that_is_gone_fails_the_task(make, tmp_path):
     trainer, _ = make()
-    (tmp_path / "job0" / "data" / "part-0").unlink()
-    with pytest.raises(TaskError, match="part-0 cannot be read"):
-        trainer.compute(0, 0)
+    tasks = [task_of(trainer, *place) for place in (("part-0", 0), ("part-1", 0))]
+    open_files = trainer._reader._source._readers
+    task = next(task for task in tasks if trainer._plan.task_range(task).name not in open_files)
+    for path in (tmp_path / "job0" / "data").iterdir():
+        path.unlink()
+    with pytest.raises(TaskError, match=r"part-. cannot be read: No such file"):
+        trainer.compute(task, 0)
 
 
 def test_a_loss_that_cannot_work_is_found_when_building(make):

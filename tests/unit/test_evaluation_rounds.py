@@ -1,0 +1,89 @@
+"""Evaluation rounds: each task once, sums in task order, metrics in version order."""
+
+import numpy as np
+import pytest
+
+from edlz.services.master.evaluation import EvaluationRounds
+from edlz.services.messages import DoneEvaluation, EvaluationResult
+from edlz.services.metric_state import merge_states
+from edlz.services.plan import Plan, Shard
+
+A, B = (1, 1), (1, 2)
+PLAN = Plan(
+    mode="sync",
+    seed=0,
+    shards=(),
+    records_per_task=2,
+    minibatch_size=1,
+    epochs=1,
+    slots=1,
+    evaluation_shards=(Shard(name="e", first=0, count=5),),
+)
+
+
+def done(round_: int, task: int, value: float = 1.0) -> DoneEvaluation:
+    return DoneEvaluation(round=round_, task=task, records=1, states={"m": [np.array([value])]})
+
+
+def lease_all(rounds: EvaluationRounds) -> list[tuple[int, int]]:
+    leases = []
+    while (lease := rounds.next_lease(A, (), 0.0)) is not None:
+        leases.append((lease.round, lease.task))
+    return leases
+
+
+def test_a_round_opens_once_for_each_trigger() -> None:
+    rounds = EvaluationRounds(PLAN, every=50)
+    assert [rounds.on_version(v) for v in (10, 50, 51, 130, 149, 150)] == [None, 50, None, 100, None, 150]
+    assert lease_all(rounds) == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (3, 0), (3, 1), (3, 2)]
+
+
+def test_the_first_report_of_a_task_counts() -> None:
+    rounds = EvaluationRounds(PLAN, every=0)
+    rounds.open_final(7)
+    for task, value in ((0, 1.0), (0, 9.0), (2, 3.0), (1, 2.0), (1, 9.0)):
+        rounds.report(done(1, task, value))
+    conclusion = rounds.conclusion(A, 0.0)
+    assert conclusion is not None
+    assert conclusion.states["m"][0].tolist() == [6.0]
+    assert rounds.conclusion(B, 1.0) is None
+
+
+def test_a_lost_concluder_is_replaced_and_a_second_result_ignored() -> None:
+    rounds = EvaluationRounds(PLAN, every=0)
+    rounds.open_final(7)
+    for task in range(3):
+        rounds.report(done(1, task))
+    assert rounds.conclusion(A, 0.0) is not None
+    rounds.release(A)
+    assert rounds.conclusion(B, 1.0) is not None
+    finished = rounds.conclude(EvaluationResult(round=1, metrics={"m": 0.5}))
+    assert finished is not None
+    assert (finished.version, finished.is_final, finished.records) == (7, True, 3)
+    assert rounds.conclude(EvaluationResult(round=1, metrics={"m": 0.9})) is None
+    assert rounds.is_idle
+
+
+def test_a_lost_workers_tasks_are_leased_again() -> None:
+    rounds = EvaluationRounds(PLAN, every=0)
+    rounds.open_final(7)
+    lease_all(rounds)
+    assert rounds.next_lease(B, (), 1.0) is None
+    rounds.release(A)
+    again = rounds.next_lease(B, (), 1.0)
+    assert again is not None
+    assert again.task == 0
+
+
+def test_a_round_of_the_final_version_is_the_final_one() -> None:
+    rounds = EvaluationRounds(PLAN, every=10)
+    rounds.on_version(20)
+    rounds.open_final(20)
+    assert {round_ for round_, _ in lease_all(rounds)} == {1}
+
+
+def test_states_of_other_metrics_or_shapes_cannot_be_added() -> None:
+    with pytest.raises(ValueError, match="cannot be added"):
+        merge_states([{"a": [np.zeros(1)]}, {"b": [np.zeros(1)]}])
+    with pytest.raises(ValueError, match="differ"):
+        merge_states([{"a": [np.zeros(1)]}, {"a": [np.zeros(2)]}])

@@ -1,0 +1,115 @@
+"""Which worker gets which task."""
+
+from edlz.services.ledger import TaskSet
+from edlz.services.master.task_queue import LEASE_FLOOR_S, Holder, TaskQueue
+from edlz.services.messages import FailedTask, Identity, WorkerStatus
+from edlz.services.plan import Plan, Shard
+
+A, B = (1, 1), (1, 2)
+
+
+def make_queue(mode: str = "async", tasks: int = 6, slots: int = 2) -> TaskQueue:
+    shard = Shard(name="s", first=0, count=tasks)
+    return TaskQueue(
+        Plan(
+            mode=mode,
+            seed=0,
+            shards=(shard,),
+            records_per_task=1,
+            minibatch_size=1,
+            epochs=1,
+            slots=slots,
+        )
+    )
+
+
+def status(worker: str, incarnation: Identity, holding: tuple[int, ...] = ()) -> WorkerStatus:
+    return WorkerStatus(
+        worker=worker, boot=1, incarnation=incarnation, seq=1, era=(0, 0), holding=holding, wants_task=True
+    )
+
+
+def failed(task: int, attempt: int) -> FailedTask:
+    return FailedTask(kind="training", task=task, index=0, error="E", where="", traceback="", attempt=attempt)
+
+
+def test_a_lost_workers_task_comes_first() -> None:
+    queue = make_queue()
+    assert [queue.next_task(status("a", A), {}, 0.0) for _ in range(2)] == [0, 1]
+    assert queue.next_task(status("b", B), {}, 0.0) == 2
+    queue.release(A)
+    assert [queue.next_task(status("b", B, (2,)), {}, 1.0) for _ in range(2)] == [0, 1]
+
+
+def test_a_lease_ends_by_time_unless_its_holder_gets_on() -> None:
+    queue = make_queue(tasks=1)
+    assert queue.next_task(status("a", A), {}, 0.0) == 0
+    assert queue.next_task(status("b", B), {}, LEASE_FLOOR_S - 1) is None
+    queue.reconcile(status("a", A, (0,)), has_progress=True, now=LEASE_FLOOR_S - 1)
+    assert queue.next_task(status("b", B), {}, LEASE_FLOOR_S + 1) is None
+    assert queue.next_task(status("b", B), {}, 2 * LEASE_FLOOR_S) == 0
+
+
+def test_what_a_worker_does_not_hold_is_free() -> None:
+    queue = make_queue()
+    assert queue.next_task(status("a", A), {}, 0.0) == 0
+    queue.reconcile(status("a", A), has_progress=False, now=1.0)
+    assert queue.next_task(status("b", B), {}, 1.0) == 0
+
+
+def test_a_restarted_masters_queue_adopts_what_workers_hold() -> None:
+    queue = make_queue()
+    queue.reconcile(status("a", A, (3,)), has_progress=False, now=0.0)
+    assert queue.holder(3) == A
+
+
+def test_the_last_tasks_are_not_kept_in_reserve() -> None:
+    queue = make_queue(tasks=3)
+    workers = {"a": Holder(A, (0,)), "b": Holder(B)}
+    assert queue.next_task(status("a", A), {}, 0.0) == 0
+    assert queue.next_task(status("a", A, (0,)), workers, 0.0) is None
+    assert queue.next_task(status("b", B), workers, 0.0) == 1
+
+
+def test_sync_takes_this_round_and_the_next_only() -> None:
+    queue = make_queue("sync")
+    taken: list[int] = []
+    while (
+        task := queue.next_task(status("a", A, tuple(taken)), {"a": Holder(A, tuple(taken))}, 0.0)
+    ) is not None:
+        taken.append(task)
+    assert taken == [0, 1, 2, 3]
+
+
+def test_sync_leaves_a_slot_to_the_other_worker() -> None:
+    queue = make_queue("sync")
+    workers = {"a": Holder(A), "b": Holder(B)}
+    assert queue.next_task(status("a", A), workers, 0.0) == 0
+    workers["a"] = Holder(A, (0,))
+    assert queue.next_task(status("a", A, (0,)), workers, 0.0) is None  # slot 1 is the other's to take first
+    assert queue.next_task(status("b", B), workers, 0.0) == 1
+    workers["b"] = Holder(B, (1,))
+    assert (
+        queue.next_task(status("a", A, (0,)), workers, 0.0) == 2
+    )  # and slot 0 of the next round stays its own
+    assert queue.next_task(status("b", B, (1,)), workers, 0.0) == 3
+
+
+def test_what_a_restored_ledger_lacks_is_done_again() -> None:
+    queue = make_queue()
+    for task in range(3):
+        queue.next_task(status("a", A), {}, 0.0)
+        queue.finish(task, 1.0)
+    queue.keep(TaskSet((0, 1)))
+    assert set(queue.done) == {0}
+    assert queue.next_task(status("a", A), {}, 2.0) == 1
+
+
+def test_the_third_failure_is_the_last_and_repeats_do_not_count() -> None:
+    queue = make_queue()
+    assert queue.fail("0", 1, failed(2, 1)) is None
+    assert queue.fail("0", 1, failed(2, 1)) is None
+    assert queue.fail("1", 2, failed(2, 1)) is None
+    attempts = queue.fail("0", 1, failed(2, 9))
+    assert attempts is not None
+    assert [worker for worker, _ in attempts] == ["0", "1", "0"]
