@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from edlz.client.help import asked_help, unknown_command
 from edlz.services.config import edlz_home
+from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems
 from edlz.services.errors import EdlzError
-from edlz.services.problems import InvalidConfigError, Problem, print_error, print_problems
 
 __all__ = ["main", "version_text"]
 

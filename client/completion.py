@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edlz.services.config import JobConfig
+from edlz.services.configuration.flags import Flag
 from edlz.services.errors import EdlzError
-from edlz.services.flags import Flag
 from edlz.services.model_location import MODEL_NAMES, model_zoo_directory, zoo_modules
 
 __all__ = ["complete_value"]

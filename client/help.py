@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from edlz.services.help_page import help_page, help_topic
-from edlz.services.nearest import did_you_mean, nearest
-from edlz.services.problems import InvalidConfigError, Problem
+from edlz.services.configuration.help_page import help_page, help_topic
+from edlz.services.configuration.nearest import did_you_mean, nearest
+from edlz.services.configuration.problems import InvalidConfigError, Problem
 
 __all__ = ["COMMANDS", "DATASETS", "asked_help", "unknown_command"]
 

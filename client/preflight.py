@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edlz.client.model_symbols import ModuleSymbols, read_symbols
-from edlz.services.checks import idle_workers
 from edlz.services.config import JobConfig
+from edlz.services.configuration.checks import idle_workers
+from edlz.services.configuration.problems import Problem
 from edlz.services.data import list_shards
 from edlz.services.errors import EdlzError
 from edlz.services.model_location import (
@@ -20,7 +21,6 @@ from edlz.services.model_location import (
     locate_attribute,
     locate_model,
 )
-from edlz.services.problems import Problem
 
 __all__ = ["Preflight", "check_job"]
 

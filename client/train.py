@@ -9,10 +9,10 @@ import typer
 from typer.core import TyperCommand
 
 from edlz.client.completion import complete_value
-from edlz.services.arguments import read_config
 from edlz.services.config import flags
-from edlz.services.flags import GROUPS
-from edlz.services.problems import InvalidConfigError, print_problems
+from edlz.services.configuration.arguments import read_config
+from edlz.services.configuration.flags import GROUPS
+from edlz.services.configuration.problems import InvalidConfigError, print_problems
 
 __all__ = ["FlagCommand", "train", "with_flags_of"]
 

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from edlz.client.help import DATASETS
+from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.nearest import did_you_mean, nearest
 
 __all__ = ["data", "zoo"]
 

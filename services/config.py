@@ -14,9 +14,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from edlz.services.configuration.flags import KINDS, Flag, Reader, flag
+from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.flags import KINDS, Flag, Reader, flag
-from edlz.services.model_params import parse_model_params
 
 __all__ = ["JobConfig", "Scalar", "edlz_home", "flags", "flags_by_spelling", "legal_job_name"]
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.api.recordio import Reader, RecordIOError, count_records
+from edlz.services.configuration.nearest import nearest
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.nearest import nearest
 from edlz.services.plan import Shard, TaskRange
 
 __all__ = ["RecordSource", "list_shards"]

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from edlz.services.config import JobConfig
+from edlz.services.configuration.nearest import nearest
 from edlz.services.errors import ModelError
-from edlz.services.nearest import nearest
 
 __all__ = [
     "FEED_NAMES",

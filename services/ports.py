@@ -4,7 +4,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from edlz.services.problems import Problem
+from edlz.services.configuration.problems import Problem
 
 __all__ = ["PortOwner", "port_owner", "port_problem"]
 

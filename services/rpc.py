@@ -75,7 +75,7 @@ class RpcServer:
     role, job : str
         What Ping is answered with.
     linger_s : float
-        How long answers may still go out after `close`.
+        How long answers may still go out after `close`; 0.1 at least.
     limits : Limits, optional
 
     Attributes
@@ -205,7 +205,7 @@ class RpcClient:
     retry_s, retry_max_s : float
         First and longest interval after which an unanswered request is sent again; doubled each time.
     linger_s : float
-        How long requests may still go out after `close`.
+        How long requests may still go out after `close`; 0.1 at least.
     limits : Limits, optional
 
     Attributes
@@ -230,7 +230,7 @@ class RpcClient:
         max_waiting: int = 1024,
         retry_s: float = RETRY_S,
         retry_max_s: float = RETRY_MAX_S,
-        linger_s: float = 0.0,
+        linger_s: float = 1.0,
         limits: Limits | None = None,
     ) -> None:
         limits = limits or Limits()
@@ -411,7 +411,7 @@ class RpcClient:
                     continue
                 if request.deadline <= now:
                     del table[request_id]
-                    self._finish(request, self._unanswered(request, now))
+                    self._finish(request, self._unanswered(request))
                 elif request.due_at <= now:
                     self._repeat(request, now)
         if self._is_closed:
@@ -420,7 +420,7 @@ class RpcClient:
         requests = (*self._under_way.values(), *self._waiting.values())
         self._wake_at(min((min(r.deadline, r.due_at) for r in requests), default=NEVER))
 
-    def _unanswered(self, request: _Request, now: float) -> PeerUnavailable:
+    def _unanswered(self, request: _Request) -> PeerUnavailable:
         was_sent = request.departure is not None
         what = (
             f"took {request.kind} but did not answer"
@@ -428,7 +428,7 @@ class RpcClient:
             else f"could not be reached for {request.kind}"
         )
         return PeerUnavailable(
-            f"{self.endpoint} {what} within {now - request.asked_at:.1f} s",
+            f"{self.endpoint} {what} within {request.deadline - request.asked_at:.1f} s",
             "see whether its process still runs, and its log",
         )
 

@@ -42,6 +42,9 @@ SHARE_BYTES: Final = 64 << 10  # from here on sharing a frame with ZeroMQ is che
 MESSAGES_PER_WAKE: Final = 32  # then the loop's other business has its turn
 SAFETY_HWM: Final = 4096  # messages a peer; credits keep it far from that
 UNBIND_WAIT_MS: Final = 200
+# A socket that is closed without any linger, in the middle of a message, while its connection breaks, makes
+# libzmq 4.3.5 abort the process (session_base.cpp, clean_pipes: the rest of the message is out of reach).
+LEAST_LINGER_MS: Final = 100
 RECONNECT_MS, RECONNECT_MAX_MS = 50, 1000
 # As plain numbers: each operation on zmq's own enumerations costs 0.4 us.
 NOBLOCK, SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
@@ -102,7 +105,7 @@ _open_sockets: set["zmq.Socket[bytes]"] = set()
 
 def _close_context(context: "zmq.Context[zmq.Socket[bytes]]") -> None:
     for left in _open_sockets:
-        left.close(0)
+        left.close(LEAST_LINGER_MS)
     context.term()
 
 
@@ -113,7 +116,7 @@ class _LoopSocket:
         self._socket = process_context().socket(kind)
         _open_sockets.add(self._socket)
         self._socket.set_hwm(SAFETY_HWM)
-        self._socket.setsockopt(zmq.LINGER, round(linger_s * 1000))
+        self._socket.setsockopt(zmq.LINGER, max(round(linger_s * 1000), LEAST_LINGER_MS))
         self._socket.setsockopt(zmq.MAXMSGSIZE, limits.frame_bytes)
         # A message of more frames is malformed, whatever they hold: one too many tells.
         self._most_frames = limits.frames + 1
@@ -199,7 +202,7 @@ class RouterSocket(_LoopSocket):
     limits : Limits
         ZeroMQ drops the connection over a frame that exceeds them.
     linger_s : float
-        How long answers may still go out after `close`.
+        How long messages may still go out after `close`; 0.1 at least.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 import sys
 
-from edlz.services.arguments import parse_arguments
+from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.logs import configure_logging
 from edlz.services.master.service import serve_master
 from edlz.services.runtime import run_service

@@ -4,8 +4,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from edlz.services.arguments import parse_arguments
 from edlz.services.config import JobConfig
+from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.logs import configure_logging
 from edlz.services.ps.service import PartitionService
 from edlz.services.rpc import RpcClient, RpcServer

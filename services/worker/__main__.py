@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 
-from edlz.services.arguments import parse_arguments
+from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.logs import configure_logging
 from edlz.services.runtime import run_service
 from edlz.services.worker.service import WorkerService

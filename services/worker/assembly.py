@@ -84,9 +84,5 @@ class Assembly:
         return Evaluator(self._contract, self.built, feed, self.vectors, self._plan.evaluation_ranges)
 
     def _first_element(self) -> Any:
-        """The first minibatch of the first task."""
-        self.lanes.begin(0, self._plan.task_range(0))
-        try:
-            return self.lanes.minibatch(0, 0).element
-        finally:
-            self.lanes.drop(0)
+        tasks = range(self._plan.tasks_per_epoch)
+        return self.lanes.first_element((task, self._plan.task_range(task)) for task in tasks)

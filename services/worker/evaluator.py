@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from edlz.services.errors import DataError
 from edlz.services.messages import MetricState
 from edlz.services.plan import TaskRange
 from edlz.services.worker.elements import row_count
@@ -90,18 +89,8 @@ class Evaluator:
             raise self._contract.code.task_error(task, index, e) from e
 
     def _first_element(self, ranges: Sequence[TaskRange]) -> Any:
-        """The first minibatch there is: a feed may leave all records of a task out."""
-        for task, records in enumerate(ranges):
-            self._lanes.begin(task, records)
-            try:
-                element = self._lanes.minibatch(task, 0).element
-            except TaskError as e:
-                message = f"the first validation records ({records.name}): {e.error}"
-                raise UserCodeError(message, where=e.where, traceback=e.traceback) from e
-            finally:
-                self._lanes.drop(task)
-            if element is not None:
-                return element
-        raise DataError(
-            "feed() leaves out every record of the validation data", "let it keep some in evaluation mode"
-        )
+        try:
+            return self._lanes.first_element(enumerate(ranges))
+        except TaskError as e:
+            message = f"the first validation records: {e.error}"
+            raise UserCodeError(message, where=e.where, traceback=e.traceback) from e

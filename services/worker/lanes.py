@@ -9,11 +9,11 @@ Giving a task up means a new stream for its lane: 50 ms, and nothing of the old 
 
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from edlz.services.errors import EdlzError
+from edlz.services.errors import DataError, EdlzError
 from edlz.services.plan import TaskRange
 from edlz.services.worker.feed import Feed, Stream
 from edlz.services.worker.task_reader import Assignment
@@ -116,6 +116,26 @@ class Lanes:
             )
         self._last[task] = found
         return found
+
+    def first_element(self, tasks: Iterable[tuple[int, TaskRange]]) -> Any:
+        """Return the first minibatch there is: a feed may leave all records of a task out.
+
+        Raises
+        ------
+        TaskError
+            As `minibatch`.
+        DataError
+            If it leaves out every record of these tasks.
+        """
+        for task, records in tasks:
+            self.begin(task, records)
+            try:
+                element = self.minibatch(task, 0).element
+            finally:
+                self.drop(task)
+            if element is not None:
+                return element
+        raise DataError("feed() leaves out every record of the data", "let it keep some")
 
     def drop(self, task: int) -> None:
         """Give a task up, whether in the middle or at its end; one that is not in hand is none."""

@@ -85,9 +85,9 @@ class TrainingStep:
         # Draws without a seed of their own use this one; it is a thread's, but the trace keeps it.
         self._global_seed = global_seed_generator().state
         signature = [spec, tf.TensorSpec([], tf.int64), *_vector_specs(built)]
-        self._function = tf.function(self._run, input_signature=signature)
-        graph = self._function.get_concrete_function().graph
-        for op in stateful_random_ops(graph):
+        # The concrete function: binding arguments to a signature takes longer than a small step.
+        self._function = tf.function(self._run, input_signature=signature).get_concrete_function()
+        for op in stateful_random_ops(self._function.graph):
             logger.warning(
                 "op=%s draws by counting its calls: gradients depend on what this worker ran before; "
                 "use keras.random or keras.layers in the model",
@@ -192,8 +192,8 @@ class Forward:
         then: Callable[[Any, Any], Any] | None = None,
     ) -> None:
         self._contract, self._built, self._then = contract, built, then
-        self._function = tf.function(self._run, input_signature=[spec, *_vector_specs(built)])
-        self._function.get_concrete_function()
+        signature = [spec, *_vector_specs(built)]
+        self._function = tf.function(self._run, input_signature=signature).get_concrete_function()
 
     def __call__(self, element: Any, vectors: LoadedVectors) -> Any:
         return self._function(element, *vectors.tensors)

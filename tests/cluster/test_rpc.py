@@ -142,7 +142,7 @@ def raw_peer(endpoint: str, identity: bytes = b"raw") -> Iterator["zmq.Socket[by
     context = zmq.Context()
     peer = context.socket(zmq.DEALER)
     peer.setsockopt(zmq.IDENTITY, identity)
-    peer.setsockopt(zmq.LINGER, 0)
+    peer.setsockopt(zmq.LINGER, 100)
     peer.setsockopt(zmq.SNDHWM, 0)
     peer.connect(endpoint)
     try:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from edlz.services.arguments import Reading, parse_arguments, read_config
-from edlz.services.flags import LATER_FLAGS
-from edlz.services.nearest import did_you_mean, edit_distance, nearest
-from edlz.services.problems import InvalidConfigError, Problem, print_problems
+from edlz.services.configuration.arguments import Reading, parse_arguments, read_config
+from edlz.services.configuration.flags import LATER_FLAGS
+from edlz.services.configuration.nearest import did_you_mean, edit_distance, nearest
+from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 
 NEEDED = ("--model_def=m.n.custom_model", "--training_data=data")
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.arguments import read_config
 from edlz.services.config import JobConfig, flags, flags_by_spelling, legal_job_name
+from edlz.services.configuration.arguments import read_config
+from edlz.services.configuration.flags import GROUPS, LATER_FLAGS, READERS
+from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.errors import ConfigError, RemoteProtocolError
-from edlz.services.flags import GROUPS, LATER_FLAGS, READERS
-from edlz.services.model_params import parse_model_params
 
 MNIST = JobConfig(model_def="mnist.mnist_functional_api.custom_model", training_data="data/mnist/train")
 

@@ -10,9 +10,9 @@ import pytest
 
 from edlz.client.help import asked_help
 from edlz.services.config import flags
-from edlz.services.flags import READERS, Reader
-from edlz.services.help_page import COLUMNS, help_page, help_topic
-from edlz.services.problems import InvalidConfigError
+from edlz.services.configuration.flags import READERS, Reader
+from edlz.services.configuration.help_page import COLUMNS, help_page, help_topic
+from edlz.services.configuration.problems import InvalidConfigError
 
 SHORT_PAGE = """\
 Usage: edlz train --model_def=NAME --training_data=PATH [flags]

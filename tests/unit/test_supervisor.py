@@ -19,8 +19,8 @@ from edlz.client.local import service_command
 from edlz.client.process_launcher import ProcessLauncher, describe_exit, service_environment
 from edlz.client.spans import Line
 from edlz.client.supervisor import Supervisor
-from edlz.services.arguments import read_config
 from edlz.services.config import JobConfig
+from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import LaunchError, PeerUnavailable, RemoteProtocolError
 from edlz.services.messages import (
     EventView,

@@ -310,6 +310,83 @@ def test_a_feed_that_keeps_no_record_at_all(make):
         make(MODEL.replace("dataset.shuffle(64)", "dataset.filter(lambda x, y: y > 99.0)"))
 
 
+MIXED = """
+import keras
+import tensorflow as tf
+
+class CustomModel(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.table = keras.layers.Embedding(50, 4)
+        self.unused = keras.layers.Dense(3)
+        self.last = keras.layers.Dense(1)
+
+    def call(self, inputs):
+        ragged = tf.reduce_mean(self.table(inputs["ragged"]), axis=1)
+        sparse = tf.sparse.to_dense(inputs["sparse"])
+        self.unused(sparse)
+        return {"price": self.last(ragged + sparse)}
+
+def loss(labels, predictions, sample_weight):
+    return sample_weight * tf.square(labels["price"] - predictions["price"][:, 0])
+
+def optimizer():
+    return keras.optimizers.Adam()
+
+def feed(dataset, mode, metadata):
+    def parse(record):
+        values = tf.strings.to_number(tf.strings.split(record, ","))
+        ids = tf.RaggedTensor.from_row_lengths(tf.cast(values, tf.int64), [2, 2])
+        sparse = tf.sparse.from_dense(tf.ensure_shape(values, [4]))
+        return {"sparse": sparse, "ragged": ids[0]}, {"price": values[3]}, values[1]
+    return dataset.map(parse)
+
+def eval_metrics_fn():
+    return {"price": {"mae": keras.metrics.MeanAbsoluteError()}}
+"""
+
+
+def test_sparse_and_ragged_features_several_outputs_and_weights(make):
+    trainer, built = make(MIXED, evaluation=True)
+    assert built.layout.dense.variables[0].shape == (50, 4)
+    first, last = trainer.compute(0, 0), trainer.compute(0, 1)
+    assert first.gradient[:200].any()  # a plain Embedding's gradient, as a dense one
+    unused = [v.path.endswith("dense/kernel") for v in built.layout.dense.variables].index(True)
+    offset = built.layout.dense.offsets[unused]
+    assert not first.gradient[offset : offset + 12].any()  # no gradient is a gradient of zeros
+    trainer.drop(0)
+    assert as_bits(trainer.compute(0, 1)) == as_bits(last)
+    assert list(trainer.conclude(trainer.evaluate(0, trainer._plan.evaluation_ranges[0])[1])) == ["price_mae"]
+
+
+def test_closing_in_the_middle_of_a_computation(make, tmp_path):
+    """The worker stops at any time, and then closes from another thread."""
+    trainer, _ = make()
+    reading, go = threading.Event(), threading.Event()
+    source, outcome = trainer._reader._source, []
+    read = source.read
+
+    def slow(*args):
+        reading.set()
+        go.wait(30)
+        return read(*args)
+
+    def compute():
+        try:
+            outcome.append(trainer.compute(1, 0))
+        except Exception as e:
+            outcome.append(e)
+
+    source.read = slow
+    thread = threading.Thread(target=compute)
+    thread.start()
+    assert reading.wait(30)
+    trainer.close()
+    go.set()
+    thread.join(30)
+    assert len(outcome) == 1  # one way or the other, it came to an end
+
+
 # ---------------------------------------------------------------- in fresh processes
 
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from edlz.services.config import flags_by_spelling
-from edlz.services.flags import LATER_FLAGS
-from edlz.services.nearest import did_you_mean, nearest
-from edlz.services.problems import Problem
-from edlz.services.settings import Setting, refusal_of_later
+from edlz.services.configuration.flags import LATER_FLAGS
+from edlz.services.configuration.nearest import did_you_mean, nearest
+from edlz.services.configuration.problems import Problem
+from edlz.services.configuration.settings import Setting, refusal_of_later
 
 __all__ = ["settings_from_file"]
 

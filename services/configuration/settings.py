@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass
 
 from edlz.services.config import Scalar
-from edlz.services.flags import LATER_FLAGS, Flag
-from edlz.services.nearest import did_you_mean, nearest
-from edlz.services.problems import Problem
+from edlz.services.configuration.flags import LATER_FLAGS, Flag
+from edlz.services.configuration.nearest import did_you_mean, nearest
+from edlz.services.configuration.problems import Problem
 
 __all__ = ["BOOLEANS", "Setting", "refusal_of_later", "value_of"]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edlz.services.config import JobConfig, legal_job_name
+from edlz.services.configuration.flags import Reader
+from edlz.services.configuration.model_params import parse_model_params
+from edlz.services.configuration.problems import Problem
+from edlz.services.configuration.settings import Setting
 from edlz.services.errors import ConfigError
-from edlz.services.flags import Reader
-from edlz.services.model_params import parse_model_params
-from edlz.services.problems import Problem
-from edlz.services.settings import Setting
 
 __all__ = ["Finding", "check_flags", "idle_workers"]
 

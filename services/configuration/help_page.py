@@ -6,10 +6,10 @@ Typer's own panels cut older spellings off and take three lines a flag; these ta
 from collections.abc import Iterable, Sequence
 
 from edlz.services.config import flags, flags_by_spelling
-from edlz.services.flags import GROUPS, LATER_FLAGS, READERS, Flag, Reader
-from edlz.services.nearest import did_you_mean, nearest
-from edlz.services.problems import InvalidConfigError, Problem
-from edlz.services.settings import Setting, refusal_of_later
+from edlz.services.configuration.flags import GROUPS, LATER_FLAGS, READERS, Flag, Reader
+from edlz.services.configuration.nearest import did_you_mean, nearest
+from edlz.services.configuration.problems import InvalidConfigError, Problem
+from edlz.services.configuration.settings import Setting, refusal_of_later
 
 __all__ = ["COLUMNS", "help_page", "help_topic"]
 
