@@ -232,8 +232,13 @@ def _required_count(function: Callable[..., Any]) -> int:
 
 def _figures(name: str, result: Any) -> dict[str, float]:
     if isinstance(result, Mapping):
-        return {f"{name}_{key}": float(value) for key, value in result.items()}
+        return {f"{name}_{key}": _shortest(value) for key, value in result.items()}
     values = np.asarray(keras.ops.convert_to_tensor(result).numpy())
     if values.ndim == 0:
-        return {name: float(values)}
-    return {f"{name}_{place}": float(value) for place, value in enumerate(values.ravel())}
+        return {name: _shortest(values)}
+    return {f"{name}_{place}": _shortest(value) for place, value in enumerate(values.ravel())}
+
+
+def _shortest(value: Any) -> float:
+    """The float with the fewest digits that is the same float32: 0.77, not 0.7699999809265137."""
+    return float(str(np.float32(value)))
