@@ -15,7 +15,7 @@ from typing import Protocol, TextIO
 from edlz.client.render_json import json_line
 from edlz.client.render_live import live_block
 from edlz.client.render_plain import due_again_s, progress_line
-from edlz.client.spans import Glyphs, Line, Span, paint, plain
+from edlz.client.spans import UNICODE, Glyphs, Line, Span, paint, plain
 from edlz.client.terminal import Look
 from edlz.services.messages import JobStatus
 
@@ -24,7 +24,6 @@ __all__ = ["JsonScreen", "LiveScreen", "PlainScreen", "QuietScreen", "Screen", "
 logger = logging.getLogger(__name__)
 
 _LOG_LINE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+\] \[(?P<level>[A-Z]+)\] \[[^\]]+\] (?P<text>.*)")
-_ROUGH_S = 30.0  # an ETA is rough for so long after the number of workers changed
 _SHOWN_LEVELS = frozenset(("WARNING", "ERROR", "CRITICAL"))
 
 
@@ -64,7 +63,7 @@ def make_screen(look: Look, *, asked_workers: int, glyphs: Glyphs, is_coloured: 
         return JsonScreen(sys.stdout)
     if look == "quiet":
         return QuietScreen(sys.stdout)
-    return PlainScreen(sys.stdout, asked_workers, is_coloured=is_coloured)
+    return PlainScreen(sys.stdout, asked_workers, glyphs, is_coloured=is_coloured)
 
 
 class _Base:
@@ -98,15 +97,19 @@ class _Base:
 class PlainScreen(_Base):
     """Log lines, and a line of progress every 10 s, later every minute."""
 
-    def __init__(self, out: TextIO, asked_workers: int, *, is_coloured: bool = False) -> None:
+    def __init__(
+        self, out: TextIO, asked_workers: int, glyphs: Glyphs = UNICODE, *, is_coloured: bool = False
+    ) -> None:
         super().__init__(out, is_coloured=is_coloured)
-        self._asked_workers = asked_workers
+        self._asked_workers, self._glyphs = asked_workers, glyphs
         self._next_at: float | None = None
 
     def log_line(self, source: str, text: str) -> None:
-        """Pass a line of our own format through; whatever else a service prints stays in its file."""
-        if _LOG_LINE.match(text) or _is_json_object(text):
+        """Pass a line of our own format on under its source's name; all else stays in the service's file."""
+        if _is_json_object(text):  # which says itself where it is from
             self._write(text)
+        elif _LOG_LINE.match(text):
+            self._write(f"{source} {self._glyphs.bar} {text}")
 
     def log_stream(self) -> TextIO:
         """The stream of all the other lines."""
@@ -182,8 +185,6 @@ class LiveScreen(_Base):
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._working: int | None = None
-        self._rough_until = 0.0
 
     def open(self) -> None:
         """Begin with a line, so that something stands there at once."""
@@ -208,15 +209,11 @@ class LiveScreen(_Base):
         """Redraw."""
         for event in status.events:
             self.say(event.text)
-        count = sum(worker.state not in ("lost", "done") for worker in status.workers)
-        if self._working not in (None, count):
-            self._rough_until = status.now + _ROUGH_S
-        self._working = count
         block = live_block(
             status,
             self._console.width,
             asked_workers=self._asked_workers,
-            is_eta_rough=status.now < self._rough_until,
+            is_eta_rough=status.is_eta_rough,
             glyphs=self._glyphs,
         )
         self._draw(block)

@@ -30,10 +30,11 @@ class Glyphs(NamedTuple):
     rest: str
     mark: str
     ellipsis: str
+    bar: str
 
 
-UNICODE = Glyphs("━", "╸", "─", "●", "…")
-ASCII = Glyphs("#", "#", "-", "*", "...")
+UNICODE = Glyphs("━", "╸", "─", "●", "…", "│")
+ASCII = Glyphs("#", "#", "-", "*", "...", "|")
 
 _CODES: dict[Role, str] = {"good": "32", "wait": "33", "bad": "31", "dim": "2", "bold": "1"}
 

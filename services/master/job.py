@@ -81,6 +81,7 @@ class MasterCore:
         self.era: Identity | None = None
         self._serial = itertools.count(1)
         self._granted: dict[int, Identity] = {}  # boot -> incarnation, current or not yet used
+        self._incarnations_by_name: dict[str, Identity] = {}  # the newest granted, for the journal
         self._target: SnapshotName | None = None
         self._is_running = False
         self._needs_era = False
@@ -162,10 +163,12 @@ class MasterCore:
     def _identity(self) -> Identity:
         return (self.term, next(self._serial))
 
-    def _grant(self, boot: int) -> Identity:
-        if boot not in self._granted:
-            self._granted[boot] = self._identity()
-        return self._granted[boot]
+    def _grant(self, name: str, boot: int) -> list[Instruction]:
+        """Give a process its incarnation; it is in the journal before the process hears of it."""
+        if boot in self._granted:
+            return []
+        self._granted[boot] = self._incarnations_by_name[name] = self._identity()
+        return [Journal({"incarnations": dict(self._incarnations_by_name)})]
 
     # -- partitions
 
@@ -177,12 +180,13 @@ class MasterCore:
         if not 0 <= status.partition < self.job.partitions:
             return [Reply(to, self._stop_order((0, 0)))]
         if status.incarnation is None:
-            granted = Granted(term=self.term, incarnation=self._grant(status.boot), job=self.job)
-            return [Reply(to, granted)]
+            out = self._grant(f"ps-{status.partition}", status.boot)
+            granted = Granted(term=self.term, incarnation=self._granted[status.boot], job=self.job)
+            return [*out, Reply(to, granted)]
         entry = self.partitions.get(status.partition)
         if entry and entry.status.incarnation and status.incarnation < entry.status.incarnation:
             return [Reply(to, self._stop_order(status.incarnation))]
-        out: list[Instruction] = []
+        out = []
         if entry is None or status.incarnation != entry.status.incarnation:
             out += self._admit(status, now)
         elif status.seq > entry.status.seq:
@@ -322,13 +326,14 @@ class MasterCore:
 
     def _on_worker(self, to: Hashable, status: WorkerStatus, now: float) -> list[Instruction]:
         if status.incarnation is None:
-            return [Reply(to, self._welcome(status))]
+            out = self._grant(f"worker-{status.worker}", status.boot)
+            return [*out, Reply(to, self._welcome(status))]
         entry = self.workers.get(status.worker)
         if entry and status.incarnation < entry.incarnation:
             return [Reply(to, WorkerOrders(term=self.term, seq=status.seq, incarnation=None, stop=True))]
         if entry and status.incarnation == entry.incarnation and status.seq <= entry.seq:
             return [Reply(to, entry.answer)] if status.seq == entry.seq else []
-        out: list[Instruction] = []
+        out = []
         if entry is None or status.incarnation != entry.incarnation:
             if entry:  # a new life of the same id: what the old one held is free
                 self.queue.release(entry.incarnation)
@@ -357,7 +362,7 @@ class MasterCore:
         return WorkerOrders(
             term=self.term,
             seq=status.seq,
-            incarnation=self._grant(status.boot),
+            incarnation=self._granted[status.boot],
             stop=self.failure is not None,
             finished=self.is_complete,
             job=self.job,

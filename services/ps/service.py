@@ -82,6 +82,7 @@ class PartitionService:
         self._status_request: int | None = None
         self._requests = 0
         self._error: BaseException | None = None
+        master.failed.add_done_callback(self._on_line_failed)
 
     async def run(self) -> None:
         """Tick until stopped; a bug in here is raised, so that the process ends."""
@@ -127,6 +128,11 @@ class PartitionService:
         """Half-dead is worse than dead: the process ends with this error."""
         self._error = self._error or error
         self._stop.set(getattr(error, "exit_code", 70), str(error))
+
+    def _on_line_failed(self, failed: "asyncio.Future[None]") -> None:
+        error = None if failed.cancelled() else failed.exception()
+        if error is not None:
+            self._on_error(error)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:

@@ -84,6 +84,7 @@ class WorkerService:
         self._log_every = config.log_loss_steps
         self._logged_version = 0
         self._error: BaseException | None = None
+        self._watch(self._master)
 
     async def run(self) -> int:
         """Work until the job is over or the master says stop; return the exit code."""
@@ -170,10 +171,21 @@ class WorkerService:
         if known is None or known[0] != endpoint:
             self._hang_up(index)
             line = RpcClient(endpoint, role="worker", identity=str(self._config.worker_id))
+            self._watch(line)
             known = self._lines[index] = (endpoint, line)
         began = time.perf_counter()
         known[1].send(body, lambda answer: self._feed("on_answer", index, key, answer))
         self._meter.push_s += time.perf_counter() - began
+
+    def _watch(self, line: RpcClient) -> None:
+        """A line that a bug has closed ends the worker."""
+
+        def on_failed(failed: "asyncio.Future[None]") -> None:
+            error = None if failed.cancelled() else failed.exception()
+            if error is not None:
+                self._on_error(error)
+
+        line.failed.add_done_callback(on_failed)
 
     def _hang_up(self, index: int) -> None:
         known = self._lines.pop(index, None)

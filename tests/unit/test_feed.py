@@ -71,7 +71,8 @@ FORMS = {
         "dataset.map(parse)", "assert mode == 'training' and metadata.column_names is None\n    "
     ),
     "unordered": feed_that(
-        "dataset.map(parse).with_options(o)", "o = tf.data.Options()\n    o.deterministic = False\n    "
+        "dataset.map(parse, num_parallel_calls=4).with_options(o)",
+        "o = tf.data.Options()\n    o.deterministic = False\n    ",
     ),
     "oldest": OLDEST,
 }

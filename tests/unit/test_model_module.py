@@ -229,11 +229,14 @@ def test_a_sibling_that_imports_the_model_gets_the_same_module(tmp_path):
 
 
 def test_a_module_named_like_a_package_hides_nothing(tmp_path):
-    write(tmp_path, {"keras.py": "raise AssertionError", "json.py": MODEL})
+    write(tmp_path, {"symtable.py": "raise AssertionError", "json.py": MODEL})
+    sys.modules.pop("symtable", None)
     contract = load_contract(JobConfig(model_file=str(tmp_path / "json.py")))
     import json
+    import symtable
 
     assert json.loads("[1]") == [1]
+    assert str(tmp_path) not in symtable.__file__
     assert contract.build().output_shape == (None, 3)
     assert sys.modules["json"] is json
 

@@ -563,7 +563,7 @@ def test_a_pipe_gets_our_log_lines_and_progress_now_and_then(logged: list[str]) 
         screen.update(changed(started_at=0.0, now=float(second)))
     screen.say("worker-1 lost: killed by signal 9 (SIGKILL).")
     screen.close(success_block(DONE, ENDING), is_error=False)
-    assert out.getvalue().splitlines()[:2] == [LOG_LINE, '{"ts": 1.0, "event": "x"}']
+    assert out.getvalue().splitlines()[:2] == [f"worker-0 │ {LOG_LINE}", '{"ts": 1.0, "event": "x"}']
     assert out.getvalue().splitlines()[2].startswith("Succeeded  mnist")
     assert not set(out.getvalue()) & set("\r\x1b")
     progress = [line for line in logged if line.startswith("progress=")]
@@ -614,7 +614,7 @@ def test_a_terminal_gets_a_block_with_events_and_warnings_above(monkeypatch: pyt
     screen.log_line("worker-0", WARNING_LINE)
     event = EventView(seq=1, at=1.0, kind="worker", text="worker-1 lost: killed [by] signal 9.")
     screen.update(changed(events=(event,)))
-    screen.update(changed(now=123.0, workers=WORKERS[:1]))
+    screen.update(changed(now=123.0, workers=WORKERS[:1], is_eta_rough=True))
     screen.log_stream().write("from the supervisor\n")
     screen.close(success_block(DONE, ENDING), is_error=False)
     text = out.getvalue()
