@@ -39,12 +39,13 @@ WINDOWS: Final = (1, 32)
 ROUNDS: Final = 7
 REQUESTS: Final = 1500  # a round and a window
 LEAST_RATIO: Final = 8.0
+LEAST_RATIO_ALONE: Final = 4.0
 MOST_OF_BARE: Final = 1.5
 GRPC_METHOD: Final = "/benchmark/Echo"
 
 
 def measure() -> list[Row]:
-    """Return three rows for each number of requests in flight; takes about 30 s."""
+    """Return two rows for each number of requests in flight; takes about 30 s."""
     costs: dict[tuple[str, int], list[float]] = {}
     with _server("edlz") as ours, _server("bare") as bare, _server("grpc") as theirs:
         sides: tuple[tuple[str, _Server, Callable[[str, int, int], None]], ...] = (
