@@ -22,7 +22,7 @@ from edlz.model_zoo.datasets import built_in_sample
 __all__ = ["measure"]
 
 MODEL = "mnist.mnist_functional_api.custom_model"
-BATCH, EPOCHS, ROUNDS = 64, 4, 3
+BATCH, EPOCHS, ROUNDS = 64, 2, 3
 LOG_EVERY = 20
 _LOSS = re.compile(r"^\[([\d: ,-]+)\].*Loss = \S+ steps = (\d+)", re.MULTILINE)
 

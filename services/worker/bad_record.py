@@ -1,7 +1,8 @@
 """Finding the record that makes the user's code raise: tf.data's errors do not name it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from edlz.services.worker.pipeline import FeedSettings
 from edlz.services.worker.task_reader import Assignment
@@ -11,23 +12,30 @@ __all__ = ["blame_record"]
 _LIMIT_S = 10.0  # a slow feed is not run over and over
 
 
+class _OutOfTimeError(Exception):
+    """No more tries."""
+
+
 def blame_record(
-    settings: FeedSettings, assignment: Assignment, attempt: Callable[[list[bytes]], None]
+    settings: FeedSettings, assignment: Assignment, run: Callable[[list[bytes]], Iterable[Any]]
 ) -> str:
     """Return `record 17 of data/part-0`, or nothing if no single record is to blame.
 
     Parameters
     ----------
-    attempt : callable
-        Runs the feed over some records, and raises if they contain the bad one.
+    run : callable
+        (records) -> what the feed makes of them; making it or iterating over it raises if the bad one is
+        among them.
     """
     until = time.monotonic() + _LIMIT_S
 
     def raises(records: list[bytes]) -> bool:
-        if time.monotonic() > until:
-            raise TimeoutError
         try:
-            attempt(records)
+            for _ in run(records):
+                if time.monotonic() > until:
+                    raise _OutOfTimeError
+        except _OutOfTimeError:
+            raise
         except Exception:  # whatever the user's code raises
             return True
         return False

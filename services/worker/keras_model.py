@@ -58,9 +58,12 @@ class BuiltModel:
 def start_from(seed: int) -> None:
     """Forget what Keras built and drew so far, so that what is built next depends on `seed` alone.
 
-    Initial values are then those of `keras.utils.set_random_seed(seed)` right before `custom_model()`.
+    Initial values are then those of `keras.utils.set_random_seed(seed)` right before `custom_model()`.  The
+    dtype policy stays: a module may have set it while it was imported.
     """
+    policy = keras.config.dtype_policy()
     keras.utils.clear_session()
+    keras.config.set_dtype_policy(policy)
     keras.utils.set_random_seed(seed % 2**32)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from edlz.services.errors import DataError, EdlzError
+from edlz.services.errors import DataError, EdlzError, ModelError
 from edlz.services.plan import TaskRange
 from edlz.services.worker.feed import Feed, Stream
 from edlz.services.worker.task_reader import Assignment
@@ -76,12 +76,16 @@ class Lanes:
         first : int
             The first minibatch that will be asked for.
         """
-        if task in self._ranges:
+        if self.has(task):
             return
         self._ranges[task] = records
         while len(self._lanes) <= lane:
             self._lanes.append(_Lane(self._feed))
         self._enter(task, self._lanes[lane], first)
+
+    def has(self, task: int) -> bool:
+        """Whether a task is in hand."""
+        return task in self._ranges
 
     def minibatch(self, task: int, index: int) -> Minibatch:
         """Return minibatch (task, index) of a task in hand, waiting for it if need be.
@@ -91,6 +95,8 @@ class Lanes:
         TaskError
             If reading or the user's code raised, or the task ends before this minibatch.  The task is
             out of hand then.
+        ModelError
+            If the feed cannot work on any records.
         """
         last = self._last.get(task)
         if last is not None and last.index == index:
@@ -100,6 +106,9 @@ class Lanes:
             lane = self._move(task, index)
         try:
             found = lane.give(index)
+        except ModelError:  # on any records, not only on these
+            self.drop(task)
+            raise
         except Exception as e:
             index = lane.position  # looking ahead may have met it
             blamed = "" if isinstance(e, EdlzError) else self._feed.blame(lane.assignment)

@@ -1,6 +1,7 @@
 """What all forms of a feed share: their settings and protocols, batching, and options of tf.data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.task_reader import Assignment
 
 __all__ = [
+    "ENDLESS",
     "PREFETCHED",
     "Element",
     "Feed",
@@ -19,10 +21,11 @@ __all__ = [
     "Metadata",
     "Stream",
     "batches_of",
-    "exhaust",
+    "endless",
     "with_options",
 ]
 
+ENDLESS = "feed() repeats its records without end: a task would never be done"
 PREFETCHED = 2
 
 Element = Any  # what the feed yields: a tuple of structures of tensors
@@ -88,7 +91,8 @@ class Feed(Protocol):
 
 def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) -> Any:
     """Call the user's feed on the dataset of these records, and batch what it gives."""
-    dataset = contract.feed(tf.data.Dataset.from_tensor_slices(records), settings.mode, Metadata())
+    with _refusing_cache_files():
+        dataset = contract.feed(tf.data.Dataset.from_tensor_slices(records), settings.mode, Metadata())
     if not isinstance(dataset, tf.data.Dataset):
         raise ModelError(
             f"feed() returned {type(dataset).__name__}, not a tf.data.Dataset", "return dataset.map(parse)"
@@ -98,10 +102,29 @@ def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) ->
     return batches
 
 
-def exhaust(dataset: Any) -> None:
-    """Run over a dataset, for what it raises."""
-    for _ in dataset:
-        pass
+@contextmanager
+def _refusing_cache_files() -> Iterator[None]:
+    """A file that one task has filled would be what the next task reads."""
+    cls = tf.data.Dataset
+    original = cls.cache
+
+    def cache(self: Any, filename: str = "", name: str | None = None) -> Any:
+        if not isinstance(filename, str) or filename:
+            raise ModelError(
+                f"feed() caches records in a file ({filename}): all tasks would get those of the first",
+                "use cache() without a file, or none: a task's records are read once an epoch",
+            )
+        return original(self, name=name)
+
+    cls.cache = cache
+    try:
+        yield
+    finally:
+        cls.cache = original
+
+
+def endless() -> ModelError:
+    return ModelError(ENDLESS, "give repeat() a count, or leave it out: epochs are --num_epochs")
 
 
 def with_options(dataset: Any, settings: FeedSettings) -> Any:

@@ -22,7 +22,7 @@ from edlz.services.worker.pipeline import (
     FeedSettings,
     Stream,
     batches_of,
-    exhaust,
+    endless,
     with_options,
 )
 from edlz.services.worker.task_reader import Assignment
@@ -44,9 +44,7 @@ class RebuiltFeed:
         return _SeparateStreams(self._minibatches)
 
     def blame(self, assignment: Assignment) -> str:
-        return blame_record(
-            self._settings, assignment, lambda records: exhaust(self._build(assignment, records))
-        )
+        return blame_record(self._settings, assignment, lambda records: self._build(assignment, records))
 
     def _minibatches(self, assignment: Assignment) -> Iterator[tuple[int, Element]]:
         dataset = self._build(assignment, self._settings.read(assignment))
@@ -60,7 +58,10 @@ class RebuiltFeed:
         seed = derive_seed(settings.seed, _FEED_SEED[settings.mode], assignment.task)
         tf.random.set_seed(seed % 2**32)
         try:
-            return batches_of(self._contract, settings, tf.constant(records, tf.string))
+            batches = batches_of(self._contract, settings, tf.constant(records, tf.string))
+            if int(batches.cardinality()) == tf.data.INFINITE_CARDINALITY:
+                raise endless()
+            return batches
         finally:
             tf.random.set_seed(settings.seed % 2**32)
 
@@ -107,10 +108,7 @@ class RecordsFeed:
         return _SeparateStreams(self._minibatches)
 
     def blame(self, assignment: Assignment) -> str:
-        def attempt(records: list[bytes]) -> None:
-            self._call(records)
-
-        return blame_record(self._settings, assignment, attempt)
+        return blame_record(self._settings, assignment, lambda records: [self._call(records)])
 
     def _minibatches(self, assignment: Assignment) -> Iterator[tuple[int, Element]]:
         records, size = self._settings.read(assignment), self._settings.minibatch_size
@@ -122,12 +120,21 @@ class RecordsFeed:
         decoded: list[Any] = list(records)
         if features is not None:
             decoded = [tf.io.parse_single_example(record, features) for record in records]
-        element = self._contract.feed(decoded)
-        return tf.nest.map_structure(tf.convert_to_tensor, element)
+        return tf.nest.map_structure(_as_tensor, self._contract.feed(decoded))
+
+
+def _as_tensor(value: Any) -> Any:
+    is_tensor = isinstance(value, tf.SparseTensor | tf.RaggedTensor)
+    return value if is_tensor else tf.convert_to_tensor(value)
 
 
 def _spec_of_any_length(tensor: Any) -> Any:
-    return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
+    shape = [None, *tensor.shape[1:]]
+    if isinstance(tensor, tf.SparseTensor):
+        return tf.SparseTensorSpec(shape, tensor.dtype)
+    if isinstance(tensor, tf.RaggedTensor):
+        return tf.RaggedTensorSpec(shape, tensor.dtype, tensor.ragged_rank, tensor.row_splits.dtype)
+    return tf.TensorSpec(shape, tensor.dtype)
 
 
 def _example_features(contract: ModelContract) -> dict[str, Any]:

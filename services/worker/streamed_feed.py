@@ -21,12 +21,13 @@ from edlz.services.worker.backend import tf
 from edlz.services.worker.bad_record import blame_record
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.pipeline import (
+    ENDLESS,
     PREFETCHED,
     Element,
     FeedSettings,
     Stream,
     batches_of,
-    exhaust,
+    endless,
     with_options,
 )
 from edlz.services.worker.random_ops import stateful_random_ops
@@ -80,7 +81,7 @@ class StreamedFeed:
         self.spec: Any = None
         tf.random.set_seed(settings.seed % 2**32)
         self._minibatches = tf.function(self._trace, input_signature=[tf.TensorSpec([], tf.int64)])
-        with _no_iteration():
+        with _refusing_iteration():
             graph = self._minibatches.get_concrete_function().graph
         self.random_ops = stateful_random_ops(graph)
         inner = {node.op for f in graph.as_graph_def().library.function for node in f.node_def}
@@ -97,10 +98,10 @@ class StreamedFeed:
         return _SharedStream(self, iterator, inbox)
 
     def blame(self, assignment: Assignment) -> str:
-        def attempt(records: list[bytes]) -> None:
-            exhaust(batches_of(self._contract, self._settings, tf.constant(records, tf.string)))
+        def run(records: list[bytes]) -> Any:
+            return batches_of(self._contract, self._settings, tf.constant(records, tf.string))
 
-        return blame_record(self._settings, assignment, attempt)
+        return blame_record(self._settings, assignment, run)
 
     def _trace(self, stream: Any) -> Any:
         """One task's minibatches, each with its assignment's number and its index, and a marker behind them."""
@@ -110,6 +111,10 @@ class StreamedFeed:
         records.set_shape([None])
         batches = batches_of(self._contract, self._settings, records)
         self.spec = batches.element_spec
+        infinite = tf.constant(tf.data.INFINITE_CARDINALITY, tf.int64)
+        is_finite = tf.debugging.assert_none_equal(batches.cardinality(), infinite, message=ENDLESS)
+        with tf.control_dependencies([is_finite]):
+            first = tf.identity(first)
         numbered = batches.enumerate().skip(first).map(lambda index, element: (number, index, element))
         end = (number, tf.constant(-1, tf.int64), tf.nest.map_structure(_empty, self.spec))
         return numbered.concatenate(tf.data.Dataset.from_tensors(end))
@@ -148,9 +153,11 @@ class _SharedStream:
         except Exception as e:
             # Even without records a feed may raise: what kept them away comes first.
             failure = self._feed.failures.pop(assignment.number, None)
-            if failure is None:
-                raise
-            raise failure from e
+            if failure is not None:
+                raise failure from e
+            if ENDLESS in str(e):
+                raise endless() from e
+            raise
         failure = self._feed.failures.pop(assignment.number, None)
         if failure is not None:
             raise failure
@@ -168,7 +175,7 @@ class _SharedStream:
 
 
 @contextmanager
-def _no_iteration() -> Iterator[None]:
+def _refusing_iteration() -> Iterator[None]:
     """While tracing, iterating over a dataset in Python would never end: make it an error."""
     cls = tf.data.Dataset
     original = cls.__iter__

@@ -149,7 +149,9 @@ class Trainer:
         first : int
             The first minibatch that will be computed.
         """
-        self._ready.lanes.begin(task, self._plan.task_range(task), lane, first)
+        lanes = self._ready.lanes
+        if not lanes.has(task):
+            lanes.begin(task, self._plan.task_range(task), lane, first)
 
     def compute(self, task: int, index: int) -> Computed:
         """Compute the gradient of minibatch (task, index) on the loaded vectors.

@@ -406,7 +406,40 @@ def test_examples_without_columns_say_what_is_missing(make):
         make(OLDEST, codec=True)
 
 
+def test_the_oldest_form_may_give_sparse_and_ragged_tensors(make):
+    lanes = make(
+        """
+        def input_fn(records):
+            values = tf.RaggedTensor.from_row_lengths(tf.range(len(records)), [1] * len(records))
+            features = {"r": values, "s": tf.sparse.from_dense(values.to_tensor()), "d": tf.ones([len(records), 1])}
+            return features, tf.zeros([len(records)])
+        """
+    )
+    features = lanes._feed.spec[0]
+    assert [features[name].shape.as_list() for name in "rsd"] == [[None, None], [None, 1], [None, 1]]
+    begin(lanes, 0)
+    assert row_count(lanes.minibatch(0, 2).element) == 2
+
+
 # ---------------------------------------------------------------- errors
+
+
+def test_a_feed_without_end(make):
+    lanes = make(feed_that("dataset.map(parse).repeat()"))
+    begin(lanes, 0)
+    with pytest.raises(ModelError, match="repeats its records without end"):
+        lanes.minibatch(0, 0)
+    with pytest.raises(ModelError, match="repeats its records without end"):
+        make(NOISY.replace("map(parse)", "map(parse).repeat()"))
+
+
+def test_a_cache_file_would_mix_tasks_up(make, tmp_path):
+    with pytest.raises(ModelError, match="caches records in a file"):
+        make(feed_that(f"dataset.map(parse).cache('{tmp_path}/cache')"))
+    lanes = make(feed_that("dataset.map(parse).cache()"))
+    for task in (0, 1):
+        begin(lanes, task)
+    assert run(lanes, 0) != run(lanes, 1)
 
 
 def test_a_feed_that_raises_on_anything_has_its_frame(make):

@@ -265,6 +265,21 @@ def test_mixed_precision_keeps_variables_in_float32(tmp_path):
     assert built.layout.dense.element_count == 5
 
 
+def test_a_policy_that_the_module_sets_stays(tmp_path):
+    source = """
+    keras.config.set_dtype_policy("mixed_bfloat16")
+
+    def custom_model():
+        x = keras.Input((4,), name="x")
+        return keras.Model({"x": x}, L.Dense(1, name="only")(x))
+    """
+    try:
+        built = build(tmp_path, source)
+        assert built.model.get_layer("only").compute_dtype == "bfloat16"
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
 def test_an_assigned_variable_that_is_not_the_models_is_warned_of(tmp_path, caplog):
     source = """
     own = tf.Variable(0.0, trainable=False, name="own")
