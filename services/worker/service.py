@@ -271,9 +271,10 @@ class WorkerService:
     def _compute(self, compute: Compute) -> None:
         self._meter.begin("training", compute.task)
 
-        def work() -> "Computed":
+        def work() -> "tuple[Computed, float]":
             self._load(compute.parts)
-            return self._ready_trainer.compute(compute.task, compute.index)
+            computed = self._ready_trainer.compute(compute.task, compute.index)
+            return computed, self._ready_trainer.learning_rate(compute.version)
 
         def on_error(error: BaseException) -> None:
             self._meter.end(None)
@@ -284,7 +285,7 @@ class WorkerService:
             failed = error.record("training", attempt=compute.attempt)
             self._feed("on_failed", compute.task, compute.attempt, failed)
 
-        self._in_keras(work, lambda computed: self._on_computed(compute, computed), on_error)
+        self._in_keras(work, lambda result: self._on_computed(compute, *result), on_error)
 
     def _load(self, parts: tuple[Exchanged, ...]) -> None:
         """In Keras' thread: make the model stand at these parameters."""
@@ -295,14 +296,14 @@ class WorkerService:
             self._ready_trainer.load(*vectors)
         self._meter.pull_s += time.perf_counter() - began
 
-    def _on_computed(self, compute: Compute, computed: "Computed") -> None:
+    def _on_computed(self, compute: Compute, computed: "Computed", learning_rate: float) -> None:
         assert self._job is not None
         self._meter.end(computed)
         whole = Push(
             task=compute.task,
             index=computed.index,
             is_last=computed.is_last,
-            learning_rate=self._ready_trainer.learning_rate(compute.version),
+            learning_rate=learning_rate,
             gradient=computed.gradient,
             state=computed.state,
             counters=computed.counters,
