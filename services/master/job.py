@@ -209,7 +209,9 @@ class MasterCore:
         else:
             self.queue.keep(entry.finished)
         if is_new:
-            return [Announce("ps", f"ps-{status.partition} joined at {status.endpoint}.")]
+            # An ipc path says nothing to anybody; an address that somebody chose by hand does.
+            where = f" at {status.endpoint}" if status.endpoint.startswith("tcp:") else ""
+            return [Announce("ps", f"ps-{status.partition} joined{where}.")]
         text = f"ps-{status.partition} is back at v{status.version}; what it lacks is computed again."
         return [Announce("ps", text)]
 
