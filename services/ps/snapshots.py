@@ -10,12 +10,15 @@ that wakes up later cannot delete its successor's files (PROTOCOL: section 6).
     <job folder>/ps-<i>/<run>/<term>.<n>/<term>.<n>-<version>.safetensors
 """
 
+import errno
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import safetensors
 import safetensors.numpy
 
@@ -111,7 +114,7 @@ class SnapshotFolder:
         Raises
         ------
         OSError
-            If the disk is full or not writable; nothing but temporary files is left.
+            If the disk is full or not writable; nothing is left of it.
         """
         return self.publish(*self.prepare(state, life))
 
@@ -120,7 +123,7 @@ class SnapshotFolder:
         folder = self._life(life)
         folder.mkdir(exist_ok=True)
         stem = f"{state.era[0]}.{state.era[1]}-{state.version}"
-        vectors = {
+        vectors: dict[str, npt.NDArray[np.generic]] = {
             "dense": state.dense,
             "state": state.state,
             "counters": state.counters,
@@ -128,8 +131,18 @@ class SnapshotFolder:
             **{f"slot.{name}": slot for name, slot in state.slots.items()},
         }
         body, head = folder / f".{stem}.safetensors.tmp", folder / f".{stem}.json.tmp"
-        safetensors.numpy.save_file({name: np.ascontiguousarray(v) for name, v in vectors.items()}, body)
-        metadata = _Metadata(
+        try:
+            _save(vectors, body)
+            head.write_bytes(msgspec.json.encode(self._describe(state, body)))
+            for path in (body, head):
+                _fsync(path)
+        except OSError:
+            self.discard(body, head)
+            raise
+        return body, head
+
+    def _describe(self, state: State, body: Path) -> _Metadata:
+        return _Metadata(
             format=FORMAT,
             sha256=_sha256(body),
             plan_hash=state.plan_hash,
@@ -144,10 +157,6 @@ class SnapshotFolder:
             ledger=state.ledger,
             slots=tuple(state.slots),
         )
-        head.write_bytes(msgspec.json.encode(metadata))
-        for path in (body, head):
-            _fsync(path)
-        return body, head
 
     def publish(self, body: Path, head: Path) -> Path:
         """Rename what `prepare` wrote: the vectors first, then the metadata that makes them valid."""
@@ -217,6 +226,15 @@ class SnapshotFolder:
         (term, n), version = name
         found = self._folder.glob(f"*/{term}.{n}-{version}.json")
         return [path for path in sorted(found) if path not in self._damaged]
+
+
+def _save(vectors: Mapping[str, npt.NDArray[np.generic]], path: Path) -> None:
+    """Write vectors as safetensors; its own error for a full disk becomes the usual one."""
+    try:
+        safetensors.numpy.save_file({name: np.ascontiguousarray(v) for name, v in vectors.items()}, path)
+    except safetensors.SafetensorError as error:
+        number = errno.ENOSPC if f"os error {errno.ENOSPC}" in str(error) else errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def _read(head: Path) -> State:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors
 
 from edlz.services.errors import DataError
 from edlz.services.layout import Layout, Variable, VectorLayout
@@ -109,3 +110,17 @@ def test_the_list_is_of_now_when_another_process_writes(folder: SnapshotFolder, 
     other.open(JOB)
     other.write(make_state(), (1, 1))
     assert folder.names() == (((1, 2), 7),)
+
+
+def test_a_full_disk_is_an_os_error_and_leaves_nothing(
+    folder: SnapshotFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(vectors: object, path: Path) -> None:
+        path.write_bytes(b"half of it")
+        raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("safetensors.numpy.save_file", no_room)
+    with pytest.raises(OSError, match="No space left"):
+        folder.write(make_state(), (1, 1))
+    assert folder.names() == ()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
