@@ -21,6 +21,10 @@ MetricState = dict[str, list[npt.NDArray[np.float64]]]
 Identity = tuple[int, int]  # (term, n): an incarnation or an era
 SnapshotName = tuple[Identity, int]  # (era or incarnation, version)
 
+JobState = Literal[
+    "Pending", "Starting", "Training", "Evaluating", "Stopping", "Succeeded", "Failed", "Stopped"
+]
+
 NO_IDENTITY: Identity = (0, 0)
 ANY_VERSION = -1  # a pull of whatever the partition has now
 
@@ -157,6 +161,11 @@ class FailedTask(Record, frozen=True, kw_only=True):
     traceback: str
     round: int = 0
     attempt: int = 0  # of this process: tells a repeated report from a second failure
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """How the master notes it: (round, task), with round -1 for training."""
+        return (-1 if self.kind == "training" else self.round, self.task)
 
 
 class Failure(Record, frozen=True, kw_only=True):
@@ -445,9 +454,7 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     """What a screen shows of the job; times in seconds."""
 
     name: str
-    state: Literal[
-        "Pending", "Starting", "Training", "Evaluating", "Stopping", "Succeeded", "Failed", "Stopped"
-    ]
+    state: JobState
     mode: Literal["sync", "async"]
     slots: int
     started_at: float
@@ -476,26 +483,10 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
 
 
 REQUESTS = (
-    Ping,
-    PartitionStatus,
-    WorkerStatus,
-    Initialise,
-    Exchange,
-    NewestPull,
-    ReadVector,
-    SupervisorStatus,
-    StatusRequest,
+    *(Ping, PartitionStatus, WorkerStatus, Initialise, Exchange, NewestPull, ReadVector),
+    *(SupervisorStatus, StatusRequest),
 )
 ANSWERS = (
-    Pong,
-    ErrorReply,
-    Granted,
-    PartitionOrders,
-    WorkerOrders,
-    Initialised,
-    Exchanged,
-    Refused,
-    VectorPart,
-    SupervisorOrders,
-    JobStatus,
+    *(Pong, ErrorReply, Granted, PartitionOrders, WorkerOrders, Initialised, Exchanged, Refused),
+    *(VectorPart, SupervisorOrders, JobStatus),
 )

@@ -108,6 +108,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         first = epoch * self.tasks_per_epoch + place - place % self.slots
         return range(first, min(first + self.slots, (epoch + 1) * self.tasks_per_epoch))
 
+    def is_same_round(self, task: int, other: int) -> bool:
+        return other in self.round_tasks(task)
+
+    def is_later_round(self, task: int, than: int) -> bool:
+        """Whether a task's round opens only after the other one's is over."""
+        return self.round_tasks(than)[-1] < task
+
     def _order(self, epoch: int) -> npt.NDArray[np.int64]:
         orders = self._orders
         if epoch not in orders:

@@ -18,6 +18,7 @@ import functools
 import os
 import socket
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -109,7 +110,7 @@ def _close_context(context: "zmq.Context[zmq.Socket[bytes]]") -> None:
     context.term()
 
 
-class _LoopSocket:
+class _LoopSocket(ABC):
     """A ZeroMQ socket whose messages are handed over on the event loop."""
 
     def __init__(self, kind: int, limits: Limits, linger_s: float) -> None:
@@ -148,8 +149,9 @@ class _LoopSocket:
             self._is_drain_due = True
             self._loop.call_soon(self._drain)
 
+    @abstractmethod
     def _drain(self) -> None:
-        raise NotImplementedError
+        """Hand over what has come, up to a cap."""
 
     def _receive(self) -> list[Buffer]:
         """Return the rest of a message, of which a frame is known to be there: messages come whole."""

@@ -455,9 +455,8 @@ class MasterCore:
     def _take_failures(self, status: WorkerStatus, out: list[Instruction]) -> tuple[tuple[int, int], ...]:
         noted = []
         for failed in status.failed:
-            is_training = failed.kind == "training"
-            noted.append((-1 if is_training else failed.round, failed.task))
-            book = self.queue if is_training else self.evaluation
+            noted.append(failed.key)
+            book = self.queue if failed.kind == "training" else self.evaluation
             attempts = book.fail(status.worker, status.boot, failed)
             if attempts:
                 out += self.fail(failure_of_task(self.plan, attempts))

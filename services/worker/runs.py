@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
-from edlz.services.messages import Exchanged, Identity
+from edlz.services.messages import NO_IDENTITY, DoneTask, Exchanged, Identity
 
 __all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "Phase", "Run"]
 
@@ -40,3 +40,19 @@ class Run:
     incarnations: dict[int, Identity] = field(default_factory=dict)
     resume_s: float = 0.0
     back_off_s: float = BACK_OFF_S
+
+    def begin_pull(self, attempt: int) -> None:
+        """Forget what was under way, and ask where the partitions stand."""
+        self.attempt, self.phase = attempt, Phase.PULLING
+        self.answers, self.acks, self.incarnations = {}, set(), {}
+
+    def back_off(self, attempt: int, now: float) -> None:
+        """Forget what was under way, and ask a little later."""
+        self.attempt, self.phase = attempt, Phase.BACKING_OFF
+        self.resume_s = now + self.back_off_s
+        self.back_off_s = min(self.back_off_s * 2, BACK_OFF_MAX_S)
+
+    def done(self, era: Identity, partitions: int) -> DoneTask:
+        """What the master is told of a run that all partitions have finished."""
+        lives = tuple(self.incarnations.get(p, NO_IDENTITY) for p in range(partitions))
+        return DoneTask(task=self.task, era=era, incarnations=lives)

@@ -23,7 +23,6 @@ from edlz.services.messages import (
     ANY_VERSION,
     NO_IDENTITY,
     DoneEvaluation,
-    DoneTask,
     EvaluationResult,
     Exchange,
     Exchanged,
@@ -55,7 +54,7 @@ from edlz.services.worker.instructions import (
     Outcome,
 )
 from edlz.services.worker.known_partitions import KnownPartitions
-from edlz.services.worker.runs import BACK_OFF_MAX_S, BACK_OFF_S, Phase, Run
+from edlz.services.worker.runs import BACK_OFF_S, Phase, Run
 
 __all__ = ["TaskRunner"]
 
@@ -140,7 +139,9 @@ class TaskRunner:
             era=self.era,
             holding=tuple(self._runs),
             evaluating=self._evaluations.holding,
-            done=tuple(self._done(run) for run in self._runs.values() if run.phase is Phase.REPORTING),
+            done=tuple(
+                r.done(self.era, self._count) for r in self._runs.values() if r.phase is Phase.REPORTING
+            ),
             evaluated=self._evaluations.done,
             results=self._evaluations.results,
             failed=tuple(self._failed),
@@ -151,10 +152,6 @@ class TaskRunner:
             steps=self.steps,
         )
         return [AskMaster(body)]
-
-    def _done(self, run: Run) -> DoneTask:
-        lives = tuple(run.incarnations.get(p, NO_IDENTITY) for p in range(self._count))
-        return DoneTask(task=run.task, era=self.era, incarnations=lives)
 
     @property
     def _is_ready(self) -> bool:
@@ -205,7 +202,7 @@ class TaskRunner:
         failed = [task for round_, task in orders.noted_failures if round_ == -1]
         for task in (*orders.noted, *failed):
             out += self._forget(task)
-        self._failed = [f for f in self._failed if _failure_key(f) not in orders.noted_failures]
+        self._failed = [f for f in self._failed if f.key not in orders.noted_failures]
         for task in orders.again:
             run = self._runs.get(task)
             if run is not None and run.phase is Phase.REPORTING:
@@ -267,16 +264,12 @@ class TaskRunner:
     # -- leases
 
     def _take(self, task: int) -> list[Instruction]:
-        used = {run.lane for run in self._runs.values() if not self._is_later(task, run.task)}
+        # Tasks that follow one another share a lane: one stream of records serves them.
+        is_later = self.plan.is_later_round if self.plan.is_sync else lambda task, than: True
+        used = {run.lane for run in self._runs.values() if not is_later(task, run.task)}
         lane = next(lane for lane in itertools.count() if lane not in used)
         self._runs[task] = Run(task, next(self._attempts), lane)
         return [Begin(task, lane)]
-
-    def _is_later(self, task: int, than: int) -> bool:
-        """Whether a task begins only after the other one is over, so that one stream can serve both."""
-        if not self.plan.is_sync:
-            return True
-        return self.plan.round_tasks(than)[-1] < task
 
     def _forget(self, task: int) -> list[Instruction]:
         run = self._runs.pop(task, None)
@@ -334,16 +327,15 @@ class TaskRunner:
             if run.phase is not Phase.STAGED:
                 continue
             has_driver = any(
-                other.phase in drivers and other.version == run.version and self._is_same_round(other, run)
+                other.phase in drivers
+                and other.version == run.version
+                and self.plan.is_same_round(other.task, run.task)
                 for other in self._runs.values()
             )
             if not has_driver:
                 run.index += 1
                 out += self._pull(run)
         return out
-
-    def _is_same_round(self, a: Run, b: Run) -> bool:
-        return b.task in self.plan.round_tasks(a.task)
 
     def _start_computing(self) -> list[Instruction]:
         if self._busy is not None:
@@ -368,8 +360,7 @@ class TaskRunner:
         """Ask every partition where it stands with this task, for what this worker lacks."""
         if run.phase is Phase.COMPUTING:
             self._busy = None
-        run.attempt = next(self._attempts)
-        run.phase, run.answers, run.acks, run.incarnations = Phase.PULLING, {}, set(), {}
+        run.begin_pull(next(self._attempts))
         return [self._pull_from(run, p, None) for p in range(self._count)]
 
     def _pull_from(self, run: Run, index: int, version: int | None, push: Push | None = None) -> AskPartition:
@@ -393,9 +384,7 @@ class TaskRunner:
         """Abandon what is under way; the run begins again with a pull a little later."""
         if run.phase is Phase.COMPUTING:
             self._busy = None
-        run.attempt, run.phase = next(self._attempts), Phase.BACKING_OFF
-        run.resume_s = now + run.back_off_s
-        run.back_off_s = min(run.back_off_s * 2, BACK_OFF_MAX_S)
+        run.back_off(next(self._attempts), now)
         return []
 
     def _on_refused(self, run: Run, refusal: Refused, now: float) -> list[Instruction]:
@@ -474,7 +463,9 @@ class TaskRunner:
         run.is_last, run.acks, run.answers = outcome.is_last, set(), {}
         pushes = [msgspec.structs.replace(push, snapshot_at=run.snapshot_at) for push in outcome.pushes]
         has_more_slots = self.plan.is_sync and any(
-            other.phase is Phase.READY and other.version == run.version and self._is_same_round(other, run)
+            other.phase is Phase.READY
+            and other.version == run.version
+            and self.plan.is_same_round(other.task, run.task)
             for other in self._runs.values()
         )
         out: list[Instruction] = []
@@ -530,7 +521,3 @@ class TaskRunner:
         computing = [run.task for run in self._runs.values() if run.phase is Phase.COMPUTING]
         assert len(computing) <= 1, f"computing {computing} at once"
         assert not computing or computing[0] == self._busy, f"busy with {self._busy}, computing {computing}"
-
-
-def _failure_key(failed: FailedTask) -> tuple[int, int]:
-    return (-1 if failed.kind == "training" else failed.round, failed.task)
