@@ -16,7 +16,7 @@ demo: $(VENV)/built
 	$(EDLZ) zoo data mnist build/data/mnist --source=model_zoo/data
 	$(EDLZ) train --model_def=mnist.mnist_functional_api.custom_model \
 	    --training_data=build/data/mnist/train --validation_data=build/data/mnist/test \
-	    --num_workers=2 --num_ps_pods=2 --num_epochs=5 --minibatch_size=32 \
+	    --num_workers=2 --num_ps_pods=2 --num_epochs=8 --minibatch_size=32 \
 	    --evaluation_steps=100 --job_name=$(DEMO_JOB)
 
 test: $(VENV)/tools
