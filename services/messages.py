@@ -5,19 +5,19 @@ A message evolves by new fields with defaults, at its end; a tag is never used a
 becomes bytes is the codec's affair: an array field travels as raw frames behind the header.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from edlz.services.layout import Layout
 from edlz.services.ledger import LedgerRecord
 from edlz.services.plan import Plan, TaskRange
 
-DenseVector = npt.NDArray[np.float32]
-Counters = npt.NDArray[np.int64]
-MetricState = dict[str, list[npt.NDArray[np.float64]]]
+# Spelled out: where Python has type aliases of its own, npt.NDArray is one, which the codec cannot look into.
+DenseVector = np.ndarray[tuple[Any, ...], np.dtype[np.float32]]
+Counters = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
+MetricState = dict[str, list[np.ndarray[tuple[Any, ...], np.dtype[np.float64]]]]
 Identity = tuple[int, int]  # (term, n): an incarnation or an era
 SnapshotName = tuple[Identity, int]  # (era or incarnation, version)
 
