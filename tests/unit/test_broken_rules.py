@@ -7,7 +7,6 @@ from schedules import random_schedule
 from simulated_job import Schedule, SimulatedJob, Violation
 
 from edlz.services.errors import EdlzError
-from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.job import MasterCore
 from edlz.services.master.task_queue import TaskQueue
 from edlz.services.ps.instructions import Reply
@@ -34,24 +33,12 @@ def never_asks_while_it_waits(runner: TaskRunner) -> bool:
     return runner._is_ready and not runner._runs
 
 
-original_report = EvaluationRounds.report
-
-
-def count_every_report(rounds: EvaluationRounds, done: Any) -> None:
-    round_ = rounds._rounds.get(done.round)
-    if round_ is not None and round_.merged is not None:
-        round_.merged["n"][0] += done.states["n"][0]
-        return
-    original_report(rounds, done)
-
-
 RULES: dict[str, tuple[str, type, str, Any]] = {
     "a report names the partitions' lives": ("async", MasterCore, "_is_true", lambda *_: True),
     "a report names the era": ("sync", MasterCore, "_is_true", lambda *_: True),
     "a new life takes back what its ledger lacks": ("async", TaskQueue, "keep", lambda *_: None),
     "a partition keeps the version before": ("sync", Store, "values_before", lambda *_: None),
     "a pull is held until it is due": ("sync", Partition, "_pull_sync", always_due),
-    "the first report of an evaluation counts": ("async", EvaluationRounds, "report", count_every_report),
     "a worker that waits asks for slots": ("sync", TaskRunner, "_wants_task", never_asks_while_it_waits),
 }
 
