@@ -43,7 +43,6 @@ RULES: dict[str, tuple[str, type, str, Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_without_the_rule_a_promise_breaks(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mode, cls, name, broken = RULES[rule]
