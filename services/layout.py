@@ -1,6 +1,6 @@
 """How a model's variables lie in flat vectors, and which part of a vector a partition owns.
 
-Three vectors (DESIGN, section 5): `dense`, the trainable float32 variables; `state`, the non-trainable
+Three vectors: `dense`, the trainable float32 variables; `state`, the non-trainable
 float32 variables that a step assigns; `counters`, the integer ones.  Every variable is padded to 16
 elements, so that TensorFlow can take a received float32 buffer as it is.
 """
