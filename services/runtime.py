@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from edlz.services.errors import EdlzError
 
-__all__ = ["EventQueue", "Stop", "run_service"]
+__all__ = ["EventQueue", "Stop", "run_service", "when_failed"]
 
 Answer = TypeVar("Answer")
 
@@ -85,6 +85,17 @@ class EventQueue:
         finally:
             self._is_busy = False
         self._run()
+
+
+def when_failed(future: "asyncio.Future[None]", on_error: Callable[[BaseException], None]) -> None:
+    """Call `on_error` with the exception that ends a server or a line, if one does."""
+
+    def on_done(done: "asyncio.Future[None]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            on_error(error)
+
+    future.add_done_callback(on_done)
 
 
 def run_service(main: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:

@@ -338,7 +338,7 @@ class SimulatedJob:
                 self._at(self.now + self.rng.uniform(0.5, 8), "launch", fault.role)
             master = self._process("m")
             if fault.role[0] == "w" and master and self.rng.random() < 0.5:  # its launcher says so
-                self._carry_out(master, master.core.lose_worker(fault.role[1:], "killed", self.now))
+                self._carry_out(master, master.core.lose_worker(fault.role[1:], "killed"))
         elif fault.kind == "stall" and process:
             process.stalled_until = self.now + fault.seconds
             if self.rng.random() < 0.7:

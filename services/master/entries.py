@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from edlz.services.ledger import LedgerRecord, TaskSet
-from edlz.services.messages import Identity, PartitionStatus, WorkerOrders, WorkerTelemetry
+from edlz.services.messages import Identity, PartitionStatus, WorkerOrders
 
 __all__ = ["JournalState", "PartitionEntry", "WorkerEntry"]
 
@@ -23,14 +23,12 @@ class WorkerEntry:
     """A live worker, by its newest incarnation."""
 
     incarnation: Identity
-    boot: int
     seq: int
     seen_s: float
     answer: WorkerOrders
     holding: tuple[int, ...]
     steps: int
     has_asked: bool
-    telemetry: WorkerTelemetry
 
 
 @dataclass
@@ -38,7 +36,6 @@ class PartitionEntry:
     """A partition's newest status, and its last full ledger in that life and era."""
 
     status: PartitionStatus
-    seen_s: float
     ledger: LedgerRecord = field(default_factory=LedgerRecord)
 
     @property

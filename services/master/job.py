@@ -127,10 +127,10 @@ class MasterCore:
         out: list[Instruction] = []
         for worker, entry in list(self.workers.items()):
             if now - entry.seen_s > SILENCE_S:
-                out += self.lose_worker(worker, f"nothing heard for {now - entry.seen_s:.0f}s", now)
+                out += self.lose_worker(worker, f"nothing heard for {now - entry.seen_s:.0f}s")
         return out + self._advance()
 
-    def lose_worker(self, worker: str, reason: str, now: float) -> list[Instruction]:
+    def lose_worker(self, worker: str, reason: str) -> list[Instruction]:
         """A worker is gone (its launcher says so, or it is silent): its leases are free at once."""
         entry = self.workers.pop(worker, None)
         if entry is None or self.is_over:
@@ -156,7 +156,7 @@ class MasterCore:
     def on_request(self, to: Hashable, body: Message, now: float) -> list[Instruction]:
         """A status of a partition or a worker; answered by a Reply instruction, or not at all."""
         if isinstance(body, PartitionStatus):
-            return self._on_partition(to, body, now)
+            return self._on_partition(to, body)
         assert isinstance(body, WorkerStatus)
         return self._on_worker(to, body, now)
 
@@ -172,7 +172,7 @@ class MasterCore:
 
     # -- partitions
 
-    def _on_partition(self, to: Hashable, status: PartitionStatus, now: float) -> list[Instruction]:
+    def _on_partition(self, to: Hashable, status: PartitionStatus) -> list[Instruction]:
         if status.term > self.term:
             return [Exit(f"a master of term {status.term} has taken over from term {self.term}", 1)]
         if status.term != self.term:  # first contact, or a late copy: believe nothing in it
@@ -188,9 +188,9 @@ class MasterCore:
             return [Reply(to, self._stop_order(status.incarnation))]
         out = []
         if entry is None or status.incarnation != entry.status.incarnation:
-            out += self._admit(status, now)
+            out += self._admit(status)
         elif status.seq > entry.status.seq:
-            entry.status, entry.seen_s = status, now
+            entry.status = status
             entry.ledger = status.ledger or entry.ledger
         out += self._advance()
         return [*out, Reply(to, self._partition_orders(status))]
@@ -198,10 +198,10 @@ class MasterCore:
     def _stop_order(self, incarnation: Identity) -> PartitionOrders:
         return PartitionOrders(term=self.term, number=next(self._serial), incarnation=incarnation, stop=True)
 
-    def _admit(self, status: PartitionStatus, now: float) -> list[Instruction]:
+    def _admit(self, status: PartitionStatus) -> list[Instruction]:
         """A partition begins a life; it becomes current by this, its first status in it."""
         is_new = status.partition not in self.partitions
-        entry = PartitionEntry(status, now, status.ledger or LedgerRecord())
+        entry = PartitionEntry(status, status.ledger or LedgerRecord())
         self.partitions[status.partition] = entry
         self._asked_digest = None
         if self.plan.is_sync:
@@ -349,14 +349,12 @@ class MasterCore:
             self._told.add(f"worker-{status.worker}")
         self.workers[status.worker] = WorkerEntry(
             incarnation=status.incarnation,
-            boot=status.boot,
             seq=status.seq,
             seen_s=now,
             answer=answer,
             holding=status.holding + ((answer.lease.task,) if answer.lease else ()),
             steps=status.steps,
             has_asked=status.wants_task or (entry is not None and entry.has_asked),
-            telemetry=status.telemetry,
         )
         return [*out, Reply(to, answer)]
 

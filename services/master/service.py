@@ -38,7 +38,7 @@ from edlz.services.messages import (
 )
 from edlz.services.ps.service import PartitionService
 from edlz.services.rpc import RpcClient, RpcServer
-from edlz.services.runtime import Stop
+from edlz.services.runtime import Stop, when_failed
 
 __all__ = ["MasterService", "serve_master"]
 
@@ -78,7 +78,7 @@ class MasterService:
         self._is_supervised = self._has_supervisor_heard = False
         self._error: BaseException | None = None
         self._server = RpcServer(config.listen_endpoint, self._on_request, role="master", job=job.name)
-        self._server.failed.add_done_callback(self._on_server_failed)
+        when_failed(self._server.failed, self._on_server_failed)
         self._hosted_stop = Stop()
         self._hosted: PartitionService | None = None
         self._line: RpcClient | None = None
@@ -162,11 +162,10 @@ class MasterService:
 
     # -- requests
 
-    def _on_server_failed(self, failed: "asyncio.Future[None]") -> None:
+    def _on_server_failed(self, error: BaseException) -> None:
         """A request handler raised: half-dead is worse than dead."""
-        if not failed.cancelled():
-            self._error = self._error or failed.exception()
-            self._stop.set(70, "a request could not be handled")
+        self._error = self._error or error
+        self._stop.set(70, "a request could not be handled")
 
     def _on_request(self, to: Hashable, body: Message) -> None:
         now = self._clock()
@@ -193,7 +192,7 @@ class MasterService:
                 continue
             role, _, ident = loss.name.partition("-")
             if role == "worker":
-                self._carry_out(self._core.lose_worker(ident, loss.reason, now))
+                self._carry_out(self._core.lose_worker(ident, loss.reason))
             if loss.failure:
                 self._carry_out(self._core.fail(loss.failure))
         is_over = self._core.is_over and self._core.is_everyone_told()

@@ -28,7 +28,7 @@ from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, 
 from edlz.services.ps.partition import Partition
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.rpc import RpcClient
-from edlz.services.runtime import EventQueue, Stop
+from edlz.services.runtime import EventQueue, Stop, when_failed
 
 __all__ = ["Answering", "PartitionService"]
 
@@ -82,7 +82,7 @@ class PartitionService:
         self._status_request: int | None = None
         self._requests = 0
         self._error: BaseException | None = None
-        master.failed.add_done_callback(self._on_line_failed)
+        when_failed(master.failed, self._on_error)
 
     async def run(self) -> None:
         """Tick until stopped; a bug in here is raised, so that the process ends."""
@@ -128,11 +128,6 @@ class PartitionService:
         """Half-dead is worse than dead: the process ends with this error."""
         self._error = self._error or error
         self._stop.set(getattr(error, "exit_code", 70), str(error))
-
-    def _on_line_failed(self, failed: "asyncio.Future[None]") -> None:
-        error = None if failed.cancelled() else failed.exception()
-        if error is not None:
-            self._on_error(error)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:

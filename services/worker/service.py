@@ -28,7 +28,7 @@ from edlz.services.messages import (
 )
 from edlz.services.ps.store import initial_digest
 from edlz.services.rpc import RpcClient
-from edlz.services.runtime import Stop
+from edlz.services.runtime import Stop, when_failed
 from edlz.services.worker.instructions import (
     AskMaster,
     AskPartition,
@@ -72,11 +72,11 @@ class WorkerService:
 
     def __init__(self, config: JobConfig, stop: Stop) -> None:
         self._config, self._stop = config, stop
-        self._core = TaskRunner(str(config.worker_id), secrets.randbits(62))
+        self._meter = Meter()
+        self._core = TaskRunner(str(config.worker_id), secrets.randbits(62), self._meter.telemetry)
         self._master = RpcClient(config.master_endpoint, role="worker", identity=str(config.worker_id))
         self._lines: dict[int, tuple[str, RpcClient]] = {}
         self._keras = ThreadPoolExecutor(1, thread_name_prefix="keras")
-        self._meter = Meter()
         self._trainer: Trainer | None = None
         self._built: Built | None = None
         self._parameters: Parameters | None = None
@@ -84,7 +84,7 @@ class WorkerService:
         self._log_every = config.log_loss_steps
         self._logged_version = 0
         self._error: BaseException | None = None
-        self._watch(self._master)
+        when_failed(self._master.failed, self._on_error)
 
     async def run(self) -> int:
         """Work until the job is over or the master says stop; return the exit code."""
@@ -113,7 +113,6 @@ class WorkerService:
         """Give the core an event, with the time, and carry out what it answers."""
         if self._stop.is_set:
             return
-        self._core.telemetry = self._meter.telemetry()
         try:
             for instruction in getattr(self._core, method)(*args, asyncio.get_running_loop().time()):
                 self._carry_out(instruction)
@@ -171,21 +170,11 @@ class WorkerService:
         if known is None or known[0] != endpoint:
             self._hang_up(index)
             line = RpcClient(endpoint, role="worker", identity=str(self._config.worker_id))
-            self._watch(line)
+            when_failed(line.failed, self._on_error)
             known = self._lines[index] = (endpoint, line)
         began = time.perf_counter()
         known[1].send(body, lambda answer: self._feed("on_answer", index, key, answer))
         self._meter.push_s += time.perf_counter() - began
-
-    def _watch(self, line: RpcClient) -> None:
-        """A line that a bug has closed ends the worker."""
-
-        def on_failed(failed: "asyncio.Future[None]") -> None:
-            error = None if failed.cancelled() else failed.exception()
-            if error is not None:
-                self._on_error(error)
-
-        line.failed.add_done_callback(on_failed)
 
     def _hang_up(self, index: int) -> None:
         known = self._lines.pop(index, None)

@@ -14,7 +14,7 @@ The core knows no tensors: parameters pass through it as the messages that broug
 """
 
 import itertools
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 import msgspec
 
@@ -71,15 +71,19 @@ class TaskRunner:
         Its id.
     boot : int
         A random number that tells this process from the ones before it.
+    telemetry : callable, optional
+        Figures for display.
     """
 
-    def __init__(self, worker: str, boot: int) -> None:
+    def __init__(
+        self, worker: str, boot: int, telemetry: Callable[[], WorkerTelemetry] = WorkerTelemetry
+    ) -> None:
         self.worker, self.boot = worker, boot
         self.job: Job | None = None
         self.incarnation: Identity | None = None
         self.era = NO_IDENTITY
         self.term = 0
-        self.telemetry = WorkerTelemetry()  # set by the shell
+        self._telemetry = telemetry
         self.steps = 0
         self._seq = 0
         self._is_status_under_way = False
@@ -148,7 +152,7 @@ class TaskRunner:
             failure=self._failure,
             wants_task=self._wants_task(),
             wants_evaluation=self._is_ready and self._evaluations.wants_lease,
-            telemetry=self.telemetry,
+            telemetry=self._telemetry(),
             steps=self.steps,
         )
         return [AskMaster(body)]
