@@ -13,6 +13,7 @@ import numpy as np
 from benchmarks.rows import Row
 from edlz.core_ext import dense
 from edlz.core_ext.memory import Float32Array, aligned_empty, aligned_zeros
+from edlz.core_ext.optimizers import SGD, Adam
 
 __all__ = ["measure"]
 
@@ -21,7 +22,6 @@ _ELEMENTS_PER_TURN = 10_000_000
 _TURNS = 7
 
 _LEARNING_RATE = 0.001
-_BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-7
 
 # 4-byte elements read and written: Adam w, m, v, g and w, m, v; SGD w, g and w.
 _ADAM_TRAFFIC, _SGD_TRAFFIC = 7, 3
@@ -108,24 +108,27 @@ def _random(count: int) -> Float32Array:
 
 def _sgd(count: int) -> tuple[_Kernel, _Kernel]:
     values, gradient, scratch = _random(count), _random(count), aligned_zeros(count, np.float32)
+    sgd = SGD()
     rate = np.float32(_LEARNING_RATE)
 
     def numpy_in_place() -> None:
         np.multiply(gradient, rate, out=scratch)
         np.subtract(values, scratch, out=values)
 
-    return lambda: dense.apply_sgd(values, values, gradient, _LEARNING_RATE), numpy_in_place
+    return lambda: sgd.apply(values, values, {}, gradient, _LEARNING_RATE, 0), numpy_in_place
 
 
 def _adam(count: int) -> tuple[_Kernel, _Kernel]:
     values, gradient = _random(count), _random(count)
-    m, v = aligned_zeros(count, np.float32), aligned_zeros(count, np.float32)
+    adam = Adam()
+    slots = adam.initial_slots(count)
+    m, v = slots["m"], slots["v"]
     scratch, move = aligned_zeros(count, np.float32), aligned_zeros(count, np.float32)
-    alpha, epsilon = np.float32(_LEARNING_RATE), np.float32(_EPSILON)
-    rest_1, rest_2 = np.float32(1 - _BETA_1), np.float32(1 - _BETA_2)
+    alpha, epsilon = np.float32(_LEARNING_RATE), np.float32(adam.epsilon)
+    rest_1, rest_2 = np.float32(1 - adam.beta_1), np.float32(1 - adam.beta_2)
 
     def ours() -> None:
-        dense.apply_adam(values, values, m, v, gradient, _LEARNING_RATE, _BETA_1, _BETA_2, _EPSILON)
+        adam.apply(values, values, slots, gradient, _LEARNING_RATE, 0)
 
     def numpy_in_place() -> None:
         np.subtract(gradient, m, out=scratch)

@@ -5,24 +5,32 @@
 Each kernel is described in dense_numpy.py.
 """
 
-from libc.stdint cimport uintptr_t
+from libc.math cimport isnan
+from libc.stdint cimport int32_t, uintptr_t
+from libc.string cimport memcpy
 
 
 cdef extern from "dense.h" nogil:
+    ctypedef struct edlz_step:
+        int32_t kind
+
+    enum:
+        EDLZ_KINDS
+        EDLZ_MAX_SLOTS
+
+    int edlz_slot_count(int32_t kind) noexcept
+    int edlz_is_single_slot(int32_t kind, int slot) noexcept
     void edlz_copy(float *out, const float *values, Py_ssize_t count) noexcept
     void edlz_add(float *accumulator, const float *gradient, Py_ssize_t count) noexcept
     void edlz_divide(float *accumulator, float divisor, Py_ssize_t count) noexcept
-    void edlz_apply_sgd(
-        float *out, const float *values, const float *gradient, float learning_rate, Py_ssize_t count
+    void edlz_scale(float *vector, float factor, Py_ssize_t count) noexcept
+    void edlz_clip(float *vector, float limit, Py_ssize_t count) noexcept
+    double edlz_squared_norm(const float *vector, Py_ssize_t count) noexcept
+    void edlz_apply(
+        float *out, const float *values, float *const *slots, const float *gradient,
+        const edlz_step *step, Py_ssize_t count
     ) noexcept
-    void edlz_apply_momentum(
-        float *out, const float *values, float *momentum_slot, const float *gradient,
-        float learning_rate, float momentum, int nesterov, Py_ssize_t count
-    ) noexcept
-    void edlz_apply_adam(
-        float *out, const float *values, float *m, float *v, const float *gradient, float alpha,
-        float one_minus_beta_1, float one_minus_beta_2, float epsilon, Py_ssize_t count
-    ) noexcept
+    const char *edlz_kind_name(int32_t kind) noexcept
     const char *edlz_instruction_set() noexcept
 
 
@@ -31,6 +39,7 @@ cdef struct Operand:
     float *data
     Py_ssize_t count
     bint is_written
+    bint is_single  # one element, however many the others have
 
 
 def copy(float[::1] out not None, const float[::1] values not None):
@@ -61,73 +70,104 @@ def divide(float[::1] accumulator not None, float divisor):
         edlz_divide(operands[0].data, divisor, count)
 
 
-def apply_sgd(
+def scale(float[::1] vector not None, float factor):
+    cdef Operand[1] operands
+    operands[0] = _written(b"vector", vector)
+    cdef Py_ssize_t count = _checked_count(operands, 1, False)
+    with nogil:
+        edlz_scale(operands[0].data, factor, count)
+
+
+def clip(float[::1] vector not None, float limit):
+    if isnan(limit) or limit < 0:
+        raise ValueError(f"limit={limit} is no bound of a size; give 0 or more")
+    cdef Operand[1] operands
+    operands[0] = _written(b"vector", vector)
+    cdef Py_ssize_t count = _checked_count(operands, 1, False)
+    with nogil:
+        edlz_clip(operands[0].data, limit, count)
+
+
+def squared_norm(const float[::1] vector not None):
+    cdef Operand[1] operands
+    operands[0] = _read(b"vector", vector)
+    cdef Py_ssize_t count = _checked_count(operands, 1, False)
+    cdef double total
+    with nogil:
+        total = edlz_squared_norm(operands[0].data, count)
+    return total
+
+
+def apply(
+    bytes step not None,
     float[::1] out not None,
     const float[::1] values not None,
+    slots,
     const float[::1] gradient not None,
-    float learning_rate,
 ):
-    cdef Operand[3] operands
+    cdef edlz_step scalars = _unpacked(step)
+    cdef tuple given = tuple(slots)
+    cdef int i, n_slots = edlz_slot_count(scalars.kind)
+    if len(given) != n_slots:
+        raise ValueError(
+            f"{len(given)} slots were given and a step of kind {_kind_name(scalars.kind)} has {n_slots}"
+        )
+    cdef Operand[6] operands  # out, values, gradient and the slots
     operands[0] = _written(b"out", out)
     operands[1] = _read(b"values", values)
     operands[2] = _read(b"gradient", gradient)
-    cdef Py_ssize_t count = _checked_count(operands, 3, True)
+    cdef float[::1] slot_0, slot_1, slot_2  # these hold the memory while the GIL is away
+    if n_slots > 0:
+        slot_0 = given[0]
+        operands[3] = _slot(b"slots[0]", edlz_is_single_slot(scalars.kind, 0), slot_0)
+    if n_slots > 1:
+        slot_1 = given[1]
+        operands[4] = _slot(b"slots[1]", edlz_is_single_slot(scalars.kind, 1), slot_1)
+    if n_slots > 2:
+        slot_2 = given[2]
+        operands[5] = _slot(b"slots[2]", edlz_is_single_slot(scalars.kind, 2), slot_2)
+    cdef Py_ssize_t count = _checked_count(operands, 3 + n_slots, True)
+    cdef float *data[EDLZ_MAX_SLOTS]
+    for i in range(n_slots):
+        data[i] = operands[3 + i].data
     with nogil:
-        edlz_apply_sgd(operands[0].data, operands[1].data, operands[2].data, learning_rate, count)
+        edlz_apply(operands[0].data, operands[1].data, data, operands[2].data, &scalars, count)
 
 
-def apply_momentum(
-    float[::1] out not None,
-    const float[::1] values not None,
-    float[::1] momentum_slot not None,
-    const float[::1] gradient not None,
-    float learning_rate,
-    float momentum,
-    bint nesterov,
-):
-    cdef Operand[4] operands
-    operands[0] = _written(b"out", out)
-    operands[1] = _read(b"values", values)
-    operands[2] = _written(b"momentum_slot", momentum_slot)
-    operands[3] = _read(b"gradient", gradient)
-    cdef Py_ssize_t count = _checked_count(operands, 4, True)
-    with nogil:
-        edlz_apply_momentum(
-            operands[0].data, operands[1].data, operands[2].data, operands[3].data,
-            learning_rate, momentum, nesterov, count,
+def kinds():
+    return tuple(
+        (
+            _kind_name(kind),
+            tuple(bool(edlz_is_single_slot(kind, slot)) for slot in range(edlz_slot_count(kind))),
         )
-
-
-def apply_adam(
-    float[::1] out not None,
-    const float[::1] values not None,
-    float[::1] m not None,
-    float[::1] v not None,
-    const float[::1] gradient not None,
-    float alpha,
-    double beta_1,
-    double beta_2,
-    float epsilon,
-):
-    # 1 - beta is taken in float64 and then rounded, as Keras does; 1 - float32(0.999) is off by 1e-5 of itself.
-    cdef float one_minus_beta_1 = <float>(1.0 - beta_1)
-    cdef float one_minus_beta_2 = <float>(1.0 - beta_2)
-    cdef Operand[5] operands
-    operands[0] = _written(b"out", out)
-    operands[1] = _read(b"values", values)
-    operands[2] = _written(b"m", m)
-    operands[3] = _written(b"v", v)
-    operands[4] = _read(b"gradient", gradient)
-    cdef Py_ssize_t count = _checked_count(operands, 5, True)
-    with nogil:
-        edlz_apply_adam(
-            operands[0].data, operands[1].data, operands[2].data, operands[3].data, operands[4].data,
-            alpha, one_minus_beta_1, one_minus_beta_2, epsilon, count,
-        )
+        for kind in range(EDLZ_KINDS)
+    )
 
 
 def instruction_set():
     return edlz_instruction_set().decode("ascii")
+
+
+cdef str _kind_name(int32_t kind):
+    return edlz_kind_name(kind).decode("ascii")
+
+
+cdef edlz_step _unpacked(bytes step) except *:
+    cdef edlz_step scalars
+    if len(step) != sizeof(edlz_step):
+        raise ValueError(f"step has {len(step)} bytes, not {sizeof(edlz_step)}; take those of Step.packed")
+    memcpy(&scalars, <const char *>step, sizeof(edlz_step))
+    if edlz_slot_count(scalars.kind) < 0:
+        raise ValueError(f"step is of kind {scalars.kind}, which does not exist; take those of Step.packed")
+    return scalars
+
+
+cdef Operand _slot(const char *name, bint is_single, float[::1] view) except *:
+    if view is None:
+        raise TypeError(f"{name.decode()} must not be None")
+    cdef Operand operand = _written(name, view)
+    operand.is_single = is_single
+    return operand
 
 
 cdef inline Operand _written(const char *name, float[::1] view) noexcept:
@@ -138,6 +178,7 @@ cdef inline Operand _written(const char *name, float[::1] view) noexcept:
         operand.data = &view[0]
     operand.count = view.shape[0]
     operand.is_written = True
+    operand.is_single = False
     return operand
 
 
@@ -149,6 +190,7 @@ cdef inline Operand _read(const char *name, const float[::1] view) noexcept:
         operand.data = <float *>&view[0]  # the kernels' signatures give the const back
     operand.count = view.shape[0]
     operand.is_written = False
+    operand.is_single = False
     return operand
 
 
@@ -157,7 +199,11 @@ cdef Py_ssize_t _checked_count(const Operand *operands, int n_operands, bint is_
     cdef Py_ssize_t count = operands[0].count
     cdef int i, j
     for i in range(n_operands):
-        if operands[i].count != count:
+        if operands[i].is_single and operands[i].count != 1:
+            raise ValueError(
+                f"{operands[i].name.decode()} has {operands[i].count} elements and should have one for the row"
+            )
+        if not operands[i].is_single and operands[i].count != count:
             raise ValueError(
                 f"{operands[i].name.decode()} has {operands[i].count} elements and "
                 f"{operands[0].name.decode()} has {count}; give arrays of one length"
@@ -172,7 +218,7 @@ cdef Py_ssize_t _checked_count(const Operand *operands, int n_operands, bint is_
                 continue
             if is_first_on_second and j == 0 and i == 1 and operands[0].data == operands[1].data:
                 continue
-            if _do_overlap(operands[i].data, operands[j].data, count):
+            if _do_overlap(&operands[i], &operands[j]):
                 raise ValueError(
                     f"{operands[j].name.decode()} and {operands[i].name.decode()} overlap in memory; "
                     f"an array that is written must stand apart"
@@ -180,6 +226,7 @@ cdef Py_ssize_t _checked_count(const Operand *operands, int n_operands, bint is_
     return count
 
 
-cdef inline bint _do_overlap(const float *one, const float *other, Py_ssize_t count) noexcept nogil:
-    cdef uintptr_t size_bytes = <uintptr_t>count * sizeof(float)
-    return <uintptr_t>one < <uintptr_t>other + size_bytes and <uintptr_t>other < <uintptr_t>one + size_bytes
+cdef inline bint _do_overlap(const Operand *one, const Operand *other) noexcept nogil:
+    cdef uintptr_t one_end = <uintptr_t>one.data + <uintptr_t>one.count * sizeof(float)
+    cdef uintptr_t other_end = <uintptr_t>other.data + <uintptr_t>other.count * sizeof(float)
+    return <uintptr_t>one.data < other_end and <uintptr_t>other.data < one_end

@@ -1,24 +1,9 @@
-/* Loops of the dense kernels; dense_numpy.py documents each one and is their twin.
- *
- * Each kernel is compiled three times (AVX-512, AVX2, SSE2) and the loader picks one by the processor.
- * Built with -ffp-contract=off: a fused multiply-add rounds once where SSE2 rounds twice.
- */
+/* Loops of the dense kernels; dense_numpy.py documents each one and is their twin. */
 #include "dense.h"
 
-#include <math.h>
 #include <string.h>
 
-/* GCC 12 is the first that takes the names of the x86-64 levels; musl, macOS and clang have no such clones. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__gnu_linux__) && __GNUC__ >= 12
-#define EDLZ_HAS_VARIANTS 1
-#define EDLZ_KERNEL __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define EDLZ_HAS_VARIANTS 0
-#define EDLZ_KERNEL
-#endif
-
-/* "omp simd" promises that iterations do not depend on each other.  That holds for out == values too, where
- * "restrict" would be a lie. */
+#include "variants.h"
 
 void edlz_copy(float *out, const float *values, ptrdiff_t count)
 {
@@ -28,7 +13,7 @@ void edlz_copy(float *out, const float *values, ptrdiff_t count)
 EDLZ_KERNEL
 void edlz_add(float *accumulator, const float *gradient, ptrdiff_t count)
 {
-#pragma omp simd
+    EDLZ_INDEPENDENT
     for (ptrdiff_t i = 0; i < count; i++)
         accumulator[i] += gradient[i];
 }
@@ -36,55 +21,71 @@ void edlz_add(float *accumulator, const float *gradient, ptrdiff_t count)
 EDLZ_KERNEL
 void edlz_divide(float *accumulator, float divisor, ptrdiff_t count)
 {
-#pragma omp simd
+    EDLZ_INDEPENDENT
     for (ptrdiff_t i = 0; i < count; i++)
         accumulator[i] /= divisor;
 }
 
 EDLZ_KERNEL
-void edlz_apply_sgd(float *out, const float *values, const float *gradient, float learning_rate,
-                    ptrdiff_t count)
+void edlz_scale(float *vector, float factor, ptrdiff_t count)
 {
-#pragma omp simd
+    EDLZ_INDEPENDENT
     for (ptrdiff_t i = 0; i < count; i++)
-        out[i] = values[i] - learning_rate * gradient[i];
+        vector[i] *= factor;
 }
 
 EDLZ_KERNEL
-void edlz_apply_momentum(float *out, const float *values, float *momentum_slot, const float *gradient,
-                         float learning_rate, float momentum, int nesterov, ptrdiff_t count)
+void edlz_clip(float *vector, float limit, ptrdiff_t count)
 {
-    if (nesterov) {
-#pragma omp simd
-        for (ptrdiff_t i = 0; i < count; i++) {
-            const float step = learning_rate * gradient[i];
-            const float moved = momentum * momentum_slot[i] - step;
-            momentum_slot[i] = moved;
-            out[i] = values[i] + (momentum * moved - step);
-        }
-    } else {
-#pragma omp simd
-        for (ptrdiff_t i = 0; i < count; i++) {
-            const float moved = momentum * momentum_slot[i] - learning_rate * gradient[i];
-            momentum_slot[i] = moved;
-            out[i] = values[i] + moved;
-        }
-    }
-}
-
-EDLZ_KERNEL
-void edlz_apply_adam(float *out, const float *values, float *m, float *v, const float *gradient, float alpha,
-                     float one_minus_beta_1, float one_minus_beta_2, float epsilon, ptrdiff_t count)
-{
-#pragma omp simd
+    EDLZ_INDEPENDENT
     for (ptrdiff_t i = 0; i < count; i++) {
-        const float g = gradient[i];
-        const float first = m[i] + (g - m[i]) * one_minus_beta_1;
-        const float second = v[i] + (g * g - v[i]) * one_minus_beta_2;
-        m[i] = first;
-        v[i] = second;
-        out[i] = values[i] - alpha * first / (sqrtf(second) + epsilon);
+        const float bounded_above = vector[i] > limit ? limit : vector[i];
+        vector[i] = bounded_above < -limit ? -limit : bounded_above;
     }
+}
+
+/* Eight sums that take turns, whatever the processor's width, so that the order is the same everywhere. */
+enum { LANES = 8 };
+
+EDLZ_KERNEL
+double edlz_squared_norm(const float *vector, ptrdiff_t count)
+{
+    double sums[LANES] = {0.0};
+    const ptrdiff_t whole = count - count % LANES;
+    for (ptrdiff_t i = 0; i < whole; i += LANES) {
+        EDLZ_INDEPENDENT
+        for (int lane = 0; lane < LANES; lane++)
+            sums[lane] += (double)vector[i + lane] * (double)vector[i + lane];
+    }
+    for (ptrdiff_t i = whole; i < count; i++)
+        sums[i - whole] += (double)vector[i] * (double)vector[i];
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+EDLZ_KERNEL
+void edlz_apply(float *out, const float *values, float *const *slots, const float *gradient,
+                const edlz_step *step, ptrdiff_t count)
+{
+#define APPLY(kind, function)                                                                                  \
+    case kind:                                                                                                 \
+        edlz_step_##function(out, values, slots, gradient, step, count);                                       \
+        return;
+    switch (step->kind) {
+        EDLZ_EACH_KIND(APPLY)
+    }
+#undef APPLY
+}
+
+const char *edlz_kind_name(int32_t kind)
+{
+#define NAME(kind, function)                                                                                   \
+    case kind:                                                                                                 \
+        return &#kind[sizeof("EDLZ_") - 1];
+    switch (kind) {
+        EDLZ_EACH_KIND(NAME)
+    }
+#undef NAME
+    return NULL;
 }
 
 const char *edlz_instruction_set(void)

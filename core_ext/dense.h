@@ -1,23 +1,29 @@
 /* Dense float32 kernels: one pass over flat arrays of `count` elements.
  *
  * The caller has checked the arrays: aligned to 4 bytes, and no array that is written overlaps another one,
- * except that `out` may be exactly `values`.  No kernel sums across elements, so each element's result is
- * independent of the vector width, and every instruction set gives the same bits.
+ * except that `out` may be exactly `values`.  Each element's result is independent of the vector width, and the
+ * one sum across elements has a fixed order, so every instruction set gives the same bits.
  */
 #ifndef EDLZ_DENSE_H
 #define EDLZ_DENSE_H
 
 #include <stddef.h>
 
+#include "steps.h"
+
 void edlz_copy(float *out, const float *values, ptrdiff_t count);
 void edlz_add(float *accumulator, const float *gradient, ptrdiff_t count);
 void edlz_divide(float *accumulator, float divisor, ptrdiff_t count);
-void edlz_apply_sgd(float *out, const float *values, const float *gradient, float learning_rate,
-                    ptrdiff_t count);
-void edlz_apply_momentum(float *out, const float *values, float *momentum_slot, const float *gradient,
-                         float learning_rate, float momentum, int nesterov, ptrdiff_t count);
-void edlz_apply_adam(float *out, const float *values, float *m, float *v, const float *gradient, float alpha,
-                     float one_minus_beta_1, float one_minus_beta_2, float epsilon, ptrdiff_t count);
+void edlz_scale(float *vector, float factor, ptrdiff_t count);
+void edlz_clip(float *vector, float limit, ptrdiff_t count);
+double edlz_squared_norm(const float *vector, ptrdiff_t count);
+
+/* One step of the optimizer step->kind, which exists and to which the slots fit; see steps.h. */
+void edlz_apply(float *out, const float *values, float *const *slots, const float *gradient,
+                const edlz_step *step, ptrdiff_t count);
+
+/* The name of a kind without its EDLZ_ prefix; NULL if there is no such kind. */
+const char *edlz_kind_name(int32_t kind);
 
 /* The variant that this processor runs: "x86-64-v4", "x86-64-v3" or "baseline". */
 const char *edlz_instruction_set(void);

@@ -4,17 +4,29 @@ All arrays are flat, C-contiguous float32 of one length, aligned to at least 4 b
 read may be read-only.  A written array may overlap no other one, except that `out` may be exactly `values`.
 Anything else raises ValueError (TypeError for what is no array) and nothing has been changed.  A kernel
 releases the GIL while it runs; nothing keeps two threads from writing one array, that is the caller's part.
-No kernel sums across elements, so there is no order of summation.
+Only `squared_norm` (and a step of row-wise Adagrad) sums across elements; its order is fixed.
 """
 
 from edlz.core_ext._dense import (
     add,
-    apply_adam,
-    apply_momentum,
-    apply_sgd,
+    apply,
+    clip,
     copy,
     divide,
     instruction_set,
+    kinds,
+    scale,
+    squared_norm,
 )
 
-__all__ = ["add", "apply_adam", "apply_momentum", "apply_sgd", "copy", "divide", "instruction_set"]
+__all__ = [
+    "add",
+    "apply",
+    "clip",
+    "copy",
+    "divide",
+    "instruction_set",
+    "kinds",
+    "scale",
+    "squared_norm",
+]

@@ -4,11 +4,17 @@ They say what each kernel computes and are the measure in its tests.  They do no
 `dense` refuses is undefined here.
 """
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from edlz.core_ext.memory import Float32Array
+from edlz.core_ext.steps_numpy import take_step
 
-__all__ = ["add", "apply_adam", "apply_momentum", "apply_sgd", "copy", "divide"]
+__all__ = ["add", "apply", "clip", "copy", "divide", "scale", "squared_norm"]
+
+_LANES = 8
 
 
 def copy(out: Float32Array, values: Float32Array) -> None:
@@ -78,110 +84,99 @@ def divide(accumulator: Float32Array, divisor: float) -> None:
         np.divide(accumulator, divisor_32, out=accumulator)
 
 
-def apply_sgd(out: Float32Array, values: Float32Array, gradient: Float32Array, learning_rate: float) -> None:
-    """Take one step of plain gradient descent: ``out = values - learning_rate * gradient``.
+def scale(vector: Float32Array, factor: float) -> None:
+    """Multiply a vector, in place: ``vector *= float32(factor)``.
 
     Parameters
     ----------
-    out : ndarray, shape (n,), float32
-        Written; may be `values`.
-    values, gradient : ndarray, shape (n,), float32
-    learning_rate : float
+    vector : ndarray, shape (n,), float32
+        Written.
+    factor : float
         Rounded to float32 first.
 
     Raises
     ------
     ValueError
-        If the arrays do not fit each other; nothing has been changed.
+        If the array does not fit.
     """
     with np.errstate(all="ignore"):
-        np.subtract(values, gradient * np.float32(learning_rate), out=out)
+        np.multiply(vector, np.float32(factor), out=vector)
 
 
-def apply_momentum(
+def clip(vector: Float32Array, limit: float) -> None:
+    """Bring each element within -limit and limit, in place; a NaN stays one.
+
+    Parameters
+    ----------
+    vector : ndarray, shape (n,), float32
+        Written.
+    limit : float
+        At least 0; rounded to float32 first.
+
+    Raises
+    ------
+    ValueError
+        If the limit is negative or a NaN, or the array does not fit; nothing has been changed.
+    """
+    with np.errstate(all="ignore"):
+        bound = np.float32(limit)
+    if math.isnan(bound) or bound < 0:
+        raise ValueError(f"limit={limit} is no bound of a size; give 0 or more")
+    vector[vector > bound] = bound
+    vector[vector < -bound] = -bound
+
+
+def squared_norm(vector: Float32Array) -> float:
+    """Return the sum of the squares.
+
+    Parameters
+    ----------
+    vector : ndarray, shape (n,), float32
+
+    Returns
+    -------
+    float
+        Added up in float64 in a fixed order, the same on every processor: element i is added to sum i % 8,
+        in the order of the elements, and the eight sums ``s`` make
+        ``((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))``.
+
+    Raises
+    ------
+    ValueError
+        If the array does not fit.
+    """
+    squares = np.zeros((-(-len(vector) // _LANES) + 1, _LANES), np.float64)
+    with np.errstate(all="ignore"):
+        squares.reshape(-1)[: len(vector)] = np.square(vector, dtype=np.float64)
+        # accumulate goes from row to row, where sum may add pairs.
+        s = np.add.accumulate(squares, axis=0)[-1]
+        return float(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])))
+
+
+def apply(
+    step: bytes,
     out: Float32Array,
     values: Float32Array,
-    momentum_slot: Float32Array,
+    slots: Sequence[Float32Array],
     gradient: Float32Array,
-    learning_rate: float,
-    momentum: float,
-    nesterov: bool,
 ) -> None:
-    """Take one step of gradient descent with momentum.
+    """Take one step of an optimizer from `values` to `out`; the slots change in place.
 
-    ``slot = momentum * slot - learning_rate * gradient``, then ``out = values + slot``, or with `nesterov`
-    ``out = values + (momentum * slot - learning_rate * gradient)`` with the new slot.
+    `steps_numpy` has the formula of each kind.
 
     Parameters
     ----------
+    step : bytes
+        `Step.packed`: the kind and its scalars.
     out : ndarray, shape (n,), float32
         Written; may be `values`.
     values, gradient : ndarray, shape (n,), float32
-    momentum_slot : ndarray, shape (n,), float32
-        Updated in place.
-    learning_rate, momentum : float
-        Rounded to float32 first.
-    nesterov : bool
-        Whether the step looks ahead.
+    slots : sequence of ndarray, shape (n,), float32
+        As many as the kind has, in its order; of row-wise Adagrad one of shape (1,).
 
     Raises
     ------
     ValueError
-        If the arrays do not fit each other; nothing has been changed.
-
-    References
-    ----------
-    Sutskever, Martens, Dahl, Hinton, ICML 2013, equations 1 to 4, in the form of Keras' SGD.
+        If the step is no packed one, or the arrays do not fit it or each other; nothing has been changed.
     """
-    with np.errstate(all="ignore"):
-        momentum_32 = np.float32(momentum)
-        step = gradient * np.float32(learning_rate)
-        np.subtract(momentum_slot * momentum_32, step, out=momentum_slot)
-        move = momentum_slot * momentum_32 - step if nesterov else momentum_slot
-        np.add(values, move, out=out)
-
-
-def apply_adam(
-    out: Float32Array,
-    values: Float32Array,
-    m: Float32Array,
-    v: Float32Array,
-    gradient: Float32Array,
-    alpha: float,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-) -> None:
-    """Take one step of Adam.
-
-    ``m += (1 - beta_1) * (gradient - m)``, ``v += (1 - beta_2) * (gradient**2 - v)``,
-    ``out = values - alpha * m / (sqrt(v) + epsilon)``.
-
-    Parameters
-    ----------
-    out : ndarray, shape (n,), float32
-        Written; may be `values`.
-    values, gradient : ndarray, shape (n,), float32
-    m, v : ndarray, shape (n,), float32
-        Running means of the gradient and of its square; updated in place.
-    alpha : float
-        Learning rate with the correction for the zero start: ``lr * sqrt(1 - beta_2**t) / (1 - beta_1**t)``.
-        Rounded to float32 first.
-    beta_1, beta_2 : float
-        Decay rates; ``1 - beta`` is taken in float64 and then rounded to float32.
-    epsilon : float
-        Floor of the denominator, outside the root; rounded to float32 first.
-
-    Raises
-    ------
-    ValueError
-        If the arrays do not fit each other; nothing has been changed.
-
-    References
-    ----------
-    Kingma, Ba, ICLR 2015, section 2, last paragraph (the order with "epsilon hat").
-    """
-    with np.errstate(all="ignore"):
-        np.add(m, (gradient - m) * np.float32(1.0 - beta_1), out=m)
-        np.add(v, (gradient * gradient - v) * np.float32(1.0 - beta_2), out=v)
-        np.subtract(values, m * np.float32(alpha) / (np.sqrt(v) + np.float32(epsilon)), out=out)
+    out[:] = take_step(step, values, slots, gradient)
