@@ -1,0 +1,26 @@
+"""What a model module imports.
+
+Names are looked up when they are asked for: the folder also holds what must be there without Keras.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from edlz.api.callbacks import LearningRateScheduler
+    from edlz.api.embedding import Embedding
+    from edlz.api.optimizers import RowwiseAdagrad
+
+__all__ = ["Embedding", "LearningRateScheduler", "RowwiseAdagrad"]
+
+_MODULES = {
+    "Embedding": "edlz.api.embedding",
+    "LearningRateScheduler": "edlz.api.callbacks",
+    "RowwiseAdagrad": "edlz.api.optimizers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)

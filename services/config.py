@@ -38,6 +38,7 @@ _service = partial(flag, group="service", common=True)
 
 _MNIST = "mnist.mnist_functional_api.custom_model"
 _VALIDATION_ALIASES = ("validation_data_dir", "evaluation_data", "evaluation_data_dir")
+_INIT_ALIASES = ("init_from_checkpoint", "checkpoint_filename_for_init")
 _CODECS = ("bytes", "tf_example")
 _PROGRESS = ("auto", "live", "plain", "quiet", "json")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -93,6 +94,13 @@ class JobConfig:
         later=_LATER,
     )
     use_async: bool = _training(False, "", "apply each gradient at once", common=True)
+    lr_staleness_modulation: bool = _training(False, "", "async: divide the rate by staleness")
+    get_model_steps: int = _training(1, "N", "async: steps on a local copy per pull", minimum=1)
+    prefetch_rows: bool = _training(True, "", "async: pull the next rows while computing")
+    sync_version_tolerance: int = _training(0, "N", "sync: versions a gradient may be old", minimum=0)
+    embedding_threshold_bytes: int = _training(
+        2 << 20, "N", "larger Embedding layers go to the ps", minimum=0, default_text="2 MB"
+    )
     seed: int = _training(0, "N", "orders, initial values, random ops", minimum=0, maximum=2**63 - 1)
     worker_threads: int = _training(
         None, "N", "threads of a worker; bits depend on it", minimum=1, default_text="cores here"
@@ -113,7 +121,12 @@ class JobConfig:
         0, "N", "evaluate each N versions; 0: at the end", minimum=0, common=True
     )
     log_loss_steps: int = _results(100, "N", "a worker logs its loss each N versions", minimum=1, common=True)
-    checkpoint_steps: int = _results(0, "N", "noted: files come with a later version", minimum=0)
+    checkpoint_steps: int = _results(0, "N", "save each N versions; 0: never", minimum=0, common=True)
+    checkpoint_dir: str = _results(
+        "", "DIR", "where checkpoints go", common=True, default_text="the job's"
+    )
+    keep_checkpoint_max: int = _results(0, "N", "newest checkpoints to keep; 0: all", minimum=0)
+    checkpoint_dir_for_init: str = _results("", "DIR", "begin from this checkpoint", aliases=_INIT_ALIASES)
     recovery_snapshot_secs: float = _results(
         30.0, "SECS", "between the job's recovery snapshots", readers=f"{_JOB} ps", minimum=0.1
     )
@@ -129,6 +142,7 @@ class JobConfig:
     job_dir: str = _run(
         "", "DIR", "the job's files", readers=f"{_JOB} ps", default_text="EDLZ_HOME/jobs/NAME"
     )
+    resume: bool = _run(False, "", "go on with the job in the folder", readers="master", hidden=True)
     log_level: str = _run("INFO", "LEVEL", "DEBUG | INFO | WARNING | ERROR | CRITICAL", choices=_LEVELS)
     log_format: str = _run("text", "FORMAT", "text | json: one object a line", choices=("text", "json"))
 
@@ -160,7 +174,8 @@ class JobConfig:
 
     @property
     def is_sync(self) -> bool:
-        return not self.use_async
+        """Whether gradients of one step meet in it: not with a tolerance, which lets older ones in."""
+        return not self.use_async and not self.sync_version_tolerance
 
     @property
     def model_arguments(self) -> dict[str, Any]:
@@ -187,6 +202,11 @@ class JobConfig:
     def job_directory(self) -> Path:
         """The folder of the job's files: `--job_dir`, or the job's place in EDLZ_HOME."""
         return Path(self.job_dir) if self.job_dir else edlz_home() / "jobs" / self.job_name
+
+    @property
+    def checkpoint_directory(self) -> Path:
+        """The folder of the job's checkpoints: `--checkpoint_dir`, or a place among the job's files."""
+        return Path(self.checkpoint_dir) if self.checkpoint_dir else self.job_directory / "checkpoints"
 
     # ------------------------------------------------------------ other forms
 

@@ -17,6 +17,7 @@ from edlz.services.plan import Plan, TaskRange
 # Spelled out: where Python has type aliases of its own, npt.NDArray is one, which the codec cannot look into.
 DenseVector = np.ndarray[tuple[Any, ...], np.dtype[np.float32]]
 Counters = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
+Ids = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
 MetricState = dict[str, list[np.ndarray[tuple[Any, ...], np.dtype[np.float64]]]]
 Identity = tuple[int, int]  # (term, n): an incarnation or an era
 SnapshotName = tuple[Identity, int]  # (era or incarnation, version)
@@ -68,9 +69,21 @@ class Job(Record, frozen=True, kw_only=True):
     config: dict[str, str | int | float | bool | None]  # JobConfig, flag by flag
     plan: Plan
     partitions: int
+    begins_from: str = ""  # a checkpoint's version folder, in place of the state before training
 
 
 # ---------------------------------------------------------------- partition -> master
+
+
+class TableTelemetry(Record, frozen=True, kw_only=True):
+    """Of one embedding table, for display; counts of rows read and made since the partition began."""
+
+    path: str
+    rows: int
+    memory_bytes: int = 0
+    rows_read: int = 0
+    rows_unknown: int = 0
+    rows_created: int = 0
 
 
 class PartitionTelemetry(Record, frozen=True, kw_only=True):
@@ -79,6 +92,40 @@ class PartitionTelemetry(Record, frozen=True, kw_only=True):
     memory_bytes: int = 0
     cpu_share: float = 0.0  # of one core, since the status before
     requests: int = 0
+    tables: tuple[TableTelemetry, ...] = ()
+
+
+class PartInfo(Record, frozen=True, kw_only=True):
+    """One partition's two files of a checkpoint, durable in its folder."""
+
+    partition: int
+    partitions: int
+    bytes: int
+    body_checksum: str
+    head_checksum: str
+    rows: tuple[int, ...] = ()  # of each table
+
+
+class CheckpointPart(Record, frozen=True, kw_only=True):
+    """A partition has written its part of checkpoint `number` (sync: the version itself), or could not."""
+
+    number: int
+    version: int
+    info: PartInfo | None = None
+    error: str = ""
+
+
+class CheckpointOrder(Record, frozen=True, kw_only=True):
+    """What a checkpoint asks of a partition now.
+
+    Sync, `cut`: have all partitions cut at the next version (partition 0 spreads the word).  Async: `freeze`,
+    hold pushes and report the ledger; `level`, take those below `marks`, then cut.  `version` names the folder.
+    """
+
+    number: int
+    phase: Literal["cut", "freeze", "level"]
+    version: int = 0
+    marks: LedgerRecord | None = None
 
 
 class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
@@ -100,6 +147,8 @@ class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
     snapshots: tuple[SnapshotName, ...]
     is_sealed: bool
     telemetry: PartitionTelemetry = PartitionTelemetry()
+    frozen: int = 0  # async: the checkpoint for which pushes are held
+    parts: tuple[CheckpointPart, ...] = ()  # not yet known to be in a complete checkpoint
 
 
 class Granted(Message, frozen=True, kw_only=True, tag=11):
@@ -121,6 +170,8 @@ class PartitionOrders(Message, frozen=True, kw_only=True, tag=12):
     restore: SnapshotName | None = None
     discard_below: int = 0
     seal: bool = False
+    checkpoint: CheckpointOrder | None = None
+    checkpointed: int = 0  # checkpoints up to this number are complete or abandoned
 
 
 # ---------------------------------------------------------------- worker -> master
@@ -268,10 +319,35 @@ class WorkerOrders(Message, frozen=True, kw_only=True, tag=21):
 
 
 class OptimizerSpec(Record, frozen=True, kw_only=True):
-    """A compiled optimizer's name and settings, without the learning rate: that travels with the push."""
+    """A compiled optimizer's name and settings, without the learning rate: that travels with the push.
+
+    `undecayed`: indices of the dense variables that weight decay leaves alone.
+    """
 
     name: str
     settings: dict[str, float | bool]
+    undecayed: tuple[int, ...] = ()
+
+
+class InitializerSpec(Record, frozen=True, kw_only=True):
+    """How the row of an id that nobody has trained yet looks.
+
+    constant: `a`; uniform: from `a` to `b`; normal and truncated_normal (at two deviations): mean `a`,
+    standard deviation `b`.
+    """
+
+    kind: Literal["constant", "uniform", "normal", "truncated_normal"]
+    a: float
+    b: float = 0.0
+
+
+class TableSpec(Record, frozen=True, kw_only=True):
+    """An embedding table.  `path` is for people, its place in the list of tables is its identity."""
+
+    path: str
+    dim: int
+    initializer: InitializerSpec
+    optimizer: OptimizerSpec
 
 
 class Initialise(Message, frozen=True, kw_only=True, tag=30):
@@ -288,14 +364,28 @@ class Initialise(Message, frozen=True, kw_only=True, tag=30):
     dense: DenseVector | None
     state: DenseVector | None
     counters: Counters | None
+    tables: tuple[TableSpec, ...] = ()
 
 
 class Initialised(Message, frozen=True, kw_only=True, tag=31):
     partition: int
 
 
+class RowIds(Record, frozen=True, kw_only=True):
+    """Rows of all tables that one partition owns: table after table, `counts[t]` ids of table t, none twice.
+
+    What is said of the rows lies in the same order in one flat vector: of table t `counts[t] * dim` numbers.
+    """
+
+    counts: tuple[int, ...]
+    ids: Ids
+
+
 class Push(Record, frozen=True, kw_only=True):
-    """A gradient of minibatch (task, index); `gradient` None: an empty minibatch that ends the task."""
+    """A gradient of minibatch (task, index); `gradient` None: an empty minibatch that ends the task.
+
+    `row_gradients` belongs to `rows`.  `table_rates`: each table's learning rate, where one differs.
+    """
 
     task: int
     index: int
@@ -305,19 +395,26 @@ class Push(Record, frozen=True, kw_only=True):
     state: DenseVector | None
     counters: Counters | None
     snapshot_at: int = 0
+    checkpoint_at: int = 0
+    rows: RowIds | None = None
+    row_gradients: DenseVector | None = None
+    table_rates: tuple[float, ...] = ()
 
 
 class Pull(Record, frozen=True, kw_only=True):
     """Parameters for a task.
 
     Sync: held until minibatch (task, index) is due, or (`version` >= 0) that version at once.  Async,
-    and `version` = ANY_VERSION: at once.  Values that the worker has (`have_version`) stay out.
+    and `version` = ANY_VERSION: at once.  Vectors that the worker has (`have_version`) or does not want
+    stay out.
     """
 
     task: int
     index: int = 0
     version: int | None = None
     have_version: int = ANY_VERSION
+    rows: RowIds | None = None
+    want_vectors: bool = True
 
 
 class Exchange(Message, frozen=True, kw_only=True, tag=32):
@@ -325,7 +422,7 @@ class Exchange(Message, frozen=True, kw_only=True, tag=32):
 
     era: Identity
     incarnation: Identity | None
-    version: int  # the version that the push was computed on
+    version: int  # the version of this partition that the push was computed on
     push: Push | None = None
     pull: Pull | None = None
 
@@ -344,16 +441,19 @@ class Exchanged(Message, frozen=True, kw_only=True, tag=33):
     dense: DenseVector | None = None
     state: DenseVector | None = None
     counters: Counters | None = None
+    rows: DenseVector | None = None
+    checkpoint_at: int = 0
 
 
 class Refused(Message, frozen=True, kw_only=True, tag=34):
-    reason: Literal["not ready", "era", "incarnation", "gap", "behind", "moved on"]
+    reason: Literal["not ready", "era", "incarnation", "gap", "behind", "moved on", "held", "stale"]
 
 
 class NewestPull(Message, frozen=True, kw_only=True, tag=35):
     """Worker -> partition, answered by Exchanged: the newest values, for evaluation; changes nothing."""
 
     have_version: int = ANY_VERSION
+    rows: RowIds | None = None
 
 
 class ReadVector(Message, frozen=True, kw_only=True, tag=36):
@@ -372,6 +472,16 @@ class VectorPart(Message, frozen=True, kw_only=True, tag=37):
     values: DenseVector
 
 
+class ReadTables(Message, frozen=True, kw_only=True, tag=38):
+    """Master -> partition: the digests of its embedding tables; answered by TableDigests."""
+
+
+class TableDigests(Message, frozen=True, kw_only=True, tag=39):
+    """Of each table the sum modulo 2**128 of its rows' hashes, 16 bytes, little-endian."""
+
+    digests: tuple[bytes, ...]
+
+
 # ---------------------------------------------------------------- supervisor and viewers -> master
 
 
@@ -388,6 +498,7 @@ class SupervisorStatus(Message, frozen=True, kw_only=True, tag=40):
     seq: int
     running: tuple[str, ...] = ()
     exits: tuple[ProcessExit, ...] = ()
+    stop: bool = False  # the job should end before it is done, with a checkpoint to go on from
 
 
 class SupervisorOrders(Message, frozen=True, kw_only=True, tag=41):
@@ -418,12 +529,23 @@ class WorkerView(Record, frozen=True, kw_only=True):
     note: str = ""
 
 
+class TableView(Record, frozen=True, kw_only=True):
+    """An embedding table over all partitions; `hit_rate`: share of the rows read that had been trained."""
+
+    path: str
+    rows: int
+    memory_bytes: int
+    hit_rate: float | None = None
+    new_rows_per_s: float = 0.0
+
+
 class PartitionView(Record, frozen=True, kw_only=True):
     id: str
     state: str
     version: int
     memory_bytes: int = 0
     cpu_share: float = 0.0
+    rows: int = 0
 
 
 class EventView(Record, frozen=True, kw_only=True):
@@ -480,13 +602,16 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     digest: str = ""
     failure: FailureView | None = None
     is_eta_rough: bool = False  # the number of workers has just changed
+    tables: tuple[TableView, ...] = ()
+    checkpoint: int | None = None  # newest complete version of this run
+    checkpoint_age_s: float | None = None
 
 
 REQUESTS = (
-    *(Ping, PartitionStatus, WorkerStatus, Initialise, Exchange, NewestPull, ReadVector),
+    *(Ping, PartitionStatus, WorkerStatus, Initialise, Exchange, NewestPull, ReadVector, ReadTables),
     *(SupervisorStatus, StatusRequest),
 )
 ANSWERS = (
     *(Pong, ErrorReply, Granted, PartitionOrders, WorkerOrders, Initialised, Exchanged, Refused),
-    *(VectorPart, SupervisorOrders, JobStatus),
+    *(VectorPart, TableDigests, SupervisorOrders, JobStatus),
 )

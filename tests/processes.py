@@ -22,7 +22,7 @@ from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
 from edlz.services.messages import Job, JobStatus
 from edlz.services.ps.snapshots import SnapshotFolder
-from edlz.services.ps.store import State
+from edlz.services.ps.state import State
 
 __all__ = ["MODELS", "HandJob", "wait_for"]
 

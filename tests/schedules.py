@@ -41,6 +41,10 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
         evaluation_steps=draw(st.sampled_from((0, 2, 5))) if evaluation else 0,
         evaluation_tasks=evaluation,
         failing=tuple(draw(st.lists(failing, max_size=2))),
+        has_tables=draw(st.booleans()),
+        checkpoint_steps=draw(st.sampled_from((0, 2, 5))),
+        tolerance=draw(st.sampled_from((0, 0, 1, 3))) if mode == "async" else 0,
+        vectors_every=draw(st.sampled_from((1, 1, 3))) if mode == "async" else 1,
         faults=(*faults, Fault(last, "join", "w0")),
     )
 
@@ -75,5 +79,9 @@ def random_schedule(seed: int, mode: str) -> Schedule:
         snapshot_every_s=rng.choice((2.0, 10.0)),
         evaluation_steps=rng.choice((0, 2)) if evaluation else 0,
         evaluation_tasks=evaluation,
+        has_tables=rng.random() < 0.5,
+        checkpoint_steps=rng.choice((0, 2, 4)),
+        tolerance=rng.choice((0, 0, 1, 3)) if mode == "async" else 0,
+        vectors_every=rng.choice((1, 1, 3)) if mode == "async" else 1,
         faults=(*sorted(faults, key=lambda fault: fault.at), Fault(last, "join", "w0")),
     )

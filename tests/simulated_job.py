@@ -5,6 +5,7 @@ up after its successor has begun) and cut off.  At the end the promises are chec
 partitions' states hold, not against what anybody says.
 """
 
+import dataclasses
 import heapq
 import itertools
 import random
@@ -13,8 +14,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from edlz.core_ext.ids import group_ids
 from edlz.services.errors import EdlzError
 from edlz.services.layout import Layout, Variable, VectorLayout, slice_bounds
 from edlz.services.master import instructions as master_core
@@ -26,18 +29,24 @@ from edlz.services.messages import (
     EvaluationResult,
     FailedTask,
     Initialise,
+    InitializerSpec,
     Job,
     Message,
     OptimizerSpec,
+    PartInfo,
     Push,
+    RowIds,
+    TableSpec,
     WorkerOrders,
 )
 from edlz.services.plan import Plan, Shard
 from edlz.services.ps import instructions as ps_core
 from edlz.services.ps.partition import BASE, Partition
-from edlz.services.ps.store import State, Store, initial_digest
+from edlz.services.ps.state import MemoryRows, State
+from edlz.services.ps.store import Store, initial_digest
 from edlz.services.worker import instructions as worker_core
 from edlz.services.worker.instructions import Outcome
+from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
 from edlz.services.worker.task_runner import TaskRunner
 
 __all__ = ["Fault", "Schedule", "SimulatedJob", "Violation", "reference_values"]
@@ -50,6 +59,20 @@ LAYOUT = Layout(
     dense=VectorLayout(variables=(Variable(path="kernel", shape=(7, 10)),)),
     state=VectorLayout(variables=(Variable(path="mean", shape=(20,)),)),
     counters=VectorLayout(variables=(Variable(path="count", shape=()),)),
+)
+TABLES = (
+    TableSpec(
+        path="users",
+        dim=3,
+        initializer=InitializerSpec(kind="uniform", a=-0.05, b=0.05),
+        optimizer=OptimizerSpec(name="Adagrad", settings={}),
+    ),
+    TableSpec(
+        path="items",
+        dim=4,
+        initializer=InitializerSpec(kind="normal", a=0.0, b=1.0),
+        optimizer=OPTIMIZER,
+    ),
 )
 
 
@@ -82,7 +105,15 @@ class Schedule:
     evaluation_steps: int = 0
     evaluation_tasks: int = 0
     failing: tuple[tuple[int, int], ...] = ()  # (task, times its code raises)
+    has_tables: bool = False
+    checkpoint_steps: int = 0
+    tolerance: int = 0  # of versions; above 0 the mode is "async" with sums of `slots` gradients
+    vectors_every: int = 1
     faults: tuple[Fault, ...] = ()
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        return TABLES if self.has_tables else ()
 
     @property
     def plan(self) -> Plan:
@@ -94,7 +125,7 @@ class Schedule:
             records_per_task=4,
             minibatch_size=1,
             epochs=self.epochs,
-            slots=self.slots,
+            slots=self.slots if self.mode == "sync" or self.tolerance else 1,
             evaluation_shards=(Shard(name="test", first=0, count=self.evaluation_tasks * 4),),
         )
 
@@ -109,15 +140,50 @@ def initial_vectors() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def compute_gradient(
-    dense: np.ndarray, state: np.ndarray, counters: np.ndarray, task: int, index: int
+    dense: np.ndarray,
+    state: np.ndarray,
+    counters: np.ndarray,
+    task: int,
+    index: int,
+    rows: bytes = b"",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A gradient that depends on every bit of the parameters and on the minibatch's name."""
-    key = zlib.crc32(dense.tobytes() + state.tobytes() + repr((task, index)).encode())
+    key = zlib.crc32(dense.tobytes() + state.tobytes() + rows + repr((task, index)).encode())
     rng = np.random.Generator(np.random.PCG64(key))
     gradient = np.zeros_like(dense)
     gradient[:WIDTH] = rng.standard_normal(WIDTH, np.float32)
     new_state = (state * np.float32(0.9) + rng.standard_normal(1, np.float32)).astype(np.float32)
     return gradient, new_state, counters + 1
+
+
+def ids_of(schedule: Schedule, task: int, index: int, partitions: int) -> tuple[RowIds, ...] | None:
+    """The rows that a minibatch looks up, as each partition is asked; None if the task ends before it."""
+    length = schedule.lengths[task]
+    if index >= max(length, 1):
+        return None
+    rng = np.random.Generator(np.random.PCG64([schedule.seed, task, index]))
+    count = 0 if length == 0 else 6
+    tables = [group_ids(rng.integers(-3, 9, count), partitions)[:2] for _ in schedule.tables]
+    return row_ids(tables, partitions)
+
+
+def compute_rows(
+    asked: tuple[RowIds, ...], rows: tuple[np.ndarray, ...], task: int, index: int
+) -> tuple[bytes, tuple[np.ndarray, ...]]:
+    """The bytes of all rows by id, and their gradients: the same for any number of partitions."""
+    seen, gradients, starts = [], [], [0] * len(asked)
+    for t, block in enumerate(rows):
+        ids = np.concatenate(
+            [part.ids[s : s + part.counts[t]] for part, s in zip(asked, starts, strict=True)]
+        )
+        starts = [s + part.counts[t] for part, s in zip(asked, starts, strict=True)]
+        order = np.argsort(ids)
+        seen += [ids[order].tobytes(), block[order].tobytes()]
+        key = zlib.crc32(b"".join(seen) + repr((task, index, t)).encode())
+        gradient = np.empty_like(block)
+        gradient[order] = np.random.Generator(np.random.PCG64(key)).standard_normal(block.shape, np.float32)
+        gradients.append(gradient)
+    return b"".join(seen), tuple(gradients)
 
 
 def reference_values(schedule: Schedule) -> bytes:
@@ -134,22 +200,36 @@ def reference_values(schedule: Schedule) -> bytes:
             dense=dense,
             state=state,
             counters=counters,
-        )
+            tables=schedule.tables,
+        ),
+        plan.seed,
     )
     first = 0
     while first < plan.task_count:
         tasks = plan.round_tasks(first)
         for index in range(max(1, *(schedule.lengths[task] for task in tasks))):
-            values = store.values()
-            pushes = []
-            for task in tasks:
-                length = schedule.lengths[task]
-                if index < length or index == length == 0:
-                    parts = compute_gradient(values.dense, values.state, values.counters, task, index)
-                    pushes.append(make_push(task, index, length, *parts))
-            store.commit(pushes)
+            pushes = [reference_push(schedule, store, task, index) for task in tasks]
+            store.commit([push for push in pushes if push is not None])
         first = tasks[-1] + 1
     return final_bytes([store.capture((0, 0))])
+
+
+def reference_push(schedule: Schedule, store: Store, task: int, index: int) -> Push | None:
+    asked, length = ids_of(schedule, task, index, 1), schedule.lengths[task]
+    if asked is None:
+        return None
+    values = store.values()
+    joined = join_rows(asked, [store.tables.gather(asked[0])], [table.dim for table in schedule.tables])
+    seen, row_gradients = compute_rows(asked, joined, task, index)
+    parts = compute_gradient(values.dense, values.state, values.counters, task, index, seen)
+    push = make_push(task, index, length, *parts)
+    return with_rows(push, asked[0], split_gradients(asked, row_gradients)[0]) if schedule.tables else push
+
+
+def with_rows(push: Push, rows: RowIds, gradients: np.ndarray) -> Push:
+    if push.gradient is None:
+        return push
+    return msgspec.structs.replace(push, rows=rows, row_gradients=gradients)
 
 
 def make_push(task: int, index: int, length: int, *parts: np.ndarray) -> Push:
@@ -169,7 +249,20 @@ def final_bytes(states: list[State]) -> bytes:
     parts = [np.concatenate([state.dense for state in states]), np.concatenate([s.state for s in states])]
     parts += [np.concatenate([s.slots[name] for s in states]) for name in states[0].slots]
     parts += [np.concatenate([s.counters for s in states])]
+    for t in range(len(states[0].tables)):
+        copies = [MemoryRows.of(state.rows[t]) for state in states]
+        ids = np.concatenate([copy.ids for copy in copies])
+        rows = np.concatenate([copy.rows for copy in copies])
+        order = np.argsort(ids)
+        parts += [ids[order], rows[order]]
     return b"".join(part.tobytes() for part in parts)
+
+
+def same_ids(one: tuple[RowIds, ...] | None, other: tuple[RowIds, ...] | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    pairs = zip(one, other, strict=True)
+    return all(a.counts == b.counts and a.ids.tolist() == b.ids.tolist() for a, b in pairs)
 
 
 # ---------------------------------------------------------------- the world
@@ -190,6 +283,9 @@ class Disk:
 
     def load(self, name: Any) -> State:
         return self.states[name]
+
+    def load_checkpoint(self, folder: str) -> State:
+        raise NotImplementedError(folder)
 
     def write(self, state: State, life: Any) -> None:
         self.states[state.name] = state
@@ -237,6 +333,8 @@ class SimulatedJob:
         self.journal: dict[str, Any] = {"term": 0, "is_complete": False, "digest": "", "evaluations": ()}
         self.disks = [Disk() for _ in range(schedule.partitions)]
         self.sealed: dict[Any, State] = {}
+        self.parts: dict[Any, State] = {}  # of checkpoints: (number, version, partition)
+        self.checkpoints: dict[int, list[State]] = {}
         self.failures_left = dict(schedule.failing)
         self.log: list[str] = []
         self.job = Job(
@@ -245,6 +343,9 @@ class SimulatedJob:
             config={
                 "evaluation_steps": schedule.evaluation_steps,
                 "recovery_snapshot_secs": schedule.snapshot_every_s,
+                "checkpoint_steps": schedule.checkpoint_steps,
+                "sync_version_tolerance": schedule.tolerance,
+                "get_model_steps": schedule.vectors_every,
             },
             plan=self.plan,
             partitions=schedule.partitions,
@@ -278,9 +379,10 @@ class SimulatedJob:
                 lines.append(f"m {core.phase} done={core.queue.done} leases={core.queue._leases}")
             elif isinstance(core, Partition):
                 state = core.store and (core.store.version, core.store.ledger)
-                lines.append(f"{role} {core.condition} {state} staged={list(core._staged)}")
+                staged = core._synchronous.staged if core._synchronous else ()
+                lines.append(f"{role} {core.condition} {state} staged={staged}")
             elif core is not None:
-                lines.append(f"{role} ready={core._is_ready} {core.phases} busy={core._busy}")
+                lines.append(f"{role} ready={core._is_ready} {core.phases}")
         return "\n".join(lines)
 
     def _process(self, role: str) -> Process | None:
@@ -298,7 +400,8 @@ class SimulatedJob:
         if role == "m":
             names = ("term", "is_complete", "digest", "evaluations")
             state = JournalState(**{name: self.journal[name] for name in names})
-            core = MasterCore(self.job, state, self.schedule.evaluation_steps)
+            schedule = self.schedule
+            core = MasterCore(self.job, state, schedule.evaluation_steps, schedule.checkpoint_steps)
         elif role[0] == "p":
             index = int(role[1:])
             core = Partition(index, boot, role, self.disks[index])
@@ -499,6 +602,11 @@ class SimulatedJob:
         self._ask(process, "m", None, instruction.body)
 
     def _carry_p_write(self, process: Process, instruction: ps_core.Write) -> None:
+        kept = msgspec.structs.replace(
+            instruction.state, rows=[MemoryRows.of(rows) for rows in instruction.state.rows]
+        )
+        instruction.state.close()
+        instruction = dataclasses.replace(instruction, state=kept)
         self._at(self.now + self.rng.uniform(0.1, 5), "written", (process.name, instruction))
 
     def _do_written(self, item: tuple[int, ps_core.Write]) -> None:
@@ -509,11 +617,44 @@ class SimulatedJob:
             self._at(process.stalled_until, "written", item)
             return
         core = process.core
+        if write.kind == "checkpoint":
+            self._finish_part(process, write)
+            return
         if core.is_wanted(write):
             self.disks[core.index].write(write.state, core.incarnation)
             if write.kind == "seal":
                 self.sealed[core.index, core.incarnation] = write.state
         self._feed(process, "on_written", write, self.now)
+
+    def _finish_part(self, process: Process, write: ps_core.Write) -> None:
+        if self.rng.random() < self.schedule.noise:
+            self._feed(process, "on_part_failed", write, "no room", self.now)
+            return
+        index = process.core.index
+        self.parts[write.number, write.version, index] = write.state
+        checksum = f"{zlib.crc32(final_bytes([write.state])):x}"
+        info = PartInfo(
+            partition=index,
+            partitions=self.schedule.partitions,
+            bytes=1,
+            body_checksum=checksum,
+            head_checksum="",
+        )
+        self._feed(process, "on_part_written", write, info, self.now)
+
+    def _carry_m_writemanifest(self, process: Process, order: master_core.WriteManifest) -> None:
+        states = [self.parts[order.number, order.version, p] for p in range(self.schedule.partitions)]
+        if [part.partition for part in order.parts] != list(range(self.schedule.partitions)):
+            raise Violation(f"a manifest of {order.parts}")
+        if any(state.ledger != states[0].ledger for state in states):
+            raise Violation(f"checkpoint {order.version} is no cut: {[state.ledger for state in states]}")
+        self.checkpoints[order.version] = states
+        self._at(self.now + self.rng.uniform(0.1, 2), "manifest", (process.name, order.version))
+
+    def _do_manifest(self, item: tuple[int, int]) -> None:
+        process = self.processes[item[0]]
+        if process.is_up:
+            self._carry_out(process, process.core.on_manifest(item[1]))
 
     def _carry_p_link(self, process: Process, instruction: ps_core.Link) -> None:
         core = process.core
@@ -535,9 +676,10 @@ class SimulatedJob:
         values = parts if instruction.with_values else (None, None, None)
         body = Initialise(
             plan_hash=self.plan.hash,
-            digest=initial_digest(self.plan.hash, LAYOUT, OPTIMIZER, *parts),
+            digest=initial_digest(self.plan.hash, LAYOUT, OPTIMIZER, self.schedule.tables, *parts),
             layout=LAYOUT,
             optimizer=OPTIMIZER,
+            tables=self.schedule.tables,
             dense=values[0],
             state=values[1],
             counters=values[2],
@@ -545,12 +687,23 @@ class SimulatedJob:
         self._ask(process, instruction.endpoint, (instruction.index, instruction.key), body)
 
     def _carry_w_build(self, process: Process, instruction: worker_core.Build) -> None:
-        self._at(self.now + self.rng.uniform(0.5, 4), "event", (process.name, "on_built", ()))
+        event = (process.name, "on_built", (self.schedule.has_tables,))
+        self._at(self.now + self.rng.uniform(0.5, 4), "event", event)
 
     def _carry_w_begin(self, process: Process, instruction: Any) -> None:
         """Records are read when they are needed here."""
 
     _carry_w_drop = _carry_w_cancel = _carry_w_begin
+
+    def _carry_w_findids(self, process: Process, find: worker_core.FindIds) -> None:
+        ids = ids_of(self.schedule, find.task, find.index, self.schedule.partitions)
+        event = (process.name, "on_ids", (find.task, find.index, find.attempt, ids))
+        self._at(self.now + self.rng.uniform(0, 0.5), "event", event)
+
+    def _carry_w_findevaluationids(self, process: Process, find: worker_core.FindEvaluationIds) -> None:
+        ids = ids_of(dataclasses.replace(self.schedule, lengths=(1,)), 0, 0, self.schedule.partitions)
+        event = (process.name, "on_evaluation_ids", ((find.lease.round, find.lease.task), ids))
+        self._at(self.now + self.rng.uniform(0, 0.5), "event", event)
 
     def _carry_w_compute(self, process: Process, compute: worker_core.Compute) -> None:
         task, index, length = compute.task, compute.index, self.schedule.lengths[compute.task]
@@ -571,14 +724,29 @@ class SimulatedJob:
             return
         if self.plan.is_sync and len({part.version for part in compute.parts}) != 1:
             raise Violation(f"gradient of {task, index} on parameters of several versions")
-        names = ("dense", "state", "counters")
+        count, names = self.schedule.partitions, ("dense", "state", "counters")
+        seen, row_gradients = b"", ()
+        if self.schedule.has_tables:
+            if self.plan.is_sync and {part.version for part in compute.rows} != {compute.version}:
+                raise Violation(f"gradient of {task, index} on rows of other versions")
+            if not same_ids(compute.ids, ids_of(self.schedule, task, index, count)):
+                raise Violation(f"gradient of {task, index} on the rows of another minibatch")
+            dims = [table.dim for table in TABLES]
+            joined = join_rows(compute.ids, [part.rows for part in compute.rows], dims)
+            seen, row_gradients = compute_rows(compute.ids, joined, task, index)
         vectors = [np.concatenate([getattr(part, name) for part in compute.parts]) for name in names]
-        parts = compute_gradient(*vectors, task, index)
+        parts = compute_gradient(*vectors, task, index, seen)
         pushes = []
-        for p in range(self.schedule.partitions):
-            mine = [v[slice(*slice_bounds(len(v), p, self.schedule.partitions))] for v in parts]
+        for p in range(count):
+            mine = [v[slice(*slice_bounds(len(v), p, count))] for v in parts]
             pushes.append(make_push(task, index, length, *mine))
-        outcome = Outcome(is_last=index + 1 >= length, pushes=tuple(pushes))
+        if self.schedule.has_tables:
+            split = split_gradients(compute.ids, row_gradients)
+            pushes = [with_rows(*each) for each in zip(pushes, compute.ids, split, strict=True)]
+        ahead, has_looked = None, self.rng.random() > self.schedule.noise
+        if compute.ahead is not None and has_looked:
+            ahead = ids_of(self.schedule, task, compute.ahead, count)
+        outcome = Outcome(index + 1 >= length, tuple(pushes), ahead, has_looked)
         event = (process.name, "on_computed", (task, compute.attempt, outcome))
         self._at(self.now + delay, "event", event)
 

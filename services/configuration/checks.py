@@ -38,7 +38,7 @@ def check_flags(config: JobConfig, settings: Mapping[str, Setting], reader: Read
     if reader in ("train", "master"):
         yield from _check_required(config)
         yield from _check_modes(config, settings, reader)
-        yield from _check_results(config, reader)
+        yield from _check_results(config)
     if reader in ("worker", "ps") and not _ADDRESS.fullmatch(config.master_addr):
         message = f'--master_addr="{config.master_addr}" is not HOST:PORT'
         yield _error(message, "e.g. --master_addr=localhost:50001", "master_addr")
@@ -84,6 +84,20 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
         both = [settings[name].plain() for name in ("use_async", "grads_to_wait") if name in settings]
         message = f"{' with '.join(both)}: async applies each gradient at once"
         yield _error(message, "drop one of the two", "use_async", "grads_to_wait")
+    for name in ("lr_staleness_modulation", "get_model_steps"):
+        if getattr(config, name) != JobConfig.__dataclass_fields__[name].default and not config.use_async:
+            message = f"{settings[name].plain() if name in settings else name} without use_async"
+            yield _error(
+                f"{message}: in sync mode no gradient is stale", "add --use_async", name, "use_async"
+            )
+    if config.sync_version_tolerance and config.use_async:
+        message = f"sync_version_tolerance={config.sync_version_tolerance} with use_async"
+        yield _error(
+            f"{message}: async takes gradients of any age",
+            "drop one of the two",
+            "sync_version_tolerance",
+            "use_async",
+        )
     if reader == "train" and config.num_workers == 0:
         yield _error("--num_workers=0: nobody would train", "e.g. --num_workers=2", "num_workers")
     if config.job_name != legal_job_name(config.job_name):
@@ -94,7 +108,7 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
         yield Finding("warning", ("num_workers", "grads_to_wait", "use_async"), idle)
 
 
-def _check_results(config: JobConfig, reader: Reader) -> Iterator[Finding]:
+def _check_results(config: JobConfig) -> Iterator[Finding]:
     if config.evaluation_steps and not config.validation_data:
         message = f"evaluation_steps={config.evaluation_steps} without validation_data: nothing is evaluated"
         problem = Problem(message, "e.g. --validation_data=data/mnist/test")
@@ -106,11 +120,10 @@ def _check_results(config: JobConfig, reader: Reader) -> Iterator[Finding]:
         )
         problem = Problem(message, f"--records_per_task={config.minibatch_size} or more")
         yield Finding("warning", ("records_per_task", "minibatch_size"), problem)
-    if config.checkpoint_steps and reader == "train":  # a master logs it itself
-        problem = Problem(
-            f"checkpoint_steps={config.checkpoint_steps}: checkpoint files arrive with a later version"
-        )
-        yield Finding("warning", ("checkpoint_steps",), problem)
+    if config.keep_checkpoint_max and not config.checkpoint_steps:
+        message = f"keep_checkpoint_max={config.keep_checkpoint_max} without checkpoint_steps: none is saved"
+        problem = Problem(message, "e.g. --checkpoint_steps=1000")
+        yield Finding("warning", ("keep_checkpoint_max", "checkpoint_steps"), problem)
 
 
 def _error(message: str, help: str, *names: str) -> Finding:  # noqa: A002

@@ -92,12 +92,10 @@ def flag(default: Any, metavar: str, help: str, readers: str, *, group: str, **m
 
 _KUBERNETES = "running on Kubernetes"
 _IMAGES = "building images"
-_CHECKPOINTS = "checkpoints"
 _CALLBACKS = "callbacks"
 _READERS = "data readers other than RecordIO"
 _PREDICTION = "prediction (edlz predict)"
 _TIMED = "evaluation by time (use --evaluation_steps)"
-_ASYNC = "tuning of asynchronous training"
 _PARTS = "running a part of edlz or another framework"
 
 _NAMES_BY_REASON: dict[str, str] = {
@@ -112,18 +110,15 @@ _NAMES_BY_REASON: dict[str, str] = {
         master_pod_priority worker_pod_priority ps_pod_priority""",
     _IMAGES: """image_base base_image docker_image_prefix docker_image_repository push_image
         extra_pypi_index local_pkg_dir docker_base_url docker_tlscert docker_tlskey""",
-    _CHECKPOINTS: """checkpoint_dir keep_checkpoint_max checkpoint_dir_for_init init_from_checkpoint
-        checkpoint_filename_for_init""",
     _CALLBACKS: "callbacks learning_rate_scheduler max_step",
     _READERS: "custom_data_reader data_reader_params codec_file",
     _PREDICTION: "prediction_data prediction_data_dir prediction_outputs_processor",
     _TIMED: "evaluation_start_delay_secs evaluation_throttle_secs",
-    _ASYNC: "lr_staleness_modulation get_model_steps sync_version_tolerance",
     _PARTS: "job_command need_tf_config need_task_manager need_pod_manager need_elasticdl_job_service use_go_ps",
     "export of the model": "output",
     "TensorBoard": "tensorboard_log_dir",
     "going on after a task that always fails": "skip_bad_tasks task_fault_tolerance",
-    "going on with an earlier job": "fresh resume",
+    "going on with an earlier job": "fresh",
     "showing the plan alone": "dry_run",
     "encryption between machines": "transport_security",
 }

@@ -1,20 +1,22 @@
 """The digest of the final parameters: one figure that is the same for any number of partitions.
 
 SHA-256 over the dense vector, the state vector and the dense optimizer slots, little-endian float32,
-without padding, in layout order (PROTOCOL: section 8).  The master streams the vectors through the hash
-piece by piece and keeps none of them.
+without padding, in layout order, and of each embedding table the sum modulo 2**128 of its rows' hashes
+(PROTOCOL: section 8).  The master streams the vectors through the hash piece by piece and keeps none.
 """
 
 import hashlib
+from collections.abc import Sequence
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
-from edlz.services.messages import PartitionAddress, ReadVector, VectorPart
+from edlz.services.messages import PartitionAddress, ReadTables, ReadVector, TableDigests, VectorPart
 from edlz.services.rpc import RpcClient
 
 __all__ = ["take_digest"]
 
 PIECE = 8 << 20  # elements in one answer: 32 MB
 DEADLINE_S = 30.0
+TABLES_DEADLINE_S = 600.0  # about a second for 10 million rows
 
 
 async def take_digest(partitions: tuple[PartitionAddress, ...]) -> str | None:
@@ -35,6 +37,8 @@ async def take_digest(partitions: tuple[PartitionAddress, ...]) -> str | None:
         for vector in slots:
             for client in clients:
                 await _read(client, vector, digest)
+        for total in await _read_tables(clients):
+            digest.update(total.to_bytes(16, "little"))
     except RemoteProtocolError:
         raise
     except EdlzError:
@@ -55,3 +59,16 @@ async def _read(client: RpcClient, vector: str, digest: "hashlib._Hash") -> tupl
         digest.update(part.values.astype("<f4", copy=False).data)
         first, total, slots = first + PIECE, part.total, part.slots
     return slots
+
+
+async def _read_tables(clients: Sequence[RpcClient]) -> list[int]:
+    """Return of each table the sum of its rows' hashes, over all partitions."""
+    totals: list[int] = []
+    for client in clients:
+        answer = await client.request(ReadTables(), TABLES_DEADLINE_S)
+        if not isinstance(answer, TableDigests):
+            raise RemoteProtocolError(f"a partition answered {type(answer).__name__} to a read of its tables")
+        parts = [int.from_bytes(part, "little") for part in answer.digests]
+        totals = totals or [0] * len(parts)
+        totals = [(total + part) % 2**128 for total, part in zip(totals, parts, strict=True)]
+    return totals

@@ -3,9 +3,9 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edlz.services.messages import Message, PartitionAddress
+from edlz.services.messages import Message, PartInfo, PartitionAddress
 
-__all__ = ["Announce", "Exit", "Instruction", "Journal", "Reply", "TakeDigest"]
+__all__ = ["Announce", "Exit", "Instruction", "Journal", "Reply", "TakeDigest", "WriteManifest"]
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,18 @@ class TakeDigest:
 
 
 @dataclass(frozen=True)
+class WriteManifest:
+    """Make a checkpoint valid whose parts all partitions have written, then `on_manifest`."""
+
+    version: int
+    number: int
+    parts: tuple[PartInfo, ...]
+
+
+@dataclass(frozen=True)
 class Exit:
     reason: str
     code: int
 
 
-Instruction = Reply | Journal | Announce | TakeDigest | Exit
+Instruction = Reply | Journal | Announce | TakeDigest | WriteManifest | Exit

@@ -14,6 +14,7 @@ from collections.abc import Hashable
 from enum import Enum
 
 from edlz.services.ledger import LedgerRecord
+from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.entries import JournalState, PartitionEntry, WorkerEntry
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.failures import failure_of_task, failure_of_worker
@@ -39,6 +40,7 @@ from edlz.services.messages import (
 __all__ = ["MasterCore", "Phase"]
 
 SILENCE_S = 10.0
+STOP_S = 15.0  # how long a stop waits for its checkpoint
 
 
 class Phase(Enum):
@@ -51,6 +53,8 @@ class Phase(Enum):
     CONCLUDING = "concluding"
     COMPLETE = "complete"
     FAILED = "failed"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
 
 
 class MasterCore:
@@ -64,15 +68,25 @@ class MasterCore:
         What earlier masters left.
     evaluation_steps : int
         Model versions between evaluation rounds; 0 for none but the last.
+    checkpoint_steps : int
+        Model versions between checkpoints; 0 for none.
     """
 
-    def __init__(self, job: Job, journal: JournalState, evaluation_steps: int = 0) -> None:
+    def __init__(
+        self, job: Job, journal: JournalState, evaluation_steps: int = 0, checkpoint_steps: int = 0
+    ) -> None:
         self.job, self.plan = job, job.plan
         self.term = journal.term + 1
         self.is_complete, self.digest = journal.is_complete, journal.digest
         self.failure: FailureView | None = None
         self.queue = TaskQueue(job.plan)
         self.evaluation = EvaluationRounds(job.plan, evaluation_steps, first_number=(self.term << 20) + 1)
+        self.checkpoints = Checkpoints(
+            is_sync=job.plan.is_sync, steps=checkpoint_steps, first_number=(self.term << 20) + 1
+        )
+        self._saves = checkpoint_steps > 0
+        self.is_stopped = False
+        self._stop_by_s: float | None = None  # somebody has asked the job to stop, and waits until then
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
             self.evaluation.skip_to(version)
@@ -99,6 +113,10 @@ class MasterCore:
             return Phase.FAILED
         if self.is_complete:
             return Phase.COMPLETE
+        if self.is_stopped:
+            return Phase.STOPPED
+        if self._stop_by_s is not None:
+            return Phase.STOPPING
         if self._is_concluding:
             return Phase.CONCLUDING
         if self._is_running:
@@ -107,7 +125,7 @@ class MasterCore:
 
     @property
     def is_over(self) -> bool:
-        return self.is_complete or self.failure is not None
+        return self.is_complete or self.is_stopped or self.failure is not None
 
     @property
     def version(self) -> int:
@@ -128,7 +146,30 @@ class MasterCore:
         for worker, entry in list(self.workers.items()):
             if now - entry.seen_s > SILENCE_S:
                 out += self.lose_worker(worker, f"nothing heard for {now - entry.seen_s:.0f}s")
-        return out + self._advance()
+        return out + self._advance() + self._stop_when_saved(now)
+
+    def stop(self, now: float) -> list[Instruction]:
+        """End the job before it is done, with a checkpoint to go on from if one can be had soon."""
+        if self.is_over or self._stop_by_s is not None:
+            return []
+        self._stop_by_s = now + STOP_S
+        if self._is_running and not self.queue.is_done and self.version:
+            self.checkpoints.ask(self.version)
+            return [Announce("job", f"stopping: saving v{self.version}.")]
+        return []
+
+    def _stop_when_saved(self, now: float) -> list[Instruction]:
+        if self._stop_by_s is None or self.is_over:
+            return []
+        is_saved = self.checkpoints.is_idle
+        if not is_saved and now < self._stop_by_s:
+            return []
+        self.checkpoints.withdraw()
+        self.is_stopped = True
+        newest = self.checkpoints.newest
+        if is_saved and newest is not None:
+            return [Announce("job", f"stopped; the checkpoint of v{newest} is complete.")]
+        return [Announce("job", "stopped; the recovery snapshots remain.")]
 
     def lose_worker(self, worker: str, reason: str) -> list[Instruction]:
         """A worker is gone (its launcher says so, or it is silent): its leases are free at once."""
@@ -233,6 +274,8 @@ class MasterCore:
             restore=self._target if is_restoring else None,
             discard_below=discard_below,
             seal=self._is_running and self.queue.is_done,
+            checkpoint=self.checkpoints.orders(status.partition, is_sealed=status.is_sealed),
+            checkpointed=self.checkpoints.completed,
         )
 
     def _common_snapshots(self) -> set[SnapshotName]:
@@ -260,6 +303,7 @@ class MasterCore:
                 done = done.intersection(entry.finished)
             self.queue.restart(done)
             out.append(Announce("job", f"training begins at v{self.version}, {len(done)} tasks done."))
+        out += self.checkpoints.advance(self.partitions, self.version)
         if not self.queue.is_done:
             self._is_concluding = False
             opened = self.evaluation.on_version(self.version)
@@ -291,10 +335,14 @@ class MasterCore:
 
     def _conclude(self) -> list[Instruction]:
         """Everything is durable: evaluate, take the digest, journal the end."""
-        self._is_concluding = True
+        if not self._is_concluding:
+            self._is_concluding = True
+            if self._saves:
+                self.checkpoints.ask(self.version)
         if self.evaluation.has_data and self.evaluation.concluded_version < self.version:
             self.evaluation.open_final(self.version)
-        if not self.evaluation.is_idle or self._asked_digest == self._incarnations():
+        is_idle = self.evaluation.is_idle and self.checkpoints.is_idle
+        if not is_idle or self._asked_digest == self._incarnations():
             return []
         self._asked_digest = self._incarnations()
         return [TakeDigest(self._addresses())]
@@ -311,6 +359,13 @@ class MasterCore:
             Journal({"is_complete": True, "digest": digest, "sealed": self._incarnations()}),
             Announce("job", f"job complete at v{self.version}."),
         ]
+
+    def on_manifest(self, version: int, error: str = "") -> list[Instruction]:
+        """A checkpoint's manifest is durable, or why it is not."""
+        self.checkpoints.on_manifest(version, is_written=not error)
+        if error:
+            return [Announce("checkpoint", f"checkpoint v{version} could not be completed: {error}", 30)]
+        return [Announce("checkpoint", f"checkpoint v{version} is complete.")]
 
     def _addresses(self) -> tuple[PartitionAddress, ...]:
         return tuple(
@@ -363,7 +418,7 @@ class MasterCore:
             term=self.term,
             seq=status.seq,
             incarnation=self._granted[status.boot],
-            stop=self.failure is not None,
+            stop=self.failure is not None or self.is_stopped,
             finished=self.is_complete,
             job=self.job,
         )
@@ -393,7 +448,7 @@ class MasterCore:
             term=self.term,
             seq=status.seq,
             incarnation=status.incarnation,
-            stop=self.failure is not None,
+            stop=self.failure is not None or self.is_stopped,
             finished=self.is_complete,
             era=self.era if self.plan.is_sync and self._is_running and self.era else status.era,
             partitions=self._addresses(),
@@ -415,7 +470,7 @@ class MasterCore:
             for worker, entry in self.workers.items()
             if entry.has_asked
         }
-        return self.queue.next_task(status, holders, now)
+        return self.queue.next_task(status, holders, now, self.checkpoints.urgent)
 
     def _take_reports(
         self, status: WorkerStatus, out: list[Instruction], now: float

@@ -93,6 +93,10 @@ class Journal:
         """Enter a new job's plan, before its first term."""
         self._database.execute("INSERT INTO facts VALUES ('job', ?)", (msgspec.json.encode(job),))
 
+    def change_job(self, job: Job) -> None:
+        """Enter other settings of the job, before the next master's term; its plan stays."""
+        self._database.execute("UPDATE facts SET value = ? WHERE name = 'job'", (msgspec.json.encode(job),))
+
     def write(self, term: int, fields: dict[str, object]) -> None:
         """Write facts in one durable transaction.
 

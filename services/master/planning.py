@@ -7,9 +7,12 @@ import secrets
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
+from edlz.services.checkpoints.versions import newest_good
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
-from edlz.services.errors import ConfigError, LaunchError
+from edlz.services.errors import ConfigError, DataError, LaunchError
 from edlz.services.master.journal import Journal
 from edlz.services.messages import Job
 from edlz.services.plan import Plan
@@ -28,9 +31,12 @@ _OF_THIS_PROCESS = frozenset(
         "port",
         "progress",
         "ps_id",
+        "resume",
         "worker_id",
     }
 )
+JOURNAL = "journal.sqlite"
+
 logger = logging.getLogger(__name__)
 
 
@@ -50,7 +56,7 @@ def make_plan(config: JobConfig) -> Plan:
         records_per_task=config.records_per_task,
         minibatch_size=config.minibatch_size,
         epochs=config.num_epochs,
-        slots=config.grads_to_wait if config.is_sync else 1,
+        slots=1 if config.use_async else config.grads_to_wait,
         evaluation_shards=evaluation,
     )
 
@@ -92,7 +98,9 @@ def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:
 
     An older journal is kept beside it under its run's name.
     """
-    path = folder / "journal.sqlite"
+    path = folder / JOURNAL
+    if config.resume:
+        return _resumed(config, path)
     journal = Journal(path)
     job = journal.job()
     if job is not None:
@@ -113,12 +121,70 @@ def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:
             config=config.to_record(),
             plan=make_plan(config),
             partitions=max(1, config.num_ps_pods),
+            begins_from=_first_checkpoint(config),
         )
     except BaseException:
         journal.close()
         raise
     journal.begin(job)
     return journal, job
+
+
+def _first_checkpoint(config: JobConfig) -> str:
+    """Return the version folder that a new job begins from, or nothing."""
+    if not config.checkpoint_dir_for_init:
+        return ""
+    found = newest_good(Path(config.checkpoint_dir_for_init))
+    logger.info("the job begins from the checkpoint %s", found)
+    return str(found.absolute())
+
+
+def _resumed(config: JobConfig, path: Path) -> tuple[Journal, Job]:
+    """Open the journal of a job that was stopped, with other settings as far as its plan allows.
+
+    With as many partitions as before, each finds its own newest snapshot.  With others the state is cut
+    anew from the newest good checkpoint, as a new run of the same plan.
+    """
+    if not path.exists():
+        raise ConfigError(f"there is no journal at {path}: the job has not begun", "start it: edlz train …")
+    journal = Journal(path)
+    try:
+        job, state = journal.job(), journal.state()
+        if job is None:
+            raise ConfigError(f"{path} holds no plan: the job has not begun", "start it: edlz train …")
+        if state.is_complete:
+            raise ConfigError(
+                f'job "{job.name}" is complete (digest {state.digest[:8]})', "train on: edlz train …"
+            )
+        partitions = max(1, config.num_ps_pods)
+        changed = msgspec.structs.replace(job, config=config.to_record())
+        if partitions != job.partitions:
+            changed = msgspec.structs.replace(
+                changed,
+                run=secrets.token_hex(4),
+                partitions=partitions,
+                begins_from=_cut_for(config, job, partitions),
+            )
+        journal.change_job(changed)
+    except BaseException:
+        journal.close()
+        raise
+    logger.info("job=%s goes on with %d partitions", job.name, partitions)
+    return journal, changed
+
+
+def _cut_for(config: JobConfig, job: Job, partitions: int) -> str:
+    """Return the checkpoint that another number of partitions can begin from."""
+    folder = JobConfig.from_record(job.config).checkpoint_directory
+    for place in dict.fromkeys((folder, config.checkpoint_directory)):
+        try:
+            return str(newest_good(place).absolute())
+        except DataError as error:
+            reason = error.message
+    raise ConfigError(
+        f"num_ps_pods={partitions}, but the job ran with {job.partitions} and has no good checkpoint: {reason}",
+        f"--num_ps_pods={job.partitions}",
+    )
 
 
 def _essence(record: dict[str, str | int | float | bool | None]) -> dict[str, object]:

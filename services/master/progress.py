@@ -12,10 +12,12 @@ from typing import Literal
 import msgspec
 
 from edlz.services.master.job import MasterCore, Phase
+from edlz.services.master.table_figures import TableFigures
 from edlz.services.messages import (
     EvaluationView,
     EventView,
     JobStatus,
+    PartitionStatus,
     PartitionView,
     WorkerStatus,
     WorkerTelemetry,
@@ -30,7 +32,7 @@ FIRST_ETA_S = 20.0
 STALL_S = 10.0
 MAX_EVENTS = 200
 
-_State = Literal["Starting", "Training", "Evaluating", "Succeeded", "Failed"]
+_State = Literal["Starting", "Training", "Evaluating", "Stopping", "Succeeded", "Failed", "Stopped"]
 _STATES: dict[Phase, _State] = {
     Phase.GATHERING: "Starting",
     Phase.RESTORING: "Starting",
@@ -39,6 +41,8 @@ _STATES: dict[Phase, _State] = {
     Phase.CONCLUDING: "Evaluating",
     Phase.COMPLETE: "Succeeded",
     Phase.FAILED: "Failed",
+    Phase.STOPPING: "Stopping",
+    Phase.STOPPED: "Stopped",
 }
 
 
@@ -73,6 +77,8 @@ class Progress:
         self._crew = 0
         self._crew_changed_s = -math.inf
         self._workers: dict[str, _WorkerRow] = {}
+        self._tables = TableFigures()
+        self._checkpoint_seen: tuple[int | None, float] = (None, now)
         self._events: deque[EventView] = deque(maxlen=MAX_EVENTS)
         self._event_count = 0
 
@@ -102,6 +108,9 @@ class Progress:
     def sample(self, now: float) -> None:
         """Take the rate of applied records; called about once a second."""
         records = self.records
+        self._tables.sample(self._statuses, now)
+        if self._core.checkpoints.newest != self._checkpoint_seen[0]:
+            self._checkpoint_seen = (self._core.checkpoints.newest, now)
         if self._core.phase is Phase.RUNNING and self._training_since_s is None:
             self._training_since_s = now
         if len(self._core.workers) != self._crew:
@@ -120,6 +129,10 @@ class Progress:
         self._sampled = (now, records)
 
     # -- figures
+
+    @property
+    def _statuses(self) -> list[PartitionStatus]:
+        return [entry.status for _, entry in sorted(self._core.partitions.items())]
 
     @property
     def records(self) -> int:
@@ -181,6 +194,9 @@ class Progress:
             events=tuple(event for event in self._events if event.seq > since),
             digest=core.digest,
             failure=core.failure,
+            tables=self._tables.views(self._statuses),
+            checkpoint=core.checkpoints.newest,
+            checkpoint_age_s=None if core.checkpoints.newest is None else now - self._checkpoint_seen[1],
         )
 
     def _eta_s(self, left: int, now: float) -> float | None:
@@ -227,6 +243,7 @@ class Progress:
                     version=status.version,
                     memory_bytes=status.telemetry.memory_bytes,
                     cpu_share=status.telemetry.cpu_share,
+                    rows=sum(table.rows for table in status.telemetry.tables),
                 )
             )
         return tuple(views)

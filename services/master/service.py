@@ -11,11 +11,13 @@ from pathlib import Path
 
 import msgspec
 
+from edlz.services.checkpoints.pruning import prune
+from edlz.services.checkpoints.writing import write_manifest
 from edlz.services.config import JobConfig
-from edlz.services.errors import RemoteProtocolError
+from edlz.services.errors import DataError, RemoteProtocolError
 from edlz.services.master.digest import take_digest
 from edlz.services.master.fleet import Fleet
-from edlz.services.master.instructions import Announce, Exit, Instruction, Reply, TakeDigest
+from edlz.services.master.instructions import Announce, Exit, Instruction, Reply, TakeDigest, WriteManifest
 from edlz.services.master.instructions import Journal as Entry
 from edlz.services.master.job import MasterCore
 from edlz.services.master.journal import Journal
@@ -30,6 +32,7 @@ from edlz.services.messages import (
     NewestPull,
     PartitionAddress,
     PartitionStatus,
+    ReadTables,
     ReadVector,
     StatusRequest,
     SupervisorOrders,
@@ -69,7 +72,7 @@ class MasterService:
 
     def __init__(self, config: JobConfig, journal: Journal, job: Job, folder: Path, stop: Stop) -> None:
         self._config, self._journal, self._folder, self._stop = config, journal, folder, stop
-        self._core = MasterCore(job, journal.state(), config.evaluation_steps)
+        self._core = MasterCore(job, journal.state(), config.evaluation_steps, config.checkpoint_steps)
         self._fleet = Fleet(config.num_workers, config.num_ps_pods)
         loop = asyncio.get_running_loop()
         self._clock: Callable[[], float] = loop.time
@@ -136,12 +139,6 @@ class MasterService:
         logger.info(
             "%d tasks created with total of %d records.", plan.tasks_per_epoch, plan.records_per_epoch
         )
-        if self._config.checkpoint_steps:
-            logger.info(
-                "checkpoint_steps=%d is noted; this version keeps recovery snapshots in %s",
-                self._config.checkpoint_steps,
-                self._folder,
-            )
         if core.evaluation.has_data:
             logger.info("Evaluation service started")
 
@@ -169,7 +166,7 @@ class MasterService:
 
     def _on_request(self, to: Hashable, body: Message) -> None:
         now = self._clock()
-        if isinstance(body, Exchange | Initialise | NewestPull | ReadVector):
+        if isinstance(body, Exchange | Initialise | NewestPull | ReadVector | ReadTables):
             if self._hosted is None:
                 raise RemoteProtocolError("this master hosts no partition; ask the parameter servers")
             self._hosted.on_request(to, body)
@@ -186,6 +183,8 @@ class MasterService:
 
     def _on_supervisor(self, status: SupervisorStatus, now: float) -> SupervisorOrders:
         self._is_supervised = True
+        if status.stop:
+            self._carry_out(self._core.stop(now))
         for exit_ in status.exits:
             loss = self._fleet.on_exit(exit_)
             if loss is None or self._core.is_over:
@@ -215,6 +214,9 @@ class MasterService:
                 case TakeDigest(partitions):
                     assert self._tasks is not None
                     self._tasks.create_task(self._digest(partitions), name="digest")
+                case WriteManifest():
+                    assert self._tasks is not None
+                    self._tasks.create_task(self._write_manifest(instruction), name="manifest")
                 case Exit(reason, code):
                     logger.info("master ends: %s", reason)
                     self._stop.set(code, reason)
@@ -226,6 +228,35 @@ class MasterService:
 
     async def _digest(self, partitions: tuple[PartitionAddress, ...]) -> None:
         self._carry_out(self._core.on_digest(await take_digest(partitions)))
+
+    async def _write_manifest(self, order: WriteManifest) -> None:
+        """Make a checkpoint valid, and let go of those that are not kept."""
+        error = ""
+        try:
+            await asyncio.to_thread(self._complete_checkpoint, order)
+        except (OSError, DataError) as raised:
+            error = str(raised)
+        self._carry_out(self._core.on_manifest(order.version, error))
+
+    def _complete_checkpoint(self, order: WriteManifest) -> None:
+        core, folder = self._core, self._config.checkpoint_directory
+        done = len(core.queue.done)
+        write_manifest(
+            folder,
+            order.version,
+            order.parts,
+            job=core.job.name,
+            run=core.job.run,
+            mode=core.plan.mode,
+            number=order.number,
+            epoch=min(core.plan.epochs, 1 + done // max(1, core.plan.tasks_per_epoch)),
+            minibatches=self._progress.minibatches,
+            tag=f"master-{core.term}",
+        )
+        try:
+            prune(folder, self._config.keep_checkpoint_max)
+        except OSError as error:
+            logger.warning("old checkpoints in %s could not be removed: %s", folder, error)
 
 
 def _failure_text(job: str, failure: FailureView) -> str:

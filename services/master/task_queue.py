@@ -126,7 +126,13 @@ class TaskQueue:
 
     # -- leases
 
-    def next_task(self, status: WorkerStatus, workers: dict[str, Holder], now: float) -> int | None:
+    def next_task(
+        self,
+        status: WorkerStatus,
+        workers: dict[str, Holder],
+        now: float,
+        only: frozenset[int] | None = None,
+    ) -> int | None:
         """Return the task that this worker should take next, and lease it.
 
         Parameters
@@ -135,12 +141,18 @@ class TaskQueue:
             Of the worker that asks.
         workers : dict
             All live workers that have asked for work, by id.
+        only : frozenset of int, optional
+            The tasks that may be leased now; None for all.
         """
         assert status.incarnation is not None
         if self.is_done:
             return None
-        find = self._next_sync if self.plan.is_sync else self._next_async
-        task = find(status, workers, now)
+        if only is not None:
+            free = (task for task in sorted(only) if task not in self.done)
+            task = next((task for task in free if self._is_free(task, status, now)), None)
+        else:
+            find = self._next_sync if self.plan.is_sync else self._next_async
+            task = find(status, workers, now)
         if task is not None:
             self._lease(task, status.incarnation, now)
         return task

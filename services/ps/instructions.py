@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from edlz.services.messages import Job, Message, PartitionStatus, SnapshotName
-from edlz.services.ps.store import State
+from edlz.services.ps.state import State
 
 __all__ = ["Drop", "Exit", "Instruction", "Link", "Reply", "Report", "Snapshots", "Write"]
 
@@ -25,6 +25,13 @@ class Snapshots(Protocol):
         """Read one; raises DataError if it is damaged, which also takes it off the list."""
         ...
 
+    def load_checkpoint(self, folder: str) -> State:
+        """Read this partition's share of a checkpoint, whatever number of partitions wrote it.
+
+        Raises DataError if it is damaged.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -41,10 +48,15 @@ class Report:
 
 @dataclass(frozen=True)
 class Write:
-    """Make a state durable (temporary file, fsync, rename, fsync of the folder), then `on_written`."""
+    """Make a state durable (temporary file, fsync, rename, fsync of the folder), then `on_written`.
 
-    kind: Literal["base", "snapshot", "seal"]
+    A checkpoint's part goes into the folder of `version`.
+    """
+
+    kind: Literal["base", "snapshot", "seal", "checkpoint"]
     state: State
+    number: int = 0
+    version: int = 0
 
 
 @dataclass(frozen=True)

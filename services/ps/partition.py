@@ -3,9 +3,9 @@
 Theory of operation.  A partition is *joining* until the master has named it (an incarnation), *bare*
 until a worker has initialised it or its disk holds a snapshot, in synchronous mode *unrestored* until
 the master has given it an era, then *serving*, and in the end *sealed*.  It applies a minibatch only if
-its ledger says that this one comes next, so a repeated, late or foreign push changes nothing.  In
-synchronous mode it stages pushes and commits a step by itself once every open slot is there; pulls are
-held until they are due.  PROTOCOL: sections 3 to 6.
+its ledger says that this one comes next, so a repeated, late or foreign push changes nothing.  How
+gradients are taken in is `Synchronous`' and `Asynchronous`' affair; here are the partition's lives, its
+disk and its line to the master.  PROTOCOL: sections 3 to 8.
 
 Every public method takes an event and the time and returns instructions; nothing here reads a clock, a
 socket or a file, except that `Snapshots` lists and loads what this partition has written.
@@ -16,11 +16,10 @@ from enum import Enum
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
-    ANY_VERSION,
     NO_IDENTITY,
-    ErrorReply,
+    CheckpointOrder,
+    CheckpointPart,
     Exchange,
-    Exchanged,
     Granted,
     Identity,
     Initialise,
@@ -28,24 +27,30 @@ from edlz.services.messages import (
     Job,
     Message,
     NewestPull,
+    PartInfo,
     PartitionOrders,
     PartitionStatus,
     PartitionTelemetry,
-    Pull,
-    Push,
+    ReadTables,
     ReadVector,
     Refused,
     SnapshotName,
+    TableDigests,
     VectorPart,
 )
 from edlz.services.plan import Plan
+from edlz.services.ps.asynchronous import Asynchronous, AsyncSettings
+from edlz.services.ps.beginning import begun_from, difference, initial_state
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Write
-from edlz.services.ps.store import State, Store, Values, initial_digest
+from edlz.services.ps.state import State
+from edlz.services.ps.store import Store
+from edlz.services.ps.synchronous import Synchronous
 
 __all__ = ["BASE", "Condition", "Partition"]
 
 BASE: SnapshotName = (NO_IDENTITY, 0)
 HEARTBEAT_S = 1.0
+MAX_WAITING_PARTS = 2  # of checkpoints; further ones are left out until the disk has caught up
 
 
 class Condition(Enum):
@@ -96,13 +101,18 @@ class Partition:
         self._ledger_known: tuple[int, Identity | None, Identity | None] | None = None
         self._next_status_s = 0.0
         self._status_version = 0
-        self._snapshot_at = 0  # sync: version at which all partitions cut
         self._last_snapshot_s = 0.0
         self._is_sealing = False
-        self._staged: dict[int, Push] = {}  # sync: task -> push, all of the step after this version
-        self._held: dict[Hashable, tuple[Pull, bool]] = {}  # sync: pulls that are not due, with "knows mine"
+        self._exchanges: Synchronous | Asynchronous | None = None  # of this life and era, while serving
+        self._now_s = 0.0  # of the event in hand
+        self._committed: list[Instruction] = []  # what the steps of the event in hand ask for
         self._initial: State | None = None  # being written as the base
         self._initialisers: list[Hashable] = []
+        self._ordered_cut = 0  # sync: number of the last checkpoint that was ordered at once
+        self._level_order: CheckpointOrder | None = None  # async: where the ledger should be for the cut
+        self._waiting_parts: set[int] = set()  # numbers of checkpoints that are being written
+        self._parts: dict[int, CheckpointPart] = {}
+        self._last_part = 0  # durable numbers only rise
 
     @property
     def condition(self) -> Condition:
@@ -154,9 +164,19 @@ class Partition:
                     snapshots=self._snapshots.names() if self.store else (),
                     is_sealed=self.is_sealed,
                     telemetry=self._telemetry(),
+                    frozen=self._asynchronous.frozen if self._asynchronous else 0,
+                    parts=tuple(self._parts.values()),
                 )
             )
         ]
+
+    @property
+    def _asynchronous(self) -> Asynchronous | None:
+        return self._exchanges if isinstance(self._exchanges, Asynchronous) else None
+
+    @property
+    def _synchronous(self) -> Synchronous | None:
+        return self._exchanges if isinstance(self._exchanges, Synchronous) else None
 
     def _status_at_milestone(self, store: Store, now: float) -> list[Instruction]:
         """Tell the master at once of a version at which it opens an evaluation round."""
@@ -190,20 +210,41 @@ class Partition:
         self.job = granted.job
         self._snapshots.open(self.job)
         names = self._snapshots.names()
-        if names:
-            newest = max(names, key=lambda name: (name[1], name[0]))
-            try:
-                self._load(self._snapshots.load(newest))
-            except EdlzError as error:
-                return [Exit(f"{error.message}; joining again without it", 1)]
+        out: list[Instruction] = []
+        try:
+            if names:
+                newest = max(names, key=lambda name: (name[1], name[0]))
+                self._load(self._snapshots.load(newest), granted.incarnation)
+            elif self.job.begins_from:
+                found = self._snapshots.load_checkpoint(self.job.begins_from)
+                self._initial = begun_from(found, self.plan)
+                out.append(Write("base", self._initial))
+        except EdlzError as error:
+            return [Exit(f"{error.message}; joining again without it", 1)]
         self.incarnation = granted.incarnation
         self._last_snapshot_s = now
-        return self._status(now)
+        return [*out, *self._status(now)]
 
-    def _load(self, state: State) -> None:
-        self.store = Store(state)
-        self._staged, self._held, self.is_sealed, self._is_sealing = {}, {}, False, False
-        self._snapshot_at = 0
+    def _load(self, state: State, incarnation: Identity) -> None:
+        self.store = Store(state, self.plan.seed)
+        self.is_sealed, self._is_sealing = False, False
+        self._serve(self.store, incarnation)
+
+    def _serve(self, store: Store, incarnation: Identity) -> None:
+        if self.plan.is_sync:
+            self._exchanges = Synchronous(self.plan, store, incarnation, self._on_commit)
+            return
+        config = self._config
+        settings = AsyncSettings(
+            modulates_rate=bool(config.get("lr_staleness_modulation")),
+            tolerance=int(config.get("sync_version_tolerance") or 0),
+        )
+        self._exchanges = Asynchronous(self.plan, store, incarnation, settings)
+
+    @property
+    def _config(self) -> dict[str, str | int | float | bool | None]:
+        assert self.job is not None
+        return self.job.config
 
     def _obey(self, orders: PartitionOrders, now: float) -> list[Instruction]:
         if orders.stop:
@@ -216,8 +257,11 @@ class Partition:
         if self.plan.is_sync and orders.era != self.era:
             return []
         out: list[Instruction] = [
-            Drop(name) for name in self._snapshots.names() if name[1] < orders.discard_below and name != BASE
+            Drop(name)
+            for name in self._snapshots.names()
+            if name[1] < orders.discard_below and name[0] != NO_IDENTITY
         ]
+        out += self._obey_checkpoint(orders, self.store, now)
         is_full = len(self.store.ledger.finished) == self.plan.task_count
         if orders.seal and is_full and not self.is_sealed and not self._is_sealing:
             self._is_sealing = True
@@ -227,8 +271,9 @@ class Partition:
     def _restore(self, name: SnapshotName, era: Identity, now: float) -> list[Instruction]:
         if name not in self._snapshots.names():
             return [Exit(f"snapshot {name} is gone; joining again", 1)]
+        assert self.incarnation is not None
         try:
-            self._load(self._snapshots.load(name))
+            self._load(self._snapshots.load(name), self.incarnation)
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
         self.era, self._last_snapshot_s = era, now
@@ -256,12 +301,16 @@ class Partition:
 
     def is_wanted(self, write: Write) -> bool:
         """Asked before the rename: a file of an era left meanwhile is thrown away."""
-        return write.kind == "base" or not self.plan.is_sync or write.state.era == self.era
+        if write.kind == "base" or not self.plan.is_sync:
+            return True
+        return write.state.era == self.era
 
     def on_written(self, write: Write, now: float) -> list[Instruction]:
+        """A base or a snapshot is durable."""
         out: list[Instruction] = []
         if write.kind == "base":
-            self._load(write.state)
+            assert self.incarnation is not None
+            self._load(self._snapshots.load(write.state.name), self.incarnation)
             self._initial = None
             out += [Reply(to, Initialised(partition=self.index)) for to in self._initialisers]
             self._initialisers = []
@@ -271,8 +320,84 @@ class Partition:
             self.is_sealed, self._is_sealing = True, False
         if write.kind != "base" and not self.plan.is_sync:
             older = [name for name in self._snapshots.names() if name[1] < write.state.version]
-            out += [Drop(name) for name in older if name != BASE]
+            out += [Drop(name) for name in older if name[0] != NO_IDENTITY]
         return out + self._status(now)
+
+    # -- checkpoints (PROTOCOL: section 8)
+
+    def _obey_checkpoint(self, orders: PartitionOrders, store: Store, now: float) -> list[Instruction]:
+        self._parts = {n: part for n, part in self._parts.items() if n > orders.checkpointed}
+        order, asynchronous = orders.checkpoint, self._asynchronous
+        if asynchronous is None:
+            return self._obey_cut(order, store, now)
+        if order is None or order.number <= orders.checkpointed:
+            self._level_order = None
+            asynchronous.lift()
+            return []
+        if order.phase == "freeze":
+            if not asynchronous.freeze(order.number):
+                return []
+            self._level_order = None
+            self._ledger_known = None  # the master needs it in full
+            return self._status(now)
+        return self._level(order, asynchronous, store, now)
+
+    def _obey_cut(self, order: CheckpointOrder | None, store: Store, now: float) -> list[Instruction]:
+        """Sync: a cut out of turn; at the end of training all stand at one version already."""
+        synchronous = self._synchronous
+        if order is None or synchronous is None:
+            return []
+        if self.is_sealed:
+            return self._cut(store, store.version, store.version, now)
+        if order.number > self._ordered_cut:
+            self._ordered_cut = order.number
+            synchronous.checkpoint_at = store.version + 1  # every push of this version carries it
+        return []
+
+    def _level(
+        self, order: CheckpointOrder, asynchronous: Asynchronous, store: Store, now: float
+    ) -> list[Instruction]:
+        assert order.marks is not None
+        self._level_order = order
+        if not asynchronous.level(order.number, order.marks):
+            return []
+        return self._cut_when_level(asynchronous, store, now)
+
+    def _cut_when_level(self, asynchronous: Asynchronous, store: Store, now: float) -> list[Instruction]:
+        """Async: the ledger is what the checkpoint wants: cut, and take pushes again at once."""
+        if not asynchronous.is_level or self._level_order is None:
+            return []
+        order, self._level_order = self._level_order, None
+        asynchronous.lift()
+        return self._cut(store, order.number, order.version, now)
+
+    def _cut(self, store: Store, number: int, version: int, now: float) -> list[Instruction]:
+        """Have the state as it is now written as this partition's part of a checkpoint."""
+        if number < self._last_part or number in self._parts or number in self._waiting_parts:
+            return []
+        if len(self._waiting_parts) >= MAX_WAITING_PARTS:
+            return self._on_part(number, version, None, "the disk is slower than checkpoints come", now)
+        self._waiting_parts.add(number)
+        return [Write("checkpoint", store.capture(self._life), number, version)]
+
+    def on_part_written(self, write: Write, info: PartInfo, now: float) -> list[Instruction]:
+        """This partition's part of a checkpoint is durable."""
+        self._waiting_parts.discard(write.number)
+        return self._on_part(write.number, write.version, info, "", now) if self.is_wanted(write) else []
+
+    def on_part_failed(self, write: Write, error: str, now: float) -> list[Instruction]:
+        """A checkpoint's part could not be written: this checkpoint stays incomplete."""
+        self._waiting_parts.discard(write.number)
+        return self._on_part(write.number, write.version, None, error, now)
+
+    def _on_part(
+        self, number: int, version: int, info: PartInfo | None, error: str, now: float
+    ) -> list[Instruction]:
+        if number < self._last_part:
+            return []
+        self._last_part = number
+        self._parts[number] = CheckpointPart(number=number, version=version, info=info, error=error)
+        return self._status(now)
 
     # -- requests
 
@@ -289,19 +414,52 @@ class Partition:
         if self.condition not in (Condition.SERVING, Condition.SEALED):
             return [Reply(to, Refused(reason="not ready"))]
         assert self.store is not None
+        assert self._exchanges is not None
         if isinstance(body, NewestPull):
-            return [Reply(to, self._exchanged(None, self.store.values(), body.have_version))]
+            return list(self._exchanges.newest(to, body))
         if isinstance(body, ReadVector):
             return [Reply(to, self._read(body, self.store))]
+        if isinstance(body, ReadTables):
+            digests = tuple(digest.to_bytes(16, "little") for digest in self.store.tables.digests())
+            return [Reply(to, TableDigests(digests=digests))]
         if not isinstance(body, Exchange):
             raise RemoteProtocolError(f"a partition takes no {type(body).__name__}")
+        return self._exchange(to, body, self._exchanges, self.store, now)
+
+    def _exchange(
+        self,
+        to: Hashable,
+        body: Exchange,
+        exchanges: Synchronous | Asynchronous,
+        store: Store,
+        now: float,
+    ) -> list[Instruction]:
         if self.plan.is_sync and body.era != self.era:
             return [Reply(to, Refused(reason="era"))]
-        if body.push is not None:
-            self._check(body.push, self.store)
-        if self.plan.is_sync:
-            return self._exchange_sync(to, body, self.store, now)
-        return self._exchange_async(to, body, self.store, now)
+        self._now_s = now
+        before = store.version
+        out: list[Instruction] = [*exchanges.exchange(to, body)]
+        out, self._committed = [*self._committed, *out], []
+        if isinstance(exchanges, Asynchronous) and body.push is not None:
+            if store.version != before:
+                out += self._status_at_milestone(store, now)
+            out += self._cut_when_level(exchanges, store, now)
+        return out
+
+    def _on_commit(self) -> None:
+        """Sync: a step is in; nobody has been told yet."""
+        store, exchanges, now = self.store, self._synchronous, self._now_s
+        assert store is not None
+        assert exchanges is not None
+        if exchanges.snapshot_at == store.version:
+            self._committed += self._snapshot(now)
+        every = int(self._config.get("checkpoint_steps") or 0)
+        is_due = bool(every) and store.version % every == 0
+        if is_due or exchanges.checkpoint_at == store.version:
+            self._committed += self._cut(store, store.version, store.version, now)
+        if self.index == 0 and self._is_snapshot_due(now):
+            exchanges.snapshot_at = store.version + 1  # every push of this version will carry it
+        self._committed += self._status_at_milestone(store, now)
 
     def _on_initialise(self, to: Hashable, body: Initialise) -> list[Instruction]:
         if self.job is None or self.incarnation is None:
@@ -309,58 +467,20 @@ class Partition:
         if body.plan_hash != self.plan.hash:
             ours, theirs = self.plan.hash[:8], body.plan_hash[:8]
             raise RemoteProtocolError(f"this partition serves plan {ours}, not {theirs}")
-        begun = self.store.base_digest if self.store else self._initial.base_digest if self._initial else None
+        begun = self.store.begun if self.store else self._initial
         if begun is not None:
-            if body.digest != begun:
-                return [Reply(to, _unequal(self.index))]
+            problem = difference(begun, body)
+            if problem is not None:
+                return [Reply(to, problem)]
             if self.store is not None:
                 return [Reply(to, Initialised(partition=self.index))]
             self._initialisers.append(to)
             return []
         if body.dense is None or body.state is None or body.counters is None:
             return [Reply(to, Refused(reason="not ready"))]
-        values = (body.dense, body.state, body.counters)
-        if initial_digest(body.plan_hash, body.layout, body.optimizer, *values) != body.digest:
-            raise RemoteProtocolError("the initial values do not have the digest that came with them")
-        try:
-            self._initial = Store.initial(
-                plan_hash=body.plan_hash,
-                task_count=self.plan.task_count,
-                partition=self.index,
-                partitions=self.job.partitions,
-                layout=body.layout,
-                optimizer=body.optimizer,
-                dense=body.dense,
-                state=body.state,
-                counters=body.counters,
-            )
-        except ValueError as error:
-            raise RemoteProtocolError(f"cannot initialise partition {self.index}: {error}") from error
+        self._initial = initial_state(body, self.plan, self.index, self.job.partitions)
         self._initialisers.append(to)
         return [Write("base", self._initial)]
-
-    def _check(self, push: Push, store: Store) -> None:
-        if not 0 <= push.task < self.plan.task_count or push.index < 0:
-            raise RemoteProtocolError(f"the plan has no minibatch ({push.task}, {push.index})")
-        try:
-            store.check(push)
-        except ValueError as error:
-            raise RemoteProtocolError(f"push of minibatch ({push.task}, {push.index}): {error}") from error
-
-    def _exchanged(self, task: int | None, values: Values | None, have_version: int) -> Exchanged:
-        assert self.store is not None
-        assert self.incarnation is not None
-        wanted = values if values is not None and values.version != have_version else None
-        return Exchanged(
-            incarnation=self.incarnation,
-            mark=self.store.ledger.mark(task) if task is not None else 0,
-            finished=task is not None and task in self.store.ledger.finished,
-            version=values.version if values is not None else self.store.version,
-            snapshot_at=self._snapshot_at,
-            dense=wanted.dense if wanted else None,
-            state=wanted.state if wanted else None,
-            counters=wanted.counters if wanted else None,
-        )
 
     def _read(self, body: ReadVector, store: Store) -> VectorPart:
         try:
@@ -369,92 +489,6 @@ class Partition:
             raise RemoteProtocolError(f"there is no vector {body.vector!r}; slots: {store.slots}") from None
         values = vector[body.first : body.first + body.count]
         return VectorPart(total=len(vector), slots=store.slots, values=values)
-
-    # -- asynchronous mode (PROTOCOL: section 4)
-
-    def _exchange_async(self, to: Hashable, body: Exchange, store: Store, now: float) -> list[Instruction]:
-        push, pull = body.push, body.pull
-        task: int | None = None
-        out: list[Instruction] = []
-        if push is not None:
-            task = push.task
-            if body.incarnation != self.incarnation:
-                return [Reply(to, Refused(reason="incarnation"))]
-            mark = store.ledger.mark(task)
-            if task not in store.ledger.finished:
-                if push.index > mark:
-                    return [Reply(to, Refused(reason="gap"))]
-                if push.index == mark:
-                    store.apply(push)
-                    out = self._status_at_milestone(store, now)
-        if pull is None:
-            return [Reply(to, self._exchanged(task, None, ANY_VERSION)), *out]
-        have = pull.have_version if body.incarnation == self.incarnation else ANY_VERSION
-        return [Reply(to, self._exchanged(pull.task, store.values(), have)), *out]
-
-    # -- synchronous mode (PROTOCOL: section 5)
-
-    def open_tasks(self) -> list[int]:
-        """The tasks whose minibatches make the next step, in slot order."""
-        assert self.store is not None
-        finished = self.store.ledger.finished
-        first = finished.first_missing()
-        if first >= self.plan.task_count:
-            return []
-        return [task for task in self.plan.round_tasks(first) if task not in finished]
-
-    def _exchange_sync(self, to: Hashable, body: Exchange, store: Store, now: float) -> list[Instruction]:
-        out: list[Instruction] = []
-        push, pull = body.push, body.pull
-        if push is not None:
-            self._snapshot_at = max(self._snapshot_at, push.snapshot_at)
-            if body.version > store.version:
-                return [Reply(to, Refused(reason="behind"))]
-            if body.version == store.version:
-                out += self._stage(push, store, now)
-        if pull is None:
-            return [*out, Reply(to, self._exchanged(push.task if push else None, None, ANY_VERSION))]
-        knows = body.incarnation == self.incarnation
-        return [*out, *self._pull_sync(to, pull, knows, store)]
-
-    def _stage(self, push: Push, store: Store, now: float) -> list[Instruction]:
-        """Keep a slot of the next step (the first one wins), and commit when all are there."""
-        open_tasks = self.open_tasks()
-        if push.task not in open_tasks or push.index != store.ledger.mark(push.task):
-            raise RemoteProtocolError(
-                f"minibatch ({push.task}, {push.index}) is not of step {store.version}; open: {open_tasks}"
-            )
-        self._staged.setdefault(push.task, push)
-        if any(task not in self._staged for task in open_tasks):
-            return []
-        pushes = [self._staged[task] for task in open_tasks]
-        self._staged = {}
-        store.commit(pushes)
-        out: list[Instruction] = self._snapshot(now) if self._snapshot_at == store.version else []
-        if self.index == 0 and self._is_snapshot_due(now):
-            self._snapshot_at = store.version + 1  # every push of this version will carry it
-        out += self._status_at_milestone(store, now)
-        held, self._held = self._held, {}
-        for to, (pull, knows) in held.items():
-            out += self._pull_sync(to, pull, knows, store)
-        return out
-
-    def _pull_sync(self, to: Hashable, pull: Pull, knows: bool, store: Store) -> list[Instruction]:
-        have = pull.have_version if knows else ANY_VERSION
-        if pull.version is None:
-            is_due = pull.task in store.ledger.finished or (
-                pull.task in self.open_tasks() and store.ledger.mark(pull.task) >= pull.index
-            )
-            if not is_due:
-                self._held[to] = (pull, knows)
-                return []
-            return [Reply(to, self._exchanged(pull.task, store.values(), have))]
-        if pull.version in (ANY_VERSION, store.version):
-            return [Reply(to, self._exchanged(pull.task, store.values(), have))]
-        before = store.values_before()
-        if before is not None and pull.version == before.version:
-            return [Reply(to, self._exchanged(pull.task, before, have))]
-        return [Reply(to, Refused(reason="moved on"))]
 
     # -- checks
 
@@ -466,13 +500,6 @@ class Partition:
         assert int(counts.sum()) == ledger.minibatches, "a minibatch was not applied once"
         for task, mark in ledger.marks.items():
             assert counts[task] == mark, f"task {task} has mark {mark}, applied {counts[task]}"
-        if self.plan.is_sync:
-            assert set(self._staged) <= set(self.open_tasks()), "a staged slot is not open"
-
-
-def _unequal(index: int) -> ErrorReply:
-    return ErrorReply(
-        code="config",
-        message=f"this worker's initial model differs from the one that partition {index} began with",
-        help="use the same model file, TensorFlow and Keras on all workers, and no randomness outside Keras",
-    )
+        synchronous = self._synchronous
+        if synchronous is not None:
+            assert set(synchronous.staged) <= set(synchronous.open_tasks()), "a staged slot is not open"

@@ -15,12 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
+from edlz.services.checkpoints.writing import write_part
+from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.messages import (
     ErrorReply,
     Exchange,
     Initialise,
     Message,
+    PartInfo,
     PartitionStatus,
     PartitionTelemetry,
 )
@@ -34,6 +37,7 @@ __all__ = ["Answering", "PartitionService"]
 
 TICK_S = 0.1
 LONG_KERNEL_BYTES = 4 << 20  # above this a kernel holds the loop for more than about a millisecond
+ROW_BYTES = 128  # what a row of an embedding table counts for
 
 logger = logging.getLogger(__name__)
 
@@ -166,10 +170,41 @@ class PartitionService:
         self._status_request = self._master.send(status, on_answer)
 
     def _write(self, write: Write) -> None:
+        if write.kind == "checkpoint":
+            self._write_part(write)
+            return
         loop = asyncio.get_running_loop()
         life = None if write.kind == "base" else self._life
         prepared = loop.run_in_executor(self._writes, self._snapshots.prepare, write.state, life)
         prepared.add_done_callback(lambda done: self._publish(write, done))
+
+    def _write_part(self, write: Write) -> None:
+        loop, job = asyncio.get_running_loop(), self._core.job
+        assert job is not None
+        folder = JobConfig.from_record(job.config).checkpoint_directory
+        tag = f"{self._core.boot:x}"
+
+        def work() -> PartInfo | None:
+            return write_part(
+                folder, write.state, version=write.version, number=write.number, run=job.run, tag=tag
+            )
+
+        def finish(done: "asyncio.Future[PartInfo | None]") -> None:
+            try:
+                info = done.result()
+            except OSError as error:
+                reason = f"{folder}: {error.strerror or error}"
+                self._put(lambda: self._core.on_part_failed(write, reason, loop.time()))
+            except Exception as error:
+                self._on_error(error)
+            else:
+                if info is None:
+                    reason = "a later checkpoint has taken its place"
+                    self._put(lambda: self._core.on_part_failed(write, reason, loop.time()))
+                else:
+                    self._put(lambda: self._core.on_part_written(write, info, loop.time()))
+
+        loop.run_in_executor(self._writes, work).add_done_callback(finish)
 
     def _publish(self, write: Write, done: "asyncio.Future[tuple[Path, Path]]") -> None:
         try:
@@ -213,12 +248,17 @@ class PartitionService:
             memory_bytes=store.memory_bytes if store else 0,
             cpu_share=(cpu_s - before) / max(now - since, 1e-3),
             requests=self._requests,
+            tables=store.tables.telemetry() if store else (),
         )
 
 
 def _tensor_bytes(body: Message) -> int:
-    if isinstance(body, Exchange) and body.push is not None and body.push.gradient is not None:
-        return int(body.push.gradient.nbytes)
+    """How much a request makes the kernels move, as if it were all dense."""
+    if isinstance(body, Exchange):
+        push, pull = body.push, body.pull
+        dense = push.gradient.nbytes if push is not None and push.gradient is not None else 0
+        rows = sum(len(part.rows.ids) for part in (push, pull) if part is not None and part.rows is not None)
+        return dense + rows * ROW_BYTES
     if isinstance(body, Initialise) and body.dense is not None:
         return int(body.dense.nbytes)
     return 0

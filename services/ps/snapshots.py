@@ -1,56 +1,39 @@
 """A partition's snapshots on disk: written whole or not at all, checked when read.
 
-A snapshot is two files in a life's folder: `<term>.<n>-<version>.safetensors` (the vectors) and
-`.json` beside it (ledger, layout, optimizer, and the SHA-256 of the first).  The metadata is written
-last and makes the snapshot valid.  Every file appears by write to a temporary name, fsync, rename, fsync
-of the folder.  A life writes in its own folder and links what it restores into it, so a stalled process
-that wakes up later cannot delete its successor's files (PROTOCOL: section 6).
+A snapshot is two files in a life's folder, `<term>.<n>-<version>.safetensors` and `.json` beside it
+(state_file says what is in them).  The second is renamed last and makes the snapshot valid.  Every file
+appears by write to a temporary name, fsync, rename, fsync of the folder.  A life writes in its own folder
+and links what it restores into it, so a stalled process that wakes up later cannot delete its successor's
+files (PROTOCOL: section 6).  A snapshot that turns out to be damaged is set aside under another name, so
+that the next life does not try it again.
 
-    <job folder>/ps-<i>/<run>/base/0.0-0.safetensors
+    <job folder>/ps-<i>/<run>/base/0.0-<version>.safetensors
     <job folder>/ps-<i>/<run>/<term>.<n>/<term>.<n>-<version>.safetensors
+
+The base is what the job began from, always of era 0.0: the state before training (version 0), or a
+checkpoint's.  It is never dropped.
 """
 
-import errno
-import hashlib
+import logging
 import os
-from collections.abc import Mapping
+import secrets
 from pathlib import Path
 
-import msgspec
-import numpy as np
-import numpy.typing as npt
-import safetensors
-import safetensors.numpy
-
+from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat
+from edlz.services.checkpoints.durable import fsync_folder
+from edlz.services.checkpoints.reading import read_partition
 from edlz.services.config import edlz_home
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.layout import Layout
-from edlz.services.ledger import LedgerRecord
-from edlz.services.messages import Identity, Job, OptimizerSpec, SnapshotName
-from edlz.services.ps.store import State
+from edlz.services.messages import NO_IDENTITY, Identity, Job, SnapshotName
+from edlz.services.ps.state import State
+from edlz.services.ps.state_file import read_state, write_state
 
 __all__ = ["SnapshotFolder"]
 
 BASE_FOLDER = "base"
-FORMAT = 1
+DAMAGED_SUFFIX = ".damaged"
 
-
-class _Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """The second file; `format` rises when an older reader could not read it."""
-
-    format: int
-    sha256: str
-    plan_hash: str
-    base_digest: str
-    partition: int
-    partitions: int
-    layout: Layout
-    optimizer: OptimizerSpec
-    era: Identity
-    version: int
-    iterations: int
-    ledger: LedgerRecord
-    slots: tuple[str, ...]
+logger = logging.getLogger(__name__)
 
 
 class SnapshotFolder:
@@ -67,6 +50,8 @@ class SnapshotFolder:
     def __init__(self, partition: int, job_folder: Path | None = None) -> None:
         self._partition, self._job_folder = partition, job_folder
         self._run: Path | None = None
+        self._partitions = 1
+        self._tag = secrets.token_hex(4)  # two processes never write to one temporary file
         self._damaged: set[Path] = set()
         self._listed: tuple[SnapshotName, ...] = ()
         self._listed_at: tuple[int, ...] = ()
@@ -85,6 +70,7 @@ class SnapshotFolder:
             If it cannot be made.
         """
         root = self._job_folder or edlz_home() / "jobs" / job.name
+        self._partitions = job.partitions
         self._run = root / f"ps-{self._partition}" / job.run
         try:
             self._run.mkdir(parents=True, exist_ok=True)
@@ -111,6 +97,8 @@ class SnapshotFolder:
     def write(self, state: State, life: Identity | None) -> Path:
         """Make a snapshot durable in the folder of this life (None: the base); return its metadata file.
 
+        Closes the state as `prepare` does.
+
         Raises
         ------
         OSError
@@ -119,53 +107,39 @@ class SnapshotFolder:
         return self.publish(*self.prepare(state, life))
 
     def prepare(self, state: State, life: Identity | None) -> tuple[Path, Path]:
-        """Write the files under temporary names; `publish` makes them a snapshot, `discard` forgets them."""
-        folder = self._life(life)
-        folder.mkdir(exist_ok=True)
+        """Write the files under temporary names; `publish` makes them a snapshot, `discard` forgets them.
+
+        Whatever comes of it, the state is closed: its vectors stay, its tables' rows are gone.
+
+        Raises
+        ------
+        OSError
+            As in `write`.
+        """
         stem = f"{state.era[0]}.{state.era[1]}-{state.version}"
-        vectors: dict[str, npt.NDArray[np.generic]] = {
-            "dense": state.dense,
-            "state": state.state,
-            "counters": state.counters,
-            "counts": state.counts,
-            **{f"slot.{name}": slot for name, slot in state.slots.items()},
-        }
-        body, head = folder / f".{stem}.safetensors.tmp", folder / f".{stem}.json.tmp"
+        folder = self._life(life)
+        body, head = (folder / f".{stem}.{kind}.{self._tag}.tmp" for kind in ("safetensors", "json"))
         try:
-            _save(vectors, body)
-            head.write_bytes(msgspec.json.encode(self._describe(state, body)))
-            for path in (body, head):
-                _fsync(path)
-        except OSError:
+            folder.mkdir(exist_ok=True)
+            if life is not None:
+                self._remove_leftovers(life)
+            write_state(state, body, head)
+        except BaseException:
             self.discard(body, head)
             raise
+        finally:
+            state.close()
         return body, head
 
-    def _describe(self, state: State, body: Path) -> _Metadata:
-        return _Metadata(
-            format=FORMAT,
-            sha256=_sha256(body),
-            plan_hash=state.plan_hash,
-            base_digest=state.base_digest,
-            partition=state.partition,
-            partitions=state.partitions,
-            layout=state.layout,
-            optimizer=state.optimizer,
-            era=state.era,
-            version=state.version,
-            iterations=state.iterations,
-            ledger=state.ledger,
-            slots=tuple(state.slots),
-        )
-
     def publish(self, body: Path, head: Path) -> Path:
-        """Rename what `prepare` wrote: the vectors first, then the metadata that makes them valid."""
-        final = [path.with_name(path.name[1:].removesuffix(".tmp")) for path in (body, head)]
+        """Rename what `prepare` wrote: the tensors first, then the metadata that makes them valid."""
+        suffix = f".{self._tag}.tmp"
+        final = [path.with_name(path.name[1:].removesuffix(suffix)) for path in (body, head)]
         for path, name in zip((body, head), final, strict=True):
             os.replace(path, name)
         self._listed_at = ()
-        _fsync(body.parent)
-        _fsync(self._folder)
+        fsync_folder(body.parent)
+        fsync_folder(self._folder)
         return final[1]
 
     def discard(self, body: Path, head: Path) -> None:
@@ -173,28 +147,39 @@ class SnapshotFolder:
             path.unlink(missing_ok=True)
 
     def load(self, name: SnapshotName) -> State:
-        """Read a snapshot.
+        """Read a snapshot; the rows of its tables are read, and checked, as they are asked for.
 
         Raises
         ------
         DataError
-            If no copy of it is whole; the damaged ones leave the list.
+            If no copy of it is whole; the damaged ones leave the list.  The rows of the state's tables
+            raise it too, later: then what was made of them must be thrown away.
         """
         reasons = []
         for head in self._copies(name):
             try:
-                return _read(head)
-            except (
-                OSError,
-                ValueError,
-                KeyError,
-                safetensors.SafetensorError,
-                msgspec.MsgspecError,
-            ) as error:
+                return read_state(head, lambda error, head=head: self._set_aside(head, error))  # type: ignore[misc]
+            except DamagedFile as error:
+                self._set_aside(head, error)
+                reasons.append(f"{head.name}: {error.reason}")
+            except OSError as error:
                 self._damaged.add(head)
-                reasons.append(f"{head.name}: {error}")
+                reasons.append(f"{head.name}: {error.strerror or error}")
         reason = "; ".join(reasons) or "it is gone"
         raise DataError(f"snapshot {name} of {self._folder} cannot be read: {reason}")
+
+    def load_checkpoint(self, folder: str) -> State:
+        """Read this partition's share of a checkpoint; its tables' rows as in `load`.
+
+        Raises
+        ------
+        DataError
+            If it is damaged.
+        """
+        try:
+            return read_partition(Path(folder), self._partition, self._partitions)
+        except OSError as error:
+            raise DataError(f"checkpoint {folder} cannot be read: {error.strerror or error}") from error
 
     def link(self, name: SnapshotName, life: Identity) -> None:
         """Make a snapshot of an older life this life's own as well."""
@@ -207,11 +192,13 @@ class SnapshotFolder:
                 (folder / path.name).unlink(missing_ok=True)
                 os.link(path, folder / path.name)
             self._listed_at = ()
-            _fsync(folder)
+            fsync_folder(folder)
             return
 
     def drop(self, name: SnapshotName, life: Identity) -> None:
         """Unlink a snapshot from the folders of this life and of older ones; the base stays."""
+        if name[0] == NO_IDENTITY:
+            return
         for head in self._copies(name):
             owner = _identity(head.parent.name)
             if owner is not None and owner <= life:
@@ -227,41 +214,22 @@ class SnapshotFolder:
         found = self._folder.glob(f"*/{term}.{n}-{version}.json")
         return [path for path in sorted(found) if path not in self._damaged]
 
+    def _set_aside(self, head: Path, error: DamagedFile) -> None:
+        """Take a damaged snapshot out of the list for this life and the next; its files stay, to be seen."""
+        logger.warning("snapshot %s is not used: %s", head, error.reason)
+        self._damaged.add(head)
+        if not isinstance(error, ForeignFormat):
+            try:
+                os.replace(head, head.with_name(head.name + DAMAGED_SUFFIX))
+            except OSError as cause:
+                logger.warning("cannot rename %s: %s", head, cause.strerror or cause)
 
-def _save(vectors: Mapping[str, npt.NDArray[np.generic]], path: Path) -> None:
-    """Write vectors as safetensors; its own error for a full disk becomes the usual one."""
-    try:
-        safetensors.numpy.save_file({name: np.ascontiguousarray(v) for name, v in vectors.items()}, path)
-    except safetensors.SafetensorError as error:
-        number = errno.ENOSPC if f"os error {errno.ENOSPC}" in str(error) else errno.EIO
-        raise OSError(number, os.strerror(number), str(path)) from error
-
-
-def _read(head: Path) -> State:
-    metadata = msgspec.json.decode(head.read_bytes(), type=_Metadata)
-    if metadata.format != FORMAT:
-        raise ValueError(f"its format {metadata.format} is not the one that this edlz reads, {FORMAT}")
-    body = head.with_suffix(".safetensors")
-    if _sha256(body) != metadata.sha256:
-        raise ValueError("its checksum is wrong")
-    vectors = safetensors.numpy.load_file(body)
-    return State(
-        plan_hash=metadata.plan_hash,
-        base_digest=metadata.base_digest,
-        partition=metadata.partition,
-        partitions=metadata.partitions,
-        layout=metadata.layout,
-        optimizer=metadata.optimizer,
-        era=metadata.era,
-        version=metadata.version,
-        iterations=metadata.iterations,
-        ledger=metadata.ledger,
-        counts=vectors["counts"],
-        dense=vectors["dense"],
-        state=vectors["state"],
-        counters=vectors["counters"],
-        slots={name: vectors[f"slot.{name}"] for name in metadata.slots},
-    )
+    def _remove_leftovers(self, life: Identity) -> None:
+        """Remove what older lives, killed while they wrote, left half-written."""
+        for path in self._folder.glob("*/.*.tmp"):
+            owner = _identity(path.parent.name)
+            if owner is None or owner < life:
+                path.unlink(missing_ok=True)
 
 
 def _name_of(head: Path) -> SnapshotName | None:
@@ -273,16 +241,3 @@ def _name_of(head: Path) -> SnapshotName | None:
 def _identity(text: str) -> Identity | None:
     term, _, n = text.partition(".")
     return (int(term), int(n)) if term.isdigit() and n.isdigit() else None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,11 +1,13 @@
 """The tensors of one partition, the ledger of what is in them, and how a step changes both at once.
 
-Owns: the slices of the dense, state and counter vectors, the optimizer slots, the version before
-(synchronous mode).  Does not own: when a step is due (the partition's), files (the snapshots').
+Owns: the slices of the dense, state and counter vectors, the optimizer slots, the embedding tables, the
+version before (synchronous mode).  Does not own: when a step is due (the partition's), files (the
+snapshots').
 """
 
 import hashlib
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -15,13 +17,17 @@ from edlz.core_ext.dense import add, copy, divide
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.layout import Layout, slice_bounds
 from edlz.services.ledger import Ledger, LedgerRecord
-from edlz.services.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, SnapshotName
+from edlz.services.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, RowIds, TableSpec
 from edlz.services.ps.buffers import LentBuffers
+from edlz.services.ps.state import State
+from edlz.services.ps.tables import Tables, empty_rows
 
-__all__ = ["State", "Store", "Values", "initial_digest"]
+__all__ = ["Store", "Values", "initial_digest"]
 
 Vector = npt.NDArray[np.float32]
 Counters = npt.NDArray[np.int64]
+
+_NOTHING = np.empty(0, np.float32)
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,39 +39,18 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     counters: Counters
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition's whole state at one instant, as a snapshot stores it.
-
-    `counts` is how often the apply path applied a minibatch of each task: the check on the ledger's
-    marks, raised where the gradient is applied and nowhere else.
-    """
-
-    plan_hash: str
-    base_digest: str
-    partition: int
-    partitions: int
-    layout: Layout
-    optimizer: OptimizerSpec
-    era: Identity
-    version: int
-    iterations: int
-    ledger: LedgerRecord
-    counts: npt.NDArray[np.int32]
-    dense: Vector
-    state: Vector
-    counters: Counters
-    slots: dict[str, Vector]
-
-    @property
-    def name(self) -> SnapshotName:
-        return (self.era, self.version)
-
-
 def initial_digest(
-    plan_hash: str, layout: Layout, optimizer: OptimizerSpec, dense: Vector, state: Vector, counters: Counters
+    plan_hash: str,
+    layout: Layout,
+    optimizer: OptimizerSpec,
+    tables: Sequence[TableSpec],
+    dense: Vector,
+    state: Vector,
+    counters: Counters,
 ) -> str:
     """Return what two workers compare to see that they would begin from the same partition state."""
-    digest = hashlib.sha256(plan_hash.encode() + layout.hash.encode() + msgspec.json.encode(optimizer))
+    digest = hashlib.sha256(plan_hash.encode() + layout.hash.encode())
+    digest.update(msgspec.json.encode((optimizer, tuple(tables))))
     for vector in (dense, state, counters):
         digest.update(np.ascontiguousarray(vector).data)
     return digest.hexdigest()
@@ -77,20 +62,38 @@ class Store:
     Parameters
     ----------
     state : State
-        Where to begin; its arrays are copied.
+        Where to begin; its arrays are copied, its tables' rows read once.
+    seed : int
+        The job's: initial values of rows follow from it.
     """
 
-    def __init__(self, state: State) -> None:
-        self._begin = state
-        self._optimizer = make_optimizer(state.optimizer.name, state.optimizer.settings)
+    def __init__(self, state: State, seed: int) -> None:
+        nothing = {
+            "dense": _NOTHING,
+            "state": _NOTHING,
+            "counters": state.counters[:0],
+            "slots": {},
+            "rows": (),
+        }
+        self._begin = msgspec.structs.replace(state, **nothing)
+        settings = state.optimizer.settings
+        self._optimizer = make_optimizer(state.optimizer.name, settings)
+        self._segments = _decayed_segments(state)
+        self._undecayed = self._optimizer
+        if not all(is_decayed for _, _, is_decayed in self._segments):
+            self._undecayed = make_optimizer(state.optimizer.name, {**settings, "weight_decay": 0.0})
         self._buffers = LentBuffers(len(state.dense))
         self.version, self.iterations = state.version, state.iterations
         self.ledger = Ledger(state.ledger)
+        self.received = self.ledger  # with pushes that wait for more, see `receive`
+        self._waiting: list[Push] = []
         self.counts = state.counts.copy()
         self._dense = self._buffers.take()
         copy(self._dense, state.dense)
         self._state, self._counters = state.state.copy(), state.counters.copy()
         self._slots = {name: slot.copy() for name, slot in state.slots.items()}
+        self.tables = Tables(state.tables, seed, state.rows)
+        state.close()
         self._before: Values | None = None  # sync: the version before, still lent out
         self._sums: dict[int, Vector] = {}  # by length: what gradients and states are added up in
 
@@ -106,13 +109,14 @@ class Store:
         dense: Vector,
         state: Vector,
         counters: Counters,
+        tables: tuple[TableSpec, ...] = (),
     ) -> State:
         """Return the state before training.
 
         Raises
         ------
         ValueError
-            If a slice has not the length that the layout gives this partition, or the optimizer is not
+            If a slice has not the length that the layout gives this partition, or an optimizer is not
             one of the compiled ones.
         """
         for name, vector, size in (
@@ -126,7 +130,7 @@ class Store:
         slots = make_optimizer(optimizer.name, optimizer.settings).initial_slots(len(dense))
         return State(
             plan_hash=plan_hash,
-            base_digest=initial_digest(plan_hash, layout, optimizer, dense, state, counters),
+            base_digest=initial_digest(plan_hash, layout, optimizer, tables, dense, state, counters),
             partition=partition,
             partitions=partitions,
             layout=layout,
@@ -140,13 +144,16 @@ class Store:
             state=state,
             counters=counters,
             slots=slots,
+            tables=tables,
+            rows=[empty_rows(spec) for spec in tables],
         )
 
     # -- reading
 
     @property
-    def base_digest(self) -> str:
-        return self._begin.base_digest
+    def begun(self) -> State:
+        """What this store began with."""
+        return self._begin
 
     @property
     def layout(self) -> Layout:
@@ -169,6 +176,11 @@ class Store:
         """Return the values one version ago, if a step of this life made the newest."""
         return self._before
 
+    def rows(self, wanted: RowIds, version: int) -> Vector:
+        """Return rows' values at the newest version, or at the one before it."""
+        is_before = version != self.version and self._before is not None
+        return self.tables.gather_before(wanted) if is_before else self.tables.gather(wanted)
+
     def vector(self, name: str) -> Vector:
         """Return a vector without padding: `dense`, `state` or an optimizer slot.
 
@@ -183,7 +195,7 @@ class Store:
         return layout.unpadded(vectors[name], lo).astype(np.float32, copy=False)
 
     def capture(self, era: Identity) -> State:
-        """Return the state as it is now; later steps do not change it."""
+        """Return the state as it is now; later steps do not change it.  To be closed."""
         return msgspec.structs.replace(
             self._begin,
             era=era,
@@ -195,6 +207,7 @@ class Store:
             state=self._state,
             counters=self._counters,
             slots={name: slot.copy() for name, slot in self._slots.items()},
+            rows=self.tables.freeze(),
         )
 
     @property
@@ -206,7 +219,7 @@ class Store:
             self.counts,
             *self._slots.values(),
         )
-        return sum(vector.nbytes for vector in vectors) + self._dense.nbytes
+        return sum(vector.nbytes for vector in vectors) + self._dense.nbytes + self.tables.memory_bytes
 
     # -- changing
 
@@ -219,15 +232,21 @@ class Store:
         ):
             if got is not None and got.shape != own.shape:
                 raise ValueError(f"{name} has shape {got.shape}, this partition's slice is {own.shape}")
+        for rate in (push.learning_rate, *push.table_rates):
+            if not abs(rate) <= np.finfo(np.float32).max:
+                raise ValueError(f"learning rate {rate} is not finite in float32")
+        self.tables.check_push(push)
 
-    def apply(self, push: Push) -> None:
-        """Apply one minibatch at once (asynchronous mode)."""
+    def apply(self, push: Push, rate_scale: float = 1.0) -> None:
+        """Apply one minibatch at once (asynchronous mode); `rate_scale` multiplies the learning rates."""
         self.ledger.note(push.task, push.index, is_last=push.is_last, is_empty=push.gradient is None)
         if push.gradient is None:
             return
         # In place, unless the newest values are still being sent.
         out = self._dense if self._buffers.is_free(self._dense) else self._buffers.take(self._dense)
-        self._step(out, push.gradient, push.learning_rate)
+        self._step(out, push.gradient, push.learning_rate * rate_scale)
+        self.tables.apply(push, rate_scale, self.iterations)
+        self.iterations += 1
         self._dense = out
         if push.state is not None:
             self._state = np.array(push.state, np.float32)
@@ -235,6 +254,23 @@ class Store:
             self._counters = np.maximum(self._counters, push.counters)
         self.counts[push.task] += 1
         self.version += 1
+
+    def receive(self, push: Push) -> int:
+        """Take a minibatch that will be applied with others; return how many gradients wait.
+
+        Until `flush` only `received` knows of it: a loss forgets it.
+        """
+        if self.received is self.ledger:
+            self.received = Ledger(self.ledger.record())
+        self.received.note(push.task, push.index, is_last=push.is_last, is_empty=push.gradient is None)
+        self._waiting.append(push)
+        return sum(waiting.gradient is not None for waiting in self._waiting)
+
+    def flush(self) -> None:
+        """Apply the minibatches that wait, as one step."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self.commit(waiting)
 
     def commit(self, pushes: Sequence[Push]) -> None:
         """Apply one synchronous step: the pushes of all its open slots, in slot order.
@@ -251,6 +287,8 @@ class Store:
             out = self._buffers.take(self._dense)
             gradient = self._mean([p.gradient for p in full if p.gradient is not None])
             self._step(out, gradient, full[0].learning_rate)
+            self.tables.commit(full, self.iterations)
+            self.iterations += 1
             self._dense = out
             states = [p.state for p in full if p.state is not None]
             if states:
@@ -260,12 +298,17 @@ class Store:
                 self._counters = np.maximum.reduce(counters)
             for push in full:
                 self.counts[push.task] += 1
+        else:
+            self.tables.forget_before()
         self._before = before
         self.version += 1
 
     def _step(self, out: Vector, gradient: Vector, learning_rate: float) -> None:
-        self._optimizer.apply(out, self._dense, self._slots, gradient, learning_rate, self.iterations)
-        self.iterations += 1
+        for lo, hi, is_decayed in self._segments:
+            optimizer = self._optimizer if is_decayed else self._undecayed
+            slots = {name: slot[lo:hi] for name, slot in self._slots.items()}
+            args = (out[lo:hi], self._dense[lo:hi], slots, gradient[lo:hi])
+            optimizer.apply(*args, learning_rate, self.iterations)
 
     def _mean(self, vectors: Sequence[Vector]) -> Vector:
         """Return the mean, added up in the given order; valid until the next call."""
@@ -280,3 +323,18 @@ class Store:
             add(total, vector)
         divide(total, len(vectors))
         return total
+
+
+def _decayed_segments(state: State) -> list[tuple[int, int, bool]]:
+    """Return the pieces of the dense slice with and without weight decay, as few as possible."""
+    lo, hi = slice_bounds(state.layout.dense.size, state.partition, state.partitions)
+    found: list[tuple[int, int, bool]] = []
+    for place, (begin, end) in enumerate(pairwise(state.layout.dense.offsets)):
+        begin, end = max(begin, lo) - lo, min(end, hi) - lo
+        is_decayed = place not in state.optimizer.undecayed
+        if begin >= end:
+            continue
+        if found and found[-1][2] == is_decayed:
+            begin = found.pop()[0]
+        found.append((begin, end, is_decayed))
+    return found or [(0, hi - lo, True)]

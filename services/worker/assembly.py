@@ -10,16 +10,21 @@ from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError
 from edlz.services.plan import Plan
 from edlz.services.worker import backend
+from edlz.services.worker.embedding_replacement import replacing
 from edlz.services.worker.evaluator import Evaluator
 from edlz.services.worker.feed import Feed, FeedSettings, open_feed
+from edlz.services.worker.ids_function import IdsFunction
 from edlz.services.worker.keras_model import build_model, start_from
 from edlz.services.worker.lanes import Lanes
 from edlz.services.worker.model_module import load_contract
-from edlz.services.worker.optimizer import ModelOptimizer
+from edlz.services.worker.model_updates import ModelUpdates
+from edlz.services.worker.row_finder import RowFinder
 from edlz.services.worker.step import LoadedVectors, TrainingStep
 from edlz.services.worker.task_reader import TaskReader
 
 __all__ = ["Assembly"]
+
+_THRESHOLD_BYTES = 2 << 20
 
 
 class Assembly:
@@ -31,18 +36,26 @@ class Assembly:
         What is computed on: the initial values at first.
     """
 
-    def __init__(self, config: JobConfig, plan: Plan, reader: TaskReader) -> None:
+    def __init__(self, config: JobConfig, plan: Plan, reader: TaskReader, partitions: int = 1) -> None:
+        self._partitions = partitions
         self._config, self._plan, self._reader = config, plan, reader
         backend.configure(config.worker_threads)
         start_from(plan.seed)  # a module may build its model while it is imported
-        self._contract = load_contract(config)
+        threshold_bytes = getattr(config, "embedding_threshold_bytes", _THRESHOLD_BYTES)
+        with replacing(threshold_bytes):
+            self._contract = load_contract(config)
         feed = self._open_feed(Mode.TRAINING)
         self.lanes = Lanes(feed, self._contract.code, self._contract.feed)
         start_from(plan.seed)
-        self.built = build_model(self._contract, feed.spec, plan.minibatch_size, self._first_element)
+        self.built = build_model(
+            self._contract, feed.spec, plan.minibatch_size, self._first_element, threshold_bytes
+        )
         self.initial = self.built.initial_vectors()
-        self.optimizer = ModelOptimizer(self._contract.make_optimizer())
-        self.step = TrainingStep(self._contract, self.built, feed.spec)
+        self.updates = ModelUpdates(self._contract, self.built, plan)
+        has_tables = bool(self.built.tables)
+        ids = IdsFunction(self._contract, self.built, feed.spec, is_training=True) if has_tables else None
+        self.finder = RowFinder(self._contract.code, self.built.tables, ids, self.lanes, partitions)
+        self.step = TrainingStep(self._contract, self.built, feed.spec, ids)
         self.vectors = LoadedVectors(*self.initial)
         self._evaluator = self._make_evaluator() if plan.evaluation_shards else None
 
@@ -81,7 +94,8 @@ class Assembly:
 
     def _make_evaluator(self) -> Evaluator:
         feed = self._open_feed(Mode.EVALUATION)
-        return Evaluator(self._contract, self.built, feed, self.vectors, self._plan.evaluation_ranges)
+        ranges = self._plan.evaluation_ranges
+        return Evaluator(self._contract, self.built, feed, self.vectors, ranges, self._partitions)
 
     def _first_element(self) -> Any:
         tasks = range(self._plan.tasks_per_epoch)

@@ -11,9 +11,16 @@ from edlz.services.messages import (
     Exchanged,
     Message,
     NewestPull,
+    RowIds,
     WorkerOrders,
 )
-from edlz.services.worker.instructions import AskPartition, Conclude, Evaluate, Instruction
+from edlz.services.worker.instructions import (
+    AskPartition,
+    Conclude,
+    Evaluate,
+    FindEvaluationIds,
+    Instruction,
+)
 from edlz.services.worker.runs import BACK_OFF_MAX_S
 
 __all__ = ["Evaluations"]
@@ -24,6 +31,7 @@ Key = tuple[int, int]  # (round, task)
 @dataclass
 class _Evaluation:
     lease: EvaluationLease
+    ids: tuple[RowIds, ...] | None = None  # of a model with embedding tables, as soon as they are found
     attempt: int = 0
     is_running: bool = False
     resume_s: float = 0.0
@@ -41,6 +49,7 @@ class Evaluations:
 
     def __init__(self, ask: Callable[[int, tuple[object, ...], Message], AskPartition]) -> None:
         self._ask = ask
+        self.has_tables = False
         self._count = 0
         self._attempt = 0
         self._in_hand: dict[Key, _Evaluation] = {}
@@ -95,7 +104,15 @@ class Evaluations:
         if key in self._in_hand or key in self._done:
             return []
         self._in_hand[key] = _Evaluation(lease)
-        return self._pull(self._in_hand[key])
+        return [FindEvaluationIds(lease)] if self.has_tables else self._pull(self._in_hand[key])
+
+    def on_ids(self, key: Key, ids: tuple[RowIds, ...]) -> list[Instruction]:
+        """The rows that a task needs from each partition."""
+        evaluation = self._in_hand.get(key)
+        if evaluation is None or evaluation.ids is not None:
+            return []
+        evaluation.ids = ids
+        return self._pull(evaluation)
 
     def _conclude(self, conclusion: Conclusion) -> list[Instruction]:
         if conclusion.round in self._concluding:
@@ -107,7 +124,8 @@ class Evaluations:
         """A partition has moved: ask again for what has not come."""
         out: list[Instruction] = []
         for evaluation in self._in_hand.values():
-            if not evaluation.is_running:
+            is_looking = self.has_tables and evaluation.ids is None
+            if not evaluation.is_running and not is_looking:
                 out += self._pull(evaluation)
         return out
 
@@ -115,7 +133,8 @@ class Evaluations:
         self._attempt += 1
         evaluation.attempt, evaluation.answers, evaluation.resume_s = self._attempt, {}, 0.0
         key = ("newest", (evaluation.lease.round, evaluation.lease.task), self._attempt)
-        return [self._ask(p, key, NewestPull()) for p in range(self._count)]
+        ids = evaluation.ids
+        return [self._ask(p, key, NewestPull(rows=ids[p] if ids else None)) for p in range(self._count)]
 
     def on_answer(self, index: int, key: Key, attempt: int, answer: Message, now: float) -> list[Instruction]:
         evaluation = self._in_hand.get(key)
@@ -128,7 +147,8 @@ class Evaluations:
         if len(evaluation.answers) < self._count:
             return []
         evaluation.is_running = True
-        return [Evaluate(evaluation.lease, tuple(evaluation.answers[p] for p in range(self._count)))]
+        parts = tuple(evaluation.answers[p] for p in range(self._count))
+        return [Evaluate(evaluation.lease, parts, evaluation.ids or ())]
 
     def on_evaluated(self, done: DoneEvaluation) -> None:
         key = (done.round, done.task)

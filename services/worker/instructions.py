@@ -3,7 +3,16 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edlz.services.messages import Conclusion, EvaluationLease, Exchanged, Job, Message, Push, WorkerStatus
+from edlz.services.messages import (
+    Conclusion,
+    EvaluationLease,
+    Exchanged,
+    Job,
+    Message,
+    Push,
+    RowIds,
+    WorkerStatus,
+)
 
 __all__ = [
     "AskMaster",
@@ -16,6 +25,8 @@ __all__ = [
     "Drop",
     "Evaluate",
     "Exit",
+    "FindEvaluationIds",
+    "FindIds",
     "Instruction",
     "Outcome",
     "SendInitialise",
@@ -79,22 +90,46 @@ class Drop:
 
 
 @dataclass(frozen=True)
+class FindIds:
+    """Find which rows of the embedding tables minibatch (task, index) needs, then `on_ids`."""
+
+    task: int
+    index: int
+    attempt: int
+
+
+@dataclass(frozen=True)
 class Compute:
-    """Compute minibatch (task, index) on these parameters, then `on_computed`."""
+    """Compute minibatch (task, index) on these parameters, then `on_computed`.
+
+    `rows` are the answers with the rows that `ids` asked of each partition; `ahead`: also find the ids of
+    this minibatch of the task.
+    """
 
     task: int
     index: int
     attempt: int
     version: int
     parts: tuple[Exchanged, ...]
+    ids: tuple[RowIds, ...] = ()
+    rows: tuple[Exchanged, ...] = ()
+    ahead: int | None = None
+
+
+@dataclass(frozen=True)
+class FindEvaluationIds:
+    """Find which rows an evaluation task needs, then `on_evaluation_ids`."""
+
+    lease: EvaluationLease
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Evaluate a task on these parameters, then `on_evaluated`."""
+    """Evaluate a task on these parameters, rows included, then `on_evaluated`."""
 
     lease: EvaluationLease
     parts: tuple[Exchanged, ...]
+    ids: tuple[RowIds, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +153,9 @@ Instruction = (
     | Build
     | Begin
     | Drop
+    | FindIds
     | Compute
+    | FindEvaluationIds
     | Evaluate
     | Conclude
     | Exit
@@ -127,7 +164,13 @@ Instruction = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a computation gave: a push for each partition, complete but for `snapshot_at`."""
+    """What a computation gave: a push for each partition, complete but for `snapshot_at`.
+
+    `ahead`: what each partition has to give for the minibatch that was to be looked at, or None when the
+    task ends before it; unless it could not be looked at.
+    """
 
     is_last: bool
     pushes: tuple[Push, ...]
+    ahead: tuple[RowIds, ...] | None = None
+    has_looked_ahead: bool = True

@@ -6,6 +6,7 @@ seeds.  What a step assigns is read from its trace, not guessed from layer types
 """
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,10 @@ from edlz.services.errors import ModelError
 from edlz.services.layout import Layout
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.elements import shown, split_element, whole_shape
+from edlz.services.worker.embedding_replacement import replacing
+from edlz.services.worker.lookups import without_rows
 from edlz.services.worker.model_module import ModelContract
+from edlz.services.worker.tables import find_tables
 from edlz.services.worker.user_code import brief, through_autograph
 from edlz.services.worker.vectors import initial_vector, vector_layout
 
@@ -37,6 +41,7 @@ class BuiltModel:
     Attributes
     ----------
     seeds : the states of its seed generators, (2,) int64 each
+    tables : the layers whose rows partitions keep
     """
 
     model: Any
@@ -45,6 +50,7 @@ class BuiltModel:
     counters: tuple[Any, ...]
     seeds: tuple[Any, ...]
     layout: Layout
+    tables: tuple[Any, ...] = ()
 
     def initial_vectors(self) -> Vectors:
         """Return dense (float32), state (float32) and counters (int64) as they are now, padded and aligned."""
@@ -68,7 +74,11 @@ def start_from(seed: int) -> None:
 
 
 def build_model(
-    contract: ModelContract, spec: Any, minibatch_size: int, sample: Callable[[], Any]
+    contract: ModelContract,
+    spec: Any,
+    minibatch_size: int,
+    sample: Callable[[], Any],
+    threshold_bytes: int = sys.maxsize,
 ) -> BuiltModel:
     """Build the user's model and find out what its training step does to its variables.
 
@@ -79,6 +89,8 @@ def build_model(
     sample : callable
         () -> one minibatch; asked for only by a model that must see data to be built: sparse, ragged,
         or of a width that the feed leaves open.
+    threshold_bytes : int
+        Plain embeddings above this size become tables.
 
     Raises
     ------
@@ -86,19 +98,32 @@ def build_model(
         If the code raises, labels and predictions do not fit, or a variable is of a kind that cannot be
         trained here.
     """
-    model = contract.build()
-    _make_variables(contract, model, spec, sample)
-    assigned = _TracedLoss(contract, model, minibatch_size).assigned_by(spec)
+    with replacing(threshold_bytes), without_rows():
+        model = contract.build()
+        _make_variables(contract, model, spec, sample)
+        tables, assigned = _traced(contract, model, minibatch_size, spec)
     seeds = _seed_states(model)
     live = assigned - {_handle(state) for state in seeds}
     others = [v for v in model.non_trainable_variables if _handle(v) in live]
     dense = tuple(model.trainable_variables)
-    _check_dense(dense, assigned)
+    _check_dense(dense, assigned, has_tables=bool(tables))
     state = tuple(v for v in others if v.dtype == "float32")
     counters = tuple(v for v in others if v.dtype != "float32")
     _check_counters(counters)
     layout = Layout(dense=vector_layout(dense), state=vector_layout(state), counters=vector_layout(counters))
-    return BuiltModel(model, dense, state, counters, seeds, layout)
+    return BuiltModel(model, dense, state, counters, seeds, layout, tables)
+
+
+def _traced(
+    contract: ModelContract, model: Any, minibatch_size: int, spec: Any
+) -> tuple[tuple[Any, ...], set[int]]:
+    """Return the model's tables, and the handles of what a step assigns."""
+    while True:
+        tables = find_tables(model)
+        assigned = _TracedLoss(contract, model, minibatch_size).assigned_by(spec)
+        # The trace may have met a use of a table that makes it a weight again.
+        if find_tables(model) == tables:
+            return tables, assigned
 
 
 def _make_variables(contract: ModelContract, model: Any, spec: Any, sample: Callable[[], Any]) -> None:
@@ -190,8 +215,8 @@ class _TracedLoss:
         return self._contract.code.error(cause, message, advice, self._contract.loss.function)
 
 
-def _check_dense(dense: Sequence[Any], assigned: set[int]) -> None:
-    if not dense:
+def _check_dense(dense: Sequence[Any], assigned: set[int], has_tables: bool) -> None:
+    if not dense and not has_tables:
         raise ModelError("the model has no trainable variables", "set trainable=True on the layers to train")
     for variable in dense:
         if variable.dtype != "float32":

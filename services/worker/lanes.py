@@ -64,7 +64,8 @@ class Lanes:
         self._lanes: list[_Lane] = []
         self._ranges: dict[int, TaskRange] = {}
         self._lane_of: dict[int, _Lane] = {}
-        self._last: dict[int, Minibatch] = {}  # the newest of each task: it may be asked for again
+        # By task and index: the newest, which may be asked for again, and those behind it seen ahead of time.
+        self._kept: dict[int, dict[int, Minibatch]] = {}
 
     def begin(self, task: int, records: TaskRange, lane: int = 0, first: int = 0) -> None:
         """Take a task in hand: its records are read ahead, behind those of the lane's other tasks.
@@ -98,22 +99,7 @@ class Lanes:
         ModelError
             If the feed cannot work on any records.
         """
-        last = self._last.get(task)
-        if last is not None and last.index == index:
-            return last
-        lane = self._lane_of.get(task)
-        if lane is None or not lane.can_give(task, index):
-            lane = self._move(task, index)
-        try:
-            found = lane.give(index)
-        except ModelError:  # on any records, not only on these
-            self.drop(task)
-            raise
-        except Exception as e:
-            index = lane.position  # looking ahead may have met it
-            blamed = "" if isinstance(e, EdlzError) else self._feed.blame(lane.assignment)
-            self.drop(task)
-            raise self._code.task_error(task, index, e, self._function, blamed) from e
+        found = self._kept.get(task, {}).get(index) or self._fetch(task, index)
         if found is None:
             self.drop(task)
             raise TaskError(
@@ -123,8 +109,28 @@ class Lanes:
                 "the records alone",
                 where=definition(self._function),
             )
-        self._last[task] = found
+        self._kept[task] = {i: kept for i, kept in self._kept[task].items() if i >= index}
         return found
+
+    def ahead(self, task: int, index: int) -> Minibatch | None:
+        """Return a minibatch that will be asked for later on, or None if the task ends before it.
+
+        Those in between are kept as well: `minibatch` goes on from where it was.
+
+        Raises
+        ------
+        TaskError, ModelError
+            As `minibatch`.
+        """
+        kept = self._kept.get(task, {})
+        if any(found.is_last and found.index < index for found in kept.values()):
+            return None
+        lane = self._lane_of.get(task)
+        first = lane.position if lane is not None and lane.can_give(task, index) else index
+        for i in range(first, index + 1):
+            if i not in kept and self._fetch(task, i) is None:
+                return None
+        return self._kept[task][index]
 
     def first_element(self, tasks: Iterable[tuple[int, TaskRange]]) -> Any:
         """Return the first minibatch there is: a feed may leave all records of a task out.
@@ -149,7 +155,7 @@ class Lanes:
     def drop(self, task: int) -> None:
         """Give a task up, whether in the middle or at its end; one that is not in hand is none."""
         self._ranges.pop(task, None)
-        self._last.pop(task, None)
+        self._kept.pop(task, None)
         self._leave(task)
 
     def close(self) -> None:
@@ -159,7 +165,26 @@ class Lanes:
         self._lanes.clear()
         self._lane_of.clear()
         self._ranges.clear()
-        self._last.clear()
+        self._kept.clear()
+
+    def _fetch(self, task: int, index: int) -> Minibatch | None:
+        """Take a minibatch from its lane and keep it; None if the task ends before it."""
+        lane = self._lane_of.get(task)
+        if lane is None or not lane.can_give(task, index):
+            lane = self._move(task, index)
+        try:
+            found = lane.give(index)
+        except ModelError:  # on any records, not only on these
+            self.drop(task)
+            raise
+        except Exception as e:
+            index = lane.position  # looking ahead may have met it
+            blamed = "" if isinstance(e, EdlzError) else self._feed.blame(lane.assignment)
+            self.drop(task)
+            raise self._code.task_error(task, index, e, self._function, blamed) from e
+        if found is not None:
+            self._kept.setdefault(task, {})[index] = found
+        return found
 
     def _enter(self, task: int, lane: "_Lane", first: int) -> None:
         lane.add(task, self._ranges[task], first)

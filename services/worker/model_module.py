@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+from edlz.api.callbacks import LearningRateScheduler
 from edlz.services.config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.model_location import (
@@ -95,6 +96,7 @@ class ModelContract:
     _model: Any
     _model_name: str
     _optimizer: Callable[..., Any]
+    _callbacks: Callable[..., Any] | None = None
     _arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def build(self) -> Any:
@@ -129,6 +131,27 @@ class ModelContract:
         with self.code.running("optimizer()", self._optimizer):
             return self._optimizer()
 
+    def make_callbacks(self) -> list[Any]:
+        """Return what the user's `callbacks()` gives: instances of keras.callbacks.Callback.
+
+        Raises
+        ------
+        ModelError
+            If the code raises, or gives something else.
+        """
+        if self._callbacks is None:
+            return []
+        with self.code.running("callbacks()", self._callbacks):
+            found = self._callbacks()
+        callbacks = [found] if isinstance(found, keras.callbacks.Callback) else list(found or ())
+        for callback in callbacks:
+            if not isinstance(callback, keras.callbacks.Callback):
+                raise ModelError(
+                    f"callbacks() gives {callback!r}, which is no callback",
+                    "return a list of keras.callbacks.Callback objects",
+                )
+        return callbacks
+
 
 def load_contract(config: JobConfig) -> ModelContract:
     """Load the model module that the configuration names, and those that its dotted flags name.
@@ -153,6 +176,7 @@ def load_contract(config: JobConfig) -> ModelContract:
         _model=model,
         _model_name=model_name,
         _optimizer=names.required("optimizer", "optimizer()"),
+        _callbacks=names.callbacks(),
         _arguments=config.model_arguments,
     )
 
@@ -191,6 +215,14 @@ class _Names:
             if callable(found):
                 return _normal_feed(found)
         raise self._missing("feed(dataset, mode, metadata)")
+
+    def callbacks(self) -> Callable[[], Any] | None:
+        """Return `callbacks`; or one for the older `learning_rate_scheduler(model_version)`."""
+        found = self._lookup("callbacks", getattr(self._config, "callbacks", "callbacks"))
+        schedule = self.plain("learning_rate_scheduler")
+        if found is None and callable(schedule):
+            return lambda: [LearningRateScheduler(schedule)]
+        return found if callable(found) else None
 
     def required(self, flag: str, signature: str) -> Any:
         found = self.flagged(flag)

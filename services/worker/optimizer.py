@@ -1,33 +1,32 @@
-"""The user's optimizer: the spellings of it that files have, and what partitions need to know of it.
+"""The user's optimizers: the spellings of them that files have, and what partitions need to know of them.
 
-A partition applies the updates, so of the Keras object three things are left: the name and settings that
-the compiled optimizer takes, and the learning rate of a version.
+A partition applies the updates, so of a Keras object three things are left: the name and settings that the
+compiled optimizer takes, how the worker clips gradients for it, and its learning rate (`learning_rates`).
 """
 
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from edlz.core_ext.optimizers import make_optimizer
+from edlz.api.optimizers import RowwiseAdagrad
+from edlz.core_ext.optimizers import OPTIMIZERS, make_optimizer
 from edlz.services.errors import ModelError
 from edlz.services.messages import OptimizerSpec
 from edlz.services.worker.backend import keras
+from edlz.services.worker.gradient_clipping import Clip
 
 __all__ = ["ModelOptimizer", "accept_older_spellings"]
 
-_SETTINGS = {"SGD": ("momentum", "nesterov"), "Adam": ("beta_1", "beta_2", "epsilon")}
+_SETTINGS = {known.name: tuple(field.name for field in fields(known)) for known in OPTIMIZERS}
 
-# Options of Keras' optimizers that partitions do not have yet, with the values that mean "off".
-_OPTIONS_OFF = {
-    "weight_decay": (None, 0, False),
-    "clipnorm": (None,),
-    "clipvalue": (None,),
-    "global_clipnorm": (None,),
-    "use_ema": (False, None),
-    "loss_scale_factor": (None, 1),
-    "gradient_accumulation_steps": (None, 1),
-    "amsgrad": (False, None),
+# Options of Keras' optimizers that partitions do not have, with the values that mean "off", and what to do.
+# loss_scale_factor is none of them: Keras multiplies the loss by it and divides the gradient.
+_OPTIONS_OFF: dict[str, tuple[tuple[Any, ...], str]] = {
+    "use_ema": ((False, None), "leave use_ema out of optimizer()"),
+    "gradient_accumulation_steps": ((None, 1), "leave it out, and use --grads_to_wait"),
 }
 
 
@@ -37,10 +36,15 @@ class ModelOptimizer:
     Parameters
     ----------
     optimizer : keras.optimizers.Optimizer
+    owner : str
+        Whose it is, for messages.
 
     Attributes
     ----------
     spec : OptimizerSpec
+        For any variables; `dense_spec` and `table_spec` say which of them decay.
+    keras : keras.optimizers.Optimizer
+    clip : Clip
 
     Raises
     ------
@@ -48,30 +52,37 @@ class ModelOptimizer:
         If partitions have no such optimizer, or not one of its options.
     """
 
-    def __init__(self, optimizer: Any) -> None:
-        self.spec = _read(optimizer)
-        self._optimizer = optimizer
-        self._rate = lru_cache(maxsize=256)(self._evaluate)
-        # A plain number is read once: reading a variable is an operation.
-        self._constant = None if callable(optimizer._learning_rate) else self._evaluate(0)
+    def __init__(self, optimizer: Any, owner: str = "optimizer()") -> None:
+        self.spec = _read(optimizer, owner)
+        self.keras, self.clip = optimizer, Clip.of(optimizer)
 
-    def learning_rate(self, version: int) -> float:
-        """Return the learning rate of the step that makes version + 1, a float32 value.
+    def dense_spec(self, variables: Sequence[Any]) -> OptimizerSpec:
+        """Return what partitions need to know of it, for these dense variables.
 
         Parameters
         ----------
-        version : int
-            Updates applied so far.
+        variables : sequence of Keras variables
+            The dense ones, in the model's order: weight decay may leave some of them alone.
         """
-        return self._rate(version) if self._constant is None else self._constant
+        undecayed: tuple[int, ...] = ()
+        if "weight_decay" in self.spec.settings:
+            decays = self.keras._use_weight_decay
+            undecayed = tuple(i for i, variable in enumerate(variables) if not decays(variable.value))
+        return msgspec.structs.replace(self.spec, undecayed=undecayed)
 
-    def _evaluate(self, version: int) -> float:
-        rate = self._optimizer._learning_rate
-        if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-            rate = rate(version)
-        elif callable(rate):
-            rate = rate()
-        return float(np.float32(float(rate)))
+    def table_spec(self, path: str) -> OptimizerSpec:
+        """Return what partitions need to know of it, for a table.
+
+        Parameters
+        ----------
+        path : str
+            Of the weight that the table stands for: patterns of names that are not decayed are matched on it.
+        """
+        settings = dict(self.spec.settings)
+        pattern = getattr(self.keras, "_exclude_from_weight_decay_pattern", None)
+        if pattern is not None and pattern.search(f"{path}:0"):  # as TensorFlow calls the variable
+            settings.pop("weight_decay", None)
+        return msgspec.structs.replace(self.spec, settings=settings)
 
 
 def accept_older_spellings() -> None:
@@ -114,31 +125,31 @@ def _as_float(rate: Any) -> Any:
     return float(rate) if is_number else rate
 
 
-def _read(optimizer: Any) -> OptimizerSpec:
+def _read(optimizer: Any, owner: str) -> OptimizerSpec:
     supported = ", ".join(_SETTINGS)
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise ModelError(
-            f"optimizer() returned {type(optimizer).__name__}, which is no Keras optimizer",
+            f"{owner} returned {type(optimizer).__name__}, which is no Keras optimizer",
             f"return one of keras.optimizers: {supported}",
         )
     name = type(optimizer).__name__
     # A subclass may override the update, and would silently not be asked.
-    if type(optimizer) is not getattr(keras.optimizers, name, None) or name not in _SETTINGS:
+    is_known = type(optimizer) in (RowwiseAdagrad, getattr(keras.optimizers, name, None))
+    if not is_known or name not in _SETTINGS:
         raise ModelError(f'optimizer "{name}" has no parameter-server form yet', f"use one of {supported}")
-    for option, off in _OPTIONS_OFF.items():
+    for option, (off, advice) in _OPTIONS_OFF.items():
         value = getattr(optimizer, option, None)
         if value not in off:
-            raise ModelError(
-                f"{name}({option}={value!r}): this option has no parameter-server form yet",
-                f"leave {option} out of optimizer()",
-            )
+            raise ModelError(f"{name}({option}={value!r}): this option has no parameter-server form", advice)
     settings = {key: _plain(getattr(optimizer, key)) for key in _SETTINGS[name]}
     try:
         make_optimizer(name, settings)
     except ValueError as e:
-        raise ModelError(f"optimizer(): {e}", "parameter servers would refuse it") from e
+        raise ModelError(f"{owner}: {name}: {e}", "parameter servers would refuse it") from e
+    if not settings["weight_decay"]:
+        del settings["weight_decay"]
     return OptimizerSpec(name=name, settings=settings)
 
 
 def _plain(value: Any) -> float | bool:
-    return value if isinstance(value, bool) else float(value)
+    return value if isinstance(value, bool) else float(value or 0)

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext.memory import aligned_zeros
+from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.layout import Layout, slice_bounds
-from edlz.services.messages import Exchanged, Push
+from edlz.services.messages import Exchanged, OptimizerSpec, Push
 
 __all__ = ["Parameters", "slice_of", "slice_push"]
 
@@ -23,9 +24,11 @@ class Parameters:
     ----------
     layout : Layout
     partitions : int
+    local : OptimizerSpec, optional
+        What `step` moves the vectors with.
     """
 
-    def __init__(self, layout: Layout, partitions: int) -> None:
+    def __init__(self, layout: Layout, partitions: int, local: OptimizerSpec | None = None) -> None:
         sizes = (layout.dense.size, layout.state.size, layout.counters.size)
         self._bounds = [[slice_bounds(size, p, partitions) for p in range(partitions)] for size in sizes]
         self._buffers = [
@@ -38,6 +41,9 @@ class Parameters:
         ]
         self._loaded: tuple[tuple[tuple[int, int], int], ...] | None = None
         self._turn = 0
+        self._optimizer = make_optimizer(local.name, local.settings) if local else None
+        self._slots = self._optimizer.initial_slots(sizes[0]) if self._optimizer else {}
+        self._iteration = 0
 
     def assemble(self, parts: tuple[Exchanged, ...]) -> tuple[Vector, Vector, Counters] | None:
         """Join the partitions' slices; None when the vectors given last are of these versions.
@@ -62,6 +68,23 @@ class Parameters:
             _place(vectors[2], self._bounds[2][p], part.counters)
         self._loaded = key
         return vectors
+
+    def step(self, gradient: Vector, learning_rate: float) -> tuple[Vector, Vector, Counters]:
+        """Move the vectors by this worker's own gradient, until others are assembled.
+
+        Returns
+        -------
+        dense, state, counters : as `assemble`
+            State and counters as they were.
+        """
+        assert self._optimizer is not None, "there is no local optimizer"
+        dense, state, counters = self._buffers[self._turn]
+        self._turn = 1 - self._turn
+        out, others = self._buffers[self._turn][0], self._buffers[self._turn][1:]
+        self._optimizer.apply(out, dense, self._slots, gradient, learning_rate, self._iteration)
+        others[0][:], others[1][:] = state, counters
+        self._iteration += 1
+        return out, *others
 
 
 def slice_push(push: Push, partition: int, partitions: int) -> Push:

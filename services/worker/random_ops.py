@@ -14,11 +14,11 @@ from tensorflow.python.ops import gen_random_ops
 
 from edlz.services.worker.backend import tf
 
-__all__ = ["stateful_random_ops", "stateless"]
+__all__ = ["STATEFUL", "stateful_random_ops", "stateless"]
 
 # Kernels with a counter.  Ops with "Stateless" in their names, and seed generators of tf.data's shuffle
 # (fresh for each task), are not among them.
-_STATEFUL = frozenset(
+STATEFUL = frozenset(
     {
         "Multinomial",
         "NonDeterministicInts",
@@ -103,7 +103,7 @@ def stateful_random_ops(graph: Any) -> list[str]:
     """
     definition = graph.as_graph_def()
     nodes = itertools.chain(definition.node, *(f.node_def for f in definition.library.function))
-    return sorted({f"{node.op} ({node.name})" for node in nodes if node.op in _STATEFUL})
+    return sorted({f"{node.op} ({node.name})" for node in nodes if node.op in STATEFUL})
 
 
 def _outside_loops(original: Any, replacement: Any) -> Any:

@@ -7,15 +7,20 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.messages import (
     Conclusion,
     DoneEvaluation,
+    EvaluationLease,
     EvaluationResult,
     Exchanged,
     Failure,
@@ -23,6 +28,7 @@ from edlz.services.messages import (
     Job,
     Message,
     Push,
+    RowIds,
     WorkerOrders,
     WorkerStatus,
 )
@@ -40,19 +46,25 @@ from edlz.services.worker.instructions import (
     Drop,
     Evaluate,
     Exit,
+    FindEvaluationIds,
+    FindIds,
     Instruction,
     Outcome,
     SendInitialise,
 )
 from edlz.services.worker.meter import Meter
 from edlz.services.worker.parameters import Parameters, slice_of, slice_push
+from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
 from edlz.services.worker.task_runner import TaskRunner
 from edlz.services.worker.user_code import TaskError, UserCodeError
 
 if TYPE_CHECKING:
+    from edlz.services.worker.tables import GroupedIds
     from edlz.services.worker.trainer import Built, Computed, Trainer
 
 __all__ = ["WorkerService"]
+
+Vector = npt.NDArray[np.float32]
 
 TICK_S = 0.05
 
@@ -83,6 +95,7 @@ class WorkerService:
         self._job: Job | None = None
         self._log_every = config.log_loss_steps
         self._logged_version = 0
+        self._local_steps = False
         self._error: BaseException | None = None
         when_failed(self._master.failed, self._on_error)
 
@@ -140,8 +153,12 @@ class WorkerService:
                 self._in_keras(lambda: self._ready_trainer.begin(task, lane), _nothing, self._on_error)
             case Drop(task):
                 self._in_keras(lambda: self._ready_trainer.drop(task), _nothing, self._on_error)
+            case FindIds():
+                self._find_ids(instruction)
             case Compute():
                 self._compute(instruction)
+            case FindEvaluationIds(lease):
+                self._find_evaluation_ids(lease)
             case Evaluate():
                 self._evaluate(instruction)
             case Conclude(conclusion):
@@ -191,9 +208,10 @@ class WorkerService:
         values = (dense, state, counters)
         body = Initialise(
             plan_hash=job.plan.hash,
-            digest=initial_digest(job.plan.hash, built.layout, built.optimizer, *values),
+            digest=initial_digest(job.plan.hash, built.layout, built.optimizer, built.tables, *values),
             layout=built.layout,
             optimizer=built.optimizer,
+            tables=built.tables,
             dense=dense if instruction.with_values else None,
             state=state if instruction.with_values else None,
             counters=counters if instruction.with_values else None,
@@ -232,19 +250,21 @@ class WorkerService:
     def _build(self, job: Job) -> "Built":
         config = self._config.joined_with(job.config)
         self._log_every = config.log_loss_steps
+        self._local_steps = not job.plan.is_sync and config.get_model_steps > 1
         from edlz.services.worker.trainer import Trainer
 
-        self._trainer = Trainer(config, job.plan)
+        self._trainer = Trainer(config, job.plan, job.partitions)
         return self._trainer.build()
 
     def _on_built(self, built: "Built") -> None:
         assert self._job is not None
         self._built = built
-        self._parameters = Parameters(built.layout, self._job.partitions)
+        local = built.optimizer if self._local_steps else None
+        self._parameters = Parameters(built.layout, self._job.partitions, local)
         dense = built.layout.dense
         logger.info("model built: parameters=%d variables=%d", dense.element_count, len(dense.variables))
         self._meter.state = "waiting"
-        self._feed("on_built")
+        self._feed("on_built", bool(built.tables))
 
     def _on_fatal(self, error: BaseException) -> None:
         """Another attempt would end in the same way: the master ends the job."""
@@ -257,24 +277,89 @@ class WorkerService:
         failure = Failure(code=error.code, message=error.message, help=error.help, traceback=traceback)
         self._feed("on_fatal", failure)
 
+    # -- rows
+
+    def _row_ids(self, groups: "Sequence[GroupedIds]") -> tuple[RowIds, ...]:
+        assert self._job is not None
+        return row_ids([(group.ids, group.counts) for group in groups], self._job.partitions)
+
+    def _look_ahead(self, task: int, index: int | None) -> tuple[tuple[RowIds, ...] | None, bool]:
+        """In Keras' thread: the ids of a later minibatch, and whether they could be found.
+
+        What is wrong with that minibatch's records is its own affair, when its turn comes.
+        """
+        if index is None:
+            return None, True
+        try:
+            groups = self._ready_trainer.find_ids(task, index)
+        except TaskError:
+            return None, False
+        return (None if groups is None else self._row_ids(groups)), True
+
+    def _join(self, asked: tuple[RowIds, ...], answers: tuple[Exchanged, ...]) -> "tuple[Vector, ...]":
+        assert self._built is not None
+        dims = [table.dim for table in self._built.tables]
+        return join_rows(asked, [answer.rows for answer in answers], dims) if asked else ()
+
+    def _find_ids(self, find: FindIds) -> None:
+        def work() -> tuple[RowIds, ...] | None:
+            groups = self._ready_trainer.find_ids(find.task, find.index)
+            return None if groups is None else self._row_ids(groups)
+
+        def then(ids: tuple[RowIds, ...] | None) -> None:
+            self._feed("on_ids", find.task, find.index, find.attempt, ids)
+
+        self._in_keras(work, then, lambda error: self._on_training_error(error, find.task, find.attempt))
+
+    def _find_evaluation_ids(self, lease: EvaluationLease) -> None:
+        def work() -> tuple[RowIds, ...]:
+            return self._row_ids(self._ready_trainer.evaluation_ids(lease.task, lease.records))
+
+        def then(ids: tuple[RowIds, ...]) -> None:
+            self._feed("on_evaluation_ids", (lease.round, lease.task), ids)
+
+        self._in_keras(work, then, lambda error: self._on_evaluation_error(error, lease))
+
+    # -- computing
+
     def _compute(self, compute: Compute) -> None:
         self._meter.begin("training", compute.task)
 
-        def work() -> "tuple[Computed, float]":
+        def work() -> "tuple[Computed, Push, tuple[RowIds, ...] | None, bool]":
+            trainer = self._ready_trainer
             self._load(compute.parts)
-            computed = self._ready_trainer.compute(compute.task, compute.index)
-            return computed, self._ready_trainer.learning_rate(compute.version)
+            computed = trainer.compute(compute.task, compute.index, self._join(compute.ids, compute.rows))
+            push = Push(
+                task=compute.task,
+                index=computed.index,
+                is_last=computed.is_last,
+                learning_rate=trainer.learning_rate(compute.version),
+                table_rates=trainer.table_rates(compute.version),
+                gradient=computed.gradient,
+                state=computed.state,
+                counters=computed.counters,
+            )
+            self._step_locally(push)
+            return computed, push, *self._look_ahead(compute.task, compute.ahead)
 
         def on_error(error: BaseException) -> None:
             self._meter.end(None)
-            if not isinstance(error, TaskError):
-                self._on_fatal(error)
-                return
-            logger.warning("%s\n%s", error.message, error.traceback)
-            failed = error.record("training", attempt=compute.attempt)
-            self._feed("on_failed", compute.task, compute.attempt, failed)
+            self._on_training_error(error, compute.task, compute.attempt)
 
         self._in_keras(work, lambda result: self._on_computed(compute, *result), on_error)
+
+    def _on_training_error(self, error: BaseException, task: int, attempt: int) -> None:
+        if not isinstance(error, TaskError):
+            self._on_fatal(error)
+            return
+        logger.warning("%s\n%s", error.message, error.traceback)
+        self._feed("on_failed", task, attempt, error.record("training", attempt=attempt))
+
+    def _step_locally(self, push: Push) -> None:
+        """In Keras' thread: between pulls, the worker's own gradient moves its copy (async)."""
+        if self._local_steps and push.gradient is not None:
+            assert self._parameters is not None
+            self._ready_trainer.load(*self._parameters.step(push.gradient, push.learning_rate))
 
     def _load(self, parts: tuple[Exchanged, ...]) -> None:
         """In Keras' thread: make the model stand at these parameters."""
@@ -285,22 +370,26 @@ class WorkerService:
             self._ready_trainer.load(*vectors)
         self._meter.pull_s += time.perf_counter() - began
 
-    def _on_computed(self, compute: Compute, computed: "Computed", learning_rate: float) -> None:
+    def _on_computed(
+        self,
+        compute: Compute,
+        computed: "Computed",
+        whole: Push,
+        ahead: tuple[RowIds, ...] | None,
+        has_looked: bool,
+    ) -> None:
         assert self._job is not None
         self._meter.end(computed)
-        whole = Push(
-            task=compute.task,
-            index=computed.index,
-            is_last=computed.is_last,
-            learning_rate=learning_rate,
-            gradient=computed.gradient,
-            state=computed.state,
-            counters=computed.counters,
-        )
         count = self._job.partitions
         pushes = tuple(slice_push(whole, p, count) for p in range(count))
+        if compute.ids and computed.gradient is not None:
+            gradients = split_gradients(compute.ids, computed.row_gradients)
+            pushes = tuple(
+                msgspec.structs.replace(push, rows=asked, row_gradients=part)
+                for push, asked, part in zip(pushes, compute.ids, gradients, strict=True)
+            )
         self._log_loss(compute.version, computed.loss)
-        outcome = Outcome(is_last=computed.is_last, pushes=pushes)
+        outcome = Outcome(computed.is_last, pushes, ahead, has_looked)
         self._feed("on_computed", compute.task, compute.attempt, outcome)
 
     def _log_loss(self, version: int, loss: float | None) -> None:
@@ -314,7 +403,8 @@ class WorkerService:
 
         def work() -> Any:
             self._load(evaluate.parts)
-            return self._ready_trainer.evaluate(lease.task, lease.records)
+            rows = self._join(evaluate.ids, evaluate.parts)
+            return self._ready_trainer.evaluate(lease.task, lease.records, rows)
 
         def then(result: Any) -> None:
             self._meter.end(None)
@@ -324,14 +414,17 @@ class WorkerService:
 
         def on_error(error: BaseException) -> None:
             self._meter.end(None)
-            if not isinstance(error, TaskError):
-                self._on_fatal(error)
-                return
-            logger.warning("%s\n%s", error.message, error.traceback)
-            attempt = secrets.randbits(31)
-            self._feed("on_evaluation_failed", error.record("evaluation", round=lease.round, attempt=attempt))
+            self._on_evaluation_error(error, lease)
 
         self._in_keras(work, then, on_error)
+
+    def _on_evaluation_error(self, error: BaseException, lease: EvaluationLease) -> None:
+        if not isinstance(error, TaskError):
+            self._on_fatal(error)
+            return
+        logger.warning("%s\n%s", error.message, error.traceback)
+        attempt = secrets.randbits(31)
+        self._feed("on_evaluation_failed", error.record("evaluation", round=lease.round, attempt=attempt))
 
     def _conclude(self, conclusion: Conclusion) -> None:
         def then(metrics: dict[str, float]) -> None:

@@ -1,11 +1,12 @@
 """The training step and the forward pass, each traced once.
 
-A step is a function of (vectors, seed, minibatch) and of nothing else: it assigns the vectors and the
+A step is a function of (vectors, rows, seed, minibatch) and of nothing else: it assigns the vectors and the
 seeds before it reads a variable, so what this process computed before leaves no trace in the gradient.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,12 @@ from keras.src.random.seed_generator import global_seed_generator
 
 from edlz.services.worker.backend import tf
 from edlz.services.worker.elements import row_count, shown, split_element
+from edlz.services.worker.ids_function import IdsFunction
 from edlz.services.worker.keras_model import BuiltModel
+from edlz.services.worker.lookups import Gathered, inlined_functions, serving
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.random_ops import stateful_random_ops, stateless
+from edlz.services.worker.row_inputs import RowInputs
 from edlz.services.worker.user_code import TaskError
 from edlz.services.worker.vectors import assign, flatten, shared_array, shared_tensor
 
@@ -41,6 +45,8 @@ class Gradient:
     counters : ndarray, shape (layout.counters.size,), int64: likewise
     loss : float, regularisation included
     rows : int
+    row_gradients : list of float32 tensors, shape (n, dim)
+        For each table, one for each id that is looked up.
     """
 
     dense: npt.NDArray[np.float32]
@@ -48,6 +54,7 @@ class Gradient:
     counters: npt.NDArray[np.int64]
     loss: float
     rows: int
+    row_gradients: list[Any]
 
 
 class LoadedVectors:
@@ -71,20 +78,29 @@ class LoadedVectors:
 class TrainingStep:
     """Gradients of one model.
 
+    Parameters
+    ----------
+    ids : IdsFunction or None
+        The lookups that it makes; None for a model without tables.
+
     Raises
     ------
     ModelError
         If the code raises while it is traced.
     """
 
-    def __init__(self, contract: ModelContract, built: BuiltModel, spec: Any) -> None:
+    def __init__(
+        self, contract: ModelContract, built: BuiltModel, spec: Any, ids: IdsFunction | None = None
+    ) -> None:
         self._contract, self._built = contract, built
+        self._rows = RowInputs(built.tables, ids)
         layout = built.layout
         self._has_state, self._has_counters = layout.state.size > 0, layout.counters.size > 0
         self._dense = [v.value for v in built.dense]
         # Draws without a seed of their own use this one; it is a thread's, but the trace keeps it.
         self._global_seed = global_seed_generator().state
-        signature = [spec, tf.TensorSpec([], tf.int64), *_vector_specs(built)]
+        self._vectors = len(_vector_specs(built))
+        signature = [spec, tf.TensorSpec([], tf.int64), *_vector_specs(built), *self._rows.specs]
         # The concrete function: binding arguments to a signature takes longer than a small step.
         self._function = tf.function(self._run, input_signature=signature).get_concrete_function()
         for op in stateful_random_ops(self._function.graph):
@@ -94,7 +110,7 @@ class TrainingStep:
                 op,
             )
 
-    def __call__(self, element: Any, seed: int, vectors: LoadedVectors) -> Gradient:
+    def __call__(self, element: Any, seed: int, vectors: LoadedVectors, rows: Sequence[Any] = ()) -> Gradient:
         """Return the gradient of one minibatch.
 
         Parameters
@@ -102,29 +118,37 @@ class TrainingStep:
         element : what the feed yields, as tensors
         seed : int, in [0, 2**62)
             What random layers draw from.
+        rows : sequence of tensors
+            Those of the tables, and where in them the minibatch's ids are: as `RowInputs.specs`.
 
         Raises
         ------
         tf.errors.OpError
             If a kernel refuses the values.
         """
-        loss, dense, state, counters = self._function(element, tf.constant(seed, tf.int64), *vectors.tensors)
+        loss, dense, state, counters, *row_gradients = self._function(
+            element, tf.constant(seed, tf.int64), *vectors.tensors, *rows
+        )
         return Gradient(
             dense=shared_array(dense),
             state=shared_array(state) if self._has_state else _NO_STATE,
             counters=shared_array(counters) if self._has_counters else _NO_COUNTERS,
             loss=float(loss),
             rows=row_count(element),
+            row_gradients=row_gradients,
         )
 
-    def explain(self, task: int, index: int, cause: Exception, element: Any) -> TaskError:
+    def explain(
+        self, task: int, index: int, cause: Exception, element: Any, rows: Sequence[Any] = ()
+    ) -> TaskError:
         """Return the error of a minibatch that made the step raise, with the function that is at fault.
 
         Runs the model and the loss once more, op by op: then Python's own traceback has the frame.
         """
         code, (features, labels, weights) = self._contract.code, split_element(element)
         try:
-            predictions = self._built.model(features, training=True)
+            with _served(self._built, self._rows, rows):
+                predictions = self._built.model(features, training=True)
         except Exception as e:
             return code.task_error(task, index, e)
         try:
@@ -137,20 +161,27 @@ class TrainingStep:
             )
         return code.task_error(task, index, cause)
 
-    def _run(self, element: Any, seed: Any, *vectors: Any) -> Any:
+    def _run(self, element: Any, seed: Any, *inputs: Any) -> Any:
         code, built = self._contract.code, self._built
         features, labels, weights = split_element(element)
+        vectors, rows = inputs[: self._vectors], inputs[self._vectors :]
         _assign_all(built, vectors)
         self._assign_seeds(seed)
         with stateless(seed + _OWN_DRAWS), tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._dense)
-            with code.running("the model's call()"):
+            with (
+                code.running("the model's call()"),
+                _served(built, self._rows, rows, tape.watch) as served,
+            ):
                 predictions = built.model(features, training=True)
             with code.running("loss()", self._contract.loss.function):
                 loss = self._contract.loss(labels, predictions, weights)
             total = tf.add_n([loss, *[tf.cast(extra, tf.float32) for extra in built.model.losses]])
-        gradients = tape.gradient(total, self._dense, unconnected_gradients="zero")
-        return total, flatten(gradients, built.layout.dense, tf.float32), *self._assigned()
+        looked_up = served.served if served else []
+        gradients = tape.gradient(total, [*self._dense, *looked_up], unconnected_gradients="zero")
+        dense, of_rows = gradients[: len(self._dense)], gradients[len(self._dense) :]
+        by_table = self._rows.by_table(of_rows) if served else []
+        return total, flatten(dense, built.layout.dense, tf.float32), *self._assigned(), *by_table
 
     def _assign_seeds(self, seed: Any) -> None:
         zero = tf.zeros_like(seed)
@@ -175,6 +206,8 @@ class Forward:
 
     Parameters
     ----------
+    ids : IdsFunction or None
+        The lookups that it makes; None for a model without tables.
     then : callable, optional
         (labels, predictions) -> whatever the pass should return instead, traced with it.
 
@@ -189,21 +222,45 @@ class Forward:
         contract: ModelContract,
         built: BuiltModel,
         spec: Any,
+        ids: IdsFunction | None = None,
         then: Callable[[Any, Any], Any] | None = None,
     ) -> None:
         self._contract, self._built, self._then = contract, built, then
-        signature = [spec, *_vector_specs(built)]
+        self._rows = RowInputs(built.tables, ids)
+        self._vectors = len(_vector_specs(built))
+        signature = [spec, *_vector_specs(built), *self._rows.specs]
         self._function = tf.function(self._run, input_signature=signature).get_concrete_function()
 
-    def __call__(self, element: Any, vectors: LoadedVectors) -> Any:
-        return self._function(element, *vectors.tensors)
+    def __call__(self, element: Any, vectors: LoadedVectors, rows: Sequence[Any] = ()) -> Any:
+        return self._function(element, *vectors.tensors, *rows)
 
-    def _run(self, element: Any, *vectors: Any) -> Any:
+    def _run(self, element: Any, *inputs: Any) -> Any:
         features, labels, _ = split_element(element)
+        vectors, rows = inputs[: self._vectors], inputs[self._vectors :]
         _assign_all(self._built, vectors)
-        with self._contract.code.running("the model's call()"):
+        with (
+            self._contract.code.running("the model's call()"),
+            _served(self._built, self._rows, rows),
+        ):
             predictions = self._built.model(features, training=False)
         return (labels, predictions) if self._then is None else self._then(labels, predictions)
+
+
+@contextmanager
+def _served(
+    built: BuiltModel,
+    inputs: RowInputs,
+    rows: Sequence[Any],
+    watch: Callable[[Any], None] = lambda rows: None,
+) -> Iterator[Gathered | None]:
+    """Let the model's tables be served from these inputs; yield what serves them."""
+    if not built.tables:
+        yield None
+        return
+    source = inputs.source(rows, watch)
+    with serving(built.tables, source), inlined_functions():
+        yield source
+    source.finish()
 
 
 def _vector_specs(built: BuiltModel) -> list[Any]:
@@ -217,11 +274,11 @@ def _vector_specs(built: BuiltModel) -> list[Any]:
 
 
 def _assign_all(built: BuiltModel, vectors: tuple[Any, ...]) -> None:
-    dense, *others = vectors
-    assign(built.dense, dense, built.layout.dense)
+    given = iter(vectors)
+    if built.dense:
+        assign(built.dense, next(given), built.layout.dense)
     # Copies: the step changes these variables, perhaps in place, and the vectors are the caller's.
-    copies = iter([tf.raw_ops.DeepCopy(x=other) for other in others])
     if built.state:
-        assign(built.state, next(copies), built.layout.state)
+        assign(built.state, tf.raw_ops.DeepCopy(x=next(given)), built.layout.state)
     if built.counters:
-        assign(built.counters, next(copies), built.layout.counters)
+        assign(built.counters, tf.raw_ops.DeepCopy(x=next(given)), built.layout.counters)

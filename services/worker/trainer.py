@@ -7,6 +7,7 @@ must come from one thread, and not from the main one: there a signal would wait 
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.layout import Layout
-from edlz.services.messages import MetricState, OptimizerSpec
+from edlz.services.messages import MetricState, OptimizerSpec, TableSpec
 from edlz.services.plan import Plan, TaskRange
 from edlz.services.seeds import derive_seed
 from edlz.services.worker.task_reader import TaskReader
@@ -25,6 +26,7 @@ from edlz.services.worker.user_code import TaskError, UserCodeError
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from edlz.services.worker.assembly import Assembly
+    from edlz.services.worker.tables import GroupedIds
 
 __all__ = ["Built", "Computed", "TaskError", "Trainer", "UserCodeError"]
 
@@ -41,6 +43,8 @@ class Built:
     ----------
     dense, state : ndarray, float32; counters : ndarray, int64
         Padded as the layout says, 64-byte aligned.
+    tables : tuple of TableSpec
+        Of the embedding tables, which are not in `dense`.
     """
 
     layout: Layout
@@ -48,6 +52,7 @@ class Built:
     dense: npt.NDArray[np.float32]
     state: npt.NDArray[np.float32]
     counters: npt.NDArray[np.int64]
+    tables: tuple[TableSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,8 @@ class Computed:
         Rows of the minibatch.
     read_s, compute_s : float
         Seconds that the minibatch was waited for, and that the step took.
+    row_gradients : tuple of ndarray, shape (m, dim), float32
+        For each table, the gradients of its rows in the order of `Trainer.find_ids`.
     """
 
     task: int
@@ -78,12 +85,20 @@ class Computed:
     records: int
     read_s: float
     compute_s: float
+    row_gradients: tuple[npt.NDArray[np.float32], ...] = ()
 
 
 class Trainer:
-    """The model of one job, in this process."""
+    """The model of one job, in this process.
 
-    def __init__(self, config: JobConfig, plan: Plan) -> None:
+    Parameters
+    ----------
+    partitions : int
+        Parameter servers: each owns a part of the embedding tables' ids.
+    """
+
+    def __init__(self, config: JobConfig, plan: Plan, partitions: int = 1) -> None:
+        self._partitions = partitions
         # A plan of its own: a plan keeps orders that it has worked out, and has no lock.
         self._config, self._plan = config, msgspec.structs.replace(plan)
         self._reader = TaskReader(plan)
@@ -106,12 +121,17 @@ class Trainer:
             os.environ[_ONEDNN] = "1" if self._config.onednn else "0"
         from edlz.services.worker.assembly import Assembly
 
-        assembly = self._assembly = Assembly(self._config, self._plan, self._reader)
-        return Built(assembly.built.layout, assembly.optimizer.spec, *assembly.initial)
+        assembly = self._assembly = Assembly(self._config, self._plan, self._reader, self._partitions)
+        updates = assembly.updates
+        return Built(assembly.built.layout, updates.optimizer, *assembly.initial, updates.tables)
 
     def learning_rate(self, version: int) -> float:
         """Return the learning rate of the step from `version` (updates so far) to version + 1."""
-        return self._ready.optimizer.learning_rate(version)
+        return self._ready.updates.learning_rate(version)
+
+    def table_rates(self, version: int) -> tuple[float, ...]:
+        """Return the learning rate of each table for the same step; nothing, if all have the model's."""
+        return self._ready.updates.table_rates(version)
 
     def load(
         self,
@@ -153,10 +173,35 @@ class Trainer:
         if not lanes.has(task):
             lanes.begin(task, self._plan.task_range(task), lane, first)
 
-    def compute(self, task: int, index: int) -> Computed:
+    def find_ids(self, task: int, index: int) -> "tuple[GroupedIds, ...] | None":
+        """Return which rows minibatch (task, index) looks up, reading ahead as far as need be.
+
+        Does not change what `compute` gives, and in which order; not behind what that has computed.
+
+        Returns
+        -------
+        tuple of GroupedIds, one for each table
+            None if the task ends before this minibatch.  The first of a task without any looks up nothing.
+
+        Raises
+        ------
+        TaskError
+            As `compute`.
+        """
+        self.begin(task, first=index)
+        found = self._ready.finder.find(task, index)
+        return None if found is None else found.groups
+
+    def compute(self, task: int, index: int, rows: "Sequence[npt.NDArray[np.float32]]" = ()) -> Computed:
         """Compute the gradient of minibatch (task, index) on the loaded vectors.
 
         Minibatches of a task come in ascending order for free; any other order is right too.
+
+        Parameters
+        ----------
+        rows : sequence of ndarray, shape (m, dim), float32
+            For each table its rows in the order of `find_ids`; only read, and not later on.  Those that are
+            64-byte aligned and writable are not copied.
 
         Raises
         ------
@@ -169,38 +214,64 @@ class Trainer:
         self.begin(task, first=index)
         minibatch = parts.lanes.minibatch(task, index)
         read = time.perf_counter()
+        found = parts.finder.take(minibatch)
         if minibatch.element is None:
-            return Computed(task, index, True, None, None, None, None, 0, read - started, 0.0)
+            none = tuple(np.empty((0, table.dim), np.float32) for table in parts.updates.tables)
+            return Computed(task, index, True, None, None, None, None, 0, read - started, 0.0, none)
+        inputs = found.inputs(rows) if found else ()
         seed = derive_seed(self._plan.seed, _STEP_SEED, task, index) >> _SEED_SHIFT
         try:
-            step = parts.step(minibatch.element, seed, parts.vectors)
+            step = parts.step(minibatch.element, seed, parts.vectors, inputs)
         except EdlzError:
             raise
         except Exception as e:
-            parts.lanes.drop(task)
-            raise parts.step.explain(task, index, e, minibatch.element) from e
+            self.drop(task)
+            raise parts.step.explain(task, index, e, minibatch.element, inputs) from e
+        of_rows = found.sum(step.row_gradients) if found else ()
+        ids = [group.ids for group in found.groups] if found else ()
         return Computed(
             task=task,
             index=index,
             is_last=minibatch.is_last,
-            gradient=step.dense,
+            gradient=parts.updates.clipping(step.dense, of_rows, ids),
             state=step.state,
             counters=step.counters,
             loss=step.loss,
             records=step.rows,
             read_s=read - started,
             compute_s=time.perf_counter() - read,
+            row_gradients=of_rows,
         )
 
     def drop(self, task: int) -> None:
         """Give a training task up, in the middle or at its end; one that is not in hand is none."""
         if self._assembly is not None:
             self._assembly.lanes.drop(task)
+            self._assembly.finder.drop(task)
 
     # -- evaluation
 
-    def evaluate(self, task: int, records: TaskRange) -> tuple[int, MetricState]:
+    def evaluation_ids(self, task: int, records: TaskRange) -> "tuple[GroupedIds, ...]":
+        """Read an evaluation task, and return which rows all its minibatches look up, by table.
+
+        The minibatches are kept for `evaluate`, which should follow.
+
+        Raises
+        ------
+        TaskError
+            If its records cannot be read, or the user's code raises on them.
+        """
+        return self._ready.evaluator.find_ids(task, records)
+
+    def evaluate(
+        self, task: int, records: TaskRange, rows: "Sequence[npt.NDArray[np.float32]]" = ()
+    ) -> tuple[int, MetricState]:
         """Evaluate one evaluation task on the loaded vectors.
+
+        Parameters
+        ----------
+        rows : sequence of ndarray, shape (m, dim), float32
+            For each table its rows in the order of `evaluation_ids`.
 
         Returns
         -------
@@ -213,7 +284,7 @@ class Trainer:
         TaskError
             If its records cannot be read, or the user's code raises on them.
         """
-        return self._ready.evaluator.evaluate(task, records, self._ready.vectors)
+        return self._ready.evaluator.evaluate(task, records, self._ready.vectors, rows)
 
     def conclude(self, states: MetricState) -> dict[str, float]:
         """Return the metrics of a round from the sum of its tasks' states."""

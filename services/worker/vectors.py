@@ -90,5 +90,7 @@ def flatten(tensors: Sequence[Any], layout: VectorLayout, dtype: Any) -> Any:
         parts.append(tf.cast(tf.reshape(tf.convert_to_tensor(tensor), [-1]), dtype))
         if place.padded_size != place.size:
             parts.append(tf.zeros([place.padded_size - place.size], dtype))
+    if not parts:
+        return tf.zeros([0], dtype)
     # Joining one tensor gives that tensor itself, which may be a variable's own buffer.
     return tf.concat(parts, 0) if len(parts) > 1 else tf.raw_ops.DeepCopy(x=parts[0])

@@ -301,8 +301,14 @@ def test_other_combinations() -> None:
     assert warning.message == "evaluation_steps=50 without validation_data: nothing is evaluated"
     (warning,) = read("--records_per_task=10").warnings
     assert warning.message.startswith("records_per_task=10 is below minibatch_size=64")
-    (warning,) = read("--checkpoint_steps=2").warnings
-    assert warning.message == "checkpoint_steps=2: checkpoint files arrive with a later version"
+    (warning,) = read("--keep_checkpoint_max=2").warnings
+    assert warning.message == "keep_checkpoint_max=2 without checkpoint_steps: none is saved"
+    message, _ = only_error(read("--get_model_steps=4"))
+    assert message == "--get_model_steps=4 without use_async: in sync mode no gradient is stale"
+    assert only_error(read("--lr_staleness_modulation"))[0].startswith("--lr_staleness_modulation without")
+    assert read("--get_model_steps=4", "--lr_staleness_modulation", "--use_async").errors == ()
+    message, _ = only_error(read("--sync_version_tolerance=1", "--use_async"))
+    assert message == "sync_version_tolerance=1 with use_async: async takes gradients of any age"
     assert only_error(read("--model_params=x"))[0].startswith("--model_params")
     message, _ = only_error(read("--worker_id=1", "--master_addr=nowhere", reader="worker"))
     assert message == '--master_addr="nowhere" is not HOST:PORT'

@@ -9,9 +9,10 @@ from simulated_job import Schedule, SimulatedJob, Violation
 from edlz.services.errors import EdlzError
 from edlz.services.master.job import MasterCore
 from edlz.services.master.task_queue import TaskQueue
-from edlz.services.ps.instructions import Reply
-from edlz.services.ps.partition import Partition
+from edlz.services.ps.asynchronous import Asynchronous
 from edlz.services.ps.store import Store
+from edlz.services.ps.synchronous import Synchronous
+from edlz.services.worker.runs import Phase, Run
 from edlz.services.worker.task_runner import TaskRunner
 
 SCHEDULES = 1500  # looked through for one that fails
@@ -25,12 +26,16 @@ def breaks(schedule: Schedule) -> bool:
     return False
 
 
-def always_due(partition: Partition, to: Any, pull: Any, knows: bool, store: Store) -> Any:
-    return [Reply(to, partition._exchanged(pull.task, store.values(), -1))]
-
-
 def never_asks_while_it_waits(runner: TaskRunner) -> bool:
-    return runner._is_ready and not runner._runs
+    return runner._is_ready and not runner.phases
+
+
+def is_frozen(exchanges: Asynchronous) -> bool:
+    return exchanges._ceiling is not None
+
+
+def never_held(run: Run, attempt: int, now: float, *, is_held: bool) -> None:
+    run.attempt, run.phase, run.resume_s = attempt, Phase.BACKING_OFF, now + 1.0
 
 
 RULES: dict[str, tuple[str, type, str, Any]] = {
@@ -38,7 +43,9 @@ RULES: dict[str, tuple[str, type, str, Any]] = {
     "a report names the era": ("sync", MasterCore, "_is_true", lambda *_: True),
     "a new life takes back what its ledger lacks": ("async", TaskQueue, "keep", lambda *_: None),
     "a partition keeps the version before": ("sync", Store, "values_before", lambda *_: None),
-    "a pull is held until it is due": ("sync", Partition, "_pull_sync", always_due),
+    "a partition cuts when it is level": ("async", Asynchronous, "is_level", property(is_frozen)),
+    "a worker whose pushes are held asks for tasks": ("async", Run, "back_off", never_held),
+    "a pull is held until it is due": ("sync", Synchronous, "_is_due", lambda *_: True),
     "a worker that waits asks for slots": ("sync", TaskRunner, "_wants_task", never_asks_while_it_waits),
 }
 

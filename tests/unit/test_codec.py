@@ -74,6 +74,8 @@ def values_of(annotation: Any) -> st.SearchStrategy[Any]:
         return st.lists(values_of(args[0]), max_size=3)
     if origin is dict:
         return st.dictionaries(*map(values_of, args), max_size=3)
+    if annotation is bytes:
+        return st.binary(max_size=32)
     raise NotImplementedError(annotation)
 
 

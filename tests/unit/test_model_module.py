@@ -13,7 +13,7 @@ from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.keras_model import start_from
 from edlz.services.worker.model_file import load_file
 from edlz.services.worker.model_module import LossFunction, load_contract
-from edlz.services.worker.optimizer import ModelOptimizer, accept_older_spellings
+from edlz.services.worker.optimizer import accept_older_spellings
 from edlz.services.worker.user_code import UserCode, UserCodeError, brief
 
 MODEL = """
@@ -336,53 +336,6 @@ def test_the_line_that_says_what_is_wrong(text, line):
 
 
 # ---------------------------------------------------------------- optimizers
-
-
-def test_settings_of_the_optimizers_that_partitions_have():
-    spec = ModelOptimizer(keras.optimizers.SGD(0.1, momentum=0.9, nesterov=True)).spec
-    assert (spec.name, spec.settings) == ("SGD", {"momentum": 0.9, "nesterov": True})
-    spec = ModelOptimizer(tf.keras.optimizers.Adam(epsilon=1e-6)).spec
-    assert (spec.name, spec.settings) == ("Adam", {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6})
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"clipnorm": 1.0}, "clipnorm"),
-        ({"clipvalue": 1.0}, "clipvalue"),
-        ({"global_clipnorm": 1.0}, "global_clipnorm"),
-        ({"use_ema": True}, "use_ema"),
-        ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps"),
-        ({"loss_scale_factor": 2.0}, "loss_scale_factor"),
-        ({"weight_decay": 0.01}, "weight_decay"),
-        ({"amsgrad": True}, "amsgrad"),
-    ],
-)
-def test_options_that_partitions_do_not_have_are_named(options, name):
-    with pytest.raises(ModelError, match=rf"Adam\({name}=.*\): this option has no parameter-server form"):
-        ModelOptimizer(keras.optimizers.Adam(**options))
-
-
-def test_optimizers_that_partitions_do_not_have_are_named():
-    class Adam(keras.optimizers.Adam):
-        """A subclass may do anything."""
-
-    for optimizer in (keras.optimizers.Adafactor(), Adam()):
-        with pytest.raises(ModelError, match="has no parameter-server form yet") as error:
-            ModelOptimizer(optimizer)
-        assert error.value.help == "use one of SGD, Adam"
-    with pytest.raises(ModelError, match=r"optimizer\(\) returned float"):
-        ModelOptimizer(0.1)
-    with pytest.raises(ModelError, match="epsilon=0"):
-        ModelOptimizer(keras.optimizers.Adam(epsilon=0.0))
-
-
-def test_learning_rates_are_constant_or_follow_the_version():
-    assert ModelOptimizer(keras.optimizers.SGD(0.1)).learning_rate(7) == float(np.float32(0.1))
-    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([2, 5], [1.0, 0.5, 0.25])
-    rates = ModelOptimizer(keras.optimizers.SGD(schedule))
-    assert [rates.learning_rate(v) for v in (0, 2, 3, 5, 6)] == [1.0, 1.0, 0.5, 0.5, 0.25]
-    assert ModelOptimizer(keras.optimizers.SGD(lambda: 0.5)).learning_rate(3) == 0.5
 
 
 def test_older_spellings_of_the_learning_rate():

@@ -267,6 +267,8 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
         "tasks",
         "workers",
         "ps",
+        "tables",
+        "checkpoint",
         "events",
     ]
     assert (found["api"], found["seq"]) == (1, 811)
@@ -344,9 +346,11 @@ def test_failure_on_another_machine_names_the_place_only() -> None:
 
 def test_stopped() -> None:
     assert plain(stopped_block(STATUS, "mnist", ENDING)) == (
-        "Stopped  mnist at 59 %, epoch 2 of 2, v354.\n  logs   /jobs/mnist/logs\n"
+        "Stopped  mnist at 59 %, epoch 2 of 2, v354. Nothing is lost.\n"
+        "  go on  edlz resume mnist (or with fewer: edlz resume mnist --num_workers=1)\n"
+        "  logs   /jobs/mnist/logs\n"
     )
-    assert plain(stopped_block(None, "mnist", ENDING)).startswith("Stopped  mnist.\n")
+    assert plain(stopped_block(None, "mnist", ENDING)).startswith("Stopped  mnist before it began.\n")
 
 
 # ---------------------------------------------------------------- conclusions

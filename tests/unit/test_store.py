@@ -2,12 +2,13 @@
 
 import gc
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from edlz.core_ext.optimizers import make_optimizer
-from edlz.services.layout import Layout, Variable, VectorLayout
+from edlz.services.layout import Layout, Variable, VectorLayout, slice_bounds
 from edlz.services.messages import OptimizerSpec, Push
 from edlz.services.ps.buffers import LentBuffers
 from edlz.services.ps.store import Store
@@ -35,7 +36,8 @@ def make_store(optimizer: OptimizerSpec = SGD) -> Store:
             dense=np.arange(SIZE, dtype=np.float32),
             state=np.zeros(16, np.float32),
             counters=np.zeros(16, np.int64),
-        )
+        ),
+        seed=0,
     )
 
 
@@ -142,7 +144,7 @@ def test_a_restored_store_goes_on_with_the_same_bits() -> None:
         whole.commit([push])
     for push in pushes[:3]:
         first.commit([push])
-    second = Store(first.capture((1, 1)))
+    second = Store(first.capture((1, 1)), 0)
     for push in pushes[3:]:
         second.commit([push])
     np.testing.assert_array_equal(whole.values().dense, second.values().dense)
@@ -166,3 +168,51 @@ def test_a_push_of_another_shape_is_refused() -> None:
 
 def test_slots_begin_as_the_optimizer_says() -> None:
     assert make_store(ADAM).slots == tuple(make_optimizer("Adam", ADAM.settings).slots)
+
+
+def test_minibatches_that_wait_are_received_but_not_in_the_ledger() -> None:
+    store = make_store()
+    before = store.values().dense.copy()
+    assert store.receive(make_push(0)) == 1
+    assert store.receive(make_push(1)) == 2
+    assert (store.received.mark(0), store.received.mark(1)) == (1, 1)
+    assert (store.ledger.mark(0), store.version) == (0, 0)
+    np.testing.assert_array_equal(store.values().dense, before)
+    captured = store.capture((1, 1))
+    assert captured.ledger.minibatches == 0
+    store.flush()
+    assert (store.ledger.mark(0), store.ledger.mark(1), store.version) == (1, 1, 1)
+    assert (store.values().dense != before).any()
+
+
+def test_a_variable_without_weight_decay_is_left_alone_by_it() -> None:
+    shapes = [(16,), (5, 3), (32,), (8,)]
+    layout = Layout(
+        dense=VectorLayout(variables=tuple(Variable(path=f"v{i}", shape=s) for i, s in enumerate(shapes)))
+    )
+    spec = OptimizerSpec(name="SGD", settings={"weight_decay": 0.5}, undecayed=(1, 3))
+    size = layout.dense.size
+    for partitions in (1, 2, 3):
+        parts = []
+        for p in range(partitions):
+            lo, hi = slice_bounds(size, p, partitions)
+            state = Store.initial(
+                plan_hash="h",
+                task_count=4,
+                partition=p,
+                partitions=partitions,
+                layout=layout,
+                optimizer=spec,
+                dense=np.ones(hi - lo, np.float32),
+                state=np.zeros(0, np.float32),
+                counters=np.zeros(0, np.int64),
+            )
+            store = Store(state, 0)
+            push = make_push(0)
+            nothing = np.zeros(hi - lo, np.float32)
+            store.apply(msgspec.structs.replace(push, gradient=nothing, state=None, counters=None))
+            parts.append(store.values().dense)
+        values = np.concatenate(parts)
+        for place, offset in enumerate(layout.dense.offsets[:-1]):
+            wanted = 1.0 if place in spec.undecayed else 0.75
+            assert values[offset] == np.float32(wanted), (partitions, place)

@@ -1,0 +1,41 @@
+"""Bytes and names that are on the disk when the call returns."""
+
+import os
+from pathlib import Path
+
+__all__ = ["fsync_folder", "write_all", "write_file"]
+
+
+def write_all(descriptor: int, data: memoryview, path: Path) -> None:
+    """Write all of the bytes; `path` is for the error.
+
+    Raises
+    ------
+    OSError
+        If the disk is full or fails, with its errno and the path.
+    """
+    while data:
+        try:
+            count = os.write(descriptor, data)
+        except OSError as e:
+            raise OSError(e.errno, os.strerror(e.errno or 0), str(path)) from e
+        data = data[count:]
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a small file anew and make its content durable (not yet its name)."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        write_all(descriptor, memoryview(data), path)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

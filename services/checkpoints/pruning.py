@@ -1,0 +1,70 @@
+"""Removing checkpoints that are no longer kept: only files known by name, and a folder only when empty."""
+
+import logging
+from pathlib import Path
+
+from edlz.services.checkpoints.durable import fsync_folder
+from edlz.services.checkpoints.records import MANIFEST, is_checkpoint_file
+from edlz.services.checkpoints.versions import VersionInfo, list_versions
+
+__all__ = ["prune"]
+
+logger = logging.getLogger(__name__)
+
+
+def prune(checkpoint_dir: Path, keep: int) -> tuple[int, ...]:
+    """Remove the versions that are not kept; return them.
+
+    To be called by the job that writes there, after it has finished a version.  What goes: of the good versions all but the newest `keep` (and the damaged ones older than those), and
+    versions below the newest good one that were never finished, with half-written files that a
+    killed process left.  The newest good version always stays.
+
+    Parameters
+    ----------
+    checkpoint_dir : Path
+        The folder; for one job at a time.
+    keep : int
+        How many; 0: all.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be read, or a file not be removed.
+    """
+    versions = list_versions(checkpoint_dir)
+    good = [info for info in versions if info.is_good]
+    if not good:
+        return ()
+    newest, oldest_kept = good[0], good[min(keep or len(good), len(good)) - 1]
+    removed = []
+    for place, info in enumerate(versions):
+        is_beyond = bool(keep) and info.state != "incomplete" and place > versions.index(oldest_kept)
+        # By number, not by time: a part of the next version may be older than this one's manifest.
+        is_abandoned = info.state == "incomplete" and info.version < newest.version
+        if is_beyond or is_abandoned:
+            _remove(info)
+            removed.append(info.version)
+    _remove_leftovers(newest.folder)
+    return tuple(removed)
+
+
+def _remove(info: VersionInfo) -> None:
+    """The manifest goes first, so that no moment shows a valid version with files missing."""
+    manifest = info.folder / MANIFEST
+    if manifest.exists():
+        manifest.unlink()
+        fsync_folder(info.folder)
+    for path in info.folder.iterdir():
+        if is_checkpoint_file(path.name) and not path.is_dir():
+            path.unlink(missing_ok=True)
+    try:
+        info.folder.rmdir()
+    except OSError:
+        logger.warning("%s holds files that are no checkpoint's: it stays", info.folder)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """A finished version needs no temporary file: a killed process has left it."""
+    for path in folder.iterdir():
+        if path.name.endswith(".tmp") and is_checkpoint_file(path.name) and not path.is_dir():
+            path.unlink(missing_ok=True)

@@ -1,0 +1,240 @@
+"""Writing a checkpoint: each partition its part, then the master the manifest.
+
+A version's folder never mixes two cuts unnoticed.  When a part is to be written and a manifest lies there:
+
+- of this very checkpoint (same run, number and ledger): the part is not written again, but reported again.
+  A synchronous partition that went back and comes to the version a second time finds it so;
+- of a later checkpoint of the run, or one that was finished while this part was being written: the part
+  comes too late, from a process that was stalled, and is dropped;
+- any other (of an earlier checkpoint or run, or damaged): it is removed before anything is replaced, and
+  the version is incomplete until the new manifest is there.  Parts of another number of partitions stay
+  beside it, unlisted, and go when the version is pruned.
+
+The manifest names the checksums of its parts, so a part that a stalled process slips into a finished
+version makes it damaged, never another version.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from edlz.services.checkpoints.blocks import DamagedFile
+from edlz.services.checkpoints.durable import fsync_folder, write_file
+from edlz.services.checkpoints.records import (
+    MANIFEST,
+    Manifest,
+    Part,
+    check_part,
+    manifest_data,
+    part_head,
+    read_manifest,
+    version_folder,
+)
+from edlz.services.errors import DataError, LocalProtocolError
+from edlz.services.messages import PartInfo
+from edlz.services.ps.state import State
+from edlz.services.ps.state_file import write_state
+from edlz.services.ps.state_head import StateHead, body_of
+
+__all__ = ["write_manifest", "write_part"]
+
+
+def write_part(
+    checkpoint_dir: Path, state: State, *, version: int, number: int, run: str, tag: str
+) -> PartInfo | None:
+    """Make a partition's part of a version durable; return what the master needs for the manifest.
+
+    Parameters
+    ----------
+    checkpoint_dir : Path
+        Made if it does not exist.
+    state : State
+        Closed at the end, whatever comes of it.
+    version : int
+        Names the folder.
+    number : int
+        Of the checkpoint; rises within a run.
+    run : str
+        Which run of the job: `Job.run`.
+    tag : str
+        In the names of temporary files: what tells this process from all others, e.g. its boot number.
+
+    Returns
+    -------
+    PartInfo or None
+        None if the part comes too late: a later checkpoint, or another process, has taken the place.
+
+    Raises
+    ------
+    OSError
+        If the disk is full or fails; nothing new is left.
+    """
+    folder = version_folder(checkpoint_dir, version)
+    head = part_head(folder, state.partition, state.partitions)
+    temporary = [path.with_name(f".{path.name}.{tag}.tmp") for path in (body_of(head), head)]
+    table_rows = tuple(rows.row_count for rows in state.rows)
+    try:
+        _make_folder(folder)
+        found = _manifest(folder)
+        if found is not None and found.run == run:
+            if found.number > number:
+                return None
+            if info := _finished_part(found, folder, state, number):
+                return info
+        written = write_state(state, *temporary)
+        now = _manifest(folder)
+        if now is not None and now != found:  # finished meanwhile
+            return _finished_part(now, folder, state, number) if now.run == run else None
+        _remove_manifest(folder)
+        os.replace(temporary[0], body_of(head))
+        os.replace(temporary[1], head)
+        fsync_folder(folder)
+    finally:
+        for path in temporary:
+            path.unlink(missing_ok=True)
+        state.close()
+    return PartInfo(
+        partition=state.partition,
+        partitions=state.partitions,
+        bytes=written.body_bytes + written.head_bytes,
+        body_checksum=written.body_checksum,
+        head_checksum=written.head_checksum,
+        rows=table_rows,
+    )
+
+
+def write_manifest(
+    checkpoint_dir: Path,
+    version: int,
+    parts: Sequence[PartInfo],
+    *,
+    job: str,
+    run: str,
+    mode: Literal["sync", "async"],
+    number: int,
+    epoch: int,
+    minibatches: int,
+    tag: str,
+) -> Manifest:
+    """Make a version valid; return its manifest.
+
+    The parts' heads are read, and their tensors looked at, before anything is written.
+
+    Parameters
+    ----------
+    parts : sequence of PartInfo
+        One of each partition, in any order, all of one cut.
+    tag : str
+        As in `write_part`.
+
+    Raises
+    ------
+    LocalProtocolError
+        If the parts are not one cut.
+    DataError
+        If a part is not where the manifest would say, or not what was reported.
+    OSError
+        If the disk is full or fails; the version then has no manifest.
+    """
+    parts = sorted(parts, key=lambda part: part.partition)
+    if not parts or [(p.partition, p.partitions) for p in parts] != [
+        (i, len(parts)) for i in range(len(parts))
+    ]:
+        raise LocalProtocolError(f"version {version}: not one part of each partition: {parts}")
+    folder = version_folder(checkpoint_dir, version)
+    heads = [_reported_head(folder, part) for part in parts]
+    _check_one_cut(version, heads, mode)
+    manifest = Manifest(
+        job=job,
+        run=run,
+        plan_hash=heads[0].plan_hash,
+        mode=mode,
+        version=version,
+        number=number,
+        epoch=epoch,
+        minibatches=minibatches,
+        created_at=time.time(),
+        ledger=heads[0].ledger,
+        parts=tuple(
+            Part(
+                size_bytes=part.bytes,
+                body_checksum=part.body_checksum,
+                head_checksum=part.head_checksum,
+                table_rows=part.rows,
+            )
+            for part in parts
+        ),
+    )
+    temporary = folder / f".{MANIFEST}.{tag}.tmp"
+    try:
+        write_file(temporary, manifest_data(manifest))
+        os.replace(temporary, folder / MANIFEST)
+    finally:
+        temporary.unlink(missing_ok=True)
+    fsync_folder(folder)
+    fsync_folder(checkpoint_dir)
+    return manifest
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        fsync_folder(folder.parent)
+
+
+def _manifest(folder: Path) -> Manifest | None:
+    """Return the manifest that lies there, if it is one; a damaged one is none."""
+    try:
+        return read_manifest(folder)
+    except DamagedFile:
+        return None
+
+
+def _finished_part(manifest: Manifest, folder: Path, state: State, number: int) -> PartInfo | None:
+    """Return this partition's part of a finished checkpoint, if that is the very one and the part is whole."""
+    if (manifest.number, manifest.partitions, manifest.ledger) != (number, state.partitions, state.ledger):
+        return None
+    part = manifest.parts[state.partition]
+    try:
+        check_part(part_head(folder, state.partition, state.partitions), part)
+    except DamagedFile:
+        return None
+    return PartInfo(
+        partition=state.partition,
+        partitions=state.partitions,
+        bytes=part.size_bytes,
+        body_checksum=part.body_checksum,
+        head_checksum=part.head_checksum,
+        rows=part.table_rows,
+    )
+
+
+def _remove_manifest(folder: Path) -> None:
+    try:
+        (folder / MANIFEST).unlink()
+    except FileNotFoundError:
+        return
+    fsync_folder(folder)
+
+
+def _reported_head(folder: Path, part: PartInfo) -> StateHead:
+    head = part_head(folder, part.partition, part.partitions)
+    try:
+        return check_part(head, part)
+    except DamagedFile as e:
+        shared = "--checkpoint_dir must be one folder that the master and all partitions share"
+        raise DataError(
+            f"part {part.partition} of {folder.name} is not as reported: {e.message}", shared
+        ) from e
+
+
+def _check_one_cut(version: int, heads: Sequence[StateHead], mode: str) -> None:
+    first = heads[0]
+    for head in heads:
+        for what in ("plan_hash", "ledger", "layout", "optimizer"):
+            if getattr(head, what) != getattr(first, what):
+                raise LocalProtocolError(f"version {version}: parts 0 and {head.partition} differ in {what}")
+        if mode == "sync" and head.version != version:
+            raise LocalProtocolError(f"version {version}: part {head.partition} is of {head.version}")

@@ -1,0 +1,214 @@
+"""The core that takes checkpoints: when, of which cut, and when one is complete (PROTOCOL: section 8).
+
+Theory of operation.  A checkpoint is a cut in which all partitions have the same ledger.  In synchronous
+mode every version is one, so partitions cut by themselves at multiples of `checkpoint_steps`, and the master
+only collects their parts; a cut out of turn is ordered from partition 0, which spreads the word.  In
+asynchronous mode the master *freezes* the partitions, hears their ledgers, and has them *level* to the
+greatest marks; each cuts when it is there and goes on at once.  Meanwhile only tasks that some partition
+lacks are leased.  A version is complete when every partition has reported its part; then the manifest is
+written, which makes it valid.  A partition's new life abandons a cut that is under way.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from edlz.services.ledger import Ledger, LedgerRecord
+from edlz.services.master.entries import PartitionEntry
+from edlz.services.master.instructions import Announce, WriteManifest
+from edlz.services.messages import CheckpointOrder, Identity, PartInfo
+
+__all__ = ["Checkpoints"]
+
+
+class _Phase(Enum):
+    """How far a checkpoint in asynchronous mode is."""
+
+    IDLE = "idle"
+    FREEZING = "freezing"
+    LEVELLING = "levelling"
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A checkpoint under way (asynchronous mode)."""
+
+    number: int
+    version: int
+    lives: tuple[Identity | None, ...]  # of the partitions when it began
+    marks: LedgerRecord | None = None
+    urgent: frozenset[int] = frozenset()  # tasks that some partition has to catch up with
+
+
+class Checkpoints:
+    """Checkpoints of one master's term.
+
+    Parameters
+    ----------
+    is_sync : bool
+    steps : int
+        Versions between checkpoints; 0 for none but those that are asked for.
+    first_number : int
+        No earlier master has used it or a greater one.
+    """
+
+    def __init__(self, *, is_sync: bool, steps: int, first_number: int) -> None:
+        self._is_sync, self._steps = is_sync, steps
+        self._next_number = first_number
+        self._cut: _Cut | None = None
+        self._wanted = 0  # sync: number of a cut out of turn that is not complete yet
+        self._wanted_since = -1  # the version when it was asked for
+        self._is_asked = False  # async: out of turn
+        self._begun_at = -1  # async: the version at the last beginning; -1 before the first look
+        self._written: int | None = None  # version whose manifest is being written
+        self.completed = 0  # greatest number that is complete or abandoned
+        self.newest: int | None = None  # version of the newest complete checkpoint of this term
+
+    @property
+    def phase(self) -> _Phase:
+        if self._cut is None:
+            return _Phase.IDLE
+        return _Phase.FREEZING if self._cut.marks is None else _Phase.LEVELLING
+
+    @property
+    def urgent(self) -> frozenset[int] | None:
+        """The tasks that may be leased while the partitions are levelled; None for all."""
+        return self._cut.urgent if self._cut is not None and self._cut.marks is not None else None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way or asked for."""
+        is_waiting = self._cut is not None or self._is_asked or self._wanted
+        return not is_waiting and self._written is None
+
+    def ask(self, version: int) -> None:
+        """Take one now, whatever the version."""
+        if self.newest == version or (self._is_sync and self.completed >= version):
+            return
+        if self._is_sync:
+            if not self._wanted:
+                self._wanted, self._wanted_since = self._number(), version
+        else:
+            self._is_asked = True
+
+    def withdraw(self) -> None:
+        """Give up what is asked for and not complete."""
+        self._wanted, self._is_asked = 0, False
+        self._abandon()
+
+    def orders(self, index: int, *, is_sealed: bool) -> CheckpointOrder | None:
+        """Return what a partition should do for the checkpoint under way."""
+        if self._is_sync:
+            is_told = self._wanted and (index == 0 or is_sealed)  # at the end there is no push to spread it
+            return CheckpointOrder(number=self._wanted, phase="cut") if is_told else None
+        cut = self._cut
+        if cut is None:
+            return None
+        if cut.marks is None:
+            return CheckpointOrder(number=cut.number, phase="freeze")
+        return CheckpointOrder(number=cut.number, phase="level", version=cut.version, marks=cut.marks)
+
+    def advance(
+        self, partitions: Mapping[int, PartitionEntry], version: int
+    ) -> list[WriteManifest | Announce]:
+        """Go as far as the partitions' newest statuses allow; all partitions are known."""
+        entries = [partitions[index] for index in sorted(partitions)]
+        if not self._is_sync:
+            self._advance_cut(entries, version)
+        return self._collect(entries)
+
+    def on_manifest(self, version: int, *, is_written: bool) -> None:
+        """The manifest of a version is durable, or could not be written."""
+        self._written = None
+        if is_written:
+            self.newest = version
+        if self._is_sync and version >= self._wanted_since:
+            self._wanted = 0
+
+    # -- asynchronous mode
+
+    def _advance_cut(self, entries: list[PartitionEntry], version: int) -> None:
+        cut = self._cut
+        lives = tuple(entry.status.incarnation for entry in entries)
+        if cut is not None and cut.lives != lives:
+            self._abandon()
+            cut = None
+        if cut is None:
+            self._begin_if_due(entries, version, lives)
+        elif cut.marks is None and all(entry.status.frozen == cut.number for entry in entries):
+            self._cut = _level(cut, [Ledger(entry.ledger) for entry in entries])
+
+    def _begin_if_due(
+        self, entries: list[PartitionEntry], version: int, lives: tuple[Identity | None, ...]
+    ) -> None:
+        if self._begun_at < 0:
+            self._begun_at = version
+        is_due = bool(self._steps) and version // self._steps > self._begun_at // self._steps
+        if self._written is not None or not (is_due or self._is_asked):
+            return
+        self._begun_at, self._is_asked = version, False
+        label = max(entry.status.version for entry in entries)
+        if self.newest is not None and label <= self.newest:
+            return  # nothing was trained since
+        self._cut = _Cut(self._number(), label, lives)
+
+    def _abandon(self) -> None:
+        if self._cut is not None:
+            self.completed, self._cut = self._cut.number, None
+
+    # -- both modes
+
+    def _number(self) -> int:
+        number = self._next_number
+        self._next_number += 1
+        return number
+
+    def _collect(self, entries: list[PartitionEntry]) -> list[WriteManifest | Announce]:
+        """Find the greatest number of which every partition has reported its part, and those that failed."""
+        out: list[WriteManifest | Announce] = []
+        reported = [{part.number: part for part in entry.status.parts} for entry in entries]
+        for index, parts in enumerate(reported):
+            for number, part in parts.items():
+                if part.error and number > self.completed:
+                    text = f"checkpoint v{part.version} fails on ps-{index}: {part.error}"
+                    out.append(Announce("checkpoint", text, 30))
+                    self._end(number)
+                    if self._is_sync and part.version >= self._wanted_since:
+                        self._wanted = 0
+        numbers = set.intersection(*(set(parts) for parts in reported)) if reported else set()
+        numbers = {number for number in numbers if number > self.completed}
+        if self._written is not None or not numbers:
+            return out
+        number = max(numbers)
+        parts_of = [parts[number] for parts in reported]
+        self._written = parts_of[0].version
+        self._end(number)
+        infos: tuple[PartInfo, ...] = tuple(part.info for part in parts_of if part.info is not None)
+        return [*out, WriteManifest(self._written, number, infos)]
+
+    def _end(self, number: int) -> None:
+        """A checkpoint is complete, or will never be."""
+        self.completed = max(self.completed, number)
+        if self._cut is not None and self._cut.number <= number:
+            self._cut = None
+
+
+def _level(cut: _Cut, ledgers: list[Ledger]) -> _Cut:
+    """Find the greatest mark of each task, and the tasks that some partition has to catch up with."""
+    finished = sorted({task for ledger in ledgers for task in ledger.finished})
+    marks: dict[int, int] = {}
+    for ledger in ledgers:
+        for task, mark in ledger.marks.items():
+            marks[task] = max(mark, marks.get(task, 0))
+    union = Ledger()
+    for task in finished:
+        marks.pop(task, None)
+        union.finished.add(task)
+    union.marks = marks
+    urgent = frozenset(
+        task
+        for ledger in ledgers
+        for task in (*finished, *marks)
+        if (task not in ledger.finished if task in union.finished else ledger.mark(task) < marks[task])
+    )
+    return _Cut(cut.number, cut.version, cut.lives, union.record(), urgent)

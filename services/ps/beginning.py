@@ -1,0 +1,86 @@
+"""What a partition begins with: a worker's initial values or a checkpoint, and who may work on it."""
+
+import msgspec
+import numpy as np
+
+from edlz.services.errors import RemoteProtocolError
+from edlz.services.ledger import LedgerRecord
+from edlz.services.messages import NO_IDENTITY, ErrorReply, Initialise
+from edlz.services.plan import Plan
+from edlz.services.ps.state import State
+from edlz.services.ps.store import Store, initial_digest
+
+__all__ = ["begun_from", "difference", "initial_state"]
+
+
+def initial_state(body: Initialise, plan: Plan, partition: int, partitions: int) -> State:
+    """Return the state before training that a worker has sent.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If the values are not those of their digest, or do not fit the partition.
+    """
+    assert body.dense is not None
+    assert body.state is not None
+    assert body.counters is not None
+    about = (body.plan_hash, body.layout, body.optimizer, body.tables)
+    if initial_digest(*about, body.dense, body.state, body.counters) != body.digest:
+        raise RemoteProtocolError("the initial values do not have the digest that came with them")
+    try:
+        return Store.initial(
+            plan_hash=body.plan_hash,
+            task_count=plan.task_count,
+            partition=partition,
+            partitions=partitions,
+            layout=body.layout,
+            optimizer=body.optimizer,
+            dense=body.dense,
+            state=body.state,
+            counters=body.counters,
+            tables=body.tables,
+        )
+    except ValueError as error:
+        raise RemoteProtocolError(f"cannot initialise partition {partition}: {error}") from error
+
+
+def begun_from(state: State, plan: Plan) -> State:
+    """Return a checkpoint as the state before training: its ledger counts if it is of the same plan."""
+    changes: dict[str, object] = {"base_digest": "", "era": NO_IDENTITY, "plan_hash": plan.hash}
+    if state.plan_hash != plan.hash:
+        changes["ledger"] = LedgerRecord()
+        changes["counts"] = np.zeros(plan.task_count, np.int32)
+    return msgspec.structs.replace(state, **changes)
+
+
+def difference(begun: State, body: Initialise) -> ErrorReply | None:
+    """What keeps a worker's model from going with the state that a partition began with."""
+    if not begun.base_digest:  # a checkpoint: its values are not the seed's
+        for what, ours, theirs in (
+            ("variables", begun.layout, body.layout),
+            ("embedding tables", begun.tables, body.tables),
+            ("optimizer", begun.optimizer, body.optimizer),
+        ):
+            if ours != theirs:
+                return ErrorReply(
+                    code="config",
+                    message=f"the checkpoint's {what} are not the model's: {_first_difference(ours, theirs)}",
+                    help="use the model that wrote the checkpoint, or begin without one",
+                )
+        return None
+    if body.digest == begun.base_digest:
+        return None
+    return ErrorReply(
+        code="config",
+        message=f"this worker's initial model differs from the one that partition {begun.partition} began with",
+        help="use the same model file, TensorFlow and Keras on all workers, and no randomness outside Keras",
+    )
+
+
+def _first_difference(ours: object, theirs: object) -> str:
+    """Return the first place where two records differ, as JSON."""
+    one, other = msgspec.json.encode(ours).decode(), msgspec.json.encode(theirs).decode()
+    pairs = enumerate(zip(one, other, strict=False))
+    same = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+    begin = max(0, same - 60)
+    return f"…{one[begin : same + 60]}… there, …{other[begin : same + 60]}… here"

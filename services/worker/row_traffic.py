@@ -1,0 +1,87 @@
+"""Rows on their way: from a minibatch's ids to what each partition is asked, and back.
+
+The distinct ids of a table come grouped by partition, so a partition's rows are one piece of the table's
+block, and nothing is scattered row by row.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from edlz.core_ext.memory import aligned_empty
+from edlz.services.messages import RowIds
+
+__all__ = ["join_rows", "row_ids", "split_gradients"]
+
+Vector = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+
+_NO_IDS, _NO_VALUES = np.empty(0, np.int64), np.empty(0, np.float32)
+
+
+def row_ids(tables: Sequence[tuple[Ids, Ids]], partitions: int) -> tuple[RowIds, ...]:
+    """Return what each partition is asked.
+
+    Parameters
+    ----------
+    tables : sequence of (ids, counts)
+        Of each table the distinct ids, grouped by partition, and how many each partition has.
+    """
+    pieces: list[list[Ids]] = [[] for _ in range(partitions)]
+    for ids, counts in tables:
+        for p, (begin, end) in enumerate(_bounds(counts.tolist())):
+            pieces[p].append(ids[begin:end])
+    return tuple(
+        RowIds(
+            counts=tuple(map(len, parts)),
+            ids=parts[0] if len(parts) == 1 else np.concatenate([_NO_IDS, *parts]),
+        )
+        for parts in pieces
+    )
+
+
+def join_rows(
+    asked: Sequence[RowIds], rows: Sequence[Vector | None], dims: Sequence[int]
+) -> tuple[Vector, ...]:
+    """Return each table's rows, in the order of its ids.
+
+    Returns
+    -------
+    tuple of ndarray, shape (m, dim), float32, 64-byte aligned
+    """
+    joined = []
+    starts = [0] * len(asked)
+    for t, dim in enumerate(dims):
+        sizes = [part.counts[t] * dim for part in asked]
+        block = aligned_empty(sum(sizes), np.float32)
+        for p, (begin, end) in enumerate(_bounds(sizes)):
+            source = rows[p]
+            if begin < end and source is not None:
+                block[begin:end] = source[starts[p] : starts[p] + end - begin]
+            starts[p] += end - begin
+        joined.append(block.reshape(-1, dim))
+    return tuple(joined)
+
+
+def split_gradients(asked: Sequence[RowIds], gradients: Sequence[Vector]) -> tuple[Vector, ...]:
+    """Return what each partition gets of the tables' gradients, in the order of the ids that it was asked.
+
+    Parameters
+    ----------
+    gradients : sequence of ndarray, shape (m, dim), float32
+    """
+    pieces: list[list[Vector]] = [[] for _ in asked]
+    for t, gradient in enumerate(gradients):
+        flat, dim = gradient.reshape(-1), gradient.shape[1]
+        for p, (begin, end) in enumerate(_bounds([part.counts[t] * dim for part in asked])):
+            pieces[p].append(flat[begin:end])
+    return tuple(parts[0] if len(parts) == 1 else np.concatenate([_NO_VALUES, *parts]) for parts in pieces)
+
+
+def _bounds(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    begin = 0
+    for end in accumulate(sizes):
+        yield begin, end
+        begin = end

@@ -1,0 +1,608 @@
+"""The training tasks that a worker has in hand: which minibatch is next, on which parameters, for whom.
+
+Theory of operation.  A *run* is one leased task in hand.  It pulls (where does each partition stand with
+this task, and what are its parameters), computes the smallest minibatch that some partition lacks,
+pushes it to all, and so on; a partition that has the minibatch ignores it.  One exchange carries a
+push and the next pull.  When all partitions have finished the task the run is reported.
+
+In synchronous mode the pull is held by a partition until the step before is committed.  A worker may fill
+several slots of one step: only the last of them pulls, and its answer, which proves that the step is
+committed, moves all of them on.  Runs of a later round wait in hand until this worker has nothing left in
+the round before.  After any refusal a run begins again with a pull.  PROTOCOL: sections 3 to 5.
+
+A model with embedding tables needs to know a minibatch's ids before it pulls.  They are found one
+minibatch ahead, so that an exchange names the next one's rows; then every run pulls for itself, since its
+rows are its own.  In asynchronous mode they are found two ahead: the rows of a minibatch travel while the
+one before it is computed.
+
+The core knows no tensors: parameters and ids pass through it as the messages that brought them.
+"""
+
+import itertools
+from collections.abc import Callable, Hashable, Iterable
+
+import msgspec
+
+from edlz.services.messages import (
+    ANY_VERSION,
+    NO_IDENTITY,
+    DoneTask,
+    Exchange,
+    Exchanged,
+    FailedTask,
+    Identity,
+    Message,
+    Pull,
+    Push,
+    Refused,
+    RowIds,
+)
+from edlz.services.plan import Plan
+from edlz.services.worker.instructions import (
+    AskPartition,
+    Begin,
+    Compute,
+    Drop,
+    FindIds,
+    Instruction,
+    Outcome,
+)
+from edlz.services.worker.known_partitions import KnownPartitions
+from edlz.services.worker.runs import BACK_OFF_S, Phase, Run
+
+__all__ = ["Training"]
+
+Ask = Callable[[int, Hashable, Message], AskPartition]
+
+
+class Training:
+    """The runs of one worker, in one era.
+
+    Parameters
+    ----------
+    plan : Plan
+    partitions : KnownPartitions
+    has_tables : bool
+        Whether the model has embedding tables.
+    looks_ahead : bool
+        Whether rows may be pulled one minibatch ahead (asynchronous mode).
+    vectors_every : int
+        In asynchronous mode the vectors are pulled once in so many minibatches.
+    ask : callable (partition, key, body) -> AskPartition
+        Addresses a request to a partition.
+    tell : callable (now) -> list of Instruction
+        Tells the master at once what has changed.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        partitions: KnownPartitions,
+        *,
+        has_tables: bool,
+        looks_ahead: bool,
+        vectors_every: int,
+        ask: Ask,
+        tell: Callable[[float], list[Instruction]],
+    ) -> None:
+        self.plan, self._partitions, self._ask, self._tell = plan, partitions, ask, tell
+        self.era = NO_IDENTITY
+        self.steps = 0  # minibatches pushed
+        self._has_tables = has_tables
+        self._looks_ahead = looks_ahead and has_tables and not plan.is_sync
+        self._vectors_every = 1 if plan.is_sync else vectors_every
+        self._without_vectors = 0  # async: minibatches computed since vectors were asked for
+        self._attempts = itertools.count(1)
+        self._runs: dict[int, Run] = {}
+        self._busy: int | None = None  # the task that is being computed
+        self._failed: list[FailedTask] = []
+        self._parts: dict[int, Exchanged] = {}  # newest vectors received from each partition
+
+    # -- what is told
+
+    @property
+    def phases(self) -> dict[int, Phase]:
+        """Where each run stands."""
+        return {task: run.phase for task, run in self._runs.items()}
+
+    @property
+    def holding(self) -> tuple[int, ...]:
+        return tuple(self._runs)
+
+    @property
+    def done(self) -> tuple[DoneTask, ...]:
+        finished = (run for run in self._runs.values() if run.phase is Phase.REPORTING)
+        return tuple(run.done(self.era, self._count) for run in finished)
+
+    @property
+    def failed(self) -> tuple[FailedTask, ...]:
+        return tuple(self._failed)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._busy is not None
+
+    @property
+    def wants_task(self) -> bool:
+        active = [r for r in self._runs.values() if r.phase not in (Phase.QUEUED, Phase.REPORTING)]
+        queued = sum(run.phase is Phase.QUEUED for run in self._runs.values())
+        if self.plan.is_sync and active and all(r.phase in (Phase.PULLING, Phase.STAGED) for r in active):
+            return True  # it waits for slots that perhaps nobody has
+        if active and all(run.is_held for run in active):
+            return True  # there may be a task whose pushes are still taken
+        return queued < max(1, len(active) if self.plan.is_sync else 1)
+
+    # -- events
+
+    def on_tick(self, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        for run in self._runs.values():
+            if run.phase is Phase.BACKING_OFF and now >= run.resume_s:
+                out += self._probe(run) if run.is_lost else self._pull(run)
+        return out
+
+    def enter(self, era: Identity) -> list[Instruction]:
+        """Another era has begun: nothing in hand belongs to it."""
+        self.era = era
+        out: list[Instruction] = [Drop(task) for task in self._runs]
+        self._runs, self._parts, self._busy = {}, {}, None
+        return out
+
+    def take(self, task: int) -> list[Instruction]:
+        """Take a leased task in hand.  Tasks that follow one another share a lane: one stream of records."""
+        if task in self._runs:
+            return []
+        is_later = self.plan.is_later_round if self.plan.is_sync else lambda task, than: True
+        used = {run.lane for run in self._runs.values() if not is_later(task, run.task)}
+        lane = next(lane for lane in itertools.count() if lane not in used)
+        self._runs[task] = Run(task, next(self._attempts), lane)
+        return [Begin(task, lane)]
+
+    def forget(self, tasks: Iterable[int]) -> list[Instruction]:
+        """The master has noted how these ended."""
+        return [instruction for task in tasks for instruction in self._forget(task)]
+
+    def note_failures(self, keys: Iterable[tuple[int, int]]) -> None:
+        """The master has noted these failed tasks, evaluation's among them."""
+        noted = set(keys)
+        self._failed = [failed for failed in self._failed if failed.key not in noted]
+
+    def begin_again(self, task: int) -> list[Instruction]:
+        """The master does not believe this report: a partition has lost what it had."""
+        run = self._runs.get(task)
+        if run is None or run.phase is not Phase.REPORTING:
+            return []
+        return [Begin(run.task, run.lane), *self._probe(run)]  # its records were given back
+
+    def on_moved(self, partitions: Iterable[int]) -> list[Instruction]:
+        """Partitions have other addresses: who waits for one of them begins again."""
+        out: list[Instruction] = []
+        for index in partitions:
+            for run in self._runs.values():
+                waits = (run.phase is Phase.PULLING and index not in run.answers) or run.ahead
+                if waits or (run.phase is Phase.PUSHING and index not in run.acks):
+                    out += self._pull(run)
+        return out
+
+    def on_evaluating(self) -> None:
+        """An evaluation loads other vectors: a copy that was trained locally is gone."""
+        self._without_vectors = self._vectors_every
+
+    def _forget(self, task: int) -> list[Instruction]:
+        run = self._runs.pop(task, None)
+        if run is None:
+            return []
+        if run.phase is Phase.COMPUTING:
+            self._busy = None
+        return [Drop(task)]
+
+    # -- scheduling
+
+    def schedule(self) -> list[Instruction]:
+        """Begin what can begin: a queued run, a computation, a pull nobody else will send."""
+        out: list[Instruction] = []
+        if self.plan.is_sync:
+            out += self._begin_round()
+            out += self._pull_for_staged()
+        else:
+            out += self._begin_next()
+        return out + self._start_computing()
+
+    def _begin_round(self) -> list[Instruction]:
+        """Sync: begin the queued runs of the earliest round that this worker has in hand."""
+        open_runs = [r for r in self._runs.values() if r.phase is not Phase.REPORTING]
+        if not open_runs:
+            return []
+        earliest = self.plan.round_tasks(min(run.task for run in open_runs))
+        out: list[Instruction] = []
+        for run in open_runs:
+            if run.phase is Phase.QUEUED and run.task in earliest:
+                out += self._pull(run)
+        return out
+
+    def _begin_next(self) -> list[Instruction]:
+        """Async: one run at a time; the next one when all that the others need is on its way."""
+        active = [r for r in self._runs.values() if r.phase not in (Phase.QUEUED, Phase.REPORTING)]
+        if any(not (run.is_held or self._needs_no_more(run)) for run in active):
+            return []
+        for run in self._runs.values():
+            if run.phase is Phase.QUEUED:
+                return self._pull(run)
+        return []
+
+    def _needs_no_more(self, run: Run) -> bool:
+        is_at_work = run.phase in (Phase.READY, Phase.COMPUTING, Phase.PUSHING)
+        return self._looks_ahead and is_at_work and run.ends_before(run.index + 1)
+
+    def _pull_for_staged(self) -> list[Instruction]:
+        """Sync: a staged run whose step no other run of this worker will see committed asks itself."""
+        out: list[Instruction] = []
+        drivers = (Phase.READY, Phase.COMPUTING, Phase.PULLING, Phase.PUSHING)
+        for run in self._runs.values():
+            if run.phase is not Phase.STAGED:
+                continue
+            has_driver = any(
+                other.phase in drivers
+                and other.version == run.version
+                and self.plan.is_same_round(other.task, run.task)
+                for other in self._runs.values()
+            )
+            if not has_driver:
+                run.index += 1
+                out += self._pull(run)
+        return out
+
+    def _start_computing(self) -> list[Instruction]:
+        if self._busy is not None:
+            return []
+        out: list[Instruction] = []
+        for run in sorted(self._runs.values(), key=lambda run: run.task):
+            if run.phase is not Phase.READY:
+                continue
+            parts = [self._parts.get(p) for p in range(self._count)]
+            held = tuple(part for part in parts if part is not None)
+            is_other_step = self.plan.is_sync and any(part.version != run.version for part in held)
+            if len(held) < self._count or is_other_step:
+                out += self._pull(run)  # the parameters in hand are of another step meanwhile
+                continue
+            return [*out, *self._compute(run, held)]
+        return out
+
+    def _compute(self, run: Run, parts: tuple[Exchanged, ...]) -> list[Instruction]:
+        run.phase, self._busy = Phase.COMPUTING, run.task
+        if not self._has_tables:
+            return [Compute(run.task, run.index, run.attempt, run.version, parts)]
+        rows, ids = tuple(run.answers[p] for p in range(self._count)), run.ids[run.index] or ()
+        ahead = run.index + (2 if self._looks_ahead else 1)
+        return [
+            *self._look_ahead(run),
+            Compute(run.task, run.index, run.attempt, run.version, parts, ids, rows, ahead),
+        ]
+
+    @property
+    def _count(self) -> int:
+        return self._partitions.count
+
+    # -- pulling
+
+    def _pull(self, run: Run) -> list[Instruction]:
+        """Ask every partition where it stands with this task, for what this worker lacks."""
+        if run.phase is Phase.COMPUTING:
+            self._busy = None
+        run.begin_pull(next(self._attempts))
+        if self._has_tables and run.index not in run.ids:
+            run.phase = Phase.LOOKING
+            return [FindIds(run.task, run.index, run.attempt)]
+        return self._ask_all(run)
+
+    def _probe(self, run: Run) -> list[Instruction]:
+        """Ask every partition where it stands with this task, without rows: the minibatch is unknown."""
+        if run.phase is Phase.COMPUTING:
+            self._busy = None
+        run.begin_pull(next(self._attempts))
+        run.index = 0
+        return self._ask_all(run, is_probe=self._has_tables)
+
+    def _ask_all(self, run: Run, *, is_probe: bool = False) -> list[Instruction]:
+        run.phase = Phase.PULLING
+        run.asked = None if is_probe else run.index
+        run.wants_vectors = True
+        self._without_vectors = 0
+        return [self._pull_from(run, p, run.asked) for p in range(self._count)]
+
+    def on_ids(
+        self, task: int, index: int, attempt: int, ids: tuple[RowIds, ...] | None
+    ) -> list[Instruction]:
+        """The rows that a minibatch needs from each partition; None if the task ends before it."""
+        run = self._runs.get(task)
+        if run is None:
+            return []
+        run.note_ids(index, ids)
+        if run.attempt != attempt:
+            return []
+        if run.phase is Phase.LOOKING and index == run.index:
+            out = self._ask_all(run)
+            if self._looks_ahead and not run.ends_before(index) and index + 1 not in run.ids:
+                out.append(FindIds(task, index + 1, attempt))
+            return out
+        return self._look_ahead(run)
+
+    def _look_ahead(self, run: Run) -> list[Instruction]:
+        """Async: ask for the next minibatch's rows while this one is computed."""
+        following = run.index + 1
+        is_due = self._looks_ahead and run.phase in (Phase.READY, Phase.COMPUTING)
+        if not is_due or following in run.ahead or run.ids.get(following) is None:
+            return []
+        run.ahead[following] = {}
+        return [self._pull_from(run, p, following) for p in range(self._count)]
+
+    def _pull_from(
+        self, run: Run, index: int, asked: int | None, *, version: int | None = None, push: Push | None = None
+    ) -> AskPartition:
+        part = self._parts.get(index)
+        ids = run.ids.get(asked) if asked is not None else None
+        pull = Pull(
+            task=run.task,
+            index=run.index + (1 if push else 0),
+            version=version,
+            have_version=part.version if part else ANY_VERSION,
+            rows=ids[index] if ids else None,
+            want_vectors=run.wants_vectors,
+        )
+        body = Exchange(
+            era=self.era,
+            incarnation=part.incarnation if part else None,
+            version=self._base_version(run, index),
+            push=push,
+            pull=pull,
+        )
+        kind = "ahead" if asked is not None and asked in run.ahead else "params"
+        return self._ask(index, ("run", run.task, run.attempt, kind, asked), body)
+
+    def _base_version(self, run: Run, index: int) -> int:
+        """The version of a partition that this run's gradient was computed on."""
+        answer = run.answers.get(index)
+        return run.version if self.plan.is_sync or answer is None else answer.version
+
+    # -- answers
+
+    def on_answer(
+        self, index: int, key: tuple[int, int, str, int | None], answer: Message, now: float
+    ) -> list[Instruction]:
+        """A partition's answer to an exchange of a run."""
+        task, attempt, kind, asked = key
+        run = self._runs.get(task)
+        if run is None or run.attempt != attempt:
+            return []
+        if isinstance(answer, Refused):
+            return self._on_refused(run, answer, now)
+        assert isinstance(answer, Exchanged)
+        run.incarnations[index] = answer.incarnation
+        if kind == "pushed":
+            return []
+        if kind == "ack":
+            return self._on_ack(run, index, now)
+        if answer.dense is not None:
+            self._parts[index] = answer
+        if kind == "ahead":
+            return self._on_ahead(run, index, asked, answer, now)
+        run.answers[index] = answer
+        return self._on_params(run, now) if len(run.answers) == self._count else []
+
+    def _on_refused(self, run: Run, refusal: Refused, now: float) -> list[Instruction]:
+        if refusal.reason == "era":  # the master will tell the new one, and lease again
+            return [*self._forget(run.task), *self._tell(now)]
+        run.is_lost = run.is_lost or refusal.reason != "not ready"
+        for p, part in list(self._parts.items()):
+            if not self._partitions.is_life(p, part.incarnation):
+                del self._parts[p]
+        return self._back_off(run, now, is_held=refusal.reason == "held")
+
+    def _back_off(self, run: Run, now: float, *, is_held: bool = False) -> list[Instruction]:
+        """Abandon what is under way; the run begins again with a pull a little later."""
+        if run.phase is Phase.COMPUTING:
+            self._busy = None
+        run.back_off(next(self._attempts), now, is_held=is_held)
+        return []
+
+    def _on_params(self, run: Run, now: float) -> list[Instruction]:
+        """All partitions have answered a pull."""
+        if any(p not in self._parts for p in range(self._count)):
+            return self._back_off(run, now)  # its values were in hand when it was asked, and are no more
+        run.back_off_s = BACK_OFF_S
+        return self._on_all_sync(run, now) if self.plan.is_sync else self._on_all_async(run, now)
+
+    def _on_all_async(self, run: Run, now: float) -> list[Instruction]:
+        left = [answer.mark for answer in run.answers.values() if not answer.finished]
+        if not left:
+            return self._finish(run, now)
+        return self._get_ready(run, min(left), min(answer.version for answer in run.answers.values()))
+
+    def _on_all_sync(self, run: Run, now: float) -> list[Instruction]:
+        version = min(answer.version for answer in run.answers.values())
+        ahead = [p for p, answer in run.answers.items() if answer.version > version]
+        if ahead:  # they keep the version before, for just this
+            for p in ahead:
+                del run.answers[p]
+            return [self._pull_from(run, p, run.asked, version=version) for p in ahead]
+        out = self._advance_staged(run, version, now)
+        run.snapshot_at = max(answer.snapshot_at for answer in run.answers.values())
+        run.checkpoint_at = max(answer.checkpoint_at for answer in run.answers.values())
+        left = [answer.mark for answer in run.answers.values() if not answer.finished]
+        if not left:
+            return [*out, *self._finish(run, now)]
+        return [*out, *self._get_ready(run, min(left), version)]
+
+    def _get_ready(self, run: Run, index: int, version: int) -> list[Instruction]:
+        """Minibatch `index` is next; if other rows were pulled, pull again."""
+        has_rows = not self._has_tables or run.asked == index
+        run.index, run.version = index, version
+        if not has_rows:
+            return self._pull(run)
+        run.phase = Phase.READY
+        return self._look_ahead(run)
+
+    def _advance_staged(self, run: Run, version: int, now: float) -> list[Instruction]:
+        """All partitions have reached `version`: this worker's staged slots of older steps are in it."""
+        out: list[Instruction] = []
+        for other in list(self._runs.values()):
+            if other.phase is not Phase.STAGED or other.version >= version:
+                continue
+            other.incarnations = dict(run.incarnations)
+            if other.is_last:
+                out += self._finish(other, now)
+                continue
+            other.index += 1
+            if version == other.version + 1:
+                other.version, other.phase = version, Phase.READY
+                other.snapshot_at = max(answer.snapshot_at for answer in run.answers.values())
+                other.checkpoint_at = max(answer.checkpoint_at for answer in run.answers.values())
+            else:
+                out += self._pull(other)
+        return out
+
+    def _on_ahead(
+        self, run: Run, index: int, asked: int | None, answer: Exchanged, now: float
+    ) -> list[Instruction]:
+        """Rows of a later minibatch; if the run already waits for them, it can go on."""
+        assert asked is not None
+        answers = run.ahead.get(asked)
+        if answers is None:
+            return []
+        answers[index] = answer
+        return self._go_on(run, now)
+
+    def _go_on(self, run: Run, now: float) -> list[Instruction]:
+        """Async: the minibatch before was pushed; go on when this one's rows are there."""
+        answers = run.ahead.get(run.index)
+        if run.phase is not Phase.PULLING or answers is None or len(answers) < self._count:
+            return []
+        del run.ahead[run.index]
+        run.answers, run.asked = answers, run.index
+        if all(answer.finished for answer in answers.values()):  # somebody else has finished it meanwhile
+            return self._finish(run, now)
+        run.version, run.phase = min(answer.version for answer in answers.values()), Phase.READY
+        return []
+
+    def _finish(self, run: Run, now: float) -> list[Instruction]:
+        run.phase = Phase.REPORTING
+        return [Drop(run.task), *self._tell(now)]
+
+    # -- pushing
+
+    def on_computed(self, task: int, attempt: int, outcome: Outcome, now: float) -> list[Instruction]:
+        """A gradient is there: push it to all partitions."""
+        run = self._runs.get(task)
+        if run is None or run.attempt != attempt or run.phase is not Phase.COMPUTING:
+            return []  # abandoned meanwhile
+        self._busy = None
+        self.steps += 1
+        self._without_vectors += 1
+        run.is_last, run.acks = outcome.is_last, set()
+        pushes = [
+            msgspec.structs.replace(push, snapshot_at=run.snapshot_at, checkpoint_at=run.checkpoint_at)
+            for push in outcome.pushes
+        ]
+        if self._has_tables and outcome.has_looked_ahead:
+            run.note_ids(run.index + (2 if self._looks_ahead else 1), outcome.ahead)
+        if self._looks_ahead:
+            return self._push_ahead(run, pushes, outcome, now)
+        is_over = not self.plan.is_sync and outcome.is_last
+        if is_over or self._has_more_slots(run):
+            run.phase = Phase.PUSHING
+            return [self._push_to(run, p, push, "ack") for p, push in enumerate(pushes)]
+        return self._push_and_pull(run, pushes)
+
+    def _has_more_slots(self, run: Run) -> bool:
+        """Sync: whether another run will see this step's commit; with rows, each asks for its own."""
+        return (
+            self.plan.is_sync
+            and not self._has_tables
+            and any(
+                other.phase is Phase.READY
+                and other.version == run.version
+                and self.plan.is_same_round(other.task, run.task)
+                for other in self._runs.values()
+            )
+        )
+
+    def _push_and_pull(self, run: Run, pushes: list[Push]) -> list[Instruction]:
+        """Push, and ask for what comes next in the same message."""
+        run.wants_vectors = self._wants_vectors(run)
+        following = run.index + 1
+        run.asked = following if not self._has_tables or following in run.ids else None
+        out: list[Instruction] = [
+            self._pull_from(run, p, run.asked, push=push) for p, push in enumerate(pushes)
+        ]
+        run.phase, run.answers = Phase.PULLING, {}
+        return out
+
+    def _wants_vectors(self, run: Run) -> bool:
+        if not self.plan.is_sync:
+            if self._without_vectors < self._vectors_every:
+                return False
+            self._without_vectors = 0
+            return True
+        # Another slot's pull, sent before, brings this step's vectors.
+        return not any(
+            other is not run
+            and other.phase is Phase.PULLING
+            and other.wants_vectors
+            and other.version == run.version
+            and self.plan.is_same_round(other.task, run.task)
+            for other in self._runs.values()
+        )
+
+    def _push_ahead(self, run: Run, pushes: list[Push], outcome: Outcome, now: float) -> list[Instruction]:
+        """Async with rows: push, ask for the minibatch after the next, and go on with the next."""
+        if outcome.is_last:
+            run.phase = Phase.PUSHING
+            return [self._push_to(run, p, push, "ack") for p, push in enumerate(pushes)]
+        run.wants_vectors = self._wants_vectors(run)
+        following = run.index + 1
+        out: list[Instruction] = []
+        if following not in run.ahead and run.ids.get(following) is None:  # a take-over: unknown yet
+            out += [self._push_to(run, p, push, "pushed") for p, push in enumerate(pushes)]
+            run.index = following
+            return [*out, *self._pull(run)]
+        asked = following + 1 if following in run.ahead else following
+        if run.ids.get(asked) is None:
+            out += [self._push_to(run, p, push, "pushed") for p, push in enumerate(pushes)]
+        else:
+            run.ahead[asked] = {}
+            out += [self._pull_from(run, p, asked, push=push) for p, push in enumerate(pushes)]
+        run.index, run.phase = following, Phase.PULLING
+        return [*out, *self._go_on(run, now)]
+
+    def _push_to(self, run: Run, index: int, push: Push, kind: str) -> AskPartition:
+        life = self._parts[index].incarnation
+        body = Exchange(era=self.era, incarnation=life, version=self._base_version(run, index), push=push)
+        return self._ask(index, ("run", run.task, run.attempt, kind, None), body)
+
+    def _on_ack(self, run: Run, index: int, now: float) -> list[Instruction]:
+        run.acks.add(index)
+        if len(run.acks) < self._count or run.phase is not Phase.PUSHING:
+            return []
+        if self.plan.is_sync:
+            run.phase = Phase.STAGED
+            return []
+        return self._finish(run, now)  # async: its last minibatch is applied everywhere
+
+    def on_failed(self, task: int, attempt: int, failed: FailedTask, now: float) -> list[Instruction]:
+        """The user's code raised on this task's records."""
+        run = self._runs.get(task)
+        if run is None or run.attempt != attempt:
+            return []
+        self._failed.append(failed)
+        return [*self._forget(task), *self._tell(now)]
+
+    def note_failed(self, failed: FailedTask) -> None:
+        """The user's code raised on an evaluation task's records."""
+        self._failed.append(failed)
+
+    # -- checks
+
+    def check_invariants(self) -> None:
+        computing = [run.task for run in self._runs.values() if run.phase is Phase.COMPUTING]
+        assert len(computing) <= 1, f"computing {computing} at once"
+        assert not computing or computing[0] == self._busy, f"busy with {self._busy}, computing {computing}"

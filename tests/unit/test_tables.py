@@ -1,0 +1,459 @@
+"""Which rows a trainer asks for, and when; bits that follow from the minibatch alone; models that are refused."""
+
+import logging
+
+import numpy as np
+import pytest
+from test_trainer_tables import BATCH, HEAD, SPARSE_FEED, job, rows_of, write_job
+
+from edlz.core_ext.memory import aligned_empty
+from edlz.services.errors import LocalProtocolError, ModelError
+from edlz.services.messages import InitializerSpec
+from edlz.services.metric_state import merge_states
+from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
+
+pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
+
+TWO_TABLES = """
+class CustomModel(keras.Model):
+    def __init__(self):
+        super().__init__(name="net")
+        self.users = Embedding(3, name="users", optimizer=keras.optimizers.Adagrad(
+            keras.optimizers.schedules.PiecewiseConstantDecay([1], [0.5, 0.25])))
+        self.items = Embedding(5, 60, "glorot_uniform", name="items")
+        self.drop = L.Dropout(0.5)
+        self.norm = L.BatchNormalization()
+        self.dense = L.Dense(1)
+
+    def call(self, ids, training=False):
+        x = tf.concat([self.users(ids), self.items(ids)], 2)
+        x = self.drop(self.norm(tf.reduce_sum(x, 1), training=training), training=training)
+        return self.dense(x + tf.reduce_sum(self.users(ids[:, :1]), 1, keepdims=False)[:, :1])
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One model on 1 and on 3 partitions: trainers have no memory that tests could see."""
+    folder = tmp_path_factory.mktemp("shared") / "job"
+    write_job(folder, TWO_TABLES, {})
+    trainers = [Trainer(*job(folder, evaluation=True), partitions) for partitions in (1, 3)]
+    yield [(trainer, trainer.build()) for trainer in trainers]
+    for trainer in trainers:
+        trainer.close()
+
+
+@pytest.fixture
+def make(tmp_path):
+    """make(source) -> (trainer, what it built); closed at the end."""
+    made = []
+
+    def build(source, *, change=None, evaluation=False, **options):
+        folder = tmp_path / f"job{len(made)}"
+        write_job(folder, source, change or {})
+        config, plan = job(folder, evaluation)
+        for name, value in options.items():
+            object.__setattr__(config, name, value)
+        trainer = Trainer(config, plan)
+        made.append(trainer)
+        return trainer, trainer.build()
+
+    yield build
+    for trainer in made:
+        trainer.close()
+
+
+def bits(groups, computed):
+    """What a minibatch gave, row gradients by id."""
+    rows = [
+        sorted(zip(group.ids.tolist(), (row.tobytes() for row in gradient), strict=True))
+        for group, gradient in zip(groups, computed.row_gradients, strict=True)
+    ]
+    return computed.gradient.tobytes(), computed.state.tobytes(), computed.loss, rows
+
+
+def compute(trainer, built, task, index):
+    groups = trainer.find_ids(task, index)
+    return bits(groups, trainer.compute(task, index, rows_of(built, groups)))
+
+
+# ---------------------------------------------------------------- what is asked for
+
+
+def test_what_is_built(shared):
+    (trainer, built), _ = shared
+    users, items = built.tables
+    assert (users.path, users.dim, items.path, items.dim) == (
+        "net/users/embeddings",
+        3,
+        "net/items/embeddings",
+        5,
+    )
+    assert users.initializer == InitializerSpec(kind="uniform", a=-0.05, b=0.05)
+    limit = np.sqrt(6 / 65)
+    assert items.initializer.b == -items.initializer.a == pytest.approx(limit)
+    assert (users.optimizer.name, items.optimizer, built.optimizer.name) == (
+        "Adagrad",
+        built.optimizer,
+        "SGD",
+    )
+    rate = float(np.float32(0.1))
+    assert [trainer.table_rates(version) for version in (0, 2)] == [(0.5, rate), (0.25, rate)]
+    assert trainer.learning_rate(2) == rate
+
+
+def test_the_number_of_partitions_does_not_change_a_bit(shared):
+    (one, built), (three, _) = shared
+    for task, index in ((0, 0), (1, 1), (2, 0)):
+        assert compute(one, built, task, index) == compute(three, built, task, index)
+        groups = three.find_ids(task, index)
+        assert all((group.counts > 0).all() for group in groups[:1])
+        one.drop(task), three.drop(task)
+
+
+def test_looking_ahead_changes_nothing(shared):
+    (trainer, built), _ = shared
+    plain = [compute(trainer, built, 0, index) for index in range(3)]
+    trainer.drop(0)
+    first = [trainer.find_ids(0, index) for index in range(3)]
+    assert trainer.find_ids(0, 3) is None
+    found = []
+    for index in range(3):
+        assert trainer.find_ids(0, index + 1) is (first[index + 1] if index < 2 else None)
+        found.append(bits(first[index], trainer.compute(0, index, rows_of(built, first[index]))))
+    trainer.drop(0)
+    assert found == plain
+    again = trainer.find_ids(0, 2)  # a task that is resumed there
+    assert [group.ids.tolist() for group in again] == [group.ids.tolist() for group in first[2]]
+    trainer.drop(0)
+
+
+def test_bits_do_not_depend_on_what_ran_before(shared):
+    (trainer, built), _ = shared
+    first = {(task, index): compute(trainer, built, task, index) for task in range(3) for index in range(2)}
+    ids = trainer.evaluation_ids(0, trainer._plan.evaluation_ranges[0])
+    trainer.evaluate(0, trainer._plan.evaluation_ranges[0], rows_of(built, ids))
+    for task, index in ((2, 1), (0, 0), (1, 1), (0, 1), (1, 0)):
+        assert compute(trainer, built, task, index) == first[task, index]
+
+
+def test_rows_of_found_ids_suffice_without_asking_again(shared):
+    """The ids were found in an earlier life of the task: they are found in the same order again."""
+    (trainer, built), _ = shared
+    groups = trainer.find_ids(1, 0)
+    expected = bits(groups, trainer.compute(1, 0, rows_of(built, groups)))
+    trainer.drop(1)
+    assert bits(groups, trainer.compute(1, 0, rows_of(built, groups))) == expected
+
+
+def test_the_callers_rows_are_only_read(shared):
+    (trainer, built), _ = shared
+    groups = trainer.find_ids(0, 0)
+    given = rows_of(built, groups)
+    mine = [aligned_copy(rows) for rows in given]
+    computed = trainer.compute(0, 0, mine)
+    expected = bits(groups, computed)
+    for rows, before in zip(mine, given, strict=True):
+        assert np.array_equal(rows, before)
+        rows[:] = 9.0
+    assert bits(groups, computed) == expected
+
+
+def aligned_copy(rows):
+    copy = aligned_empty(rows.size, rows.dtype).reshape(rows.shape)
+    copy[:] = rows
+    return copy
+
+
+def test_other_rows_than_were_found_are_refused(shared):
+    (trainer, built), _ = shared
+    rows = rows_of(built, trainer.find_ids(0, 0))
+    for wrong in ((), rows[:1], [rows[0][1:], rows[1]], [rows[0][:, 1:], rows[1]]):
+        with pytest.raises(LocalProtocolError, match="rows of shapes"):
+            trainer.compute(0, 0, wrong)
+
+
+def test_a_task_that_keeps_no_record_looks_up_nothing(make):
+    source = TWO_TABLES + (
+        "\ndef feed(dataset, mode, metadata):\n    return dataset.map(parse).filter(lambda ids, y: ids[0] > 9)\n"
+    )
+    trainer, built = make(source, change=dict.fromkeys(range(10), b"1,2,3,4,5,6,0"))
+    ranges = [trainer._plan.task_range(task) for task in range(3)]
+    task = next(task for task, records in enumerate(ranges) if records.first == 0)
+    groups = trainer.find_ids(task, 0)
+    assert [(group.ids.size, group.counts.tolist()) for group in groups] == [(0, [0]), (0, [0])]
+    assert trainer.find_ids(task, 1) is None
+    computed = trainer.compute(task, 0, rows_of(built, groups))
+    assert (computed.is_last, computed.gradient) == (True, None)
+    assert [rows.shape for rows in computed.row_gradients] == [(0, 3), (0, 5)]
+
+
+def test_sparse_ids_that_are_all_left_out(make):
+    source = SPARSE_FEED + (
+        "def custom_model():\n"
+        "    ids = keras.Input((6,), dtype='int64', sparse=True)\n"
+        "    return keras.Model(ids, L.Dense(1)(Embedding(3, combiner='mean', name='table')(ids)))\n"
+    )
+    nothing = b"1,1,1,1,1,1,5"  # less 3: negative
+    trainer, built = make(source, change=dict.fromkeys(range(24), nothing))
+    task = next(task for task in range(3) if trainer._plan.task_range(task).first == 0)
+    (group,) = trainer.find_ids(task, 0)
+    assert group.ids.size == 0
+    computed = trainer.compute(task, 0, rows_of(built, (group,)))
+    assert computed.loss == pytest.approx(25.0, rel=1e-4)
+
+
+# ---------------------------------------------------------------- evaluation
+
+
+def test_evaluation_is_that_of_all_rows_at_once(shared):
+    (one, built), (three, _) = shared
+    ranges = one._plan.evaluation_ranges
+    results = []
+    for trainer in (one, three):
+        total = {}
+        for task, records in enumerate(ranges):
+            groups = trainer.evaluation_ids(task, records)
+            assert all(len(set(group.ids.tolist())) == len(group.ids) for group in groups)
+            count, states = trainer.evaluate(task, records, rows_of(built, groups))
+            assert count == records.count
+            total = merge_states([total, states]) if total else states
+        results.append(trainer.conclude(total)["mae"])
+    assert results[0] == results[1]
+    assert results[0] == pytest.approx(plain_error(one, built, ranges), rel=1e-5)
+
+
+def plain_error(trainer, built, ranges):
+    """The mean absolute error, one minibatch after another."""
+    errors = []
+    parts = trainer._assembly
+    lanes = parts.evaluator._lanes
+    for task, records in enumerate(ranges):
+        lanes.begin(task, records)
+        for index in range(-(-records.count // BATCH)):
+            features, labels = lanes.minibatch(task, index).element
+            for number, layer in enumerate(parts.built.tables):
+                layer.source = lambda layer, ids, number=number: serve(number, layer, ids)
+            predictions = parts.built.model(features, training=False)
+            errors.extend(abs(predictions.numpy()[:, 0] - labels.numpy()))
+        lanes.drop(task)
+    for layer in parts.built.tables:
+        layer.source = None
+    return np.mean(errors)
+
+
+def serve(number, layer, ids):
+    rows = [np.random.default_rng([number, i]).normal(size=layer.output_dim) for i in ids.numpy()]
+    return np.asarray(rows, np.float32)
+
+
+def test_rows_of_another_task_are_refused(shared):
+    (trainer, built), _ = shared
+    first, second = trainer._plan.evaluation_ranges[:2]
+    rows = rows_of(built, trainer.evaluation_ids(0, first))
+    with pytest.raises(LocalProtocolError, match="rows of shapes"):
+        trainer.evaluate(1, second, rows)
+
+
+# ---------------------------------------------------------------- errors in records
+
+
+def test_an_id_outside_of_the_range_is_named(make):
+    trainer, _ = make(TWO_TABLES, change={3: b"1,2,3,60,5,6,0"})
+    task = next(task for task in range(3) if trainer._plan.task_range(task).first == 0)
+    with pytest.raises(TaskError, match=r"layer items: id 60 is not within \[0, 60\)") as error:
+        for index in range(3):
+            trainer.find_ids(task, index)
+    assert error.value.task == task
+
+
+def test_a_record_that_cannot_be_read_is_met_ahead(make):
+    trainer, _ = make(TWO_TABLES, change={3: b"1,x,3,6,5,6,0"})
+    task = next(task for task in range(3) if trainer._plan.task_range(task).first == 0)
+    with pytest.raises(TaskError, match="StringToNumber"):
+        for index in range(3):
+            trainer.find_ids(task, index)
+
+
+# ---------------------------------------------------------------- models that are refused
+
+
+def model(body, init=""):
+    return f"""
+class CustomModel(keras.Model):
+    def __init__(self):
+        super().__init__(name="net")
+        self.table = Embedding(3, name="table")
+        self.other = Embedding(3, name="other")
+        self.dense = L.Dense(1)
+        {init}
+
+    def call(self, ids, training=False):
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "return self.dense(self.other(tf.argmax(self.table(ids)[:, 0], 1)))",
+            "layer other: the ids that it looks up depend on the rows of another lookup",
+        ),
+        (
+            "return self.dense(self.table(ids[:, 0] + tf.cast(self.dense(tf.ones([1, 3]))[0], tf.int64)))",
+            "layer table: .* depend on the variable net/dense/kernel",
+        ),
+        (
+            "return self.dense(self.table(ids[:, 0] + tf.random.uniform([], 0, 9, tf.int64)))",
+            "layer table: .* depend on random numbers",
+        ),
+        (
+            "return self.dense(tf.cond(ids[0, 0] > 1, lambda: self.table(ids[:, 0]), lambda: tf.zeros([4, 3])))",
+            "layer table is called inside a tf.cond",
+        ),
+        ("return self.dense([self.table, self.other][next(calls)](ids[:, 0]))", "the model looked up"),
+        ("return self.dense(loose(ids)[:, 0])", "layer loose has no rows"),
+    ],
+)
+def test_lookups_that_cannot_be_made(make, body, message):
+    prelude = "import itertools\ncalls = itertools.cycle([0, 0, 0, 1])\nloose = Embedding(3, name='loose')\n"
+    with pytest.raises(ModelError, match=message):
+        make(prelude + model(body))
+
+
+def test_ids_may_depend_on_the_shape_of_rows(make):
+    body = """
+        x = self.table(ids)
+        return self.dense(tf.reduce_sum(x + self.other(tf.range(tf.shape(x)[1])), 1))
+"""
+    trainer, _ = make(model(body.strip()))
+    assert sorted(trainer.find_ids(0, 0)[1].ids.tolist()) == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("Embedding(3, embeddings_initializer='orthogonal')", "initializer Orthogonal? .*one by one"),
+        ("Embedding(3, embeddings_initializer='he_normal')", "HeNormal depends on the table's size"),
+        ("Embedding(3, optimizer='lamb')", 'optimizer "Lamb" has no parameter-server form'),
+        ("Embedding(3, embeddings_regularizer='l2')", "has no embeddings_regularizer"),
+        ("Embedding(3, embeddings_constraint='non_neg')", "has no embeddings_constraint"),
+        ("Embedding(3, combiner='max')", "combiner='max' is none of sum, mean, sqrtn"),
+        ("Embedding(0)", "output_dim=0 is not a positive integer"),
+    ],
+)
+def test_layers_that_cannot_be_kept(make, table, message):
+    source = f"def custom_model():\n    return keras.Sequential([{table}, L.Flatten(), L.Dense(1)])\n"
+    with pytest.raises(ModelError, match=message):
+        make(source)
+
+
+def test_a_frozen_table_is_read_and_does_not_change(make):
+    trainer, built = make(model("return self.dense(self.table(ids[:, 0]))", "self.table.trainable = False"))
+    assert built.tables[0].optimizer.name == "SGD"
+    assert trainer.table_rates(5) == (0.0, float(np.float32(0.1)))
+
+
+# ---------------------------------------------------------------- plain embeddings
+
+
+def plain(options="", size=400_000, body="return self.dense(self.table(ids[:, 0]))", init=""):
+    return f"""
+class Own(L.Embedding):
+    pass
+
+class CustomModel(keras.Model):
+    def __init__(self):
+        super().__init__(name="net")
+        self.table = L.Embedding({size}, 3, name="table"{options})
+        self.dense = L.Dense(1)
+        {init}
+
+    def call(self, ids):
+        {body}
+"""
+
+
+def test_ids_of_a_plain_embedding_mean_what_they_mean_in_keras(make):
+    body = "return self.dense(self.table(ids[:, 0] * 20_000 - 1))"
+    trainer, built = make(plain(body=body), change={0: b"0,0,0,0,0,0,1", 20: b"20,0,0,0,0,0,1"})
+    assert [(table.path, table.dim) for table in built.tables] == [("net/table/embeddings", 3)]
+    assert built.dense.size == 32  # the tower only
+    task = next(task for task in range(3) if trainer._plan.task_range(task).first == 0)
+    assert 399_999 in {id_ for index in range(3) for id_ in trainer.find_ids(task, index)[0].ids.tolist()}
+    change = {0: b"21,0,0,0,0,0,1"}
+    trainer, _ = make(plain(body=body), change=change)
+    with pytest.raises(TaskError, match=r"layer table: id 419999 is not within \[0, 400000\)"):
+        for index in range(3):
+            trainer.find_ids(task, index)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (plain(", embeddings_constraint='non_neg'", body="return self.dense(self.table(ids))"), None),
+        (plain(", embeddings_regularizer='l2'"), "it has embeddings_regularizer"),
+        (plain(", embeddings_initializer='orthogonal'"), "one by one"),
+        (plain(", lora_rank=2"), "it has lora_rank"),
+        (plain(", trainable=False"), "it is not trained"),
+        (plain(init="self.table.trainable = False"), "it is not trained"),
+        (plain(init="self.table.build(); self.table.trainable = False"), "it is not trained"),
+        (plain().replace("L.Embedding(400", "Own(400"), "Own is a class of its own"),
+        (plain(", weights=[tf.ones([400_000, 3]).numpy()]"), "its weight is set"),
+        (
+            plain(
+                body="x = self.table(ids); return self.dense(x[:, 0]) + tf.reduce_sum(self.table.embeddings)"
+            ),
+            "its weight is used outside of lookups",
+        ),
+    ],
+)
+def test_plain_embeddings_that_stay_dense_say_why(make, caplog, source, reason):
+    source = source.replace("400_000", "4_000")
+    with caplog.at_level(logging.INFO):
+        if reason is None:  # refused as a weight, as it would be without tables
+            with pytest.raises(ModelError, match="has the constraint NonNeg"):
+                make(source, embedding_threshold_bytes=40_000)
+            reason = "it has embeddings_constraint"
+        else:
+            trainer, built = make(source, embedding_threshold_bytes=40_000)
+            assert built.tables == ()
+            weights = trainer._assembly.built.model.weights
+            assert [w.path for w in weights if tuple(w.shape) == (4000, 3)] == ["net/table/embeddings"]
+            assert trainer.compute(0, 0).gradient.any()
+    (line,) = [line for line in caplog.messages if line.startswith("layer=table")]
+    assert line == line and reason in line
+
+
+def test_a_weight_made_late_has_the_values_that_it_would_have_had(make):
+    tied = plain(size=4000, body="return self.dense(self.table(ids[:, 0])) + self.table.embeddings[0, 0]")
+    _, late = make(tied, embedding_threshold_bytes=40_000)
+    _, early = make(tied, embedding_threshold_bytes=50_000)
+    assert late.layout == early.layout
+    assert np.array_equal(late.dense, early.dense)
+
+
+def test_an_embedding_of_just_the_threshold_stays_dense(make):
+    source = plain(size=2000)
+    assert make(source, embedding_threshold_bytes=24_000)[1].tables == ()
+    assert len(make(source, embedding_threshold_bytes=23_999)[1].tables) == 1
+
+
+def test_a_large_table_is_never_allocated(make):
+    trainer, built = make(plain(size=2**40))  # 12 TB
+    assert built.dense.nbytes < 1000
+    assert trainer.find_ids(0, 0)[0].ids.size
+
+
+def test_errors_of_the_user_show_through_in_a_model_with_tables(make):
+    body = "tf.debugging.assert_less(ids, 1_000); return self.dense(self.table(ids[:, 0]))"
+    trainer, built = make(model(body), change={0: b"1000,0,0,0,0,0,1"})
+    task = next(task for task in range(3) if trainer._plan.task_range(task).first == 0)
+    with pytest.raises(TaskError, match="InvalidArgumentError") as error:
+        for index in range(3):
+            trainer.compute(task, index, rows_of(built, trainer.find_ids(task, index)))
+    assert "model.py" in error.value.where
+    with pytest.raises(UserCodeError, match=r"the model's call\(\) raised NameError"):
+        make(model("return self.dense(self.table(nothing))"))
+    assert HEAD
