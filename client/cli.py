@@ -17,6 +17,7 @@ from edlz.services.errors import EdlzError
 __all__ = ["main", "version_text"]
 
 USAGE, OUR_BUG, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
+_WITH_FLAGS = {"ignore_unknown_options": True, "allow_extra_args": True}  # read by the command itself
 _COMPLETION_FLAGS = ("--install-completion", "--show-completion")
 
 
@@ -90,6 +91,8 @@ def _build() -> Callable[..., object]:
     """Return the Typer application."""
     import typer
 
+    from edlz.client.checkpoint import checkpoint
+    from edlz.client.resume import resume
     from edlz.client.train import FlagCommand, train, with_flags_of
     from edlz.client.zoo import zoo
 
@@ -99,7 +102,9 @@ def _build() -> Callable[..., object]:
         context_settings={"token_normalize_func": lambda token: token.replace("-", "_")},
     )
     app.command("train", cls=FlagCommand)(with_flags_of(train))
+    app.command("resume", context_settings=_WITH_FLAGS)(resume)
     app.add_typer(zoo, name="zoo")
+    app.add_typer(checkpoint, name="checkpoint")
     return app
 
 

@@ -1,4 +1,4 @@
-"""What the shell may complete a flag's value with: choices, models by listing files, paths.
+"""What the shell may complete a value with: choices, models by listing files, local jobs, paths.
 
 Never imports TensorFlow or a model.
 """
@@ -6,12 +6,12 @@ Never imports TensorFlow or a model.
 from collections.abc import Callable
 from pathlib import Path
 
-from edlz.services.config import JobConfig
+from edlz.services.config import JobConfig, edlz_home
 from edlz.services.configuration.flags import Flag
 from edlz.services.errors import EdlzError
 from edlz.services.model_location import MODEL_NAMES, model_zoo_directory, zoo_modules
 
-__all__ = ["complete_value"]
+__all__ = ["complete_checkpoint", "complete_value"]
 
 _PATHS = frozenset(("FILE", "DIR", "PATH"))
 
@@ -23,6 +23,14 @@ def complete_value(about: Flag) -> Callable[[str], list[str]]:
         return [word for word in _candidates(about, incomplete) if word.startswith(incomplete)]
 
     return complete
+
+
+def complete_checkpoint(incomplete: str) -> list[str]:
+    """Return the folders and the local jobs that a word may become."""
+    jobs = edlz_home() / "jobs"
+    names = sorted(entry.name for entry in jobs.iterdir() if entry.is_dir()) if jobs.is_dir() else []
+    folders = [path for path in _paths(incomplete) if path.endswith("/")]
+    return [word for word in (*names, *folders) if word.startswith(incomplete)]
 
 
 def _candidates(about: Flag, incomplete: str) -> list[str]:

@@ -1,33 +1,92 @@
 """The help pages of `edlz` itself; those of `edlz train` are drawn from the flags (`services.help_page`)."""
 
+import textwrap
 from collections.abc import Sequence
 
 from edlz.services.configuration.help_page import help_page, help_topic
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 
-__all__ = ["COMMANDS", "DATASETS", "asked_help", "unknown_command"]
+__all__ = ["CHANGEABLE", "COMMANDS", "DATASETS", "asked_help", "unknown_command"]
 
 COMMANDS = {
     "train": "train a Keras model on this machine",
+    "resume": "go on with a job that was stopped",
+    "checkpoint ls": "list checkpoints, newest first",
+    "checkpoint show": "what is in a checkpoint",
+    "checkpoint verify": "read checkpoints to the last byte",
     "zoo data": "write example data as RecordIO files",
 }
 DATASETS = ("mnist", "fashion_mnist")
-_ZOO_DATA_FLAGS = ("--source",)
+CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
+    "num_workers",
+    "num_ps_pods",
+    "evaluation_steps",
+    "checkpoint_steps",
+    "checkpoint_dir",
+    "keep_checkpoint_max",
+    "recovery_snapshot_secs",
+    "log_loss_steps",
+    "log_level",
+    "log_format",
+    "progress",
+)
+_GROUPS = ("checkpoint", "zoo")
+_FLAGS = {
+    "zoo data": ("--source",),
+    **dict.fromkeys(("checkpoint ls", "checkpoint show", "checkpoint verify"), ("--output",)),
+}
 
-_EDLZ = """\
+
+def _wrapped(names: Sequence[str]) -> str:
+    return textwrap.fill(
+        "  ".join(f"--{name}" for name in names), 78, initial_indent="  ", subsequent_indent="  "
+    )
+
+
+_EDLZ = f"""\
 Usage: edlz COMMAND [flags]
 Train Keras models on machines that come and go.
 
-  edlz train       {train}
-  edlz zoo data    {zoo_data}
+  edlz train              {COMMANDS["train"]}
+  edlz resume             {COMMANDS["resume"]}
+  edlz checkpoint ls      {COMMANDS["checkpoint ls"]}
+  edlz checkpoint show    {COMMANDS["checkpoint show"]}
+  edlz checkpoint verify  {COMMANDS["checkpoint verify"]}
+  edlz zoo data           {COMMANDS["zoo data"]}
 
   edlz COMMAND --help      the flags of a command
   edlz --version           version of edlz, Python and TensorFlow
   edlz --install-completion  completion of flags for this shell
 
 Environment: EDLZ_HOME  EDLZ_<FLAG>  EDLZ_DEBUG=1  NO_COLOR  FORCE_COLOR
-""".format(train=COMMANDS["train"], zoo_data=COMMANDS["zoo data"])
+"""
+
+_CHECKPOINT = f"""\
+Usage: edlz checkpoint COMMAND DIR|JOB [flags]
+Checkpoints on disk.
+
+  edlz checkpoint ls      {COMMANDS["checkpoint ls"]}
+  edlz checkpoint show    {COMMANDS["checkpoint show"]}
+  edlz checkpoint verify  {COMMANDS["checkpoint verify"]}
+
+  DIR|JOB                  a checkpoint folder, a version-<V> in it, or
+                           the name of a job on this machine            required
+  -o, --output FORMAT      table | json                                 [table]
+"""
+
+_RESUME = f"""\
+Usage: edlz resume JOB [flags]
+Go on with a job that was stopped or interrupted, exactly where it was.
+
+  JOB                      name of a job on this machine, or its folder  required
+  --num_workers N          other numbers of processes: the result of a
+  --num_ps_pods N          synchronous job stays the same, bit by bit
+  Also:
+{_wrapped(CHANGEABLE[2:])}
+
+Another number of parameter servers needs a checkpoint; Ctrl-C saves one.
+"""
 
 _ZOO = f"""\
 Usage: edlz zoo COMMAND
@@ -59,11 +118,15 @@ def asked_help(argv: Sequence[str]) -> str | None:
     if not argv:
         return _EDLZ
     if topic is None:
-        return {"zoo": _ZOO, "help": _EDLZ}.get(" ".join(argv))
+        return {"zoo": _ZOO, "checkpoint": _CHECKPOINT, "help": _EDLZ}.get(" ".join(argv))
     if not words or words[0] == "help":
         return _EDLZ
     if words[0] == "train":
         return help_page("train", topic)
+    if words[0] == "resume":
+        return _RESUME
+    if words[0] == "checkpoint":
+        return _CHECKPOINT
     if words[0] == "zoo":
         return _ZOO_DATA if words[1:2] == ["data"] else _ZOO
     problem = unknown_command(argv)
@@ -72,13 +135,14 @@ def asked_help(argv: Sequence[str]) -> str | None:
 
 def unknown_command(argv: Sequence[str]) -> Problem | None:
     """Return the error that a command line names no command, or a flag that its command has not."""
-    words = list(argv[:1]) if argv[0] != "zoo" else list(argv[:2])
+    words = list(argv[:2]) if argv[0] in _GROUPS else list(argv[:1])
     given = " ".join(words)
     if given in COMMANDS:
+        known = _FLAGS.get(given)
         flags = [word.partition("=")[0] for word in argv if word.startswith("--")]
-        wrong = [word for word in flags if given == "zoo data" and word not in _ZOO_DATA_FLAGS]
-        hint = did_you_mean(nearest(wrong[0], _ZOO_DATA_FLAGS)) if wrong else ""
-        return Problem(f"no flag {wrong[0]}", hint or "edlz zoo data --help") if wrong else None
+        wrong = [word for word in flags if known is not None and word not in known]
+        hint = did_you_mean(nearest(wrong[0], known or ())) if wrong else ""
+        return Problem(f"no flag {wrong[0]}", hint or f"edlz {given} --help") if wrong else None
     if words[-1].startswith("-"):
         return Problem(f"no flag {words[-1].partition('=')[0]} here", "a command comes first: edlz --help")
     near = [f"edlz {name}" for name in nearest(given, COMMANDS)]

@@ -26,6 +26,7 @@ from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
 __all__ = ["JobDirectory", "open_job_directory"]
 
 _LOCK, _SETTINGS, _LOGS = "lock", "job.yaml", "logs"
+_STATUS = "status.json"  # how the master's last life ended
 _MARK = ".edlz-job"  # we made this folder, so we may move what is in it
 _MASTER_LOCK, _JOURNAL = "master.lock", "journal.sqlite"  # of a master, also of one started by hand
 _LONGEST_SOCKET_PATH = 100  # bytes; the system's limit is 107 on Linux, 103 on macOS
@@ -65,8 +66,13 @@ class JobDirectory:
 
 
 @contextmanager
-def open_job_directory(config: JobConfig) -> Iterator[JobDirectory]:
+def open_job_directory(config: JobConfig, *, is_resumed: bool = False) -> Iterator[JobDirectory]:
     """Make the job's folder, hold its lock, and take lock and sockets away at the end.
+
+    Parameters
+    ----------
+    is_resumed : bool
+        Go on with what is in the folder, in place of moving it aside.
 
     Raises
     ------
@@ -89,8 +95,9 @@ def open_job_directory(config: JobConfig) -> Iterator[JobDirectory]:
         _write_lock(lock, owner)
         _remove_left_sockets(left)
         _refuse_running_master(path, config.job_name)
-        earlier = _move_aside(path)
-        (path / _LOGS).mkdir(mode=0o700)
+        earlier = None if is_resumed else _move_aside(path)
+        (path / _LOGS).mkdir(mode=0o700, exist_ok=True)
+        (path / _STATUS).unlink(missing_ok=True)  # of a run before
         (path / _SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
         sockets = _make_sockets_folder()
         try:

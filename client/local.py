@@ -31,8 +31,13 @@ __all__ = ["run_local", "service_command"]
 logger = logging.getLogger(__name__)
 
 
-def run_local(config: JobConfig) -> int:
+def run_local(config: JobConfig, *, is_resumed: bool = False) -> int:
     """Run a job as processes of this machine; return the exit code of the command.
+
+    Parameters
+    ----------
+    is_resumed : bool
+        Go on with the job whose files are in its folder.
 
     Raises
     ------
@@ -55,9 +60,10 @@ def run_local(config: JobConfig) -> int:
         stream=screen.log_stream(),
     )
     config = _with_absolute_paths(config)
-    with _leaving_orderly(), open_job_directory(config) as folder:
+    with _leaving_orderly(), open_job_directory(config, is_resumed=is_resumed) as folder:
         if folder.earlier is not None:
             logger.info("The files of the earlier run are in %s.", folder.earlier)
+        config = dataclasses.replace(config, resume=is_resumed)
         return asyncio.run(_run(config, folder, screen, glyphs, is_full=look != "live"))
 
 
@@ -112,6 +118,7 @@ def _leaving_orderly() -> Iterator[None]:
 def _with_absolute_paths(config: JobConfig) -> JobConfig:
     """Return the settings with paths that mean the same in any folder: they are kept in job.yaml."""
     names = ["training_data", "validation_data", "model_zoo", "model_file"]
+    names += ["checkpoint_dir", "checkpoint_dir_for_init"]
     if config.model_def and (Path(config.model_def).exists() or "/" in config.model_def):
         names.append("model_def")
     changed: dict[str, Any] = {

@@ -46,10 +46,12 @@ class Reconciler:
 
     Attributes
     ----------
+    is_stopping : whether the master is asked to stop the job, once it has saved what there is
     given_up : the exit after which a service is not started again, since it ended too often at once
     """
 
     given_up: ProcessExit | None = None
+    is_stopping: bool = False  # the master is asked to stop the job
     _seq: int = 0
     _in_flight: SupervisorStatus | None = None  # until answered, it is sent unchanged
     _untold: list[ProcessExit] = field(default_factory=list)  # exits that no answered status has carried
@@ -72,7 +74,7 @@ class Reconciler:
         if self._in_flight is None:
             self._seq += 1
             self._in_flight = SupervisorStatus(
-                seq=self._seq, running=tuple(running), exits=tuple(self._untold)
+                seq=self._seq, running=tuple(running), exits=tuple(self._untold), stop=self.is_stopping
             )
         return self._in_flight
 

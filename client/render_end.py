@@ -85,10 +85,13 @@ def stopped_block(status: JobStatus | None, job_name: str, ending: Ending) -> li
     where = ""
     if status is not None:
         where = f" at {percent(status.ratio)}, epoch {status.epoch} of {status.epochs}, v{status.version:,}"
-    return [
-        [Span("Stopped", "wait"), Span(f"  {job_name}{where}.")],
-        [Span("  logs   ", "dim"), Span(str(ending.logs))],
-    ]
+    lines: list[Line] = [[Span("Stopped", "wait"), Span(f"  {job_name}{where}. Nothing is lost.")]]
+    if status is None:
+        lines = [[Span("Stopped", "wait"), Span(f"  {job_name} before it began.")]]
+    else:
+        fewer = f" (or with fewer: edlz resume {job_name} --num_workers=1)"
+        lines.append([Span("  go on  ", "dim"), Span(f"edlz resume {job_name}"), Span(fewer, "dim")])
+    return [*lines, [Span("  logs   ", "dim"), Span(str(ending.logs))]]
 
 
 def _digest_line(status: JobStatus, ending: Ending, glyphs: Glyphs) -> list[Span]:

@@ -6,7 +6,7 @@ Fields are only ever added.  Times in seconds, sizes in bytes, ids as strings.
 import json
 from typing import Any
 
-from edlz.services.messages import JobStatus, PartitionView, WorkerView
+from edlz.services.messages import JobStatus, PartitionView, TableView, WorkerView
 
 __all__ = ["API_VERSION", "json_line", "status_object"]
 
@@ -51,6 +51,10 @@ def status_object(status: JobStatus) -> dict[str, Any]:
         },
         "workers": [_worker(worker) for worker in status.workers],
         "ps": [_partition(partition) for partition in status.partitions],
+        "tables": [_table(table) for table in status.tables],
+        "checkpoint": None
+        if status.checkpoint is None
+        else {"version": status.checkpoint, "age_s": status.checkpoint_age_s},
         "events": [
             {"seq": event.seq, "at": event.at, "kind": event.kind, "text": event.text}
             for event in status.events
@@ -89,4 +93,15 @@ def _partition(partition: PartitionView) -> dict[str, Any]:
         "version": partition.version,
         "memory_bytes": partition.memory_bytes,
         "cpu_share": partition.cpu_share,
+        "rows": partition.rows,
+    }
+
+
+def _table(table: TableView) -> dict[str, Any]:
+    return {
+        "name": table.path,
+        "rows": table.rows,
+        "memory_bytes": table.memory_bytes,
+        "hit_rate": table.hit_rate,
+        "new_rows_per_s": table.new_rows_per_s,
     }

@@ -8,7 +8,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 from edlz.client.spans import UNICODE, Glyphs, Line, Role, Span, fit, width_of
-from edlz.client.wording import best_evaluation, count_of, duration, memory, metric, percent, working
+from edlz.client.wording import (
+    best_evaluation,
+    count_of,
+    duration,
+    memory,
+    metric,
+    percent,
+    short_count,
+    working,
+)
 from edlz.services.messages import EvaluationView, JobStatus, PartitionView, WorkerView
 
 __all__ = ["MAX_WORKERS", "live_block"]
@@ -50,7 +59,7 @@ def live_block(
         lines.append(_fitted([Span(_labelled("worker")), *_worker_head()], width))
     lines += [_fitted(_worker_row(worker, glyphs), width) for worker in status.workers[:MAX_WORKERS]]
     lines += _rest_of_workers(status.workers[MAX_WORKERS:])
-    lines += [_fitted(_partition_row(partition, glyphs), width) for partition in status.partitions]
+    lines += [_fitted(_partition_row(partition, status, glyphs), width) for partition in status.partitions]
     lines.append([Span(" Ctrl-C: stop", "dim")])
     return [fit(line, width) for line in lines]
 
@@ -157,9 +166,15 @@ def _worker_row(worker: WorkerView, glyphs: Glyphs) -> list[Span]:
     return cells
 
 
-def _partition_row(partition: PartitionView, glyphs: Glyphs) -> list[Span]:
+def _partition_row(partition: PartitionView, status: JobStatus, glyphs: Glyphs) -> list[Span]:
     load = f"  {partition.cpu_share:.0%} of a core, ".replace("%", " %") + memory(partition.memory_bytes)
-    return [Span(_labelled(f"ps {partition.id}")), _state(partition.state, glyphs), Span(load)]
+    if partition.rows:
+        load += f", {short_count(partition.rows)} rows"
+    cells = [Span(_labelled(f"ps {partition.id}")), _state(partition.state, glyphs), Span(load)]
+    if status.checkpoint is not None and status.checkpoint_age_s is not None:
+        age = duration(status.checkpoint_age_s)
+        cells.append(Span(f"   checkpoint v{status.checkpoint:,}, {age} ago", "dim"))
+    return cells
 
 
 def _state(state: str, glyphs: Glyphs) -> Span:

@@ -27,6 +27,7 @@ MASTER = "master"
 POLL_S = 0.25
 GRACE_S = 5.0
 ANSWER_S = 2.0
+STOP_S = 25.0  # for the master to save the job and to leave, when it is asked to stop
 LEAVE_S = 15.0  # the master's time to leave after the job is over
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -72,7 +73,8 @@ class Supervisor:
         self._core = Reconciler()
         self._seen = 0  # number of the last event shown
         self._losses: dict[str, str] = {}  # processes whose loss nobody has told yet, and what to say
-        self._signalled = asyncio.Event()
+        self._signalled = asyncio.Event()  # nothing more is waited for
+        self._asked_to_stop_s: float | None = None
         self._launcher: ProcessLauncher
 
     async def run(self) -> None:
@@ -95,10 +97,11 @@ class Supervisor:
                 loop.remove_signal_handler(number)
         self.evidence.took_s = time.monotonic() - began
         last = self.evidence.status
-        if self.evidence.signal is None and (last is None or last.state not in FINAL_STATES):
+        if last is None or last.state not in FINAL_STATES:
             written = written_status(self._folder.path)
             if written is not None:
-                self._show(written)
+                self.evidence.status = written
+                self._screen.update(written)
 
     async def _run_processes(self) -> None:
         error: EdlzError | None = None
@@ -122,9 +125,11 @@ class Supervisor:
     # ------------------------------------------------------------ following the job
 
     async def _follow(self) -> None:
-        """Follow the job until the master has ended, a signal has come, or a time limit is over."""
+        """Follow the job until the master has ended, a second signal has come, or a time limit is over."""
         over_since: float | None = None
         while not self._signalled.is_set():
+            if self._asked_to_stop_s is not None and time.monotonic() - self._asked_to_stop_s > STOP_S:
+                return
             self._take_exits()
             if self.evidence.master is not None or self._core.given_up is not None:
                 return
@@ -195,12 +200,16 @@ class Supervisor:
         self._screen.update(status)
 
     def _on_signal(self, number: int) -> None:
-        if self.evidence.signal is None:
-            self.evidence.signal = number
+        if self.evidence.signal is not None:
             self._signalled.set()
-            self._screen.say("stopping … Ctrl-C again to kill at once.")
-        else:
             self._launcher.kill(self._launcher.running())
+            return
+        self.evidence.signal = number
+        status = self.evidence.status
+        if status is None or status.state in FINAL_STATES:  # nothing that could be saved
+            self._signalled.set()
+        self._core.is_stopping, self._asked_to_stop_s = True, time.monotonic()
+        self._screen.say("stopping … Ctrl-C again to kill at once.")
 
     # ------------------------------------------------------------ losses
 

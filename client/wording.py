@@ -13,6 +13,7 @@ __all__ = [
     "memory",
     "metric",
     "percent",
+    "short_count",
     "working",
 ]
 
@@ -53,6 +54,15 @@ def count_of(count: int, noun: str) -> str:
     """Return `1 worker`, `1,200 minibatches`."""
     plural = noun + ("es" if noun.endswith(("h", "s")) else "s")
     return f"{count:,} {noun if count == 1 else plural}"
+
+
+def short_count(count: int) -> str:
+    """Return a large number as `4.1 M`; a small one as it is."""
+    if count >= 1_000_000_000:
+        return f"{count / 1e9:.1f} G"
+    if count >= 1_000_000:
+        return f"{count / 1e6:.1f} M"
+    return f"{count / 1000:.0f} k" if count >= 10_000 else f"{count:,}"
 
 
 def working(workers: Iterable[WorkerView]) -> int:

@@ -1,0 +1,161 @@
+"""`edlz checkpoint`: what checkpoints there are, what is in one, and whether it is whole."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edlz.client.completion import complete_checkpoint
+from edlz.client.spans import Line, paint, plain
+from edlz.client.terminal import has_colour
+from edlz.services.config import edlz_home
+from edlz.services.configuration.nearest import did_you_mean, nearest
+from edlz.services.configuration.problems import Problem, print_problems
+from edlz.services.errors import ConfigError
+
+__all__ = ["checkpoint", "ls", "show", "verify"]
+
+DAMAGED = 1
+_FORMATS = ("table", "json")
+
+checkpoint = typer.Typer(help="Checkpoints on disk.", add_completion=False)
+
+_Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR|JOB",
+        help="a checkpoint folder, one version in it, or a local job's name",
+        autocompletion=complete_checkpoint,
+    ),
+]
+_Output = Annotated[str, typer.Option("-o", "--output", metavar="FORMAT", help="table | json")]
+
+
+@checkpoint.callback()
+def _group() -> None:
+    """Checkpoints on disk."""
+
+
+@checkpoint.command()
+def ls(target: _Target, output: _Output = "table") -> None:
+    """List the versions, newest first, after a quick look at each."""
+    from edlz.client.render_checkpoint import versions_object, versions_table
+
+    path, versions = _versions(target, output)
+    if output == "json":
+        _print_json(versions_object(path, versions))
+    else:
+        _print(versions_table(versions, time.time(), is_all=versions[0].folder != path))
+
+
+@checkpoint.command()
+def show(target: _Target, output: _Output = "table") -> None:
+    """Show what is in a version: the newest good one, if none is named."""
+    from edlz.client.render_checkpoint import contents_block, contents_object
+    from edlz.services.checkpoints.versions import NoCheckpoint, heads_of
+
+    path, versions = _versions(target, output)
+    info = next((info for info in versions if info.is_good), None)
+    if info is None or info.manifest is None:
+        what = versions[0].state if len(versions) == 1 else "damaged or incomplete"
+        raise NoCheckpoint(f"{path} is {what}: there is nothing to show", f"edlz checkpoint verify {target}")
+    heads = heads_of(info)
+    if output == "json":
+        _print_json(contents_object(info, heads))
+    else:
+        _print(contents_block(info, heads, time.time()))
+
+
+@checkpoint.command()
+def verify(target: _Target, output: _Output = "table") -> None:
+    """Read every byte of the versions and check it."""
+    from edlz.client.render_checkpoint import verified_object, verified_table
+    from edlz.services.checkpoints import versions as checkpoints
+
+    path, versions = _versions(target, output)
+    checked = [
+        (info, info.damage if info.state == "incomplete" else checkpoints.verify(info.folder))
+        for info in versions
+    ]
+    if output == "json":
+        _print_json(verified_object(path, checked))
+    else:
+        _print(verified_table(checked))
+        good = [info.folder for info, damage in checked if info.state != "incomplete" and not damage]
+        hint = f"newest good one: {good[0]}" if good else "none of them is good"
+        problems = [f"{one.path} is damaged ({one.reason})" for _, damage in checked for one in damage]
+        last = len(problems) - 1
+        print_problems(Problem(text, hint if i == last else "") for i, text in enumerate(problems))
+    is_named = len(checked) == 1 and checked[0][0].folder == path
+    if any(damage for _, damage in checked) or (is_named and checked[0][0].state == "incomplete"):
+        raise typer.Exit(DAMAGED)
+
+
+def _versions(target: str, output: str) -> tuple[Path, Sequence[Any]]:
+    """Return the folder that is meant, and the versions in it: all, or the one that it is.
+
+    Raises
+    ------
+    NoCheckpoint
+        If there is none.
+    """
+    from edlz.services.checkpoints.records import version_of
+    from edlz.services.checkpoints.versions import NoCheckpoint, list_versions, look_at
+
+    if output not in _FORMATS:
+        near = did_you_mean(nearest(output, _FORMATS))
+        raise ConfigError(f'--output="{output}" is none of {", ".join(_FORMATS)}', near)
+    path = _folder(target)
+    named = path if version_of(path) is not None else path.resolve()
+    if version_of(named) is not None:
+        return named, [look_at(named)]
+    versions = list_versions(path)
+    if not versions:
+        raise NoCheckpoint(f"{path} holds no checkpoint", "name a checkpoint folder, or a version-<V> in it")
+    return path, versions
+
+
+def _folder(target: str) -> Path:
+    """Return the folder of checkpoints that a path or a local job's name means."""
+    from edlz.services.checkpoints.versions import NoCheckpoint
+
+    path = Path(target)
+    if path.is_dir():
+        return path
+    jobs = edlz_home() / "jobs"
+    if "/" not in target and (jobs / target).is_dir():
+        folder = _checkpoint_dir(jobs / target)
+        if folder.is_dir():
+            return folder
+        raise NoCheckpoint(
+            f'job "{target}" has no checkpoints: {folder} does not exist', "--checkpoint_steps=N"
+        )
+    names = [entry.name for entry in jobs.iterdir() if entry.is_dir()] if jobs.is_dir() else []
+    near = did_you_mean(nearest(target, names))
+    raise NoCheckpoint(f'"{target}" is neither a folder nor a local job', near)
+
+
+def _checkpoint_dir(job: Path) -> Path:
+    """Return where a job writes its checkpoints, from the settings that it keeps."""
+    import yaml
+
+    try:
+        settings = yaml.safe_load((job / "job.yaml").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        settings = None
+    named = settings.get("checkpoint_dir") if isinstance(settings, dict) else None
+    return Path(str(named)) if named else job / "checkpoints"
+
+
+def _print(lines: Sequence[Line]) -> None:
+    is_coloured = has_colour(sys.stdout, os.environ)
+    sys.stdout.write(paint(lines) if is_coloured else plain(lines))
+
+
+def _print_json(content: dict[str, Any]) -> None:
+    print(json.dumps(content, ensure_ascii=False, indent=1))
