@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
+from edlz.model_zoo.dataset_names import DATASETS
 from edlz.services.configuration.help_page import help_page, help_topic
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem
@@ -17,7 +18,6 @@ COMMANDS = {
     "checkpoint verify": "read checkpoints to the last byte",
     "zoo data": "write example data as RecordIO files",
 }
-DATASETS = ("mnist", "fashion_mnist")
 CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
     "num_workers",
     "num_ps_pods",
@@ -33,7 +33,7 @@ CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
 )
 _GROUPS = ("checkpoint", "zoo")
 _FLAGS = {
-    "zoo data": ("--source",),
+    "zoo data": ("--source", "--records", "--seed"),
     **dict.fromkeys(("checkpoint ls", "checkpoint show", "checkpoint verify"), ("--output",)),
 }
 
@@ -99,9 +99,13 @@ _ZOO_DATA = f"""\
 Usage: edlz zoo data NAME OUTPUT [flags]
 Write example data as RecordIO files: OUTPUT/train and OUTPUT/test.
 
-  NAME                     {" | ".join(DATASETS)}                       required
+  NAME                     a data set                                  required
+                           {", ".join(DATASETS[:4])},
+                           {", ".join(DATASETS[4:])}
   OUTPUT                   folder that the files are written to        required
   --source DIR             folder of the original files
+  --records N              criteo-generated: made-up records      [1000000]
+  --seed N                 criteo-generated: which ones                 [0]
 """
 
 

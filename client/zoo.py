@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from edlz.client.help import DATASETS
+from edlz.model_zoo.dataset_names import DATASETS
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import ConfigError, DataError
 
@@ -21,11 +21,11 @@ def _group() -> None:
 
 @zoo.command()
 def data(
-    name: Annotated[
-        str, typer.Argument(help="mnist or fashion_mnist", autocompletion=lambda: list(DATASETS))
-    ],
+    name: Annotated[str, typer.Argument(help=" | ".join(DATASETS), autocompletion=lambda: list(DATASETS))],
     output: Annotated[Path, typer.Argument(help="folder that the files are written to")],
-    source: Annotated[Path | None, typer.Option(help="folder of the original files")] = None,
+    source: Annotated[Path | None, typer.Option(help="folder of the published files")] = None,
+    records: Annotated[int | None, typer.Option(help="criteo-generated: how many made-up records")] = None,
+    seed: Annotated[int | None, typer.Option(help="criteo-generated: which ones")] = None,
 ) -> None:
     """Write example data as RecordIO files."""
     from edlz.model_zoo.datasets import DatasetError, convert
@@ -33,8 +33,9 @@ def data(
     if name not in DATASETS:
         near = did_you_mean(nearest(name, DATASETS))
         raise ConfigError(f'no data set "{name}"', near or f"there are: {', '.join(DATASETS)}")
+    options = {key: value for key, value in {"records": records, "seed": seed}.items() if value is not None}
     try:
-        done = convert(name, source, output)
+        done = convert(name, source, output, **options)
     except DatasetError as e:
         raise DataError(e.message, e.help) from e
     word = "were there already" if done.was_there else "written"

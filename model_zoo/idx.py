@@ -1,7 +1,7 @@
 """Reads image data sets of the MNIST family: four IDX files in a folder, or Keras' copy of them.
 
 An IDX file is two zero bytes, a type (8 for uint8), the number of dimensions, each dimension as a
-big-endian uint32, then the numbers.  Writing records is the business of `datasets`.
+big-endian uint32, then the numbers.  Making records of them is the business of `images`.
 """
 
 import gzip
@@ -14,23 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from edlz.model_zoo.dataset_error import DatasetError
+
 __all__ = ["CLASSES", "IMAGE_SHAPE", "DatasetError", "Images", "Splits", "read_idx_folder", "read_npz"]
 
 IMAGE_SHAPE = (28, 28)
 CLASSES = 10
 _UINT8 = 8
-
-
-class DatasetError(ValueError):
-    """A data set cannot be read or converted; `message` says what happened, `help` what to do."""
-
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002
-        super().__init__(message, help)
-        self.message = message
-        self.help = help
-
-    def __str__(self) -> str:
-        return f"{self.message}; {self.help}"
 
 
 class Images(NamedTuple):

@@ -12,7 +12,7 @@ import pytest
 
 from edlz.api.example import encode_example
 from edlz.api.recordio import Reader, count_records
-from edlz.model_zoo import datasets
+from edlz.model_zoo import datasets, images
 from edlz.model_zoo.datasets import SAMPLE_FOLDER, DatasetError, built_in_sample, convert
 from edlz.model_zoo.idx import read_idx_folder
 
@@ -261,7 +261,7 @@ def no_network(name):
 @pytest.fixture
 def keras_home(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
-    monkeypatch.setattr(datasets, "_download", no_network)
+    monkeypatch.setattr(images, "_download", no_network)
     (tmp_path / "keras" / "datasets").mkdir(parents=True)
     return tmp_path / "keras" / "datasets"
 
@@ -307,7 +307,7 @@ def test_damaged_keras_copy(tmp_path, keras_home):
 
 
 def test_download_comes_next(tmp_path, keras_home, monkeypatch, source):
-    monkeypatch.setattr(datasets, "_download", lambda name: read_idx_folder(source))
+    monkeypatch.setattr(images, "_download", lambda name: read_idx_folder(source))
     done = convert("mnist", None, tmp_path / "out")
     assert (done.origin, done.train_records) == ("a download through Keras", TRAIN)
 

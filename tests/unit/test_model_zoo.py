@@ -11,6 +11,7 @@ from edlz.api.mode import Mode
 from edlz.model_zoo import datasets
 from edlz.model_zoo.datasets import SAMPLE_FOLDER
 from edlz.model_zoo.idx import read_idx_folder
+from edlz.model_zoo.images import image_records
 
 ZOO = Path(datasets.__file__).parent / "mnist"
 TEST_MODELS = Path(__file__).parent / "models"
@@ -35,7 +36,7 @@ def load(path):
 @pytest.fixture(scope="module")
 def records():
     train = read_idx_folder(SAMPLE_FOLDER).train
-    return list(datasets._records(train, 0, 64)), train.labels[:64].astype(np.int64)
+    return image_records(train, 0, 64), train.labels[:64].astype(np.int64)
 
 
 def fed(module, records, mode):

@@ -1,0 +1,180 @@
+"""The zoo's building blocks: ids, layers against their formulas, parsing in batches."""
+
+from itertools import combinations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from edlz.api.example import encode_example
+from edlz.model_zoo import mixing
+from edlz.model_zoo.blocks import binary_label
+from edlz.model_zoo.blocks.batched_parsing import parse_in_batches
+from edlz.model_zoo.blocks.cross_network import CrossNetwork
+from edlz.model_zoo.blocks.factorization_machine import FactorizationMachine
+from edlz.model_zoo.blocks.ids import crossed_ids, field_ids, mixed, text_values
+from edlz.model_zoo.blocks.interaction_network import InteractionNetwork
+from edlz.model_zoo.blocks.masked_mean import MaskedMean
+
+RNG = np.random.default_rng(0)
+
+
+def numbers(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+# --- ids ---
+
+
+def test_both_mixing_functions_are_the_same():
+    values = RNG.integers(-(2**63), 2**63 - 1, (50, 3))
+    assert np.array_equal(mixed(tf.constant(values)).numpy().view(np.uint64), mixing.mixed(values))
+
+
+def test_each_field_and_value_has_an_id_of_its_own():
+    values = tf.constant([[n] * 5 for n in range(-100, 100)], tf.int64)
+    ids = field_ids(values).numpy()
+    assert ids.shape == (200, 5)
+    assert len(np.unique(ids)) == ids.size
+    assert np.array_equal(field_ids(values[:, 2:], first_field=2).numpy(), ids[:, 2:])
+    assert np.array_equal(field_ids(values[:3]).numpy(), ids[:3])
+
+
+def test_crosses_depend_on_all_columns_their_order_and_the_field():
+    a = tf.constant(np.repeat(np.arange(30), 30))
+    b = tf.constant(np.tile(np.arange(30), 30))
+    ids = np.concatenate([crossed_ids(field, a, b).numpy() for field in (0, 1)])
+    assert len(np.unique(ids)) == 1800
+    swapped = crossed_ids(0, b, a).numpy()
+    assert set(swapped) == set(ids[:900])  # all pairs occur in both
+    assert (swapped == ids[:900]).sum() == 30  # of equal columns
+    wide = crossed_ids(0, a[:4, tf.newaxis], b[tf.newaxis, :6])
+    assert wide.shape == (4, 6)
+    assert np.array_equal(wide[2], crossed_ids(0, tf.repeat(a[2], 6), b[:6]))
+
+
+def test_texts_become_numbers():
+    values = text_values(tf.constant(["a", "b", "", "a"])).numpy()
+    assert values[0] == values[3]
+    assert len(set(values.tolist())) == 3
+    assert (values >= 0).all()
+
+
+# --- layers ---
+
+
+def test_factorization_machine_is_the_sum_over_pairs():
+    vectors = numbers(4, 5, 3)
+    expected = sum((vectors[:, i] * vectors[:, j]).sum(axis=1) for i, j in combinations(range(5), 2))
+    assert np.allclose(FactorizationMachine()(vectors), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("rank", [None, 2])
+def test_cross_layers_follow_their_formula(rank):
+    x0 = numbers(4, 5)
+    layer = CrossNetwork(depth=2, rank=rank)
+    out = layer(x0)
+    weights = [variable.numpy() for variable in layer.trainable_variables]
+    assert len(weights) == (4 if rank is None else 6)
+    dense = {w.shape: [v for v in weights if v.shape == w.shape] for w in weights}
+    x = x0
+    for number in range(2):
+        inner = x if rank is None else x @ dense[5, 2][number]
+        kernel = dense[5, 5] if rank is None else dense[2, 5]
+        x = x0 * (inner @ kernel[number] + dense[5,][number]) + x
+    assert np.allclose(out, x, atol=1e-5)
+
+
+def test_interaction_network_follows_its_formula():
+    vectors = numbers(3, 4, 2)
+    layer = InteractionNetwork([3, 2])
+    out = layer(vectors).numpy()
+    first, second = (w.numpy() for w in layer.trainable_variables)
+    assert (first.shape, second.shape, out.shape) == ((16, 3), (12, 2), (3, 5))
+    x1 = np.einsum("nid,njd,ijh->nhd", vectors, vectors, first.reshape(4, 4, 3))
+    x2 = np.einsum("nid,njd,ijh->nhd", x1, vectors, second.reshape(3, 4, 2))
+    expected = np.concatenate([x1.sum(axis=2), x2.sum(axis=2)], axis=1)
+    assert np.allclose(out, expected, atol=1e-5)
+
+
+def test_masked_mean_leaves_filling_out():
+    vectors, weights = numbers(3, 2, 4, 5), np.array([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]], np.float32)
+    out = MaskedMean()(vectors, weights).numpy()
+    assert np.allclose(out[0], vectors[0, :, :2].mean(axis=1), atol=1e-6)
+    assert not out[1].any()
+    assert np.allclose(out[2], vectors[2].mean(axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shapes"),
+    [
+        (FactorizationMachine(), [(4, 3)]),
+        (CrossNetwork(2, 3), [(6,)]),
+        (InteractionNetwork([3]), [(4, 3)]),
+        (MaskedMean(), [(2, 4, 3), (4,)]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_layers_in_functional_models(layer, shapes):
+    inputs = [keras.Input(shape) for shape in shapes]
+    model = keras.Model(inputs, layer(*inputs))
+    values = [numbers(2, *shape) for shape in shapes]
+    expected = model(values).numpy()
+    assert model.output_shape[1:] == expected.shape[1:]
+    copy = keras.Model.from_config(model.get_config())
+    copy.set_weights(model.get_weights())
+    assert np.allclose(copy(values), expected, atol=1e-6)
+
+
+# --- loss and metrics ---
+
+
+def test_loss_and_metrics_of_a_binary_label():
+    labels, logits = tf.constant([1.0, 0.0, 1.0, 0.0]), tf.constant([2.0, -1.0, -0.5, 0.3])
+    shares = 1 / (1 + np.exp(-logits.numpy()))
+    expected = -np.log(np.where(labels.numpy() == 1, shares, 1 - shares))
+    metrics = binary_label.eval_metrics_fn()
+    assert np.allclose(metrics["logloss"](labels, logits), expected, atol=1e-6)
+    assert float(binary_label.loss(labels, logits)) == pytest.approx(expected.mean())
+    metrics["auc"].update_state(labels, logits)
+    assert float(metrics["auc"].result()) == pytest.approx(0.75, abs=1e-3)
+
+
+# --- parsing ---
+
+SCHEMA = {"number": tf.io.FixedLenFeature([], tf.int64)}
+RECORDS = [encode_example({"number": n, "label": n % 2}) for n in range(3_000)]
+
+
+def features(parsed):
+    return {"double": tf.stack([parsed["number"], 2 * parsed["number"]], axis=1)}
+
+
+def parsed(mode, records=RECORDS):
+    dataset = parse_in_batches(tf.data.Dataset.from_tensor_slices(records), mode, SCHEMA, features)
+    return dataset.element_spec, list(dataset.batch(700).as_numpy_iterator())
+
+
+def test_evaluation_keeps_the_order():
+    spec, batches = parsed("evaluation")
+    assert spec[0]["double"].shape == (2,)
+    assert [len(labels) for _, labels in batches] == [700] * 4 + [200]
+    assert np.concatenate([x["double"] for x, _ in batches]).tolist() == [[n, 2 * n] for n in range(3_000)]
+    labels = np.concatenate([labels for _, labels in batches])
+    assert labels.dtype == np.float32
+    assert np.array_equal(labels, np.arange(3_000) % 2)
+
+
+def test_training_shuffles_rows_with_their_labels():
+    tf.random.set_seed(1)
+    _, batches = parsed("training")
+    values = np.concatenate([x["double"][:, 0] for x, _ in batches])
+    assert sorted(values) == list(range(3_000))
+    assert values.tolist() != list(range(3_000))
+    assert np.array_equal(np.concatenate([labels for _, labels in batches]), values % 2)
+
+
+def test_records_to_predict_need_no_label():
+    _, batches = parsed("prediction", [encode_example({"number": n}) for n in range(5)])
+    assert batches[0]["double"][:, 0].tolist() == [0, 1, 2, 3, 4]
