@@ -118,12 +118,13 @@ class CheckpointPart(Record, frozen=True, kw_only=True):
 class CheckpointOrder(Record, frozen=True, kw_only=True):
     """What a checkpoint asks of a partition now.
 
-    Sync, `cut`: have all partitions cut at the next version (partition 0 spreads the word).  Async: `freeze`,
-    hold pushes and report the ledger; `level`, take those below `marks`, then cut.  `version` names the folder.
+    Sync, `cut`: have all partitions cut at the next version (partition 0 spreads the word).  Async: `near`,
+    report often; `freeze`, hold pushes and report the ledger; `level`, take those below `marks`, then cut.
+    `version` names the folder.
     """
 
     number: int
-    phase: Literal["cut", "freeze", "level"]
+    phase: Literal["cut", "near", "freeze", "level"]
     version: int = 0
     marks: LedgerRecord | None = None
 
@@ -147,7 +148,8 @@ class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
     snapshots: tuple[SnapshotName, ...]
     is_sealed: bool
     telemetry: PartitionTelemetry = PartitionTelemetry()
-    frozen: int = 0  # async: the checkpoint for which pushes are held
+    near: int = 0  # async: the checkpoint that is about to be cut
+    frozen: int = 0  # async: the newest checkpoint for which pushes were held
     parts: tuple[CheckpointPart, ...] = ()  # not yet known to be in a complete checkpoint
 
 

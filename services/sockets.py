@@ -1,13 +1,13 @@
 """The only module that makes sockets: ZeroMQ's, hooked into the running event loop.
 
-A socket is a plain one whose file descriptor the loop watches.  That costs 13 to 30 us a message, where
-zmq.asyncio with its futures costs 60 to 100.  The descriptor speaks up only when ZeroMQ has new commands
+A socket is a plain one whose file descriptor the loop watches; zmq.asyncio with its futures would cost 60 to
+100 us a message.  The descriptor speaks up only when ZeroMQ has new commands
 for this thread, and any call of a socket may consume them: so whoever has called one looks at its events
 afterwards, and reads whatever is there.
 
 Everything stays on this machine (loopback TCP, Unix sockets); what goes beyond needs encryption, which
-this version does not have.  Frames are bytes here: what they mean is `services/codec.py`'s affair, and
-who sends what again when is `services/rpc.py`'s.
+this version does not have.  How messages get into a socket and out of it is `services/wire.py`'s affair, what
+they mean `services/codec.py`'s, and who sends what again when `services/rpc.py`'s.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ import socket
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import zmq
 import zmq.utils.garbage  # for its place among the exit handlers, see process_context
@@ -29,6 +29,7 @@ from edlz.services.codec import Buffer, Limits
 from edlz.services.endpoints import Endpoint, parse_endpoint
 from edlz.services.errors import LaunchError
 from edlz.services.ports import port_problem
+from edlz.services.wire import Departure, open_wire, release_departed
 
 __all__ = [
     "ClientTransport",
@@ -39,7 +40,6 @@ __all__ = [
     "process_context",
 ]
 
-SHARE_BYTES: Final = 64 << 10  # from here on sharing a frame with ZeroMQ is cheaper than copying it
 MESSAGES_PER_WAKE: Final = 32  # then the loop's other business has its turn
 SAFETY_HWM: Final = 4096  # messages a peer; credits keep it far from that
 UNBIND_WAIT_MS: Final = 200
@@ -47,16 +47,9 @@ UNBIND_WAIT_MS: Final = 200
 # libzmq 4.3.5 abort the process (session_base.cpp, clean_pipes: the rest of the message is out of reach).
 LEAST_LINGER_MS: Final = 100
 RECONNECT_MS, RECONNECT_MAX_MS = 50, 1000
+RELEASE_EVERY_S: Final = 0.05
 # As plain numbers: each operation on zmq's own enumerations costs 0.4 us.
-NOBLOCK, SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
-EVENTS, POLLIN, POLLOUT = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.POLLOUT)
-
-
-class Departure(Protocol):
-    """Whether the frames of a sent message have left this process' memory."""
-
-    @property
-    def done(self) -> bool: ...
+POLLIN, POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
 
 
 class ServerTransport(Protocol):
@@ -119,16 +112,14 @@ class _LoopSocket(ABC):
         self._socket.set_hwm(SAFETY_HWM)
         self._socket.setsockopt(zmq.LINGER, max(round(linger_s * 1000), LEAST_LINGER_MS))
         self._socket.setsockopt(zmq.MAXMSGSIZE, limits.frame_bytes)
-        # A message of more frames is malformed, whatever they hold: one too many tells.
-        self._most_frames = limits.frames + 1
+        # A message of more frames is malformed, whatever they hold: one too many tells, besides the peer's name.
+        self._wire = open_wire(self._socket, limits.frames + 2)
+        self._sharing: list[Departure] = []  # messages of which ZeroMQ holds memory of ours
+        self._release_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         self._is_drain_due = False
         self._fd: int | None = None
-        self._get: Callable[[int], Any] = self._socket.get
-        self._recv = self._socket.recv
-        # The compiled method behind pyzmq's own, which is for options of other kinds of sockets.
-        self._send: Callable[..., Any] = super(zmq.Socket, self._socket).send
 
     def close(self) -> None:
         """Stop receiving at once; what was sent goes out within the linger."""
@@ -136,11 +127,14 @@ class _LoopSocket(ABC):
             self._is_closed = True
             if self._fd is not None:
                 self._loop.remove_reader(self._fd)
+            if self._release_timer is not None:
+                self._release_timer.cancel()
+            self._wire.close()
             self._socket.close()
             _open_sockets.discard(self._socket)
 
     def _watch(self) -> None:
-        self._fd = int(self._get(zmq.FD))
+        self._fd = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._drain)
         self._schedule_drain()
 
@@ -153,43 +147,21 @@ class _LoopSocket(ABC):
     def _drain(self) -> None:
         """Hand over what has come, up to a cap."""
 
-    def _receive(self) -> list[Buffer]:
-        """Return the rest of a message, of which a frame is known to be there: messages come whole."""
-        frame = self._recv(NOBLOCK, False)
-        frames: list[Buffer] = [frame.bytes]
-        while frame.more:
-            frame = self._recv(NOBLOCK, False)
-            if len(frames) < self._most_frames:
-                frames.append(frame.buffer)
-        return frames
+    def _transmit(self, frames: Sequence[Buffer], peer: bytes | None = None) -> Departure | None:
+        departure = self._wire.send(frames, peer)
+        if departure is not None and not departure.done:
+            self._sharing.append(departure)
+            if self._release_timer is None:
+                self._release_timer = self._loop.call_later(RELEASE_EVERY_S, self._release)
+        return departure
 
-    def _transmit(self, frames: Sequence[Buffer]) -> zmq.MessageTracker | None:
-        """Send frames; return the tracker of the last shared one, if any.
-
-        Raises
-        ------
-        zmq.Again
-            If the message was not taken; nothing of it will be sent.
-        """
-        send, last = self._send, len(frames) - 1
-        tracker: zmq.MessageTracker | None = None
-        refusal: zmq.Again | None = None
-        for number, frame in enumerate(frames):
-            more = SNDMORE if number < last else 0
-            try:
-                if len(frame) < SHARE_BYTES:
-                    send(frame, NOBLOCK | more)
-                else:
-                    tracker = send(frame, NOBLOCK | more, False, True)
-            except zmq.Again as error:
-                if number == 0:
-                    raise
-                # The connection broke between two frames.  ZeroMQ now swallows frames up to the end of
-                # the message, so it must be shown the end, or it would swallow the next message.
-                refusal = error
-        if refusal is not None:
-            raise refusal
-        return tracker
+    def _release(self) -> None:
+        """Let go of shared frames soon after they have left, even if nothing else happens."""
+        self._release_timer = None
+        release_departed()
+        self._sharing = [departure for departure in self._sharing if not departure.done]
+        if self._sharing:
+            self._release_timer = self._loop.call_later(RELEASE_EVERY_S, self._release)
 
 
 class RouterSocket(_LoopSocket):
@@ -247,16 +219,10 @@ class RouterSocket(_LoopSocket):
         if self._is_closed:
             return False
         try:
-            self._send(peer, NOBLOCK | SNDMORE)
-            self._transmit(frames)
-        except zmq.ZMQError as error:
-            if error.errno not in (errno.EAGAIN, errno.EHOSTUNREACH):
-                raise
-            return False
+            return self._transmit(frames, peer) is not None
         finally:
-            if not self._is_drain_due and self._get(EVENTS) & POLLIN:
+            if not self._is_drain_due and self._wire.events() & POLLIN:
                 self._schedule_drain()
-        return True
 
     def close(self) -> None:
         """Free the address, then close; answers already given go out within the linger.
@@ -279,21 +245,15 @@ class RouterSocket(_LoopSocket):
 
     def _drain(self) -> None:
         self._is_drain_due = True  # spares the look at the events after each answer that is sent from here
-        for count in range(MESSAGES_PER_WAKE):
+        for _ in range(MESSAGES_PER_WAKE):
             if self._is_closed:
                 return
-            try:
-                # Most often there is one message: then asking is cheaper than catching an exception.
-                if count == 1 and not self._get(EVENTS) & POLLIN:
-                    break
-                peer = self._recv(NOBLOCK)
-            except zmq.Again:
-                break
-            self._on_message(peer, self._receive())
-        else:
-            self._loop.call_soon(self._drain)
-            return
-        self._is_drain_due = False
+            frames = self._wire.receive()
+            if frames is None:
+                self._is_drain_due = False
+                return
+            self._on_message(bytes(frames.pop(0)), frames)
+        self._loop.call_soon(self._drain)
 
 
 class DealerSocket(_LoopSocket):
@@ -346,15 +306,12 @@ class DealerSocket(_LoopSocket):
         if self._is_closed:
             return None
         try:
-            tracker = self._transmit(frames)
-        except zmq.Again:
-            return None
+            return self._transmit(frames)
         finally:
             if not self._is_drain_due:
-                events = self._get(EVENTS)
+                events = self._wire.events()
                 if events & POLLIN or bool(events & POLLOUT) != self.is_connected:
                     self._schedule_drain()
-        return _LEFT if tracker is None else tracker
 
     def _drain(self) -> None:
         self._is_drain_due = True
@@ -363,25 +320,18 @@ class DealerSocket(_LoopSocket):
                 return
             # The last look at the events must come after the last call that reads commands, or a
             # connection that came up in between would go unnoticed.
-            events = self._get(EVENTS)
+            events = self._wire.events()
             was_connected, self.is_connected = self.is_connected, bool(events & POLLOUT)
             if self.is_connected and not was_connected:
                 self._on_connected()
             elif events & POLLIN:
-                self._on_message(self._receive())
+                frames = self._wire.receive()
+                if frames is not None:
+                    self._on_message(frames)
             else:
                 self._is_drain_due = False
                 return
         self._loop.call_soon(self._drain)
-
-
-class _Left:
-    """The departure of a message that was copied."""
-
-    done = True
-
-
-_LEFT = _Left()
 
 
 def _bind(server: "zmq.Socket[bytes]", place: Endpoint) -> None:

@@ -3,15 +3,14 @@
 Theory of operation.  A checkpoint is a cut in which all partitions have the same ledger.  In synchronous
 mode every version is one, so partitions cut by themselves at multiples of `checkpoint_steps`, and the master
 only collects their parts; a cut out of turn is ordered from partition 0, which spreads the word.  In
-asynchronous mode the master *freezes* the partitions, hears their ledgers, and has them *level* to the
-greatest marks; each cuts when it is there and goes on at once.  Meanwhile only tasks that some partition
-lacks are leased.  A version is complete when every partition has reported its part; then the manifest is
+asynchronous mode the master brings the partitions *near* (they report often from then on), *freezes* them,
+hears their ledgers, and has them *level* to the greatest marks; each cuts when it is there and goes on at
+once.  Meanwhile only tasks that some partition lacks are leased.  A version is complete when every partition has reported its part; then the manifest is
 written, which makes it valid.  A partition's new life abandons a cut that is under way.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 
 from edlz.services.ledger import Ledger, LedgerRecord
 from edlz.services.master.entries import PartitionEntry
@@ -21,14 +20,6 @@ from edlz.services.messages import CheckpointOrder, Identity, PartInfo
 __all__ = ["Checkpoints"]
 
 
-class _Phase(Enum):
-    """How far a checkpoint in asynchronous mode is."""
-
-    IDLE = "idle"
-    FREEZING = "freezing"
-    LEVELLING = "levelling"
-
-
 @dataclass(frozen=True)
 class _Cut:
     """A checkpoint under way (asynchronous mode)."""
@@ -36,6 +27,7 @@ class _Cut:
     number: int
     version: int
     lives: tuple[Identity | None, ...]  # of the partitions when it began
+    is_near: bool = False  # all partitions report often by now
     marks: LedgerRecord | None = None
     urgent: frozenset[int] = frozenset()  # tasks that some partition has to catch up with
 
@@ -63,12 +55,6 @@ class Checkpoints:
         self._written: int | None = None  # version whose manifest is being written
         self.completed = 0  # greatest number that is complete or abandoned
         self.newest: int | None = None  # version of the newest complete checkpoint of this term
-
-    @property
-    def phase(self) -> _Phase:
-        if self._cut is None:
-            return _Phase.IDLE
-        return _Phase.FREEZING if self._cut.marks is None else _Phase.LEVELLING
 
     @property
     def urgent(self) -> frozenset[int] | None:
@@ -105,7 +91,7 @@ class Checkpoints:
         if cut is None:
             return None
         if cut.marks is None:
-            return CheckpointOrder(number=cut.number, phase="freeze")
+            return CheckpointOrder(number=cut.number, phase="freeze" if cut.is_near else "near")
         return CheckpointOrder(number=cut.number, phase="level", version=cut.version, marks=cut.marks)
 
     def advance(
@@ -135,6 +121,9 @@ class Checkpoints:
             cut = None
         if cut is None:
             self._begin_if_due(entries, version, lives)
+        elif not cut.is_near:
+            if all(entry.status.near == cut.number for entry in entries):
+                self._cut = replace(cut, is_near=True)
         elif cut.marks is None and all(entry.status.frozen == cut.number for entry in entries):
             self._cut = _level(cut, [Ledger(entry.ledger) for entry in entries])
 
@@ -211,4 +200,4 @@ def _level(cut: _Cut, ledgers: list[Ledger]) -> _Cut:
         for task in (*finished, *marks)
         if (task not in ledger.finished if task in union.finished else ledger.mark(task) < marks[task])
     )
-    return _Cut(cut.number, cut.version, cut.lives, union.record(), urgent)
+    return replace(cut, marks=union.record(), urgent=urgent)

@@ -18,6 +18,8 @@ from edlz.services.ps.store import Store
 
 __all__ = ["AsyncSettings", "Asynchronous"]
 
+HOLD_S = 0.5  # how long a push waits for the end of a cut before it is refused
+
 
 @dataclass(frozen=True)
 class AsyncSettings:
@@ -45,9 +47,10 @@ class Asynchronous(Exchanges):
         self._settings = settings or AsyncSettings()
         self.frozen = 0  # the checkpoint for which pushes are held
         self._ceiling: Ledger | None = None  # what the ledger may become while they are
+        self._waiting: dict[Hashable, tuple[Exchange, float]] = {}  # held exchanges, and since when
 
-    def exchange(self, to: Hashable, body: Exchange) -> list[Reply]:
-        """Answer an exchange at once.
+    def exchange(self, to: Hashable, body: Exchange, now: float) -> list[Reply]:
+        """Answer an exchange at once, unless its push is held.
 
         Raises
         ------
@@ -63,6 +66,9 @@ class Asynchronous(Exchanges):
             task = push.task
             if body.incarnation != self.incarnation:
                 return [Reply(to, Refused(reason="incarnation"))]
+            if self._is_held(push):
+                self._waiting[to] = (body, now)
+                return []
             refusal = self._take(push, self.store.version - body.version)
             if refusal is not None:
                 return [Reply(to, refusal)]
@@ -79,8 +85,6 @@ class Asynchronous(Exchanges):
             return None
         if push.index > mark:
             return Refused(reason="gap")
-        if self._is_held(push):
-            return Refused(reason="held")
         if not settings.tolerance:
             scale = 1 / max(1, staleness) if settings.modulates_rate else 1.0
             self.store.apply(push, scale)
@@ -117,12 +121,22 @@ class Asynchronous(Exchanges):
         self._ceiling = Ledger(marks)
         return self.is_level
 
-    def lift(self) -> None:
-        """Take pushes again."""
+    def lift(self, now: float) -> list[Reply]:
+        """Take pushes again, those that were held first."""
         self._ceiling = None
+        waiting, self._waiting = self._waiting, {}
+        return [reply for to, (body, _) in waiting.items() for reply in self.exchange(to, body, now)]
+
+    def refuse_waiting(self, now: float) -> list[Reply]:
+        """Refuse what has been held for long: who asked may be needed for another task."""
+        old = [to for to, (_, since) in self._waiting.items() if now - since > HOLD_S]
+        for to in old:
+            del self._waiting[to]
+        return [Reply(to, Refused(reason="held")) for to in old]
 
     def _is_held(self, push: Push) -> bool:
-        ceiling = self._ceiling
-        if ceiling is None or push.task in ceiling.finished:
+        """Whether a push that comes next would take the ledger past the ceiling."""
+        ceiling, ledger = self._ceiling, self.store.received
+        if ceiling is None or push.task in ceiling.finished or push.task in ledger.finished:
             return False
-        return push.index >= ceiling.mark(push.task)
+        return push.index == ledger.mark(push.task) >= ceiling.mark(push.task)

@@ -1,11 +1,14 @@
 """What a partition begins with: a worker's initial values or a checkpoint, and who may work on it."""
 
+from itertools import zip_longest
+
 import msgspec
 import numpy as np
 
 from edlz.services.errors import RemoteProtocolError
+from edlz.services.layout import Layout
 from edlz.services.ledger import LedgerRecord
-from edlz.services.messages import NO_IDENTITY, ErrorReply, Initialise
+from edlz.services.messages import NO_IDENTITY, ErrorReply, Initialise, OptimizerSpec, TableSpec
 from edlz.services.plan import Plan
 from edlz.services.ps.state import State
 from edlz.services.ps.store import Store, initial_digest
@@ -57,14 +60,17 @@ def difference(begun: State, body: Initialise) -> ErrorReply | None:
     """What keeps a worker's model from going with the state that a partition began with."""
     if not begun.base_digest:  # a checkpoint: its values are not the seed's
         for what, ours, theirs in (
-            ("variables", begun.layout, body.layout),
-            ("embedding tables", begun.tables, body.tables),
-            ("optimizer", begun.optimizer, body.optimizer),
+            ("variables", _variables(begun.layout), _variables(body.layout)),
+            ("embedding tables", list(map(_shown, begun.tables)), list(map(_shown, body.tables))),
+            ("optimizer", [_shown(begun.optimizer)], [_shown(body.optimizer)]),
         ):
-            if ours != theirs:
+            pairs = zip_longest(ours, theirs, fillvalue="nothing")
+            differing = next((pair for pair in pairs if pair[0] != pair[1]), None)
+            if differing is not None:
                 return ErrorReply(
                     code="config",
-                    message=f"the checkpoint's {what} are not the model's: {_first_difference(ours, theirs)}",
+                    message=f"the checkpoint's {what} are not the model's: {differing[0]} there, "
+                    f"{differing[1]} here",
                     help="use the model that wrote the checkpoint, or begin without one",
                 )
         return None
@@ -77,10 +83,10 @@ def difference(begun: State, body: Initialise) -> ErrorReply | None:
     )
 
 
-def _first_difference(ours: object, theirs: object) -> str:
-    """Return the first place where two records differ, as JSON."""
-    one, other = msgspec.json.encode(ours).decode(), msgspec.json.encode(theirs).decode()
-    pairs = enumerate(zip(one, other, strict=False))
-    same = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
-    begin = max(0, same - 60)
-    return f"…{one[begin : same + 60]}… there, …{other[begin : same + 60]}… here"
+def _variables(layout: Layout) -> list[str]:
+    vectors = (layout.dense, layout.state, layout.counters)
+    return [f"{v.path} {tuple(v.shape)}" for vector in vectors for v in vector.variables]
+
+
+def _shown(record: TableSpec | OptimizerSpec) -> str:
+    return msgspec.json.encode(msgspec.structs.asdict(record)).decode()

@@ -49,7 +49,8 @@ from edlz.services.ps.synchronous import Synchronous
 __all__ = ["BASE", "Condition", "Partition"]
 
 BASE: SnapshotName = (NO_IDENTITY, 0)
-HEARTBEAT_S = 1.0
+HEARTBEAT_S, TICK_S = 1.0, 0.1
+NEAR_HEARTBEAT_S = 0.02  # while a checkpoint is cut in asynchronous mode, pushes wait
 MAX_WAITING_PARTS = 2  # of checkpoints; further ones are left out until the disk has caught up
 
 
@@ -108,6 +109,7 @@ class Partition:
         self._committed: list[Instruction] = []  # what the steps of the event in hand ask for
         self._initial: State | None = None  # being written as the base
         self._initialisers: list[Hashable] = []
+        self._near = 0  # async: the checkpoint that is about to be cut
         self._ordered_cut = 0  # sync: number of the last checkpoint that was ordered at once
         self._level_order: CheckpointOrder | None = None  # async: where the ledger should be for the cut
         self._waiting_parts: set[int] = set()  # numbers of checkpoints that are being written
@@ -131,17 +133,24 @@ class Partition:
 
     # -- time
 
+    @property
+    def tick_s(self) -> float:
+        """How often the time should be told."""
+        return NEAR_HEARTBEAT_S if self._near else TICK_S
+
     def on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         if self.condition is Condition.SERVING and not self.plan.is_sync and self._is_snapshot_due(now):
             out += self._snapshot(now)
+        if self._asynchronous is not None:
+            out += self._asynchronous.refuse_waiting(now)
         if now >= self._next_status_s:
             out += self._status(now)
         return out
 
     def _status(self, now: float) -> list[Instruction]:
         self._seq += 1
-        self._next_status_s = now + HEARTBEAT_S
+        self._next_status_s = now + (NEAR_HEARTBEAT_S if self._near else HEARTBEAT_S)
         ledger = self.store.ledger if self.store else None
         is_known = self._ledger_known == (self.term, self.incarnation, self.era)
         self._status_version = self.store.version if self.store else 0
@@ -164,6 +173,7 @@ class Partition:
                     snapshots=self._snapshots.names() if self.store else (),
                     is_sealed=self.is_sealed,
                     telemetry=self._telemetry(),
+                    near=self._near,
                     frozen=self._asynchronous.frozen if self._asynchronous else 0,
                     parts=tuple(self._parts.values()),
                 )
@@ -331,8 +341,12 @@ class Partition:
         if asynchronous is None:
             return self._obey_cut(order, store, now)
         if order is None or order.number <= orders.checkpointed:
-            self._level_order = None
-            asynchronous.lift()
+            self._level_order, self._near = None, 0
+            return list(asynchronous.lift(now))
+        if order.number > self._near:  # an answer to each status, and often: a cut should not take long
+            self._near = order.number
+            return self._status(now)
+        if order.phase == "near":
             return []
         if order.phase == "freeze":
             if not asynchronous.freeze(order.number):
@@ -368,8 +382,9 @@ class Partition:
         if not asynchronous.is_level or self._level_order is None:
             return []
         order, self._level_order = self._level_order, None
-        asynchronous.lift()
-        return self._cut(store, order.number, order.version, now)
+        self._near = 0
+        cut = self._cut(store, order.number, order.version, now)  # before anything more is applied
+        return [*cut, *asynchronous.lift(now)]
 
     def _cut(self, store: Store, number: int, version: int, now: float) -> list[Instruction]:
         """Have the state as it is now written as this partition's part of a checkpoint."""
@@ -438,7 +453,7 @@ class Partition:
             return [Reply(to, Refused(reason="era"))]
         self._now_s = now
         before = store.version
-        out: list[Instruction] = [*exchanges.exchange(to, body)]
+        out: list[Instruction] = [*exchanges.exchange(to, body, now)]
         out, self._committed = [*self._committed, *out], []
         if isinstance(exchanges, Asynchronous) and body.push is not None:
             if store.version != before:

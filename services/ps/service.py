@@ -35,7 +35,6 @@ from edlz.services.runtime import EventQueue, Stop, when_failed
 
 __all__ = ["Answering", "PartitionService"]
 
-TICK_S = 0.1
 LONG_KERNEL_BYTES = 4 << 20  # above this a kernel holds the loop for more than about a millisecond
 ROW_BYTES = 128  # what a row of an embedding table counts for
 
@@ -93,7 +92,7 @@ class PartitionService:
         loop = asyncio.get_running_loop()
         while not self._stop.is_set:
             self._put(lambda: self._core.on_tick(loop.time()))
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._core.tick_s)
         if self._error is not None:
             raise self._error
 

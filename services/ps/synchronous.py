@@ -47,7 +47,7 @@ class Synchronous(Exchanges):
         """The tasks of which a slot is staged."""
         return tuple(self._staged)
 
-    def exchange(self, to: Hashable, body: Exchange) -> list[Reply]:
+    def exchange(self, to: Hashable, body: Exchange, now: float) -> list[Reply]:
         """Stage a push, answer a pull when it is due.
 
         Raises

@@ -16,6 +16,7 @@ from edlz.services.worker.feed import Feed, FeedSettings, open_feed
 from edlz.services.worker.ids_function import IdsFunction
 from edlz.services.worker.keras_model import build_model, start_from
 from edlz.services.worker.lanes import Lanes
+from edlz.services.worker.lookups import without_rows
 from edlz.services.worker.model_module import load_contract
 from edlz.services.worker.model_updates import ModelUpdates
 from edlz.services.worker.row_finder import RowFinder
@@ -23,8 +24,6 @@ from edlz.services.worker.step import LoadedVectors, TrainingStep
 from edlz.services.worker.task_reader import TaskReader
 
 __all__ = ["Assembly"]
-
-_THRESHOLD_BYTES = 2 << 20
 
 
 class Assembly:
@@ -41,8 +40,8 @@ class Assembly:
         self._config, self._plan, self._reader = config, plan, reader
         backend.configure(config.worker_threads)
         start_from(plan.seed)  # a module may build its model while it is imported
-        threshold_bytes = getattr(config, "embedding_threshold_bytes", _THRESHOLD_BYTES)
-        with replacing(threshold_bytes):
+        threshold_bytes = config.embedding_threshold_bytes
+        with replacing(threshold_bytes), without_rows():
             self._contract = load_contract(config)
         feed = self._open_feed(Mode.TRAINING)
         self.lanes = Lanes(feed, self._contract.code, self._contract.feed)

@@ -26,7 +26,7 @@ _plain_build = _Plain.build
 _FLOAT32_BYTES = 4
 
 
-class TableEmbedding(_Plain):  # type: ignore[misc]
+class TableEmbedding(keras.layers.Embedding):  # type: ignore[misc]
     """A `keras.layers.Embedding` without its weight; ids mean what they mean there.
 
     Objects come to be of this class by `build`, never by its constructor.

@@ -14,8 +14,11 @@ FLAGS = (
 )
 
 
-def run(folder: Path, data: Path, workers: int, partitions: int) -> str:
-    with HandJob(folder, *FLAGS, f"--training_data={data}/train", partitions=partitions) as job:
+TABLES = (f"--model_file={MODELS}/tiny_tables.py", "--embedding_threshold_bytes=0", *FLAGS[1:])
+
+
+def run(folder: Path, data: Path, workers: int, partitions: int, flags: tuple[str, ...] = FLAGS) -> str:
+    with HandJob(folder, *flags, f"--training_data={data}/train", partitions=partitions) as job:
         status = job.start(workers).finish()
         job.check_exactly_once()
     return status.digest
@@ -32,6 +35,16 @@ def test_any_number_of_workers_and_partitions(
     workers: int, partitions: int, undisturbed: str, tmp_path: Path, small_mnist: Path
 ) -> None:
     assert run(tmp_path, small_mnist, workers, partitions) == undisturbed
+
+
+def test_embedding_tables(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> None:
+    digests = {
+        (workers, partitions): run(
+            tmp_path_factory.mktemp("tables"), small_mnist, workers, partitions, TABLES
+        )
+        for workers, partitions in ((1, 1), (2, 2), (1, 3))
+    }
+    assert len(set(digests.values())) == 1, digests
 
 
 def test_a_worker_is_killed_in_the_middle(undisturbed: str, tmp_path: Path, small_mnist: Path) -> None:

@@ -10,7 +10,10 @@ from processes import MODELS, HandJob, wait_for
 pytestmark = pytest.mark.fault
 
 FLAGS = (
-    f"--model_file={MODELS}/tiny_mlp.py",
+    f"--model_file={MODELS}/tiny_tables.py",
+    "--embedding_threshold_bytes=0",
+    "--checkpoint_steps=50",
+    "--keep_checkpoint_max=2",
     "--minibatch_size=5",
     "--records_per_task=50",
     "--worker_threads=1",

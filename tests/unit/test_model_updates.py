@@ -52,7 +52,8 @@ def plan(mode="sync", slots=2, epochs=3, records=(35, 12)):
 def make_variables(*shapes, names=None):
     names = names or [f"v{i}" for i in range(len(shapes))]
     return [
-        keras.Variable(RNG.normal(size=shape).astype(np.float32), name=name) for shape, name in zip(shapes, names, strict=True)
+        keras.Variable(RNG.normal(size=shape).astype(np.float32), name=name)
+        for shape, name in zip(shapes, names, strict=True)
     ]
 
 
