@@ -8,7 +8,7 @@ import keras
 __all__ = ["LearningRateScheduler"]
 
 
-class LearningRateScheduler(keras.callbacks.Callback):
+class LearningRateScheduler(keras.callbacks.Callback):  # type: ignore[misc]
     """Sets the learning rate of each update by the number of updates before it.
 
     `keras.callbacks.LearningRateScheduler` does so by epochs; jobs take either.

@@ -19,7 +19,7 @@ Source = Callable[[Any, Any], Any]
 
 
 @keras.saving.register_keras_serializable(package="edlz")
-class Embedding(keras.layers.Layer):
+class Embedding(keras.layers.Layer):  # type: ignore[misc]
     """Turns integer ids into rows of a table that is kept by the parameter servers.
 
     The table has no size: a row exists from its first gradient on, and ids are any int64.  What it gives

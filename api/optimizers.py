@@ -8,7 +8,7 @@ __all__ = ["RowwiseAdagrad"]
 
 
 @keras.saving.register_keras_serializable(package="edlz")
-class RowwiseAdagrad(keras.optimizers.Optimizer):
+class RowwiseAdagrad(keras.optimizers.Optimizer):  # type: ignore[misc]
     """Adagrad with one sum for each row of an embedding table, in place of one for each element.
 
     For a table of dimension 16 that is a sixteenth of Adagrad's memory.  The mean of the squares of a row's

@@ -158,11 +158,12 @@ class Evaluator:
         joined = [np.concatenate([none, *of_table]) for of_table in zip(*ids, strict=True)]
         joined = joined or [none for _ in self._tables]
         groups, places = group_tables(self._tables, joined, self._partitions)
+        counts = [len(group.ids) for group in groups]
         located, ends = [], [0] * len(self._tables)
         for of_minibatch, of_lookups in zip(ids, sizes, strict=True):
             starts, ends = ends, [end + part.size for end, part in zip(ends, of_minibatch, strict=True)]
             parts = [of_table[a:b] for of_table, a, b in zip(places, starts, ends, strict=True)]
-            located.append(Located(parts, of_lookups))
+            located.append(Located(self._tables, parts, counts, of_lookups))
         return groups, located
 
     def _add(

@@ -4,6 +4,7 @@ The model is traced once more, with a source that notes the ids, and all that le
 is left is the model's preprocessing, without towers and side effects.
 """
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from edlz.services.worker.keras_model import BuiltModel
 from edlz.services.worker.lookups import ROWS, Recorder, inlined_functions, serving
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.random_ops import STATEFUL
+from edlz.services.worker.tables import blocks_of
 from edlz.services.worker.vectors import shared_array
 
 __all__ = ["IdsFunction"]
@@ -63,12 +65,12 @@ class IdsFunction:
         self._function = whole.prune(whole.inputs[: len(leaves)], whole.structured_outputs)
 
     @property
-    def places(self) -> tuple[int, ...]:
-        """The place of each lookup when they are ordered by table."""
-        return tuple(int(place) for place in np.argsort(np.argsort(self.tables, kind="stable")))
+    def order(self) -> tuple[int, ...]:
+        """The lookups as `sizes` has them: by block (see `blocks_of`), then by table."""
+        return _order(self.tables, self._built.tables)
 
     def __call__(self, element: Any) -> tuple[list[npt.NDArray[np.int64]], Any]:
-        """Return the ids of each table, lookup after lookup, and the lengths of the lookups by table.
+        """Return the ids of each table, lookup after lookup, and the lengths of the lookups in `order`.
 
         Returns
         -------
@@ -90,15 +92,17 @@ class IdsFunction:
             self._contract.code.running("the model's call()"),
         ):
             built.model(features, training=self._is_training)
-        return _by_table(recorder, len(built.tables))
+        ids: list[list[Any]] = [[] for _ in built.tables]
+        for table, of_lookup in zip(recorder.tables, recorder.ids, strict=True):
+            ids[table].append(of_lookup)
+        sizes = [tf.size(recorder.ids[lookup]) for lookup in _order(recorder.tables, built.tables)]
+        joined = [_joined(of_table) for of_table in ids]
+        return [*joined, tf.stack(sizes) if sizes else tf.zeros([0], tf.int32)]
 
 
-def _by_table(recorder: Recorder, tables: int) -> list[Any]:
-    ids: list[list[Any]] = [[] for _ in range(tables)]
-    for table, of_lookup in zip(recorder.tables, recorder.ids, strict=True):
-        ids[table].append(of_lookup)
-    sizes = [tf.size(of_lookup) for of_table in ids for of_lookup in of_table]
-    return [*(_joined(of_table) for of_table in ids), tf.stack(sizes) if sizes else tf.zeros([0], tf.int32)]
+def _order(tables: Sequence[int], layers: Sequence[Any]) -> tuple[int, ...]:
+    rank = {table: rank for rank, table in enumerate(itertools.chain(*blocks_of(layers)))}
+    return tuple(sorted(range(len(tables)), key=lambda lookup: rank[tables[lookup]]))
 
 
 def _joined(ids: Sequence[Any]) -> Any:

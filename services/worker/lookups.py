@@ -4,7 +4,7 @@ Table layers get their rows from a `source`: (layer, flat int64 ids) -> float32 
 what the trace is for: zeros while the model is built, a recorder that notes the ids, the rows of a step.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -146,39 +146,20 @@ class Gathered(Lookups):
     ----------
     tables : sequence of int
         What the recording saw: the table of each lookup.
-    rows : sequence of float32 tensors, shape (m, dim)
-        The distinct rows of each table.
-    places : sequence of int32 tensors, shape (n,)
-        For each lookup, where in its table's rows each id is.
-    watch : callable
-        Called with what each lookup serves.
-
-    Attributes
-    ----------
-    served : list of float32 tensors, shape (n, dim)
+    rows : sequence of float32 tensors, shape (n, dim)
+        What each lookup gets.
     """
 
-    def __init__(
-        self,
-        layers: Sequence[Any],
-        tables: Sequence[int],
-        rows: Sequence[Any],
-        places: Sequence[Any],
-        watch: Callable[[Any], None] = lambda rows: None,
-    ) -> None:
+    def __init__(self, layers: Sequence[Any], tables: Sequence[int], rows: Sequence[Any]) -> None:
         super().__init__(layers)
-        self._expected, self._rows, self._places, self._watch = list(tables), rows, places, watch
-        self.served: list[Any] = []
+        self._expected, self._rows = list(tables), rows
         self.begin()
 
     def __call__(self, layer: Any, ids: Any) -> Any:
         place, table = len(self.tables), self._note(layer)
         if self._expected[place : place + 1] != [table]:
             raise self._disagreement()
-        rows = tf.gather(self._rows[table], self._places[place])
-        self._watch(rows)
-        self.served.append(rows)
-        return rows
+        return self._rows[place]
 
     def finish(self) -> None:
         """Check that every lookup of the recording was made.

@@ -38,7 +38,7 @@ class Found:
 
     def sum(self, gradients: Sequence[Any]) -> tuple[Rows, ...]:
         """Return the gradients of the groups' rows from those of each id."""
-        return self.located.sum(gradients, [len(group.ids) for group in self.groups])
+        return self.located.sum(gradients)
 
 
 class RowFinder:
@@ -104,7 +104,9 @@ class RowFinder:
             groups, places = group_tables(self._layers, ids, self._partitions)
         except ValueError as e:
             raise self._failed(task, index, e) from e
-        found = self._found[task, index] = Found(self._layers, groups, Located(places, sizes))
+        counts = [len(group.ids) for group in groups]
+        located = Located(self._layers, places, counts, sizes)
+        found = self._found[task, index] = Found(self._layers, groups, located)
         return found
 
     def _failed(self, task: int, index: int, error: Exception) -> EdlzError:

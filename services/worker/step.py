@@ -18,7 +18,7 @@ from edlz.services.worker.backend import tf
 from edlz.services.worker.elements import row_count, shown, split_element
 from edlz.services.worker.ids_function import IdsFunction
 from edlz.services.worker.keras_model import BuiltModel
-from edlz.services.worker.lookups import Gathered, inlined_functions, serving
+from edlz.services.worker.lookups import inlined_functions, serving
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.random_ops import stateful_random_ops, stateless
 from edlz.services.worker.row_inputs import RowInputs
@@ -46,7 +46,7 @@ class Gradient:
     loss : float, regularisation included
     rows : int
     row_gradients : list of float32 tensors, shape (n, dim)
-        For each table, one for each id that is looked up.
+        For each block of tables, one for each id that is looked up.
     """
 
     dense: npt.NDArray[np.float32]
@@ -177,11 +177,12 @@ class TrainingStep:
             with code.running("loss()", self._contract.loss.function):
                 loss = self._contract.loss(labels, predictions, weights)
             total = tf.add_n([loss, *[tf.cast(extra, tf.float32) for extra in built.model.losses]])
-        looked_up = served.served if served else []
-        gradients = tape.gradient(total, [*self._dense, *looked_up], unconnected_gradients="zero")
-        dense, of_rows = gradients[: len(self._dense)], gradients[len(self._dense) :]
-        by_table = self._rows.by_table(of_rows) if served else []
-        return total, flatten(dense, built.layout.dense, tf.float32), *self._assigned(), *by_table
+        gradients = tape.gradient(total, [*self._dense, *served], unconnected_gradients="zero")
+        dense, of_rows = (
+            gradients[: len(self._dense)],
+            map(tf.convert_to_tensor, gradients[len(self._dense) :]),
+        )
+        return total, flatten(dense, built.layout.dense, tf.float32), *self._assigned(), *of_rows
 
     def _assign_seeds(self, seed: Any) -> None:
         zero = tf.zeros_like(seed)
@@ -252,14 +253,14 @@ def _served(
     inputs: RowInputs,
     rows: Sequence[Any],
     watch: Callable[[Any], None] = lambda rows: None,
-) -> Iterator[Gathered | None]:
-    """Let the model's tables be served from these inputs; yield what serves them."""
+) -> Iterator[list[Any]]:
+    """Let the model's tables be served from these inputs; yield the rows that are watched."""
     if not built.tables:
-        yield None
+        yield []
         return
-    source = inputs.source(rows, watch)
+    source, watched = inputs.source(rows, watch)
     with serving(built.tables, source), inlined_functions():
-        yield source
+        yield watched
     source.finish()
 
 

@@ -14,7 +14,7 @@ from edlz.api.embedding import Embedding
 from edlz.core_ext.ids import group_ids
 from edlz.services.worker.embedding_replacement import TableEmbedding, keep_dense
 
-__all__ = ["GroupedIds", "Places", "check_range", "find_tables", "group_tables", "table_path"]
+__all__ = ["GroupedIds", "Places", "blocks_of", "check_range", "find_tables", "group_tables", "table_path"]
 
 Ids = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int32]
@@ -42,6 +42,14 @@ def find_tables(model: Any) -> tuple[Any, ...]:
         if isinstance(layer, TableEmbedding) and not layer.trainable:  # frozen after it was built
             keep_dense(layer, "it is not trained")
     return tuple(layer for layer in found.values() if isinstance(layer, Embedding | TableEmbedding))
+
+
+def blocks_of(layers: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    """Return the numbers of the tables, those whose rows are of one length together."""
+    blocks: dict[int, list[int]] = {}
+    for number, layer in enumerate(layers):
+        blocks.setdefault(layer.output_dim, []).append(number)
+    return tuple(tuple(block) for block in blocks.values())
 
 
 def table_path(layer: Any) -> str:

@@ -19,27 +19,22 @@ The core knows no tensors: parameters and ids pass through it as the messages th
 """
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from edlz.services.messages import (
-    ANY_VERSION,
-    NO_IDENTITY,
     DoneTask,
-    Exchange,
     Exchanged,
     FailedTask,
     Identity,
     Message,
-    Pull,
     Push,
     Refused,
     RowIds,
 )
 from edlz.services.plan import Plan
 from edlz.services.worker.instructions import (
-    AskPartition,
     Begin,
     Compute,
     Drop,
@@ -48,11 +43,10 @@ from edlz.services.worker.instructions import (
     Outcome,
 )
 from edlz.services.worker.known_partitions import KnownPartitions
+from edlz.services.worker.requests import Ask, Requests
 from edlz.services.worker.runs import BACK_OFF_S, Phase, Run
 
 __all__ = ["Training"]
-
-Ask = Callable[[int, Hashable, Message], AskPartition]
 
 
 class Training:
@@ -85,18 +79,19 @@ class Training:
         ask: Ask,
         tell: Callable[[float], list[Instruction]],
     ) -> None:
-        self.plan, self._partitions, self._ask, self._tell = plan, partitions, ask, tell
-        self.era = NO_IDENTITY
+        self.plan, self._partitions, self._tell = plan, partitions, tell
+        self._requests = Requests(plan, partitions, vectors_every, ask)
         self.steps = 0  # minibatches pushed
         self._has_tables = has_tables
         self._looks_ahead = looks_ahead and has_tables and not plan.is_sync
-        self._vectors_every = 1 if plan.is_sync else vectors_every
-        self._without_vectors = 0  # async: minibatches computed since vectors were asked for
         self._attempts = itertools.count(1)
         self._runs: dict[int, Run] = {}
         self._busy: int | None = None  # the task that is being computed
         self._failed: list[FailedTask] = []
-        self._parts: dict[int, Exchanged] = {}  # newest vectors received from each partition
+
+    @property
+    def era(self) -> Identity:
+        return self._requests.era
 
     # -- what is told
 
@@ -143,9 +138,9 @@ class Training:
 
     def enter(self, era: Identity) -> list[Instruction]:
         """Another era has begun: nothing in hand belongs to it."""
-        self.era = era
+        self._requests.enter(era)
         out: list[Instruction] = [Drop(task) for task in self._runs]
-        self._runs, self._parts, self._busy = {}, {}, None
+        self._runs, self._busy = {}, None
         return out
 
     def take(self, task: int) -> list[Instruction]:
@@ -186,7 +181,7 @@ class Training:
 
     def on_evaluating(self) -> None:
         """An evaluation loads other vectors: a copy that was trained locally is gone."""
-        self._without_vectors = self._vectors_every
+        self._requests.renew_vectors()
 
     def _forget(self, task: int) -> list[Instruction]:
         run = self._runs.pop(task, None)
@@ -259,13 +254,12 @@ class Training:
         for run in sorted(self._runs.values(), key=lambda run: run.task):
             if run.phase is not Phase.READY:
                 continue
-            parts = [self._parts.get(p) for p in range(self._count)]
-            held = tuple(part for part in parts if part is not None)
-            is_other_step = self.plan.is_sync and any(part.version != run.version for part in held)
-            if len(held) < self._count or is_other_step:
+            parts = self._requests.parts
+            is_other_step = self.plan.is_sync and any(part.version != run.version for part in parts or ())
+            if parts is None or is_other_step:
                 out += self._pull(run)  # the parameters in hand are of another step meanwhile
                 continue
-            return [*out, *self._compute(run, held)]
+            return [*out, *self._compute(run, parts)]
         return out
 
     def _compute(self, run: Run, parts: tuple[Exchanged, ...]) -> list[Instruction]:
@@ -305,10 +299,7 @@ class Training:
 
     def _ask_all(self, run: Run, *, is_probe: bool = False) -> list[Instruction]:
         run.phase = Phase.PULLING
-        run.asked = None if is_probe else run.index
-        run.wants_vectors = True
-        self._without_vectors = 0
-        return [self._pull_from(run, p, run.asked) for p in range(self._count)]
+        return list(self._requests.pull_all(run, None if is_probe else run.index))
 
     def on_ids(
         self, task: int, index: int, attempt: int, ids: tuple[RowIds, ...] | None
@@ -334,35 +325,7 @@ class Training:
         if not is_due or following in run.ahead or run.ids.get(following) is None:
             return []
         run.ahead[following] = {}
-        return [self._pull_from(run, p, following) for p in range(self._count)]
-
-    def _pull_from(
-        self, run: Run, index: int, asked: int | None, *, version: int | None = None, push: Push | None = None
-    ) -> AskPartition:
-        part = self._parts.get(index)
-        ids = run.ids.get(asked) if asked is not None else None
-        pull = Pull(
-            task=run.task,
-            index=run.index + (1 if push else 0),
-            version=version,
-            have_version=part.version if part else ANY_VERSION,
-            rows=ids[index] if ids else None,
-            want_vectors=run.wants_vectors,
-        )
-        body = Exchange(
-            era=self.era,
-            incarnation=part.incarnation if part else None,
-            version=self._base_version(run, index),
-            push=push,
-            pull=pull,
-        )
-        kind = "ahead" if asked is not None and asked in run.ahead else "params"
-        return self._ask(index, ("run", run.task, run.attempt, kind, asked), body)
-
-    def _base_version(self, run: Run, index: int) -> int:
-        """The version of a partition that this run's gradient was computed on."""
-        answer = run.answers.get(index)
-        return run.version if self.plan.is_sync or answer is None else answer.version
+        return [self._requests.pull(run, p, following) for p in range(self._count)]
 
     # -- answers
 
@@ -382,8 +345,7 @@ class Training:
             return []
         if kind == "ack":
             return self._on_ack(run, index, now)
-        if answer.dense is not None:
-            self._parts[index] = answer
+        self._requests.note(index, answer)
         if kind == "ahead":
             return self._on_ahead(run, index, asked, answer, now)
         run.answers[index] = answer
@@ -393,9 +355,7 @@ class Training:
         if refusal.reason == "era":  # the master will tell the new one, and lease again
             return [*self._forget(run.task), *self._tell(now)]
         run.is_lost = run.is_lost or refusal.reason != "not ready"
-        for p, part in list(self._parts.items()):
-            if not self._partitions.is_life(p, part.incarnation):
-                del self._parts[p]
+        self._requests.drop_dead()
         return self._back_off(run, now, is_held=refusal.reason == "held")
 
     def _back_off(self, run: Run, now: float, *, is_held: bool = False) -> list[Instruction]:
@@ -407,7 +367,7 @@ class Training:
 
     def _on_params(self, run: Run, now: float) -> list[Instruction]:
         """All partitions have answered a pull."""
-        if any(p not in self._parts for p in range(self._count)):
+        if self._requests.parts is None:
             return self._back_off(run, now)  # its values were in hand when it was asked, and are no more
         run.back_off_s = BACK_OFF_S
         return self._on_all_sync(run, now) if self.plan.is_sync else self._on_all_async(run, now)
@@ -424,7 +384,7 @@ class Training:
         if ahead:  # they keep the version before, for just this
             for p in ahead:
                 del run.answers[p]
-            return [self._pull_from(run, p, run.asked, version=version) for p in ahead]
+            return [self._requests.pull(run, p, run.asked, version=version) for p in ahead]
         out = self._advance_staged(run, version, now)
         run.snapshot_at = max(answer.snapshot_at for answer in run.answers.values())
         run.checkpoint_at = max(answer.checkpoint_at for answer in run.answers.values())
@@ -497,7 +457,7 @@ class Training:
             return []  # abandoned meanwhile
         self._busy = None
         self.steps += 1
-        self._without_vectors += 1
+        self._requests.note_computed()
         run.is_last, run.acks = outcome.is_last, set()
         pushes = [
             msgspec.structs.replace(push, snapshot_at=run.snapshot_at, checkpoint_at=run.checkpoint_at)
@@ -510,7 +470,7 @@ class Training:
         is_over = not self.plan.is_sync and outcome.is_last
         if is_over or self._has_more_slots(run):
             run.phase = Phase.PUSHING
-            return [self._push_to(run, p, push, "ack") for p, push in enumerate(pushes)]
+            return list(self._requests.push_all(run, pushes, "ack"))
         return self._push_and_pull(run, pushes)
 
     def _has_more_slots(self, run: Run) -> bool:
@@ -528,56 +488,35 @@ class Training:
 
     def _push_and_pull(self, run: Run, pushes: list[Push]) -> list[Instruction]:
         """Push, and ask for what comes next in the same message."""
-        run.wants_vectors = self._wants_vectors(run)
+        run.wants_vectors = self._requests.wants_vectors(run, list(self._runs.values()))
         following = run.index + 1
         run.asked = following if not self._has_tables or following in run.ids else None
         out: list[Instruction] = [
-            self._pull_from(run, p, run.asked, push=push) for p, push in enumerate(pushes)
+            self._requests.pull(run, p, run.asked, push=push) for p, push in enumerate(pushes)
         ]
         run.phase, run.answers = Phase.PULLING, {}
         return out
-
-    def _wants_vectors(self, run: Run) -> bool:
-        if not self.plan.is_sync:
-            if self._without_vectors < self._vectors_every:
-                return False
-            self._without_vectors = 0
-            return True
-        # Another slot's pull, sent before, brings this step's vectors.
-        return not any(
-            other is not run
-            and other.phase is Phase.PULLING
-            and other.wants_vectors
-            and other.version == run.version
-            and self.plan.is_same_round(other.task, run.task)
-            for other in self._runs.values()
-        )
 
     def _push_ahead(self, run: Run, pushes: list[Push], outcome: Outcome, now: float) -> list[Instruction]:
         """Async with rows: push, ask for the minibatch after the next, and go on with the next."""
         if outcome.is_last:
             run.phase = Phase.PUSHING
-            return [self._push_to(run, p, push, "ack") for p, push in enumerate(pushes)]
-        run.wants_vectors = self._wants_vectors(run)
+            return list(self._requests.push_all(run, pushes, "ack"))
+        run.wants_vectors = self._requests.wants_vectors(run, list(self._runs.values()))
         following = run.index + 1
         out: list[Instruction] = []
         if following not in run.ahead and run.ids.get(following) is None:  # a take-over: unknown yet
-            out += [self._push_to(run, p, push, "pushed") for p, push in enumerate(pushes)]
+            out += list(self._requests.push_all(run, pushes, "pushed"))
             run.index = following
             return [*out, *self._pull(run)]
         asked = following + 1 if following in run.ahead else following
         if run.ids.get(asked) is None:
-            out += [self._push_to(run, p, push, "pushed") for p, push in enumerate(pushes)]
+            out += list(self._requests.push_all(run, pushes, "pushed"))
         else:
             run.ahead[asked] = {}
-            out += [self._pull_from(run, p, asked, push=push) for p, push in enumerate(pushes)]
+            out += [self._requests.pull(run, p, asked, push=push) for p, push in enumerate(pushes)]
         run.index, run.phase = following, Phase.PULLING
         return [*out, *self._go_on(run, now)]
-
-    def _push_to(self, run: Run, index: int, push: Push, kind: str) -> AskPartition:
-        life = self._parts[index].incarnation
-        body = Exchange(era=self.era, incarnation=life, version=self._base_version(run, index), push=push)
-        return self._ask(index, ("run", run.task, run.attempt, kind, None), body)
 
     def _on_ack(self, run: Run, index: int, now: float) -> list[Instruction]:
         run.acks.add(index)

@@ -21,6 +21,7 @@ import zmq
 
 from edlz.services import rpc as rpc_module
 from edlz.services import sockets as sockets_module
+from edlz.services import wire as wire_module
 from edlz.services.codec import PROTOCOL_VERSION, Codec, Limits
 from edlz.services.endpoints import parse_endpoint
 from edlz.services.errors import (
@@ -52,13 +53,17 @@ LIMIT_S = 10.0
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
+@pytest.fixture(params=["asyncio", "uvloop", "pyzmq's wire"])
+def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a test's coroutine on one of the loops, within a time limit."""
+    loop_factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+    is_compiled = request.param != "pyzmq's wire"
+    assert wire_module.is_compiled_usable(), "the compiled wire should be usable wherever tests run"
+    monkeypatch.setattr(wire_module, "is_compiled_usable", lambda: is_compiled)
 
     def run_it(main: Coroutine[Any, Any, None]) -> None:
         problems: list[dict[str, Any]] = []
-        with asyncio.Runner(loop_factory=request.param) as runner:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.get_loop().set_exception_handler(lambda loop, context: problems.append(context))
             runner.run(asyncio.wait_for(main, LIMIT_S))
         assert problems == []
@@ -922,31 +927,6 @@ def test_a_large_request_is_not_repeated_while_a_copy_has_not_left(run: Run) -> 
         client.close()
         server.close(0)
         context.term()
-
-    run(main())
-
-
-def test_a_connection_that_breaks_between_two_frames_swallows_no_other_message(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """ZeroMQ refuses one frame and drops the rest of the message, if it is shown the rest."""
-    shown: list[bytes] = []
-
-    async def main() -> None:
-        async with pair() as (_, client):
-            transport: Any = client._transport
-
-            def send(frame: bytes, flags: int, *rest: Any) -> None:
-                shown.append(bytes(frame))
-                if len(shown) == 2:
-                    raise zmq.Again
-
-            monkeypatch.setattr(transport, "_send", send)
-            assert transport.send([b"1", b"2", b"3", b"4"]) is None
-            assert shown == [b"1", b"2", b"3", b"4"]
-            shown[:] = [b"."]
-            assert transport.send([b"1", b"2"]) is None
-            assert shown == [b".", b"1"]
 
     run(main())
 

@@ -44,6 +44,19 @@ MODELS = {
                 x = tf.reduce_sum(self.looked_up(ids), 1) + tf.reduce_sum(self.looked_up(ids[:, 3:] * 2), 1)
                 return self.dense(x * x)
         """,
+    "tables of one length and another, in turns": """
+        class CustomModel(keras.Model):
+            def __init__(self):
+                super().__init__(name="net")
+                self.tables = [Embedding(dim, name=f"t{i}") for i, dim in enumerate((3, 5, 3, 5, 3))]
+                self.tables[4].build((None,))
+                self.dense = L.Dense(1)
+
+            def call(self, ids):
+                a, b, c, d, _ = self.tables  # the last one is never looked up
+                x = [d(ids[:, 0]), b(ids[:, 1]), b(ids[:, 2] + 1), c(ids[:, 3]) * a(ids[:, 4]), c(ids[:, 5])]
+                return self.dense(tf.concat(x, 1))
+        """,
     "shared, scaled, with losses": """
         def custom_model():
             ids = keras.Input((6,), dtype="int64")
@@ -183,7 +196,9 @@ def plain_gradients(trainer, built, task, index):
     finally:
         for layer in parts.built.tables:
             layer.source = None
-    of_dense, of_tables = tape.gradient(loss, [list(model.trainable_variables), tables])
+    of_dense, of_tables = tape.gradient(
+        loss, [list(model.trainable_variables), tables], unconnected_gradients="zero"
+    )
     by_id = [
         {
             id_ - 3 if id_ - 3 <= IDS * 2 - 2 else id_: row

@@ -1,0 +1,149 @@
+"""Requests of a worker's runs to the partitions, and the vectors that came in answer.
+
+Owns: the newest vectors of each partition, and when they are asked for again.  Does not own: what a run does
+next (`Training`'s).
+"""
+
+from collections.abc import Callable, Hashable
+
+from edlz.services.messages import (
+    ANY_VERSION,
+    NO_IDENTITY,
+    Exchange,
+    Exchanged,
+    Identity,
+    Message,
+    Pull,
+    Push,
+)
+from edlz.services.plan import Plan
+from edlz.services.worker.instructions import AskPartition
+from edlz.services.worker.known_partitions import KnownPartitions
+from edlz.services.worker.runs import Phase, Run
+
+__all__ = ["Ask", "Requests"]
+
+Ask = Callable[[int, Hashable, Message], AskPartition]
+
+
+class Requests:
+    """Makes the exchanges of one worker, in one era.
+
+    Parameters
+    ----------
+    plan : Plan
+    partitions : KnownPartitions
+    vectors_every : int
+        In asynchronous mode the vectors are pulled once in so many minibatches.
+    ask : callable (partition, key, body) -> AskPartition
+        Addresses a request to a partition.
+    """
+
+    def __init__(self, plan: Plan, partitions: KnownPartitions, vectors_every: int, ask: Ask) -> None:
+        self._plan, self._partitions, self._ask = plan, partitions, ask
+        self.era = NO_IDENTITY
+        self._vectors_every = 1 if plan.is_sync else vectors_every
+        self._without_vectors = 0  # async: minibatches computed since vectors were asked for
+        self._parts: dict[int, Exchanged] = {}  # newest vectors received from each partition
+
+    # -- vectors
+
+    @property
+    def parts(self) -> tuple[Exchanged, ...] | None:
+        """The vectors in hand, in the order of the partitions; None if some are missing."""
+        parts = tuple(self._parts[p] for p in range(self._partitions.count) if p in self._parts)
+        return parts if len(parts) == self._partitions.count else None
+
+    def enter(self, era: Identity) -> None:
+        """Another era: no vector in hand belongs to it."""
+        self.era, self._parts = era, {}
+
+    def note(self, index: int, answer: Exchanged) -> None:
+        """Keep an answer's vectors, if it has some."""
+        if answer.dense is not None:
+            self._parts[index] = answer
+
+    def drop_dead(self) -> None:
+        """Forget vectors of partitions' lives that are over."""
+        for p, part in list(self._parts.items()):
+            if not self._partitions.is_life(p, part.incarnation):
+                del self._parts[p]
+
+    def note_computed(self) -> None:
+        """A minibatch was computed on the vectors in hand."""
+        self._without_vectors += 1
+
+    def renew_vectors(self) -> None:
+        """The next exchange brings vectors: a local copy of them is gone."""
+        self._without_vectors = self._vectors_every
+
+    def wants_vectors(self, run: Run, others: list[Run]) -> bool:
+        """Whether the exchange that a run is about to send should bring vectors."""
+        if not self._plan.is_sync:
+            if self._without_vectors < self._vectors_every:
+                return False
+            self._without_vectors = 0
+            return True
+        # Another slot's pull, sent before, brings this step's vectors.
+        return not any(
+            other is not run
+            and other.phase is Phase.PULLING
+            and other.wants_vectors
+            and other.version == run.version
+            and self._plan.is_same_round(other.task, run.task)
+            for other in others
+        )
+
+    # -- requests
+
+    def pull_all(self, run: Run, asked: int | None) -> list[AskPartition]:
+        """Ask every partition where it stands with a task, and for its vectors and a minibatch's rows."""
+        run.asked, run.wants_vectors = asked, True
+        self._without_vectors = 0
+        return [self.pull(run, p, asked) for p in range(self._partitions.count)]
+
+    def pull(
+        self, run: Run, index: int, asked: int | None, *, version: int | None = None, push: Push | None = None
+    ) -> AskPartition:
+        """Ask one partition for what this worker lacks, and give it a push on the way.
+
+        Parameters
+        ----------
+        asked : int, optional
+            The minibatch whose rows are wanted.
+        version : int, optional
+            Sync: parameters of this version, at once.
+        """
+        part = self._parts.get(index)
+        ids = run.ids.get(asked) if asked is not None else None
+        wanted = Pull(
+            task=run.task,
+            index=run.index + (1 if push else 0),
+            version=version,
+            have_version=part.version if part else ANY_VERSION,
+            rows=ids[index] if ids else None,
+            want_vectors=run.wants_vectors,
+        )
+        body = Exchange(
+            era=self.era,
+            incarnation=part.incarnation if part else None,
+            version=self._base_version(run, index),
+            push=push,
+            pull=wanted,
+        )
+        kind = "ahead" if asked is not None and asked in run.ahead else "params"
+        return self._ask(index, ("run", run.task, run.attempt, kind, asked), body)
+
+    def push_all(self, run: Run, pushes: list[Push], kind: str) -> list[AskPartition]:
+        """Push to every partition and ask for nothing."""
+        return [self._push(run, p, push, kind) for p, push in enumerate(pushes)]
+
+    def _push(self, run: Run, index: int, push: Push, kind: str) -> AskPartition:
+        life = self._parts[index].incarnation
+        body = Exchange(era=self.era, incarnation=life, version=self._base_version(run, index), push=push)
+        return self._ask(index, ("run", run.task, run.attempt, kind, None), body)
+
+    def _base_version(self, run: Run, index: int) -> int:
+        """The version of a partition that this run's gradient was computed on."""
+        answer = run.answers.get(index)
+        return run.version if self._plan.is_sync or answer is None else answer.version
