@@ -32,7 +32,7 @@ _SIGNATURES = {
 }
 _CONTRACT = (*MODEL_NAMES, "loss", "optimizer", *FEED_NAMES, "eval_metrics_fn")
 _LATER_NAMES = {
-    "callbacks": "callbacks() of the model is not called: callbacks are not in this version of edlz",
+    "callbacks": "of callbacks() only learning rate schedulers are heeded in this version of edlz",
     "custom_data_reader": "custom_data_reader() of the model is not used: only RecordIO is read in this version of edlz",
 }
 

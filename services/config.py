@@ -71,7 +71,7 @@ class JobConfig:
     )
     model_zoo: str = _model("", "DIR", "where models lie", common=True, default_text="installed zoo")
     model_file: str = _model("", "FILE", "model definition, in place of --model_def")
-    model_params: str = _model("", "K=V;K=V", "arguments of the model's function")
+    model_params: str = _model("", "K=V;K=V", "arguments of model and optimizer")
     feed: str = _model("feed", "NAME", "function that parses records", aliases=("dataset_fn", "input_fn"))
     loss: str = _model("loss", "NAME", "function that gives the loss")
     optimizer: str = _model("optimizer", "NAME", "function that gives the optimizer")

@@ -110,7 +110,7 @@ class ModelContract:
         if isinstance(self._model, keras.Model):
             return self._model
         with self.code.running(f"{self._model_name}()", self._model):
-            model = self._model(**self._arguments)
+            model = self._model(**self._model_arguments)
         if not isinstance(model, keras.Model):
             raise ModelError(
                 f"{self._model_name}() returned {type(model).__name__}, not a keras.Model",
@@ -118,8 +118,16 @@ class ModelContract:
             )
         return model
 
+    @property
+    def _model_arguments(self) -> dict[str, Any]:
+        """The arguments of the model's function: all but those that only the optimizer's names."""
+        ours, others = _parameter_names(self._model), _parameter_names(self._optimizer)
+        return {name: value for name, value in self._arguments.items() if name in ours or name not in others}
+
     def make_optimizer(self) -> Any:
         """Return the user's optimizer: a new one, or the one in the module.
+
+        It gets those of the model's arguments that it names, e.g. `learning_rate`.
 
         Raises
         ------
@@ -128,8 +136,10 @@ class ModelContract:
         """
         if isinstance(self._optimizer, keras.optimizers.Optimizer):
             return self._optimizer
+        names = _parameter_names(self._optimizer)
+        own = {name: value for name, value in self._arguments.items() if name in names}
         with self.code.running("optimizer()", self._optimizer):
-            return self._optimizer()
+            return self._optimizer(**own)
 
     def make_callbacks(self) -> list[Any]:
         """Return what the user's `callbacks()` gives: instances of keras.callbacks.Callback.
@@ -301,6 +311,13 @@ def _all_columns(parts: list[Any]) -> Callable[[], list[Any]] | None:
     if not functions:
         return None
     return lambda: [column for function in functions for column in function()]
+
+
+def _parameter_names(function: Any) -> frozenset[str]:
+    try:
+        return frozenset(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # a builtin, or no function
+        return frozenset()
 
 
 def _positional(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -97,9 +97,32 @@ def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) ->
         raise ModelError(
             f"feed() returned {type(dataset).__name__}, not a tf.data.Dataset", "return dataset.map(parse)"
         )
-    batches = dataset.batch(settings.minibatch_size)
+    batches = _with_plain_rows(dataset.batch(settings.minibatch_size))
     split_element(batches.element_spec)
     return batches
+
+
+def _with_plain_rows(batches: Any) -> Any:
+    """Make (batch, 1, n) of ragged values (batch, n): a record's ragged value is a tensor of one row.
+
+    A feed gives single records, and `batch` cannot put dense values of different lengths together.
+    """
+    if not any(map(_is_of_one_row, tf.nest.flatten(batches.element_spec))):
+        return batches
+
+    def merge(value: Any) -> Any:
+        is_ragged = isinstance(value, tf.RaggedTensor) and _is_of_one_row(tf.type_spec_from_value(value))
+        return value.merge_dims(0, 1) if is_ragged else value
+
+    def merge_all(*element: Any) -> Any:
+        merged = tf.nest.map_structure(merge, element)
+        return merged[0] if len(merged) == 1 else merged
+
+    return batches.map(merge_all)
+
+
+def _is_of_one_row(spec: Any) -> bool:
+    return isinstance(spec, tf.RaggedTensorSpec) and spec.shape.rank >= 3 and spec.shape[1] == 1
 
 
 @contextmanager

@@ -90,6 +90,13 @@ def test_a_class_is_made_with_model_params(tmp_path):
     assert model.units == 7
 
 
+def test_the_optimizer_gets_the_params_that_it_names(tmp_path):
+    source = without("optimizer") + "\n\ndef optimizer(rate=1.0):\n    return keras.optimizers.SGD(rate)\n"
+    contract = load(tmp_path, source, model_params="units=5;rate=0.25")
+    assert contract.build().output_shape == (None, 5)
+    assert float(contract.make_optimizer().learning_rate) == 0.25
+
+
 def test_a_model_in_the_module_is_taken_as_it_is_and_starts_from_the_seed(tmp_path):
     source = MODEL.replace("def custom_model(", "def make(") + "\nmodel = make()\n"
     write(tmp_path, {"old.py": source})

@@ -135,7 +135,7 @@ def test_what_this_version_does_not_call_is_said() -> None:
     found = check_job(job(model_def="", model_file="model.py", validation_data="data/mnist/test"))
     assert found.errors == []
     assert [warning.message.split(":")[0] for warning in found.warnings] == [
-        "callbacks() of the model is not called",
+        "of callbacks() only learning rate schedulers are heeded in this version of edlz",
         "the model defines no eval_metrics_fn()",
     ]
 
