@@ -67,6 +67,8 @@ setup(
                 extra_compile_args=FLAGS,
                 extra_link_args=["-pthread"],
             ),
+            Extension("edlz.core_ext._tensors", ["core_ext/_tensors.pyx"], extra_compile_args=FLAGS),
+            Extension("edlz.core_ext._wire", ["core_ext/_wire.pyx"], extra_compile_args=FLAGS),
         ],
         build_dir="build/cython",
     ),

@@ -10,8 +10,10 @@ from cpython.buffer cimport (
 )
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.math cimport isfinite
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
+
+import operator
 
 import numpy as np
 
@@ -83,7 +85,6 @@ cdef extern from "table_index.h" nogil:
 cdef extern from "table_image.h" nogil:
     ctypedef struct edlz_image:
         uint64_t row_count
-        int is_open
     int edlz_image_open(edlz_image *image, edlz_table *table) noexcept
     void edlz_image_close(edlz_image *image) noexcept
     int edlz_image_read(edlz_image *image, uint64_t first, uint64_t count, float *out) noexcept
@@ -116,8 +117,8 @@ cdef class EmbeddingTable:
         edlz_initializer_set(&self.table.initializer, distribution, initializer.a, initializer.b, seed_bits)
         if edlz_table_open(&self.table):
             raise MemoryError(
-                f"no address space for an embedding table with rows of {self.table.stride * 4} bytes; raise the "
-                f"limit of this process's address space (ulimit -v) or of mappings (vm.max_map_count)"
+                f"no address space for an embedding table with rows of {self.table.stride * 4} bytes; raise "
+                f"the limit of this process's address space (ulimit -v) or of mappings (vm.max_map_count)"
             )
         self.is_made = True
 
@@ -241,8 +242,8 @@ cdef class EmbeddingTable:
                 )
             if error == EDLZ_KNOWN_ID:
                 raise ValueError(
-                    f"id {(<const int64_t *>id_buffer.buf)[failed]} at place {failed} is in the table already or "
-                    f"comes twice; give every row an id of its own"
+                    f"id {(<const int64_t *>id_buffer.buf)[failed]} at place {failed} is in the table already "
+                    f"or comes twice; give every row an id of its own"
                 )
             if error:
                 self._raise(error, id_buffer.len // 8)
@@ -257,7 +258,9 @@ cdef class EmbeddingTable:
         cdef int slot
         cdef Py_ssize_t size
         if len(step) != sizeof(edlz_step):
-            raise ValueError(f"step has {len(step)} bytes instead of {sizeof(edlz_step)}; pack it by an optimizer")
+            raise ValueError(
+                f"step has {len(step)} bytes instead of {sizeof(edlz_step)}; give Step.packed"
+            )
         memcpy(&ready, <const char *>step, sizeof(edlz_step))
         if ready.kind < 0 or ready.kind >= EDLZ_KINDS:
             raise ValueError(f"step is of kind {ready.kind}; there are kinds 0 to {EDLZ_KINDS - 1}")
@@ -279,16 +282,18 @@ cdef class EmbeddingTable:
         cdef Py_ssize_t row_bytes = self.table.stride * sizeof(float) + sizeof(int64_t)
         if error == EDLZ_FULL:
             raise MemoryError(
-                f"up to {count} more rows after {self.row_count} exceed the {self.table.row_limit} of {row_bytes} bytes "
-                f"that this table can hold; use more parameter servers or a larger machine"
+                f"up to {count} more rows after {self.row_count} exceed the {self.table.row_limit} of {row_bytes} "
+                f"bytes that this table can hold; use more parameter servers or a larger machine"
             )
         if error == EDLZ_NO_MEMORY:
             raise MemoryError(
-                f"the operating system gives no memory for up to {count} more rows of {row_bytes} bytes, "
-                f"after {self.row_count} in {self.memory_bytes} bytes; use more parameter servers or more memory"
+                f"the operating system gives no memory for up to {count} more rows of {row_bytes} bytes after "
+                f"{self.row_count} in {self.memory_bytes} bytes; use more parameter servers or more memory"
             )
         if error == EDLZ_PENDING:
-            raise ValueError(f"{self.table.pending_count} rows of extend() wait for their index(); give them ids first")
+            raise ValueError(
+                f"{self.table.pending_count} rows of extend() wait for their index(); give them ids first"
+            )
         if error == EDLZ_COUNT:
             raise ValueError(f"{count} ids for {self.table.pending_count} rows of the last extend()")
         raise ValueError("the image was closed, or these rows of it were released; freeze the table again")
@@ -313,7 +318,8 @@ cdef class TableImage:
 
     def __dealloc__(self):
         if self.image != NULL:
-            edlz_image_close(self.image)
+            with nogil:
+                edlz_image_close(self.image)
             PyMem_Free(self.image)
 
     @property
@@ -425,7 +431,7 @@ cdef object _set_slots(edlz_table *table, tuple slots):
 
 
 cdef object _checked_int(name, value, smallest, largest):
-    number = value.__index__()
+    number = operator.index(value)
     if not smallest <= number <= largest:
         raise ValueError(f"{name}={number} is not within {smallest} and {largest}")
     return number
@@ -457,12 +463,16 @@ cdef object _check_elements(name, Py_buffer *buffer, dtype):
         raise ValueError(f"{name} has elements of {buffer.itemsize} bytes; give {dtype}")
     if <uintptr_t>buffer.buf % <uintptr_t>buffer.itemsize:
         raise ValueError(f"{name} is not aligned to {buffer.itemsize} bytes; copy it first")
+    if dtype is _INT64S and buffer.ndim != 1:
+        raise ValueError(f"{name} has {buffer.ndim} dimensions; give one")
 
 
 cdef object _check_size(name, Py_buffer *values, Py_buffer *ids, Py_ssize_t dim):
-    if values.len // 4 != ids.len // 8 * dim:
+    cdef Py_ssize_t count = ids.len // 8
+    if values.len // 4 != count * dim or values.ndim > 2 or (values.ndim == 2 and values.shape[1] != dim):
+        shape = tuple([values.shape[axis] for axis in range(values.ndim)])
         raise ValueError(
-            f"{name} has {values.len // 4} elements for {ids.len // 8} ids of dim {dim}; give {ids.len // 8 * dim}"
+            f"{name} has shape {shape} for {count} ids of dim {dim}; give ({count}, {dim}) or ({count * dim},)"
         )
 
 

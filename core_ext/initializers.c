@@ -2,6 +2,7 @@
 #include "initializers.h"
 
 #include "hashing.h"
+#include "steps.h"
 #include "variants.h"
 
 #include <math.h>
@@ -19,10 +20,10 @@ void edlz_initializer_set(edlz_initializer *initializer, int distribution, doubl
     float largest = (double)upper < b ? upper : nextafterf(upper, -INFINITY);
     if (largest < (float)a)
         largest = (float)a;
-    *initializer = (edlz_initializer){distribution, a, b, largest, edlz_mix64(seed)};
+    *initializer = (edlz_initializer){distribution, a, b, largest, edlz_mix64(edlz_mix64(seed))};
 }
 
-/* -- uniform numbers ------------------------------------------------------------------------------------------ */
+/* -- uniform numbers ------------------------------------------------------------------------------------- */
 
 EDLZ_PART uint64_t row_key(const edlz_initializer *initializer, int64_t id)
 {
@@ -42,7 +43,7 @@ EDLZ_PART void fill_uniform(float *out, const edlz_initializer *initializer, uin
 {
     const double a = initializer->a, width = initializer->b - initializer->a;
     const float largest = initializer->largest;
-#pragma omp simd
+    EDLZ_INDEPENDENT
     for (ptrdiff_t k = 0; k < count; k++) {
         const int32_t bits = (int32_t)(edlz_mix64(key + (uint64_t)k) >> 33);
         const float value = (float)(a + width * ((double)bits * 0x1p-31));
@@ -50,7 +51,7 @@ EDLZ_PART void fill_uniform(float *out, const edlz_initializer *initializer, uin
     }
 }
 
-/* -- the inverse of the normal distribution ------------------------------------------------------------------- */
+/* -- the inverse of the normal distribution -------------------------------------------------------------- */
 
 /* Wichura, "Algorithm AS 241: the percentage points of the normal distribution", Applied Statistics 37 (1988),
  * routine PPND16: one rational function for the middle, two for the tails; about 16 digits. */
@@ -75,66 +76,77 @@ static const double FAR_OVER[DEGREE + 1] = {
     2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7};
 static const double FAR_UNDER[DEGREE + 1] = {
     1.0,                       5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2,
-    7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15};
+    7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7,
+    2.04426310338993978564e-15};
 
 EDLZ_PART double polynomial(const double *coefficients, double x)
 {
     double sum = coefficients[DEGREE];
+#pragma GCC unroll 7 /* or else the loops around it do not vectorise */
     for (int i = DEGREE - 1; i >= 0; i--)
         sum = sum * x + coefficients[i];
     return sum;
 }
 
-/* ln x for a normal x in (0, 1), within 2 units in the last place: x = m * 2^e with m near 1, and
- * ln m = 2 artanh((m - 1) / (m + 1)) by its series, whose 11th term is below 2^-56 of the first. */
-static double logarithm(double x)
+/* ln x for a normal x in (0, 1), within 2 units in the last place: x = m * 2^e with m from sqrt(1/2) to sqrt(2),
+ * and ln m = 2 artanh((m - 1) / (m + 1)) by its series, whose 11th term is below 2^-56 of the first. */
+EDLZ_PART double logarithm(double x)
 {
-    static const double HALF_ROOT = 0.70710678118654752440, LN_2 = 0.69314718055994530942;
+    static const double LN_2 = 0.69314718055994530942;
+    static const uint64_t ROOT_OF_HALF = UINT64_C(0x3FE6A09E667F3BCD), ONE = UINT64_C(0x3FF0000000000000);
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    int exponent = (int)(bits >> 52) - 1022;
-    bits = (bits & UINT64_C(0x000FFFFFFFFFFFFF)) | UINT64_C(0x3FE0000000000000); /* in [1/2, 1) */
+    const uint64_t biased_exponent = (bits - ROOT_OF_HALF + ONE) >> 52;
+    bits -= (biased_exponent << 52) - ONE;
     double m;
     memcpy(&m, &bits, sizeof m);
-    if (m < HALF_ROOT) {
-        m *= 2.0;
-        exponent -= 1;
-    }
     const double s = (m - 1.0) / (m + 1.0), square = s * s;
     double series = 0.0;
+#pragma GCC unroll 11
     for (int odd = 21; odd >= 1; odd -= 2)
         series = series * square + 1.0 / (double)odd;
-    return 2.0 * s * series + (double)exponent * LN_2;
+    return 2.0 * s * series + ((double)(int32_t)biased_exponent - 1023.0) * LN_2;
 }
 
-/* The quantile outside the middle; `from_half` is p - 1/2. */
-static double tail_quantile(double p, double from_half)
+/* Quantiles outside the middle, in place. */
+EDLZ_PART void to_tail_quantiles(double *p, ptrdiff_t count)
 {
-    const double r = sqrt(-logarithm(from_half < 0.0 ? p : 1.0 - p));
-    const double far = r > FAR_TAIL ? 1.0 : 0.0;
-    double z;
-    if (far == 0.0)
-        z = polynomial(NEAR_OVER, r - NEAR_TAIL) / polynomial(NEAR_UNDER, r - NEAR_TAIL);
-    else
-        z = polynomial(FAR_OVER, r - FAR_TAIL) / polynomial(FAR_UNDER, r - FAR_TAIL);
-    return from_half < 0.0 ? -z : z;
+    double r[CHUNK], z[CHUNK];
+    EDLZ_INDEPENDENT
+    for (ptrdiff_t k = 0; k < count; k++) {
+        const double from_one = 1.0 - p[k];
+        r[k] = sqrt(-logarithm(p[k] < from_one ? p[k] : from_one));
+        z[k] = polynomial(NEAR_OVER, r[k] - NEAR_TAIL) / polynomial(NEAR_UNDER, r[k] - NEAR_TAIL);
+    }
+    for (ptrdiff_t k = 0; k < count; k++) {
+        if (r[k] > FAR_TAIL)
+            z[k] = polynomial(FAR_OVER, r[k] - FAR_TAIL) / polynomial(FAR_UNDER, r[k] - FAR_TAIL);
+        p[k] = p[k] < 0.5 ? -z[k] : z[k];
+    }
 }
 
-/* Turn probabilities into quantiles, in place.  All take the way of the middle, which vectorises; then the
- * tails, 15 in 100, are done again. */
+/* Turn probabilities into quantiles, in place.  All go the way of the middle, which is short; then the tails, 15
+ * in 100, are put together and done again. */
 EDLZ_PART void to_quantiles(double *p, ptrdiff_t count)
 {
-    double middle[CHUNK];
-#pragma omp simd
+    double tails[CHUNK], middle[CHUNK];
+    int32_t tail_places[CHUNK];
+    ptrdiff_t tail_count = 0;
+    EDLZ_INDEPENDENT
     for (ptrdiff_t k = 0; k < count; k++) {
         const double from_half = p[k] - 0.5;
         const double r = MIDDLE_SQUARED - from_half * from_half;
         middle[k] = from_half * polynomial(MIDDLE_OVER, r) / polynomial(MIDDLE_UNDER, r);
     }
-    for (ptrdiff_t k = 0; k < count; k++) {
-        const double from_half = p[k] - 0.5;
-        p[k] = fabs(from_half) <= MIDDLE ? middle[k] : tail_quantile(p[k], from_half);
+    for (ptrdiff_t k = 0; k < count; k++) { /* no branch: it could not be predicted */
+        tails[tail_count] = p[k];
+        tail_places[tail_count] = (int32_t)k;
+        tail_count += fabs(p[k] - 0.5) > MIDDLE;
     }
+    to_tail_quantiles(tails, tail_count);
+    memcpy(p, middle, (size_t)count * sizeof *p);
+    for (ptrdiff_t t = 0; t < tail_count; t++)
+        p[tail_places[t]] = tails[t];
 }
 
 EDLZ_PART void fill_normal(float *out, const edlz_initializer *initializer, uint64_t key, ptrdiff_t count)
@@ -142,28 +154,28 @@ EDLZ_PART void fill_normal(float *out, const edlz_initializer *initializer, uint
     double z[CHUNK];
     for (ptrdiff_t first = 0; first < count; first += CHUNK) {
         const ptrdiff_t n = count - first < CHUNK ? count - first : CHUNK;
-#pragma omp simd
+        EDLZ_INDEPENDENT
         for (ptrdiff_t k = 0; k < n; k++)
             z[k] = open_uniform(edlz_mix64(key + (uint64_t)(first + k)));
         to_quantiles(z, n);
-#pragma omp simd
+        EDLZ_INDEPENDENT
         for (ptrdiff_t k = 0; k < n; k++)
             out[first + k] = (float)(initializer->a + initializer->b * z[k]);
     }
 }
 
-/* Within two standard deviations: the uniform number is mapped into [Phi(-2), Phi(2)], nothing is drawn again. */
+/* Within two standard deviations: the uniform number is mapped into [Phi(-2), Phi(2)]; nothing is drawn twice. */
 EDLZ_PART void fill_truncated(float *out, const edlz_initializer *initializer, uint64_t key, ptrdiff_t count)
 {
     static const double BELOW = 0.022750131948179207, WITHIN = 0.95449973610364159;
     double z[CHUNK];
     for (ptrdiff_t first = 0; first < count; first += CHUNK) {
         const ptrdiff_t n = count - first < CHUNK ? count - first : CHUNK;
-#pragma omp simd
+        EDLZ_INDEPENDENT
         for (ptrdiff_t k = 0; k < n; k++)
             z[k] = BELOW + WITHIN * open_uniform(edlz_mix64(key + (uint64_t)(first + k)));
         to_quantiles(z, n);
-#pragma omp simd
+        EDLZ_INDEPENDENT
         for (ptrdiff_t k = 0; k < n; k++) {
             const double not_below = z[k] > -2.0 ? z[k] : -2.0;
             const double clipped = not_below < 2.0 ? not_below : 2.0;

@@ -16,7 +16,7 @@ typedef struct edlz_initializer {
     int distribution;
     double a, b;         /* constant: a; uniform: [a, b); normal and truncated: mean a, standard deviation b */
     float largest;       /* uniform: the largest float32 below b, or a itself if that is b */
-    uint64_t mixed_seed; /* mix64(seed) */
+    uint64_t mixed_seed; /* mixed twice, ids once: or else row 0 of seed 1 would be row 1 of seed 0 */
 } edlz_initializer;
 
 void edlz_initializer_set(edlz_initializer *initializer, int distribution, double a, double b, uint64_t seed);

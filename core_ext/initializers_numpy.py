@@ -44,7 +44,8 @@ def initial_values(initializer: Initializer, seed: int, row_id: int, count: int)
     a, b = initializer.a, initializer.b
     if initializer.kind == "constant":
         return np.full(count, a, np.float32)
-    key = mix64(mix64(row_id) ^ mix64(seed))
+    # The seed is mixed once more, or else row 0 of seed 1 would be row 1 of seed 0.
+    key = mix64(mix64(row_id) ^ mix64(mix64(seed)))
     bits = _mix64(np.uint64(key) + np.arange(count, dtype=np.uint64))
     if initializer.kind == "uniform":
         values = (a + (b - a) * ((bits >> np.uint64(33)).astype(np.float64) * 2.0**-31)).astype(np.float32)

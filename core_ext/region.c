@@ -1,4 +1,4 @@
-/* Reservation by PROT_NONE and MAP_NORESERVE: neither counts against a limit on committed memory before it is used. */
+/* Reserved by PROT_NONE and MAP_NORESERVE: neither counts against a limit on memory before it is used. */
 #define _GNU_SOURCE
 #include "region.h"
 

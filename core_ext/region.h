@@ -16,11 +16,11 @@ typedef struct edlz_region {
     size_t mapping_bytes;
 } edlz_region;
 
-/* Reserve address space, no memory.  Pages are huge ones from `first_huge` bytes on (a multiple of their size, or
- * EDLZ_NEVER_HUGE), where there are such.  0, or -1 if the operating system refuses; then *region is empty. */
+/* Reserve address space, no memory.  Pages are huge ones from `first_huge` bytes on (a multiple of their size,
+ * or EDLZ_NEVER_HUGE), where there are such.  0, or -1 if the operating system refuses: *region is empty then. */
 int edlz_region_reserve(edlz_region *region, size_t bytes, size_t first_huge);
 
-/* Make at least the first `bytes` usable, which are at most `reserved`.  0, or -1 if the operating system refuses. */
+/* Make at least the first `bytes` usable, at most `reserved`.  0, or -1 if the operating system refuses. */
 int edlz_region_commit(edlz_region *region, size_t bytes);
 
 /* Give memory in [begin, end) back; it reads as zeros from now on.  Whole huge pages only, the rest stays. */

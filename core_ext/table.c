@@ -11,7 +11,7 @@
 
 enum { FEWEST_BUCKETS = 64, LEAST_RESERVED_BYTES = 64 << 20, SMALL_ROWS = 1 << 16 };
 
-/* -- life ----------------------------------------------------------------------------------------------------- */
+/* -- life ------------------------------------------------------------------------------------------------ */
 
 /* A row of up to 16 floats must not straddle two cache lines, a longer one no more of them than it must. */
 static ptrdiff_t stride_for(ptrdiff_t width)
@@ -109,7 +109,7 @@ size_t edlz_table_memory_bytes(edlz_table *table)
     return bytes;
 }
 
-/* -- growth --------------------------------------------------------------------------------------------------- */
+/* -- growth ---------------------------------------------------------------------------------------------- */
 
 /* Make room for `rows` rows in all. */
 static int grow(edlz_table *table, uint64_t rows)
@@ -120,7 +120,8 @@ static int grow(edlz_table *table, uint64_t rows)
     uint64_t ahead = rows + rows / 8; /* fewer calls of the operating system; it is not memory yet */
     if (ahead > table->row_limit)
         ahead = table->row_limit;
-    if (edlz_region_commit(&table->rows, ahead * row_bytes) || edlz_region_commit(&table->ids, ahead * id_bytes))
+    if (edlz_region_commit(&table->rows, ahead * row_bytes) ||
+        edlz_region_commit(&table->ids, ahead * id_bytes))
         return EDLZ_NO_MEMORY;
     if ((double)rows > (double)table->bucket_count * EDLZ_ROWS_PER_BUCKET && edlz_index_grow(table, rows))
         return EDLZ_NO_MEMORY;
@@ -133,7 +134,7 @@ static int grow(edlz_table *table, uint64_t rows)
     return EDLZ_DONE;
 }
 
-/* -- gather and apply ----------------------------------------------------------------------------------------- */
+/* -- gather and apply ------------------------------------------------------------------------------------ */
 
 ptrdiff_t edlz_table_gather(edlz_table *table, const int64_t *ids, ptrdiff_t count, float *out)
 {
@@ -143,8 +144,9 @@ ptrdiff_t edlz_table_gather(edlz_table *table, const int64_t *ids, ptrdiff_t cou
     return unknown;
 }
 
-/* How many rows a batch will make is known only after a search for all of its ids.  A batch that is small beside the
- * table is taken to make as many as it has ids: the table grows a little early, but does not search at each batch. */
+/* How many rows a batch will make is known only after a search for all of its ids.  A batch that is small beside
+ * the table is taken to make as many as it has ids: so the table grows a little early, but does not search at
+ * each batch. */
 static int make_room(edlz_table *table, const int64_t *ids, uint64_t count)
 {
     if (table->row_count + count <= table->room)
@@ -178,7 +180,7 @@ int edlz_table_apply(edlz_table *table, const edlz_step *step, const int64_t *id
     return error;
 }
 
-/* -- import --------------------------------------------------------------------------------------------------- */
+/* -- import ---------------------------------------------------------------------------------------------- */
 
 int edlz_table_extend(edlz_table *table, uint64_t count, float **first)
 {

@@ -7,8 +7,9 @@
  *     buckets  from ids to row numbers; see table_index.h
  *
  * table.c has their life, their growth and the lock; table_batch.c what is done to batches of ids; table_rows.c
- * the loops over rows; table_image.c frozen images; table_digest.c the hash of all.  The face, _table.pyx, checks
- * all arguments.  Functions that return an int give EDLZ_DONE or another edlz_error, and then have changed nothing.
+ * the loops over rows; table_image.c frozen images; table_digest.c the hash of all.  The face, _table.pyx,
+ * checks all arguments.  Functions that return an int give EDLZ_DONE, or another edlz_error and then have
+ * changed nothing.
  */
 #ifndef EDLZ_TABLE_H
 #define EDLZ_TABLE_H
@@ -78,14 +79,14 @@ int edlz_table_apply(edlz_table *table, const edlz_step *step, const int64_t *id
 /* Give room to `count` rows after the present ones, from *first on. */
 int edlz_table_extend(edlz_table *table, uint64_t count, float **first);
 
-/* Make the rows of the last extend findable.  EDLZ_KNOWN_ID: *failed is the place of an id that is there already
- * or comes twice. */
+/* Make the rows of the last extend findable.  EDLZ_KNOWN_ID: *failed is the place of an id that is there
+ * already or comes twice. */
 int edlz_table_index(edlz_table *table, const int64_t *ids, uint64_t count, uint64_t *failed);
 
 /* Sum modulo 2**128 of a hash of each row, low half first. */
 void edlz_table_digest(edlz_table *table, uint64_t sum[2]);
 
-/* -- inside the table ----------------------------------------------------------------------------------------- */
+/* -- inside the table ------------------------------------------------------------------------------------ */
 
 static inline float *edlz_row(const edlz_table *table, uint64_t number)
 {

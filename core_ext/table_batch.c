@@ -5,8 +5,8 @@
  *     call for the buckets  >  look into them, call for the rows  >  look further for the ids whose bucket
  *     was full  >  use the rows
  *
- * "Call for" is a prefetch: many cache misses are under way at once and none is waited for.  A block is about as
- * many cache lines of rows as a processor can have under way, and no branch hangs on what cannot be predicted.
+ * "Call for" is a prefetch: many cache misses are under way at once and none is waited for.  A block has about
+ * as many cache lines of rows as a processor can have under way, and no branch hangs on what cannot be predicted.
  */
 #include "table_batch.h"
 
@@ -151,10 +151,11 @@ EDLZ_PART void advance(pipeline *p, ptrdiff_t block, ptrdiff_t lines, int is_mak
 
 EDLZ_PART edlz_row_block ready_block(const pipeline *p, ptrdiff_t block, ptrdiff_t lines)
 {
-    return (edlz_row_block){p->ring[block % RING].rows, p->ids + block * block_rows(lines), rows_of(p, block, lines), p->table};
+    return (edlz_row_block){p->ring[block % RING].rows, p->ids + block * block_rows(lines),
+                            rows_of(p, block, lines), p->table};
 }
 
-/* -- the batches ---------------------------------------------------------------------------------------------- */
+/* -- the batches ----------------------------------------------------------------------------------------- */
 
 EDLZ_PART ptrdiff_t gather(edlz_table *table, const int64_t *ids, ptrdiff_t count, float *out, ptrdiff_t lines)
 {
@@ -193,7 +194,8 @@ typedef struct change {
     float *before; /* or NULL */
 } change;
 
-EDLZ_PART void apply(edlz_table *table, const int64_t *ids, ptrdiff_t count, const change *change, ptrdiff_t lines)
+EDLZ_PART void apply(edlz_table *table, const int64_t *ids, ptrdiff_t count, const change *change,
+                     ptrdiff_t lines)
 {
     pipeline p;
     edlz_rows_step *const step_rows = edlz_rows_stepper(change->step->kind);

@@ -6,7 +6,7 @@
 /* Rows copied under one hold of the lock: an apply waits this long at most. */
 enum { READ_BLOCK_BYTES = 256 << 10 };
 
-/* -- entries of the log --------------------------------------------------------------------------------------- */
+/* -- entries of the log ---------------------------------------------------------------------------------- */
 
 typedef struct entry_head {
     uint32_t row, next; /* next entry of the group + 1 */
@@ -34,7 +34,7 @@ static uint32_t *group_head(const edlz_image *image, uint64_t row)
     return (uint32_t *)image->heads.base + row / EDLZ_IMAGE_GROUP;
 }
 
-/* -- life ----------------------------------------------------------------------------------------------------- */
+/* -- life ------------------------------------------------------------------------------------------------ */
 
 static void release_regions(edlz_image *image)
 {
@@ -79,7 +79,8 @@ int edlz_image_open(edlz_image *image, edlz_table *table)
 void edlz_image_close(edlz_image *image)
 {
     pthread_rwlock_wrlock(&image->table->lock);
-    if (image->is_open) {
+    const int was_open = image->is_open;
+    if (was_open) {
         edlz_image **link = &image->table->images;
         while (*link != image)
             link = &(*link)->next;
@@ -87,10 +88,11 @@ void edlz_image_close(edlz_image *image)
         image->is_open = 0;
     }
     pthread_rwlock_unlock(&image->table->lock);
-    release_regions(image); /* nobody looks at them when the image is not open */
+    if (was_open)
+        release_regions(image); /* nobody looks at them any more, so the lock need not be held so long */
 }
 
-/* -- saving --------------------------------------------------------------------------------------------------- */
+/* -- saving ---------------------------------------------------------------------------------------------- */
 
 int edlz_images_make_room(edlz_table *table, uint64_t count)
 {
@@ -141,14 +143,14 @@ void edlz_images_save(edlz_table *table, const edlz_row_block *block)
     }
 }
 
-/* -- reading -------------------------------------------------------------------------------------------------- */
+/* -- reading --------------------------------------------------------------------------------------------- */
 
 /* Lay what was saved of rows [first, stop) over what was copied of them. */
 static void lay_saved(const edlz_image *image, uint64_t first, uint64_t stop, float *out)
 {
     const ptrdiff_t width = image->table->width;
-    for (uint64_t group = first / EDLZ_IMAGE_GROUP * EDLZ_IMAGE_GROUP; group < stop; group += EDLZ_IMAGE_GROUP) {
-        for (uint32_t entry = *group_head(image, group); entry;) {
+    for (uint64_t row = first; row < stop; row = (row / EDLZ_IMAGE_GROUP + 1) * EDLZ_IMAGE_GROUP) {
+        for (uint32_t entry = *group_head(image, row); entry;) {
             const entry_head head = head_of(image, entry);
             if (head.row >= first && head.row < stop)
                 memcpy(out + (ptrdiff_t)(head.row - first) * width, entry_at(image, entry - 1) + sizeof head,

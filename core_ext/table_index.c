@@ -16,8 +16,8 @@ int edlz_index_open(edlz_region *buckets, uint64_t count)
     return EDLZ_NO_MEMORY;
 }
 
-/* Entries go in the order of their homes from the old buckets to the new ones, both nearly in sequence; what was
- * moved is given back at once, so that the two indices are never in memory as a whole. */
+/* Entries go in the order of their homes from the old buckets to the new ones, both nearly in sequence; what
+ * was moved is given back at once, so that the two indices are never in memory as a whole. */
 EDLZ_KERNEL
 static void move_entries(edlz_table *table, edlz_bucket *new_buckets, uint64_t new_count)
 {

@@ -1,9 +1,9 @@
 /* From ids to row numbers: open addressing over cache lines.
  *
  * A bucket is one cache line.  An id's home is a multiply-shift of its hash, so homes are in the order of the
- * hashes whatever the number of buckets is: growth need not double, and moves the entries in one pass from front
- * to back.  A bucket is filled from the left, one that is full sends its ids on to the next, and nothing is ever
- * removed (but see edlz_index_take_back), so a bucket with a free place ends a search.
+ * hashes whatever the number of buckets is: growth need not double, and moves the entries in one pass from
+ * front to back.  A bucket is filled from the left, one that is full sends its ids on to the next, and nothing
+ * is ever removed (but see edlz_index_take_back), so a bucket with a free place ends a search.
  */
 #ifndef EDLZ_TABLE_INDEX_H
 #define EDLZ_TABLE_INDEX_H
@@ -15,12 +15,12 @@ enum { EDLZ_BUCKET_IDS = 5 };
 
 typedef struct edlz_bucket {
     int64_t ids[EDLZ_BUCKET_IDS];
-    uint32_t places[EDLZ_BUCKET_IDS + 1]; /* row number + 1, 0: free, so that every id is allowed; the last stays 0 */
+    uint32_t places[EDLZ_BUCKET_IDS + 1]; /* row number + 1, 0: free; so any id is allowed.  The last stays 0 */
 } edlz_bucket;
 
 _Static_assert(sizeof(edlz_bucket) == 64, "a bucket is a cache line");
 
-/* Most rows a bucket, on average.  Beyond it too many ids stand in the next line, which nobody has called for. */
+/* Most rows a bucket, on average.  With more of them, too many ids would stand elsewhere than in their home. */
 #define EDLZ_ROWS_PER_BUCKET (0.65 * EDLZ_BUCKET_IDS)
 
 int edlz_index_open(edlz_region *buckets, uint64_t count);

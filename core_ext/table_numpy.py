@@ -108,7 +108,7 @@ class EmbeddingTable:
             Distinct is the caller's part: an id that repeats takes one step for each time, in their order.
         gradients : ndarray, shape (n, dim) or (n * dim,), float32
         before : ndarray, shape (n, dim) or (n * dim,), float32, optional
-            Written: each row's values from before its step.
+            Written: each row's values from before its step; not to be relied on for an id that repeats.
 
         Returns
         -------
@@ -125,7 +125,7 @@ class EmbeddingTable:
         """
         row_count = self.row_count
         for place, row_id in enumerate(ids.tolist()):
-            row = self._rows.setdefault(row_id, self._new_row(row_id))
+            row = self._rows[row_id] = self._rows[row_id] if row_id in self._rows else self._new_row(row_id)
             values, *slots = np.split(row, np.cumsum([self.dim, *(size for size, _ in self.slots)])[:-1])
             if before is not None:
                 before.reshape(len(ids), self.dim)[place] = values

@@ -1,7 +1,8 @@
 /* Loops over rows that were found: copying their values, stepping them, making new ones.
  *
- * The usual widths are constants in loops of their own: a row of 16 floats is one or two vector instructions,
- * and a loop that has to find that out costs more than they do.
+ * The usual dimensions are constants in loops of their own: a row of 16 floats is one or two vector instructions,
+ * and a loop that has to find that out costs more than they do.  (Only two of them for steps: there are 16 kinds
+ * in three variants of each loop.)
  */
 #include "table.h"
 
