@@ -6,6 +6,7 @@
 VENV := .venv
 EDLZ := $(VENV)/bin/edlz
 DEMO_JOB := mnist-demo
+BENCHMARKS :=  # all of them; or e.g. make bench BENCHMARKS="table ps"
 SOURCES := $(wildcard core_ext/*.pyx core_ext/*.c core_ext/*.h) setup.py pyproject.toml
 
 .PHONY: all demo test bench clean
@@ -23,7 +24,7 @@ test: $(VENV)/tools
 	$(VENV)/bin/tox
 
 bench: $(VENV)/tools
-	$(VENV)/bin/tox -e bench
+	$(VENV)/bin/tox -e bench -- $(BENCHMARKS)
 
 $(VENV)/python-ready:
 	scripts/make_venv.sh $(VENV)

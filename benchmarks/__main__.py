@@ -8,11 +8,25 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.rows import Row, format_rows
+from benchmarks.quiet import Others
+from benchmarks.rows import Row, Skipped, format_rows
 
 __all__ = ["main"]
 
-_NAMES = ("dense", "rpc", "recordio", "training")
+_NAMES = (
+    "dense",
+    "table",
+    "sparse_step",
+    "rpc",
+    "ps",
+    "recordio",
+    "memory",
+    "checkpoint",
+    "training",
+    "ctr",
+)
+
+_QUIET_SHARE = 0.05
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,16 +47,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.names:
         if name not in _NAMES:  # argparse's own choices refuse an empty list
             parser.error(f'there is no benchmark "{name}"; choose from {", ".join(_NAMES)}')
-    rows: list[Row] = []
+    rows: list[Row | Skipped] = []
     for name in options.names or _NAMES:
         print(f"running {name} ...", file=sys.stderr, flush=True)
+        others = Others()
         # Imported only now: one benchmark's imports (TensorFlow) must not weigh on another's.
         rows += importlib.import_module(f"benchmarks.{name}").measure()
+        _warn_of_others(name, others.share)
     print(format_rows(rows))
     if options.json is not None:
         records = [{**asdict(row), "is_met": row.is_met} for row in rows]
         options.json.write_text(json.dumps(records, indent=2) + "\n", encoding="utf-8")
     return 0 if all(row.is_met for row in rows) else 1
+
+
+def _warn_of_others(name: str, share: float) -> None:
+    if share > _QUIET_SHARE:
+        print(
+            f"{name}: other programs took {share:.0%} of the processors meanwhile; rates by the clock are too low",
+            file=sys.stderr,
+        )
 
 
 def _parser() -> argparse.ArgumentParser:

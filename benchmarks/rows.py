@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Row", "format_rows"]
+__all__ = ["Row", "Skipped", "format_rows"]
 
 _HEADERS = ("measure", "ours", "limit or peer", "ratio", "target", "met")
 _FIRST_NUMBER = 3
@@ -40,12 +40,32 @@ class Row:
         return self.ratio >= self.target if self.higher_is_better else self.ratio <= self.target
 
 
-def format_rows(rows: Sequence[Row]) -> str:
+@dataclass(frozen=True)
+class Skipped:
+    """A measurement that this machine does not allow; it misses no target.
+
+    Parameters
+    ----------
+    measure : str
+        What would have been measured.
+    reason : str
+        What is missing.
+    """
+
+    measure: str
+    reason: str
+
+    @property
+    def is_met(self) -> bool:
+        return True
+
+
+def format_rows(rows: Sequence[Row | Skipped]) -> str:
     """Return the rows as a table of plain text.
 
     Parameters
     ----------
-    rows : sequence of Row
+    rows : sequence of Row or Skipped
 
     Returns
     -------
@@ -60,7 +80,9 @@ def format_rows(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row | Skipped) -> tuple[str, ...]:
+    if isinstance(row, Skipped):
+        return (row.measure, "skipped", row.reason, "", "", "-")
     bound = "≥" if row.higher_is_better else "≤"
     met = "yes" if row.is_met else "NO"
     return (row.measure, row.ours, row.limit_or_peer, f"{row.ratio:.2f}", f"{bound} {row.target:g}", met)

@@ -20,13 +20,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import grpc
 import uvloop
 import zmq
 
+from benchmarks.processes import cpu_s
 from benchmarks.rows import Row, format_rows
 from edlz.services.codec import Codec
 from edlz.services.errors import EdlzError
@@ -56,9 +56,9 @@ def measure() -> list[Row]:
         for turn in range(ROUNDS + 1):
             for window in WINDOWS:
                 for name, server, ask in sides:
-                    before_ns = server.cpu_ns()
+                    before_s = server.cpu_s
                     ask(server.address, window, REQUESTS)
-                    cost_us = (server.cpu_ns() - before_ns) / REQUESTS / 1000
+                    cost_us = (server.cpu_s - before_s) / REQUESTS * 1e6
                     if turn:  # the first one warms up
                         costs.setdefault((name, window), []).append(cost_us)
     rows = []
@@ -99,9 +99,9 @@ class _Server:
         if not self.address:
             raise RuntimeError(f"the {kind} server did not start: exit code {self.process.wait()}")
 
-    def cpu_ns(self) -> int:
-        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+    @property
+    def cpu_s(self) -> float:
+        return cpu_s(self.process.pid)
 
 
 @contextmanager

@@ -6,16 +6,15 @@ waits for the other's core.  They take turns, and the median of each is compared
 two workers with one at two gradients a step, each worker with a processor of its own.
 """
 
-import os
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import datetime
 from pathlib import Path
 
+from benchmarks.local_job import run_job
+from benchmarks.processes import pinned, quiet_environment
 from benchmarks.rows import Row
 from edlz.model_zoo.datasets import built_in_sample
 
@@ -24,8 +23,6 @@ __all__ = ["measure"]
 MODEL = "mnist.mnist_functional_api.custom_model"
 BATCH, EPOCHS, ROUNDS = 64, 2, 3
 LOG_EVERY = 20
-_ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-_LOSS = re.compile(r"^\[([\d: ,-]+)\].*Loss = \S+ steps = (\d+)", re.MULTILINE)
 
 
 def measure() -> list[Row]:
@@ -67,74 +64,27 @@ def measure() -> list[Row]:
 
 
 def _job(folder: Path, data: Path, *, workers: int, slots: int) -> float:
-    """Return the steps per second of a whole job, from the worker's own log lines."""
-    folder.mkdir()
-    endpoint = f"ipc://{folder}/m"
-    common = [f"--master_addr={endpoint}", "--log_level=INFO"]
-    master = [
-        "edlz.services.master",
-        f"--endpoint={endpoint}",
-        f"--job_dir={folder}",
+    """Return the steps per second of a whole job."""
+    flags = [
         f"--model_def={MODEL}",
         f"--training_data={data}/train",
-        "--num_ps_pods=1",
         f"--num_epochs={EPOCHS}",
         f"--minibatch_size={BATCH}",
         f"--grads_to_wait={slots}",
         "--worker_threads=1",
         f"--log_loss_steps={LOG_EVERY}",
     ]
-    ps = ["edlz.services.ps", "--ps_id=0", f"--job_dir={folder}", f"--endpoint=ipc://{folder}/p", *common]
     # With two workers each has a processor, and the others run where there is room.
-    processes = [
-        _start(folder / "master.log", master, {0, 1} if workers > 1 else {1}),
-        _start(folder / "ps.log", ps, {0, 1} if workers > 1 else {1}),
-    ]
-    for worker in range(workers):
-        flags = ["edlz.services.worker", f"--worker_id={worker}", *common]
-        processes.append(_start(folder / f"worker-{worker}.log", flags, {worker}))
-    try:
-        for process in processes:
-            if process.wait(600):
-                raise RuntimeError(
-                    f"a service failed; see {folder}:\n{(folder / 'worker-0.log').read_text()}"
-                )
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    return _rate((folder / "worker-0.log").read_text(), from_step=2 * LOG_EVERY)
-
-
-def _start(log: Path, arguments: list[str], processors: set[int]) -> subprocess.Popen[bytes]:
-    command = _pinned([sys.executable, "-m", *arguments], processors)
-    with log.open("wb") as file:
-        return subprocess.Popen(command, stdout=file, stderr=file, env=_ENVIRONMENT)
-
-
-def _pinned(command: list[str], processors: set[int]) -> list[str]:
-    """Return the command held to these processors, where the machine has them and can do so."""
-    if not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2:
-        return command
-    code = f"import os, sys; os.sched_setaffinity(0, {processors}); os.execv(sys.argv[1], sys.argv[1:])"
-    return [sys.executable, "-c", code, *command]
-
-
-def _rate(log: str, from_step: int) -> float:
-    points = [
-        (datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f").timestamp(), int(step))
-        for when, step in _LOSS.findall(log)
-        if int(step) >= from_step
-    ]
-    (began, first), (ended, last) = points[0], points[-1]
-    return (last - first) / (ended - began)
+    others = {0, 1} if workers > 1 else {1}
+    places = [{worker} for worker in range(workers)]
+    return run_job(folder, flags, from_step=2 * LOG_EVERY, workers=places, others=others).steps_per_s
 
 
 def _plain_loop(data: Path) -> float:
     """Return the steps per second of the loop that a user would write without edlz."""
     # oneDNN is asked for as the worker asks for it: TensorFlow's default is slower on some machines.
-    environment = {**_ENVIRONMENT, "TF_ENABLE_ONEDNN_OPTS": "1"}
-    command = _pinned([sys.executable, "-m", "benchmarks.training", str(data)], {0})
+    environment = quiet_environment(TF_ENABLE_ONEDNN_OPTS="1")
+    command = pinned([sys.executable, "-m", "benchmarks.training", str(data)], {0})
     output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
     return float(output.split()[-1])
 

@@ -1,0 +1,54 @@
+"""Processes of a benchmark: started, held to processors, and their CPU time."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["cpu_s", "pinned", "quiet_environment", "start", "touch_memory"]
+
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of all threads of a process in seconds, from the kernel's scheduler (Linux)."""
+    total_ns = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            total_ns += int((thread / "schedstat").read_text().split()[0])
+        except (FileNotFoundError, ProcessLookupError):  # the thread ended meanwhile
+            continue
+    return total_ns / 1e9
+
+
+def touch_memory(size_bytes: int) -> None:
+    """Write to so much memory and give it back, before something is measured that needs it anew.
+
+    A virtual machine's memory that nobody has touched lately has to be found by its host: several times the
+    work of a page fault here, and nothing that a program could help.
+    """
+    block = np.empty(size_bytes, np.uint8)
+    block[::4096] = 1
+
+
+def quiet_environment(**extra: str) -> dict[str, str]:
+    """Return this process' environment for a child that uses TensorFlow, on the processor and without chatter."""
+    return {**os.environ, **_QUIET, **extra}
+
+
+def pinned(command: Sequence[str], processors: Collection[int]) -> list[str]:
+    """Return the command held to these processors, where the machine has them and can do so."""
+    if not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2:
+        return list(command)
+    code = f"import os, sys; os.sched_setaffinity(0, {set(processors)}); os.execv(sys.argv[1], sys.argv[1:])"
+    return [sys.executable, "-c", code, *command]
+
+
+def start(log: Path, arguments: Sequence[str], processors: Collection[int]) -> subprocess.Popen[bytes]:
+    """Start `python -m ARGUMENTS` on these processors; what it prints goes into `log`."""
+    command = pinned([sys.executable, "-m", *arguments], processors)
+    with log.open("wb") as file:
+        return subprocess.Popen(command, stdout=file, stderr=file, env=quiet_environment())
