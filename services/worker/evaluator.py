@@ -15,7 +15,7 @@ from edlz.services.worker.keras_model import BuiltModel
 from edlz.services.worker.lanes import Lanes
 from edlz.services.worker.metrics import MetricSet
 from edlz.services.worker.model_module import ModelContract
-from edlz.services.worker.row_inputs import Located, Rows, row_tensors
+from edlz.services.worker.row_inputs import Located, RowBuffers, Rows
 from edlz.services.worker.step import Forward, LoadedVectors
 from edlz.services.worker.tables import GroupedIds, group_tables
 from edlz.services.worker.user_code import TaskError, UserCodeError
@@ -68,6 +68,7 @@ class Evaluator:
         self._metrics = MetricSet(contract)
         self._ids = IdsFunction(contract, built, feed.spec, is_training=False) if built.tables else None
         self._read: _Read | None = None
+        self._buffers = RowBuffers()
         forward = Forward(contract, built, feed.spec, self._ids)
         self._metrics.prepare(*self._first_predictions(forward, ranges, vectors))
         self._update = Forward(contract, built, feed.spec, self._ids, then=self._metrics.update)
@@ -124,9 +125,8 @@ class Evaluator:
             self.find_ids(task, records)
         read, self._read = self._read, None
         assert read is not None
-        tensors = row_tensors(self._tables, rows, [len(group.ids) for group in read.groups])
         count = sum(
-            self._add(task, index, element, vectors, (*tensors, *located.tensors))
+            self._add(task, index, element, vectors, located.inputs(rows, self._buffers))
             for index, (element, located) in enumerate(zip(read.elements, read.located, strict=True))
         )
         return count, self._metrics.state()
@@ -189,8 +189,7 @@ class Evaluator:
             np.zeros((len(g.ids), layer.output_dim), np.float32)
             for g, layer in zip(groups, self._tables, strict=True)
         ]
-        counts = [len(group.ids) for group in groups]
-        return forward(element, vectors, (*row_tensors(self._tables, rows, counts), *located.tensors))
+        return forward(element, vectors, located.inputs(rows, self._buffers))
 
     def _first_element(self, ranges: Sequence[TaskRange]) -> Any:
         try:

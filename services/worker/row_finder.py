@@ -10,7 +10,7 @@ from edlz.services.errors import EdlzError
 from edlz.services.worker.backend import tf
 from edlz.services.worker.ids_function import IdsFunction
 from edlz.services.worker.lanes import Lanes, Minibatch
-from edlz.services.worker.row_inputs import Located, Rows, row_tensors
+from edlz.services.worker.row_inputs import Located, RowBuffers, Rows
 from edlz.services.worker.tables import GroupedIds, group_tables
 from edlz.services.worker.user_code import UserCode
 
@@ -21,7 +21,7 @@ __all__ = ["Found", "RowFinder"]
 class Found:
     """What a minibatch looks up: the distinct ids of each table, and where in them each of its ids is."""
 
-    layers: tuple[Any, ...]
+    buffers: RowBuffers
     groups: tuple[GroupedIds, ...]
     located: Located
 
@@ -33,8 +33,7 @@ class Found:
         LocalProtocolError
             If they are not the rows of the groups.
         """
-        counts = [len(group.ids) for group in self.groups]
-        return (*row_tensors(self.layers, rows, counts), *self.located.tensors)
+        return self.located.inputs(rows, self.buffers)
 
     def sum(self, gradients: Sequence[Any]) -> tuple[Rows, ...]:
         """Return the gradients of the groups' rows from those of each id."""
@@ -60,6 +59,7 @@ class RowFinder:
     ) -> None:
         self._code, self._layers, self._function = code, layers, function
         self._lanes, self._partitions = lanes, partitions
+        self._buffers = RowBuffers()
         self._found: dict[tuple[int, int], Found] = {}  # of minibatches that are not computed yet
 
     def find(self, task: int, index: int) -> Found | None:
@@ -106,7 +106,7 @@ class RowFinder:
             raise self._failed(task, index, e) from e
         counts = [len(group.ids) for group in groups]
         located = Located(self._layers, places, counts, sizes)
-        found = self._found[task, index] = Found(self._layers, groups, located)
+        found = self._found[task, index] = Found(self._buffers, groups, located)
         return found
 
     def _failed(self, task: int, index: int, error: Exception) -> EdlzError:
