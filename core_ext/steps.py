@@ -6,15 +6,18 @@ steps.h declares the same 64 bytes and says what each place holds; `steps_numpy`
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from struct import Struct
 
 import numpy as np
 
-__all__ = ["STEP_BYTES", "Kind", "RowSlot", "Step"]
+__all__ = ["STEP_BYTES", "Kind", "RowSlot", "Step", "pack_step"]
 
 STEP_BYTES = 64
 """Size of a packed step: int32 kind, float32 decay, 14 float32 scalars."""
 
 _MAX_SCALARS = 14
+_FORM = Struct(f"<i{1 + _MAX_SCALARS}f")
+_UNUSED = (0.0,) * _MAX_SCALARS
 
 
 class Kind(IntEnum):
@@ -80,10 +83,7 @@ class Step:
 
     @property
     def packed(self) -> bytes:
-        places = np.zeros(1 + _MAX_SCALARS, np.float32)
-        places[0] = self.decay
-        places[1 : 1 + len(self.scalars)] = self.scalars
-        return np.int32(self.kind).tobytes() + places.tobytes()
+        return pack_step(self.kind, self.decay, self.scalars)
 
     @classmethod
     def unpack(cls, packed: bytes) -> "Step":
@@ -99,3 +99,13 @@ class Step:
         places = np.frombuffer(packed, np.float32, offset=4)
         kind = Kind(int.from_bytes(packed[:4], "little", signed=True))
         return cls(kind=kind, decay=float(places[0]), scalars=tuple(float(place) for place in places[1:]))
+
+
+def pack_step(kind: Kind, decay: float, scalars: Sequence[float]) -> bytes:
+    """Return `Step.packed` without making a `Step`."""
+    places = (decay, *scalars, *_UNUSED[len(scalars) :])
+    try:
+        return _FORM.pack(kind, *places)
+    except OverflowError:  # a scalar that only float64 can hold becomes infinite, as in Keras
+        with np.errstate(over="ignore"):
+            return _FORM.pack(kind, *map(np.float32, places))

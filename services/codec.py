@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Union
 import msgspec
 import numpy as np
 
-from edlz.core_ext._tensors import TensorReader, TensorWriter
+from edlz.core_ext._tensors import TensorReader, TensorWriter, size_in_bytes
 from edlz.services.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from edlz.services.messages import ANSWERS, REQUESTS, Message
 
@@ -73,7 +73,7 @@ class MalformedMessage(RemoteProtocolError):
         self.request_id = request_id
 
 
-class _Descriptor(msgspec.Struct, array_like=True, frozen=True):
+class _Descriptor(msgspec.Struct, array_like=True, frozen=True, gc=False):
     dtype: str
     shape: tuple[int, ...]
     frames: int
@@ -86,7 +86,7 @@ class _Preamble(msgspec.Struct, array_like=True, frozen=True):
     request_id: int
 
 
-class _Header(msgspec.Struct, array_like=True, frozen=True):
+class _Header(msgspec.Struct, array_like=True, frozen=True, gc=False):
     version: int
     request_id: int
     message: msgspec.Raw
@@ -120,8 +120,14 @@ class Codec:
                 "this machine is big-endian; edlz sends little-endian tensors as they lie in memory"
             )
         kinds = REQUESTS if expects == "requests" else ANSWERS
-        self._limits = limits or Limits()
-        self._writer, self._reader = TensorWriter(DTYPES, FRAME_BYTES), TensorReader(DTYPES)
+        self._limits = limits = limits or Limits()
+        self._writer = TensorWriter(DTYPES, FRAME_BYTES)
+        self._reader = TensorReader(
+            DTYPES,
+            most_tensors=limits.tensors,
+            most_frames=limits.frames,
+            most_bytes=limits.message_bytes,
+        )
         self._encode = msgspec.msgpack.Encoder(enc_hook=self._writer).encode
         self._decode = msgspec.msgpack.Decoder(Union[kinds], dec_hook=self._reader).decode  # noqa: UP007
 
@@ -136,18 +142,16 @@ class Codec:
             If an array is not C-contiguous or has a dtype that does not travel, if a field holds what
             msgpack cannot express, or if the message exceeds the limits.
         """
-        writer = self._writer
-        writer.clear()
-        descriptors, tensors = writer.descriptors, writer.frames
+        descriptors = self._writer.begin()
         try:
             # The descriptors are encoded behind the message, when the hook has filled the list.
             header = self._encode((PROTOCOL_VERSION, request_id, message, descriptors))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            self._writer.begin()  # lets go of the arrays
             raise LocalProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
-        finally:
-            writer.clear()
-        frames = [header, *tensors]
-        self._check_outgoing(message, frames, len(descriptors))
+        frames = self._writer.end(header)
+        if descriptors or len(header) > self._limits.header_bytes:
+            self._check_outgoing(message, frames, len(descriptors))
         return frames
 
     def decode(self, frames: Sequence[Buffer]) -> tuple[int, Message]:
@@ -172,8 +176,6 @@ class Codec:
         if header.version != PROTOCOL_VERSION:
             raise _foreign_version(header.version, header.request_id)
         try:
-            if len(frames) > 1 or header.tensors:
-                self._check_incoming(len(header.tensors), frames)
             self._reader.open(header.tensors, frames)
             message = self._decode(header.message)
             self._reader.close()
@@ -190,20 +192,11 @@ class Codec:
             what, most = f"a header of {len(frames[0])} bytes", limits.header_bytes
         elif tensors > limits.tensors:
             what, most = f"{tensors} tensors", limits.tensors
-        elif len(frames) > 1 and (size := sum(map(len, frames))) > limits.message_bytes:
+        elif len(frames) > 1 and (size := size_in_bytes(frames)) > limits.message_bytes:
             what, most = f"{size} bytes", limits.message_bytes
         else:
             return
         raise LocalProtocolError(f"{type(message).__name__} has {what}; at most {most} travel in one message")
-
-    def _check_incoming(self, tensors: int, frames: Sequence[Buffer]) -> None:
-        limits = self._limits
-        if tensors > limits.tensors:
-            raise ValueError(f"{tensors} tensors; at most {limits.tensors} are taken")
-        if len(frames) > limits.frames:
-            raise ValueError(f"more than {limits.frames} frames")
-        if (size := sum(map(len, frames))) > limits.message_bytes:
-            raise ValueError(f"{size} bytes; at most {limits.message_bytes} are taken")
 
 
 def _foreign_version(version: int, request_id: int) -> MalformedMessage:

@@ -135,7 +135,8 @@ class Ledger:
         ValueError
             If the minibatch is not the next one of its task (invariant 1); nothing has changed.
         """
-        if task in self.finished or index != self.mark(task):
+        mark = self.marks.get(task, 0)
+        if index != mark or (not mark and task in self.finished):  # a task with a mark is not finished
             raise ValueError(f"minibatch ({task}, {index}) is not next: {self}")
         if not is_empty:
             self.marks[task] = index + 1

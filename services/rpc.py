@@ -18,8 +18,11 @@ import secrets
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
+
+from edlz.core_ext._tensors import size_in_bytes
 from edlz.services.codec import Buffer, Codec, Limits, MalformedMessage
 from edlz.services.errors import (
     ERRORS_BY_CODE,
@@ -43,7 +46,7 @@ NEVER: Final = float("inf")
 OnAnswer = Callable[[Message | EdlzError], None]
 
 
-class ReplyTo(NamedTuple):
+class ReplyTo(msgspec.Struct, frozen=True, gc=False):
     """Whom an answer is for."""
 
     peer: bytes
@@ -82,6 +85,8 @@ class RpcServer:
     ----------
     endpoint : str
         Where it listens, with the port that was chosen.
+    handler : callable
+        May be replaced.
     failed : Future
         Gets the exception when the handler has raised anything but an EdlzError; the server is closed then.
     traffic : Traffic
@@ -104,7 +109,7 @@ class RpcServer:
     ) -> None:
         limits = limits or Limits()
         self._codec = Codec("requests", limits)
-        self._handler = handler
+        self.handler = handler
         self._pong = Pong(role=role, job=job)
         self._log = _RareLog()
         self.traffic = Traffic()
@@ -131,7 +136,7 @@ class RpcServer:
         traffic = self.traffic
         if self._transport.send(to.peer, frames):
             traffic.answers += 1
-            traffic.bytes_out += _size(frames)
+            traffic.bytes_out += size_in_bytes(frames)
         else:
             traffic.dropped += 1
             self._log.warning(
@@ -144,14 +149,11 @@ class RpcServer:
 
     def _on_message(self, peer: bytes, frames: list[Buffer]) -> None:
         traffic = self.traffic
-        traffic.bytes_in += _size(frames)
+        traffic.bytes_in += size_in_bytes(frames)
         try:
             request_id, body = self._codec.decode(frames)
         except MalformedMessage as error:
-            traffic.malformed += 1
-            self._log.warning("malformed message: peer=%r error=%s", peer, error)
-            if error.request_id is not None:
-                self._reply_error(ReplyTo(peer, error.request_id), error)
+            self._on_malformed(peer, error)
             return
         traffic.requests += 1
         to = ReplyTo(peer, request_id)
@@ -159,7 +161,7 @@ class RpcServer:
             if type(body) is Ping:
                 self.reply(to, self._pong)
             else:
-                self._handler(to, body)
+                self.handler(to, body)
         except EdlzError as error:
             self._log.warning("request %s refused: peer=%r error=%s", type(body).__name__, peer, error)
             self._reply_error(to, error)
@@ -170,6 +172,12 @@ class RpcServer:
             self.close()
             if not self.failed.done():
                 self.failed.set_exception(error)
+
+    def _on_malformed(self, peer: bytes, error: MalformedMessage) -> None:
+        self.traffic.malformed += 1
+        self._log.warning("malformed message: peer=%r error=%s", peer, error)
+        if error.request_id is not None:
+            self._reply_error(ReplyTo(peer, error.request_id), error)
 
     def _reply_error(self, to: ReplyTo, error: EdlzError) -> None:
         self.reply(to, ErrorReply(code=error.code, message=error.message, help=error.help))
@@ -372,7 +380,7 @@ class RpcClient:
         request.departure = departure
         request.due_at = self._loop.time() + request.retry_s * self._random.uniform(1 - JITTER, 1 + JITTER)
         self.traffic.requests += 1
-        self.traffic.bytes_out += _size(request.frames)
+        self.traffic.bytes_out += size_in_bytes(request.frames)
         return True
 
     def _on_connected(self) -> None:
@@ -422,20 +430,16 @@ class RpcClient:
 
     def _unanswered(self, request: _Request) -> PeerUnavailable:
         was_sent = request.departure is not None
-        what = (
-            f"took {request.kind} but did not answer"
-            if was_sent
-            else f"could not be reached for {request.kind}"
-        )
+        what = "took {} but did not answer" if was_sent else "could not be reached for {}"
         return PeerUnavailable(
-            f"{self.endpoint} {what} within {request.deadline - request.asked_at:.1f} s",
+            f"{self.endpoint} {what.format(request.kind)} within {request.deadline - request.asked_at:.1f} s",
             "see whether its process still runs, and its log",
         )
 
     # ------------------------------------------------------------ receiving
 
     def _on_message(self, frames: list[Buffer]) -> None:
-        self.traffic.bytes_in += _size(frames)
+        self.traffic.bytes_in += size_in_bytes(frames)
         outcome: Message | EdlzError
         try:
             request_id, outcome = self._codec.decode(frames)
@@ -492,7 +496,3 @@ def _received_error(reply: ErrorReply) -> EdlzError:
     if cls is None:
         return RemoteProtocolError(f"an error of unknown code {reply.code!r}: {reply.message}", reply.help)
     return cls(reply.message, reply.help)
-
-
-def _size(frames: list[Buffer]) -> int:
-    return len(frames[0]) if len(frames) == 1 else sum(map(len, frames))

@@ -48,12 +48,18 @@ class EventQueue:
         For the long ones.
     on_error : callable
         Told of what an event, or what follows it, raised.
+
+    Attributes
+    ----------
+    is_busy : bool
+        Whether an event is under way, and others may wait.  If not, the loop's thread may set it, run a short
+        event itself and call `end`, which costs less than `put`.
     """
 
     def __init__(self, executor: ThreadPoolExecutor, on_error: Callable[[BaseException], None]) -> None:
         self._executor, self._on_error = executor, on_error
         self._waiting: deque[tuple[Callable[[], Any], Callable[[Any], None], bool]] = deque()
-        self._is_busy = False
+        self.is_busy = False
 
     def put(
         self, event: Callable[[], Answer], then: Callable[[Answer], None], *, is_long: bool = False
@@ -62,10 +68,16 @@ class EventQueue:
         self._waiting.append((event, then, is_long))
         self._run()
 
+    def end(self) -> None:
+        """Give the turn back that was taken by setting `is_busy`."""
+        self.is_busy = False
+        if self._waiting:
+            self._run()
+
     def _run(self) -> None:
-        while self._waiting and not self._is_busy:
+        while self._waiting and not self.is_busy:
             event, then, is_long = self._waiting.popleft()
-            self._is_busy = True
+            self.is_busy = True
             if is_long:
                 future = asyncio.get_running_loop().run_in_executor(self._executor, event)
                 future.add_done_callback(lambda done, then=then: self._finish(done, then))  # type: ignore[misc]
@@ -75,7 +87,7 @@ class EventQueue:
             except Exception as error:
                 self._on_error(error)
             finally:
-                self._is_busy = False
+                self.is_busy = False
 
     def _finish(self, done: "asyncio.Future[Any]", then: Callable[[Any], None]) -> None:
         try:
@@ -83,7 +95,7 @@ class EventQueue:
         except Exception as error:
             self._on_error(error)
         finally:
-            self._is_busy = False
+            self.is_busy = False
         self._run()
 
 

@@ -114,7 +114,6 @@ class _LoopSocket(ABC):
         self._socket.setsockopt(zmq.MAXMSGSIZE, limits.frame_bytes)
         # A message of more frames is malformed, whatever they hold: one too many tells, besides the peer's name.
         self._wire = open_wire(self._socket, limits.frames + 2)
-        self._sharing: list[Departure] = []  # messages of which ZeroMQ holds memory of ours
         self._release_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
@@ -147,21 +146,15 @@ class _LoopSocket(ABC):
     def _drain(self) -> None:
         """Hand over what has come, up to a cap."""
 
-    def _transmit(self, frames: Sequence[Buffer], peer: bytes | None = None) -> Departure | None:
-        departure = self._wire.send(frames, peer)
-        if departure is not None and not departure.done:
-            self._sharing.append(departure)
-            if self._release_timer is None:
-                self._release_timer = self._loop.call_later(RELEASE_EVERY_S, self._release)
-        return departure
+    def _watch_departures(self) -> None:
+        """See to it that shared frames are let go of soon after they have left, even if nothing else happens."""
+        if self._release_timer is None:
+            self._release_timer = self._loop.call_later(RELEASE_EVERY_S, self._release)
 
     def _release(self) -> None:
-        """Let go of shared frames soon after they have left, even if nothing else happens."""
         self._release_timer = None
-        release_departed()
-        self._sharing = [departure for departure in self._sharing if not departure.done]
-        if self._sharing:
-            self._release_timer = self._loop.call_later(RELEASE_EVERY_S, self._release)
+        if release_departed():
+            self._watch_departures()
 
 
 class RouterSocket(_LoopSocket):
@@ -219,7 +212,12 @@ class RouterSocket(_LoopSocket):
         if self._is_closed:
             return False
         try:
-            return self._transmit(frames, peer) is not None
+            departure = self._wire.send(frames, peer)
+            if departure is None:
+                return False
+            if not departure.done:
+                self._watch_departures()
+            return True
         finally:
             if not self._is_drain_due and self._wire.events() & POLLIN:
                 self._schedule_drain()
@@ -306,7 +304,10 @@ class DealerSocket(_LoopSocket):
         if self._is_closed:
             return None
         try:
-            return self._transmit(frames)
+            departure = self._wire.send(frames)
+            if departure is not None and not departure.done:
+                self._watch_departures()
+            return departure
         finally:
             if not self._is_drain_due:
                 events = self._wire.events()

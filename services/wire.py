@@ -17,7 +17,16 @@ import zmq
 from edlz.core_ext import _wire
 from edlz.services.codec import Buffer
 
-__all__ = ["LARGE_BYTES", "Departure", "Wire", "open_wire", "release_departed"]
+__all__ = [
+    "LARGE_BYTES",
+    "Departure",
+    "PyzmqWire",
+    "Wire",
+    "addresses",
+    "is_compiled_usable",
+    "open_wire",
+    "release_departed",
+]
 
 LARGE_BYTES: Final = 64 << 10  # from here on sharing a frame with ZeroMQ is cheaper than copying it
 OLDEST: Final = (4, 1)  # libzmq whose messages have the size that the compiled way knows
@@ -62,32 +71,44 @@ class Wire(Protocol):
 
 def open_wire(socket: Socket, most_frames: int) -> Wire:
     """Return the better wire that there is for a socket; the rest of longer messages is left out."""
-    if _is_compiled_usable():
+    if is_compiled_usable():
         return _wire.MessageSocket(socket.underlying, large_bytes=LARGE_BYTES, most_frames=most_frames)
     return PyzmqWire(socket, most_frames)
 
 
-release_departed: Callable[[], bool] = _wire.collect
-"""Let go of frames that have left; receiving and sending do it too.  (pyzmq does it by itself.)"""
+release_departed: Callable[[], int] = _wire.collect
+"""Let go of frames that have left, return how many have not; receiving and sending do it too.
+
+(pyzmq does it by itself.)
+"""
 
 
 @functools.cache
-def _is_compiled_usable() -> bool:
-    """Whether libzmq's functions are found, by way of the module that pyzmq calls them from."""
+def is_compiled_usable() -> bool:
+    """Whether the compiled way has all that it needs of libzmq."""
     if zmq.zmq_version_info()[:2] < OLDEST:
         return False
-    backend = sys.modules[zmq.backend.Socket.__module__]
     try:
-        library = ctypes.CDLL(str(backend.__file__))  # it is loaded already; symbols of what it needs count
-        addresses = {name: _address(getattr(library, name)) for name in _wire.SYMBOLS}
+        _wire.load(addresses())
     except (OSError, AttributeError):
         return False
-    _wire.load(addresses)
     return True
 
 
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+def addresses() -> dict[str, int]:
+    """Return where libzmq's functions are, by way of the module that pyzmq calls them from.
+
+    Raises
+    ------
+    OSError, AttributeError
+        If they are not found.
+    """
+    backend = sys.modules[zmq.backend.Socket.__module__]
+    library = ctypes.CDLL(str(backend.__file__))  # loaded already; what it is linked with is searched too
+    found: dict[str, int] = {}
+    for name in _wire.SYMBOLS:
+        found[name] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+    return found
 
 
 class PyzmqWire:
@@ -116,7 +137,7 @@ class PyzmqWire:
             frame = self._recv(NOBLOCK, False)
             is_last = not frame.more
             if len(frames) < self._most_frames:
-                frames.append(frame.bytes if len(frame.buffer) < LARGE_BYTES else frame.buffer)
+                frames.append(frame.bytes if len(frame.buffer) < LARGE_BYTES else frame.buffer.toreadonly())
         return frames
 
     def send(self, frames: Sequence[Buffer], peer: bytes | None = None) -> Departure | None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import ClassVar
-
-import numpy as np
 
 from edlz.core_ext.optimizers.base import Optimizer
 from edlz.core_ext.optimizers.checks import require_not_negative, require_number, require_positive
+from edlz.core_ext.optimizers.scalars import round_32
 from edlz.core_ext.steps import Kind, RowSlot
 
 __all__ = ["Adagrad", "Ftrl", "RowwiseAdagrad"]
@@ -56,7 +56,7 @@ class Adagrad(Optimizer):
     def kind(self) -> Kind:
         return Kind.ADAGRAD
 
-    def _scalars(self, learning_rate: np.float32, t: int) -> Sequence[float]:
+    def _scalars(self, learning_rate: float, t: int) -> Sequence[float]:
         return (self.epsilon,)
 
     def _initial(self, slot: str) -> float:
@@ -162,16 +162,20 @@ class Ftrl(Optimizer):
     def kind(self) -> Kind:
         return Kind.FTRL
 
-    def _scalars(self, learning_rate: np.float32, t: int) -> Sequence[float | np.float32]:
-        l2 = np.float32(self.l2_regularization_strength)
-        l2 += np.float32(self.beta) / (np.float32(2) * learning_rate)
-        if not (learning_rate > 0 and np.isfinite(l2)):
+    def _scalars(self, learning_rate: float, t: int) -> Sequence[float]:
+        l2 = self._l2(learning_rate) if learning_rate > 0 else inf
+        if not isfinite(l2):
             raise ValueError(
                 f"learning_rate={learning_rate} divides in Ftrl and is too small for that; "
                 f"give a schedule that stays above 0"
             )
         shrinkage = 2 * self.l2_shrinkage_regularization_strength
-        return self.l1_regularization_strength, np.float32(2) * l2, shrinkage
+        return self.l1_regularization_strength, 2 * l2, shrinkage
+
+    def _l2(self, learning_rate: float) -> float:
+        """Return l2' for a rate above 0; infinity if that is too small to divide by."""
+        from_beta = round_32(round_32(self.beta) / round_32(2 * learning_rate))
+        return round_32(round_32(self.l2_regularization_strength) + from_beta)
 
     def _initial(self, slot: str) -> float:
         return self.initial_accumulator_value if slot == "accumulator" else 0.0

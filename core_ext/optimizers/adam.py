@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import ClassVar
-
-import numpy as np
 
 from edlz.core_ext.optimizers.base import Optimizer
 from edlz.core_ext.optimizers.checks import require_bool, require_decay_rate, require_positive
-from edlz.core_ext.optimizers.scalars import momentum_product, power_32, warming_momentum
+from edlz.core_ext.optimizers.scalars import momentum_product, power_32, round_32, warming_momentum
 from edlz.core_ext.steps import Kind
 
 __all__ = ["Adam", "AdamW", "Adamax", "Nadam"]
@@ -21,6 +20,8 @@ class _Moments(Optimizer):
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-7
+
+    counts_steps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,10 +76,10 @@ class Adam(_Moments):
     def kind(self) -> Kind:
         return Kind.AMSGRAD if self.amsgrad else Kind.ADAM
 
-    def _scalars(self, learning_rate: np.float32, t: int) -> Sequence[float | np.float32]:
-        one = np.float32(1)
-        second_correction = np.sqrt(one - power_32(self.beta_2, t))
-        alpha = learning_rate * second_correction / (one - power_32(self.beta_1, t))
+    def _scalars(self, learning_rate: float, t: int) -> Sequence[float]:
+        second_correction = round_32(sqrt(round_32(1.0 - power_32(self.beta_2, t))))
+        first_correction = round_32(1.0 - power_32(self.beta_1, t))
+        alpha = round_32(round_32(learning_rate * second_correction) / first_correction)
         # 1 - beta is taken in float64 and then rounded, as Keras does; 1 - float32(0.999) is off by 1e-5 of
         # itself.
         return alpha, 1.0 - self.beta_1, 1.0 - self.beta_2, self.epsilon
@@ -139,8 +140,8 @@ class Adamax(_Moments):
     def kind(self) -> Kind:
         return Kind.ADAMAX
 
-    def _scalars(self, learning_rate: np.float32, t: int) -> Sequence[float | np.float32]:
-        correction = np.float32(1) - power_32(self.beta_1, t)
+    def _scalars(self, learning_rate: float, t: int) -> Sequence[float]:
+        correction = round_32(1.0 - power_32(self.beta_1, t))
         return 1.0 - self.beta_1, self.beta_2, self.epsilon, correction
 
 
@@ -181,18 +182,17 @@ class Nadam(_Moments):
     def kind(self) -> Kind:
         return Kind.NADAM
 
-    def _scalars(self, learning_rate: np.float32, t: int) -> Sequence[float | np.float32]:
-        # Unlike Adam, Keras' Nadam rounds the rates to float32 before it subtracts them from 1.
-        one, beta_1, beta_2 = np.float32(1), np.float32(self.beta_1), np.float32(self.beta_2)
+    def _scalars(self, learning_rate: float, t: int) -> Sequence[float]:
         momentum, next_momentum = warming_momentum(self.beta_1, t), warming_momentum(self.beta_1, t + 1)
-        product = momentum_product(self.beta_1, t)
+        product = float(momentum_product(self.beta_1, t))
         return (
-            one - beta_1,
-            one - beta_2,
+            # Unlike Adam, Keras' Nadam rounds the rates to float32 before it subtracts them from 1.
+            1.0 - round_32(self.beta_1),
+            1.0 - round_32(self.beta_2),
             self.epsilon,
             next_momentum,
-            one - product * next_momentum,
-            one - momentum,
-            one - product,
-            one - power_32(self.beta_2, t),
+            1.0 - round_32(product * next_momentum),
+            1.0 - momentum,
+            1.0 - product,
+            1.0 - power_32(self.beta_2, t),
         )

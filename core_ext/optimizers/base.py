@@ -15,9 +15,12 @@ import numpy as np
 from edlz.core_ext import dense
 from edlz.core_ext.memory import Float32Array, aligned_empty
 from edlz.core_ext.optimizers.checks import is_finite_in_float32, require_not_negative
-from edlz.core_ext.steps import Kind, RowSlot, Step
+from edlz.core_ext.optimizers.scalars import round_32
+from edlz.core_ext.steps import Kind, RowSlot, Step, pack_step
 
 __all__ = ["Optimizer"]
+
+_NO_STEP = (None, b"")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +42,12 @@ class Optimizer(ABC):
     weight_decay: float = 0.0
 
     name: ClassVar[str]
+    counts_steps: ClassVar[bool] = False
+    """Whether the scalars of a step depend on how many steps were taken before."""
 
     def __post_init__(self) -> None:
         require_not_negative("weight_decay", self.weight_decay)
+        object.__setattr__(self, "_newest", _NO_STEP)
 
     @property
     def settings(self) -> dict[str, float | bool]:
@@ -90,7 +96,16 @@ class Optimizer(ABC):
         ValueError
             If the learning rate is not finite or the iteration is negative.
         """
-        return self._step(self.row_kind, learning_rate, iteration)
+        scalars = self._checked_scalars(learning_rate, iteration)
+        return Step(kind=self.row_kind, decay=self.weight_decay, scalars=scalars)
+
+    def packed_row_step(self, learning_rate: float, iteration: int) -> bytes:
+        """Return what the embedding tables take of `step`; costs next to nothing if it is asked for again."""
+        return self._packed(self.row_kind, learning_rate, iteration)
+
+    def packed_step(self, learning_rate: float, iteration: int) -> bytes:
+        """Return what `dense.apply` takes of a step over dense values; see `packed_row_step`."""
+        return self._packed(self.kind, learning_rate, iteration)
 
     def apply(
         self,
@@ -123,21 +138,28 @@ class Optimizer(ABC):
             If the learning rate is not finite, the iteration is negative or the arrays do not fit each
             other; nothing has been changed.
         """
-        step = self._step(self.kind, learning_rate, iteration)
-        dense.apply(step.packed, out, values, [slots[name] for name in self.slots], gradient)
+        step = self.packed_step(learning_rate, iteration)
+        dense.apply(step, out, values, [slots[name] for name in self.slots], gradient)
 
-    def _step(self, kind: Kind, learning_rate: float, iteration: int) -> Step:
+    def _packed(self, kind: Kind, learning_rate: float, iteration: int) -> bytes:
+        asked = (kind, learning_rate, iteration if self.counts_steps else min(iteration, 0))
+        newest: tuple[object, bytes] = self._newest  # type: ignore[attr-defined]
+        if newest[0] == asked and learning_rate:  # 0 equals -0, of other bits
+            return newest[1]
+        packed = pack_step(kind, self.weight_decay, self._checked_scalars(learning_rate, iteration))
+        object.__setattr__(self, "_newest", (asked, packed))
+        return packed
+
+    def _checked_scalars(self, learning_rate: float, iteration: int) -> Sequence[float]:
         if not is_finite_in_float32(learning_rate):
             raise ValueError(f"learning_rate={learning_rate} is not finite in float32; check the schedule")
         if iteration < 0:
             raise ValueError(f"iteration={iteration} is negative; the first step has iteration 0")
-        rate = np.float32(learning_rate)
-        with np.errstate(all="ignore"):
-            scalars = [float(scalar) for scalar in (rate, *self._scalars(rate, iteration + 1))]
-        return Step(kind=kind, decay=self.weight_decay, scalars=scalars)
+        rate = round_32(learning_rate)
+        return (rate, *self._scalars(rate, iteration + 1))
 
     @abstractmethod
-    def _scalars(self, learning_rate: np.float32, t: int) -> Sequence[float | np.float32]:
+    def _scalars(self, learning_rate: float, t: int) -> Sequence[float]:
         """Return the scalars of step number t, from 1, that follow the learning rate in steps.h."""
 
     def _initial(self, slot: str) -> float:

@@ -1,8 +1,6 @@
 """Checks of an optimizer's settings; each raises ValueError that names the setting and its value."""
 
-import math
-
-import numpy as np
+from edlz.core_ext.optimizers.scalars import round_32
 
 __all__ = [
     "is_finite_in_float32",
@@ -15,10 +13,13 @@ __all__ = [
 ]
 
 
+# Half a unit in the last place above the largest float32: from here on numbers are rounded to infinity.
+_ROUNDED_TO_INFINITY = 2.0**128 - 2.0**103
+
+
 def is_finite_in_float32(value: float) -> bool:
     """Whether a number is neither a NaN nor infinite, also when it has been rounded to float32."""
-    with np.errstate(over="ignore"):
-        return math.isfinite(np.float32(value))
+    return -_ROUNDED_TO_INFINITY < value < _ROUNDED_TO_INFINITY
 
 
 def require_number(setting: str, value: object) -> None:
@@ -41,14 +42,14 @@ def require_fraction(setting: str, value: float, usual: str) -> None:
 def require_decay_rate(setting: str, value: float) -> None:
     """Require a number from 0 up to 1, and below 1 also in float32."""
     require_number(setting, value)
-    if not (value >= 0 and is_finite_in_float32(value) and np.float32(value) < 1):
+    if not (value >= 0 and is_finite_in_float32(value) and round_32(value) < 1):
         raise ValueError(f"{setting}={value} is not within 0 and 1 (1 left out) in float32")
 
 
 def require_positive(setting: str, value: float, usual: str) -> None:
     """Require a number that is above 0 and finite, also in float32."""
     require_number(setting, value)
-    if not (is_finite_in_float32(value) and np.float32(value) > 0):
+    if not (is_finite_in_float32(value) and round_32(value) > 0):
         raise ValueError(f"{setting}={value} is not above 0 in float32; {usual} is usual")
 
 

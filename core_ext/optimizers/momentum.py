@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from edlz.core_ext.optimizers.base import Optimizer
 from edlz.core_ext.optimizers.checks import require_bool, require_fraction
+from edlz.core_ext.optimizers.scalars import round_32
 from edlz.core_ext.steps import Kind
 
 __all__ = ["SGD", "Lion"]
@@ -59,7 +58,7 @@ class SGD(Optimizer):
             return Kind.SGD
         return Kind.NESTEROV if self.nesterov else Kind.MOMENTUM
 
-    def _scalars(self, learning_rate: np.float32, t: int) -> Sequence[float]:
+    def _scalars(self, learning_rate: float, t: int) -> Sequence[float]:
         return (self.momentum,) if self.momentum else ()
 
 
@@ -109,6 +108,6 @@ class Lion(Optimizer):
     def kind(self) -> Kind:
         return Kind.LION
 
-    def _scalars(self, learning_rate: np.float32, t: int) -> Sequence[float | np.float32]:
-        one, beta_1, beta_2 = np.float32(1), np.float32(self.beta_1), np.float32(self.beta_2)
-        return beta_1, one - beta_1, beta_2, one - beta_2
+    def _scalars(self, learning_rate: float, t: int) -> Sequence[float]:
+        beta_1, beta_2 = round_32(self.beta_1), round_32(self.beta_2)
+        return beta_1, 1.0 - beta_1, beta_2, 1.0 - beta_2

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from edlz.core_ext.optimizers.base import Optimizer
 from edlz.core_ext.optimizers.checks import (
     require_bool,
@@ -79,7 +77,7 @@ class RMSprop(Optimizer):
     def kind(self) -> Kind:
         return _RMSPROP_KINDS[self.centered, bool(self.momentum)]
 
-    def _scalars(self, learning_rate: np.float32, t: int) -> Sequence[float]:
+    def _scalars(self, learning_rate: float, t: int) -> Sequence[float]:
         return self.rho, 1.0 - self.rho, self.epsilon, self.momentum
 
 
@@ -128,5 +126,5 @@ class Adadelta(Optimizer):
     def kind(self) -> Kind:
         return Kind.ADADELTA
 
-    def _scalars(self, learning_rate: np.float32, t: int) -> Sequence[float]:
+    def _scalars(self, learning_rate: float, t: int) -> Sequence[float]:
         return self.rho, 1.0 - self.rho, self.epsilon

@@ -9,6 +9,7 @@ from typing import IO
 
 import msgspec
 
+from edlz.services.checkpoints.records import read_manifest
 from edlz.services.checkpoints.versions import newest_good
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
@@ -115,13 +116,14 @@ def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:
         logger.info("the journal of an earlier run is kept as journal-%s.sqlite", job.run)
         journal = Journal(path)
     try:
+        plan = make_plan(config)
         job = Job(
             name=config.job_name,
             run=secrets.token_hex(4),
             config=config.to_record(),
-            plan=make_plan(config),
+            plan=plan,
             partitions=max(1, config.num_ps_pods),
-            begins_from=_first_checkpoint(config),
+            begins_from=_first_checkpoint(config, plan),
         )
     except BaseException:
         journal.close()
@@ -130,12 +132,14 @@ def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:
     return journal, job
 
 
-def _first_checkpoint(config: JobConfig) -> str:
+def _first_checkpoint(config: JobConfig, plan: Plan) -> str:
     """Return the version folder that a new job begins from, or nothing."""
     if not config.checkpoint_dir_for_init:
         return ""
     found = newest_good(Path(config.checkpoint_dir_for_init))
     logger.info("the job begins from the checkpoint %s", found)
+    if read_manifest(found).plan_hash != plan.hash:
+        logger.warning("its plan is another one: parameters are taken, what it has trained on is not")
     return str(found.absolute())
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.logs import configure_logging
+from edlz.services.ps.allocator import keep_freed_memory
 from edlz.services.ps.service import PartitionService
 from edlz.services.rpc import RpcClient, RpcServer
 from edlz.services.runtime import Stop, run_service
@@ -17,7 +18,7 @@ async def serve(config: JobConfig, stop: Stop) -> int:
     service: PartitionService | None = None
     server = RpcServer(
         config.listen_endpoint,
-        lambda to, body: service.on_request(to, body) if service else None,
+        lambda to, body: None,
         role=f"ps-{config.ps_id}",
         job=config.job_name,
     )
@@ -32,6 +33,7 @@ async def serve(config: JobConfig, stop: Stop) -> int:
             Path(config.job_dir) if config.job_dir else None,
             stop,
         )
+        server.handler = service.on_request
         async with asyncio.TaskGroup() as group:
             group.create_task(service.run(), name="partition")
             await stop.wait()
@@ -47,6 +49,7 @@ async def serve(config: JobConfig, stop: Stop) -> int:
 
 def main() -> int:
     config = parse_arguments(sys.argv[1:], "ps")
+    keep_freed_memory()
     configure_logging(config.log_level, config.log_format, role="ps", ident=str(config.ps_id))
     return run_service(lambda stop: serve(config, stop))
 

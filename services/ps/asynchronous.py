@@ -62,34 +62,35 @@ class Asynchronous(Exchanges):
         if pull is not None:
             self._check_rows(pull)
         if push is not None:
-            self.check(push)
+            staleness = self.store.version - body.version
+            rate_scale = 1 / staleness if self._settings.modulates_rate and staleness > 1 else 1.0
+            self.check(push, rate_scale)
             task = push.task
             if body.incarnation != self.incarnation:
                 return [Reply(to, Refused(reason="incarnation"))]
-            if self._is_held(push):
+            if self._ceiling is not None and self._is_held(push):
                 self._waiting[to] = (body, now)
                 return []
-            refusal = self._take(push, self.store.version - body.version)
+            refusal = self._take(push, staleness, rate_scale)
             if refusal is not None:
                 return [Reply(to, refusal)]
         if pull is None:
             return [Reply(to, self._exchanged(task))]
         have = pull.have_version if body.incarnation == self.incarnation else ANY_VERSION
-        return [Reply(to, self._exchanged(pull.task, self.store.values(), have, pull))]
+        return [Reply(to, self._exchanged(pull.task, pull, have))]
 
-    def _take(self, push: Push, staleness: int) -> Refused | None:
+    def _take(self, push: Push, staleness: int, rate_scale: float) -> Refused | None:
         """Apply a push if its minibatch comes next."""
-        ledger, settings = self.store.received, self._settings
-        mark = ledger.mark(push.task)
-        if push.task in ledger.finished or push.index < mark:
+        ledger, tolerance = self.store.received, self._settings.tolerance
+        mark = ledger.marks.get(push.task, 0)
+        if push.index < mark or (not mark and push.task in ledger.finished):
             return None
         if push.index > mark:
             return Refused(reason="gap")
-        if not settings.tolerance:
-            scale = 1 / max(1, staleness) if settings.modulates_rate else 1.0
-            self.store.apply(push, scale)
+        if not tolerance:
+            self.store.apply(push, rate_scale)
             return None
-        if staleness > settings.tolerance:
+        if staleness > tolerance:
             return Refused(reason="stale")
         waiting = self.store.receive(push)
         is_all = len(self.store.received.finished) == self.plan.task_count

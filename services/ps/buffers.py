@@ -58,4 +58,9 @@ class LentBuffers:
         return loan
 
     def is_free(self, buffer: Vector) -> bool:
-        return all(ref() is None for ref in self._loans[id(buffer)])
+        loans = self._loans[id(buffer)]
+        while loans:
+            if loans[-1]() is not None:
+                return False
+            loans.pop()
+        return True

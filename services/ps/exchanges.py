@@ -30,6 +30,7 @@ class Exchanges:
     def __init__(self, plan: Plan, store: Store, incarnation: Identity) -> None:
         self.plan, self.store, self.incarnation = plan, store, incarnation
         self.snapshot_at = self.checkpoint_at = 0
+        self._task_count = plan.task_count
 
     def newest(self, to: Hashable, pull: NewestPull) -> list[Reply]:
         """Answer a pull for evaluation.
@@ -40,15 +41,17 @@ class Exchanges:
             If its rows do not fit the tables.
         """
         self._check_rows(pull)
-        values = self.store.values()
-        return [Reply(to, self._exchanged(None, values, pull.have_version, pull))]
+        return [Reply(to, self._exchanged(None, pull, pull.have_version))]
 
-    def check(self, push: Push) -> None:
-        """Raise RemoteProtocolError if a push does not fit the plan or the slices; nothing has changed."""
-        if not 0 <= push.task < self.plan.task_count or push.index < 0:
+    def check(self, push: Push, rate_scale: float = 1.0) -> None:
+        """Raise RemoteProtocolError if a push could not be applied with this factor to its learning rates.
+
+        It does not fit the plan or the slices, or its optimizer takes no such rate; nothing has changed.
+        """
+        if not 0 <= push.task < self._task_count or push.index < 0:
             raise RemoteProtocolError(f"the plan has no minibatch ({push.task}, {push.index})")
         try:
-            self.store.check(push)
+            self.store.check(push, rate_scale)
         except ValueError as error:
             raise RemoteProtocolError(f"push of minibatch ({push.task}, {push.index}): {error}") from error
 
@@ -63,24 +66,27 @@ class Exchanges:
     def _exchanged(
         self,
         task: int | None,
-        values: Values | None = None,
-        have_version: int = ANY_VERSION,
         pull: Pull | NewestPull | None = None,
+        have_version: int = ANY_VERSION,
+        before: Values | None = None,
     ) -> Exchanged:
-        """Where the partition stands with a task, and what is asked for of `values`."""
-        is_wanted = values is not None and values.version != have_version
-        if isinstance(pull, Pull):
-            is_wanted = is_wanted and pull.want_vectors
-        wanted = values if is_wanted else None
-        ledger = self.store.received
+        """Where the partition stands with a task, and what a pull asks for: the newest, or of `before`."""
+        store, ledger = self.store, self.store.received
+        mark = 0 if task is None else ledger.marks.get(task, 0)
+        version = store.version if before is None else before.version
+        wanted: Values | None = None
         rows = None
-        if pull is not None and pull.rows is not None and values is not None:
-            rows = self.store.rows(pull.rows, values.version)
+        if pull is not None:
+            if version != have_version and (isinstance(pull, NewestPull) or pull.want_vectors):
+                wanted = store.values() if before is None else before
+            if pull.rows is not None:
+                gather = store.tables.gather if before is None else store.tables.gather_before
+                rows = gather(pull.rows)
         return Exchanged(
             incarnation=self.incarnation,
-            mark=ledger.mark(task) if task is not None else 0,
-            finished=task is not None and task in ledger.finished,
-            version=values.version if values is not None else self.store.version,
+            mark=mark,
+            finished=not mark and task is not None and task in ledger.finished,
+            version=version,
             snapshot_at=self.snapshot_at,
             checkpoint_at=self.checkpoint_at,
             dense=wanted.dense if wanted else None,

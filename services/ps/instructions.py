@@ -4,6 +4,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+import msgspec
+
 from edlz.services.messages import Job, Message, PartitionStatus, SnapshotName
 from edlz.services.ps.state import State
 
@@ -33,8 +35,7 @@ class Snapshots(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):  # one a request: made in a fifth of a dataclass's time
     to: Hashable
     body: Message
 

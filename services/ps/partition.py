@@ -102,6 +102,7 @@ class Partition:
         self._ledger_known: tuple[int, Identity | None, Identity | None] | None = None
         self._next_status_s = 0.0
         self._status_version = 0
+        self._milestones: list[int] = []  # every so many versions the master has something to begin
         self._last_snapshot_s = 0.0
         self._is_sealing = False
         self._exchanges: Synchronous | Asynchronous | None = None  # of this life and era, while serving
@@ -189,10 +190,9 @@ class Partition:
         return self._exchanges if isinstance(self._exchanges, Synchronous) else None
 
     def _status_at_milestone(self, store: Store, now: float) -> list[Instruction]:
-        """Tell the master at once of a version at which it opens an evaluation round."""
-        assert self.job is not None
-        every = int(self.job.config.get("evaluation_steps") or 0)
-        is_passed = every and store.version // every > self._status_version // every
+        """Tell the master at once of a version at which it opens an evaluation round or a checkpoint."""
+        before = self._status_version
+        is_passed = any(store.version // every > before // every for every in self._milestones)
         return self._status(now) if is_passed else []
 
     # -- master
@@ -241,6 +241,8 @@ class Partition:
         self._serve(self.store, incarnation)
 
     def _serve(self, store: Store, incarnation: Identity) -> None:
+        names = ("evaluation_steps",) if self.plan.is_sync else ("evaluation_steps", "checkpoint_steps")
+        self._milestones = [every for name in names if (every := int(self._config.get(name) or 0))]
         if self.plan.is_sync:
             self._exchanges = Synchronous(self.plan, store, incarnation, self._on_commit)
             return
@@ -424,6 +426,10 @@ class Partition:
         RemoteProtocolError
             If the request does not fit this partition; nothing has changed.
         """
+        exchanges = self._exchanges
+        if isinstance(body, Exchange) and isinstance(exchanges, Asynchronous):  # it serves: most requests
+            replies = exchanges.exchange(to, body, now)
+            return [*replies] if body.push is None else self._after_push(replies, exchanges, now)
         if isinstance(body, Initialise):
             return self._on_initialise(to, body)
         if self.condition not in (Condition.SERVING, Condition.SEALED):
@@ -439,27 +445,27 @@ class Partition:
             return [Reply(to, TableDigests(digests=digests))]
         if not isinstance(body, Exchange):
             raise RemoteProtocolError(f"a partition takes no {type(body).__name__}")
-        return self._exchange(to, body, self._exchanges, self.store, now)
+        assert isinstance(self._exchanges, Synchronous)
+        return self._exchange_in_step(to, body, self._exchanges, now)
 
-    def _exchange(
-        self,
-        to: Hashable,
-        body: Exchange,
-        exchanges: Synchronous | Asynchronous,
-        store: Store,
-        now: float,
+    def _after_push(self, replies: list[Reply], exchanges: Asynchronous, now: float) -> list[Instruction]:
+        """Async: the answers to a push, and what it may have brought about."""
+        out: list[Instruction] = [*replies]
+        if self._milestones:
+            out += self._status_at_milestone(exchanges.store, now)
+        if self._level_order is not None:
+            out += self._cut_when_level(exchanges, exchanges.store, now)
+        return out
+
+    def _exchange_in_step(
+        self, to: Hashable, body: Exchange, exchanges: Synchronous, now: float
     ) -> list[Instruction]:
-        if self.plan.is_sync and body.era != self.era:
+        if body.era != self.era:
             return [Reply(to, Refused(reason="era"))]
         self._now_s = now
-        before = store.version
-        out: list[Instruction] = [*exchanges.exchange(to, body, now)]
-        out, self._committed = [*self._committed, *out], []
-        if isinstance(exchanges, Asynchronous) and body.push is not None:
-            if store.version != before:
-                out += self._status_at_milestone(store, now)
-            out += self._cut_when_level(exchanges, store, now)
-        return out
+        out = exchanges.exchange(to, body, now)
+        committed, self._committed = self._committed, []
+        return [*committed, *out]
 
     def _on_commit(self) -> None:
         """Sync: a step is in; nobody has been told yet."""

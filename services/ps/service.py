@@ -75,6 +75,7 @@ class PartitionService:
         job_folder: Path | None,
         stop: Stop,
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._cpu_seen = (time.monotonic(), 0.0)
         self._snapshots = SnapshotFolder(index, job_folder)
         self._core = Partition(index, secrets.randbits(62), endpoint, self._snapshots, self._telemetry)
@@ -102,25 +103,45 @@ class PartitionService:
         self._writes.shutdown(wait=True)
 
     def on_request(self, to: Hashable, body: Message) -> None:
-        """A worker's or the master's request, from the server."""
-        loop = asyncio.get_running_loop()
+        """A worker's or the master's request, from the server; most are answered at once."""
         self._requests += 1
-
-        def event() -> list[Instruction] | EdlzError:
+        events, is_long = self._events, _tensor_bytes(body) > LONG_KERNEL_BYTES
+        if is_long or events.is_busy:
+            events.put(
+                lambda: self._outcome(to, body),
+                lambda outcome: self._answer(to, body, outcome),
+                is_long=is_long,
+            )
+            return
+        events.is_busy = True
+        try:
             try:
-                return self._core.on_request(to, body, loop.time())
+                instructions = self._core.on_request(to, body, self._loop.time())
             except EdlzError as error:
-                return error
-
-        def then(outcome: list[Instruction] | EdlzError) -> None:
-            if isinstance(outcome, EdlzError):
-                logger.warning("request %s refused: %s", type(body).__name__, outcome)
-                reply = ErrorReply(code=outcome.code, message=outcome.message, help=outcome.help)
-                self._server.reply(to, reply)
+                self._answer(to, body, error)
             else:
-                self._carry_out(outcome)
+                for instruction in instructions:
+                    if type(instruction) is Reply:
+                        self._server.reply(instruction.to, instruction.body)
+                    else:
+                        self._carry_out([instruction])
+        except Exception as error:
+            self._on_error(error)
+        finally:
+            events.end()
 
-        self._events.put(event, then, is_long=_tensor_bytes(body) > LONG_KERNEL_BYTES)
+    def _outcome(self, to: Hashable, body: Message) -> list[Instruction] | EdlzError:
+        try:
+            return self._core.on_request(to, body, self._loop.time())
+        except EdlzError as error:
+            return error
+
+    def _answer(self, to: Hashable, body: Message, outcome: list[Instruction] | EdlzError) -> None:
+        if isinstance(outcome, EdlzError):
+            logger.warning("request %s refused: %s", type(body).__name__, outcome)
+            self._server.reply(to, ErrorReply(code=outcome.code, message=outcome.message, help=outcome.help))
+        else:
+            self._carry_out(outcome)
 
     # -- carrying out
 
@@ -255,9 +276,15 @@ def _tensor_bytes(body: Message) -> int:
     """How much a request makes the kernels move, as if it were all dense."""
     if isinstance(body, Exchange):
         push, pull = body.push, body.pull
-        dense = push.gradient.nbytes if push is not None and push.gradient is not None else 0
-        rows = sum(len(part.rows.ids) for part in (push, pull) if part is not None and part.rows is not None)
-        return dense + rows * ROW_BYTES
+        size = 0
+        if push is not None:
+            if push.gradient is not None:
+                size = push.gradient.nbytes
+            if push.rows is not None:
+                size += push.rows.ids.size * ROW_BYTES
+        if pull is not None and pull.rows is not None:
+            size += pull.rows.ids.size * ROW_BYTES
+        return size
     if isinstance(body, Initialise) and body.dense is not None:
         return int(body.dense.nbytes)
     return 0

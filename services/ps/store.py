@@ -8,16 +8,17 @@ snapshots').
 import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.core_ext.dense import add, copy, divide
+from edlz.core_ext.dense import add, apply, copy, divide
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.layout import Layout, slice_bounds
 from edlz.services.ledger import Ledger, LedgerRecord
-from edlz.services.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, RowIds, TableSpec
+from edlz.services.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, TableSpec
 from edlz.services.ps.buffers import LentBuffers
 from edlz.services.ps.state import State
 from edlz.services.ps.tables import Tables, empty_rows
@@ -37,6 +38,16 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     dense: Vector
     state: Vector
     counters: Counters
+
+
+class _Steps(NamedTuple):
+    """The scalars of one step, as the kernels take them."""
+
+    dense: Sequence[bytes]  # for each piece of the vector with one weight decay
+    rows: Sequence[bytes]  # for each table
+
+
+_NO_STEPS = _Steps((), ())
 
 
 def initial_digest(
@@ -78,9 +89,9 @@ class Store:
         self._begin = msgspec.structs.replace(state, **nothing)
         settings = state.optimizer.settings
         self._optimizer = make_optimizer(state.optimizer.name, settings)
-        self._segments = _decayed_segments(state)
+        segments = _decayed_segments(state)
         self._undecayed = self._optimizer
-        if not all(is_decayed for _, _, is_decayed in self._segments):
+        if not all(is_decayed for _, _, is_decayed in segments):
             self._undecayed = make_optimizer(state.optimizer.name, {**settings, "weight_decay": 0.0})
         self._buffers = LentBuffers(len(state.dense))
         self.version, self.iterations = state.version, state.iterations
@@ -88,12 +99,26 @@ class Store:
         self.received = self.ledger  # with pushes that wait for more, see `receive`
         self._waiting: list[Push] = []
         self.counts = state.counts.copy()
+        self._counts_view = self.counts.data  # a third of the time for one number
         self._dense = self._buffers.take()
         copy(self._dense, state.dense)
         self._state, self._counters = state.state.copy(), state.counters.copy()
         self._slots = {name: slot.copy() for name, slot in state.slots.items()}
+        self._segments = [  # bounds, slots and optimizer of the pieces with one weight decay
+            (
+                lo,
+                hi,
+                [self._slots[name][lo:hi] for name in self._optimizer.slots],
+                self._optimizer if is_decayed else self._undecayed,
+            )
+            for lo, hi, is_decayed in segments
+        ]
         self.tables = Tables(state.tables, seed, state.rows)
         state.close()
+        optimizers = (self._optimizer, *self.tables.optimizers)
+        self._counts_steps = any(optimizer.counts_steps for optimizer in optimizers)
+        self._asked: tuple[object, ...] = ()  # what `_made` was made from
+        self._made = _NO_STEPS
         self._before: Values | None = None  # sync: the version before, still lent out
         self._sums: dict[int, Vector] = {}  # by length: what gradients and states are added up in
 
@@ -176,11 +201,6 @@ class Store:
         """Return the values one version ago, if a step of this life made the newest."""
         return self._before
 
-    def rows(self, wanted: RowIds, version: int) -> Vector:
-        """Return rows' values at the newest version, or at the one before it."""
-        is_before = version != self.version and self._before is not None
-        return self.tables.gather_before(wanted) if is_before else self.tables.gather(wanted)
-
     def vector(self, name: str) -> Vector:
         """Return a vector without padding: `dense`, `state` or an optimizer slot.
 
@@ -223,36 +243,41 @@ class Store:
 
     # -- changing
 
-    def check(self, push: Push) -> None:
-        """Raise ValueError if a push does not fit this partition's slices; nothing has changed."""
-        for name, got, own in (
-            ("gradient", push.gradient, self._dense),
-            ("state", push.state, self._state),
-            ("counters", push.counters, self._counters),
-        ):
-            if got is not None and got.shape != own.shape:
-                raise ValueError(f"{name} has shape {got.shape}, this partition's slice is {own.shape}")
-        for rate in (push.learning_rate, *push.table_rates):
-            if not abs(rate) <= np.finfo(np.float32).max:
-                raise ValueError(f"learning rate {rate} is not finite in float32")
+    def check(self, push: Push, rate_scale: float = 1.0) -> None:
+        """Raise ValueError if a push cannot be applied to this partition's slices; nothing has changed.
+
+        It proves what `apply`, `commit` and `flush` rely on: shapes fit, and the optimizers take the learning
+        rates times `rate_scale`.
+        """
+        gradient, state, counters = push.gradient, push.state, push.counters
+        if gradient is not None and gradient.shape != self._dense.shape:
+            raise _misfit("gradient", gradient, self._dense)
+        if state is not None and state.shape != self._state.shape:
+            raise _misfit("state", state, self._state)
+        if counters is not None and counters.shape != self._counters.shape:
+            raise _misfit("counters", counters, self._counters)
+        if gradient is None:
+            return  # an empty minibatch: nothing else of it is read
         self.tables.check_push(push)
+        self._steps(push, rate_scale)
 
     def apply(self, push: Push, rate_scale: float = 1.0) -> None:
         """Apply one minibatch at once (asynchronous mode); `rate_scale` multiplies the learning rates."""
+        steps = _NO_STEPS if push.gradient is None else self._steps(push, rate_scale)
         self.ledger.note(push.task, push.index, is_last=push.is_last, is_empty=push.gradient is None)
         if push.gradient is None:
             return
         # In place, unless the newest values are still being sent.
         out = self._dense if self._buffers.is_free(self._dense) else self._buffers.take(self._dense)
-        self._step(out, push.gradient, push.learning_rate * rate_scale)
-        self.tables.apply(push, rate_scale, self.iterations)
+        self._step(out, push.gradient, steps.dense)
+        self.tables.apply(push, steps.rows)
         self.iterations += 1
         self._dense = out
         if push.state is not None:
             self._state = np.array(push.state, np.float32)
         if push.counters is not None:
             self._counters = np.maximum(self._counters, push.counters)
-        self.counts[push.task] += 1
+        self._counts_view[push.task] += 1
         self.version += 1
 
     def receive(self, push: Push) -> int:
@@ -278,16 +303,17 @@ class Store:
         The gradients are added in that order and divided by their number; states are averaged in the
         same way, counters take the largest.  A step with only empty minibatches changes no parameter.
         """
+        full = [push for push in pushes if push.gradient is not None]
+        steps = self._steps(full[0], 1.0) if full else _NO_STEPS
         for push in pushes:
             self.ledger.note(push.task, push.index, is_last=push.is_last, is_empty=push.gradient is None)
-        full = [push for push in pushes if push.gradient is not None]
         before = self.values()
         self._before = None  # two buffers in turn: this step may write over the version before
         if full:
             out = self._buffers.take(self._dense)
             gradient = self._mean([p.gradient for p in full if p.gradient is not None])
-            self._step(out, gradient, full[0].learning_rate)
-            self.tables.commit(full, self.iterations)
+            self._step(out, gradient, steps.dense)
+            self.tables.commit(full, steps.rows)
             self.iterations += 1
             self._dense = out
             states = [p.state for p in full if p.state is not None]
@@ -303,12 +329,30 @@ class Store:
         self._before = before
         self.version += 1
 
-    def _step(self, out: Vector, gradient: Vector, learning_rate: float) -> None:
-        for lo, hi, is_decayed in self._segments:
-            optimizer = self._optimizer if is_decayed else self._undecayed
-            slots = {name: slot[lo:hi] for name, slot in self._slots.items()}
-            args = (out[lo:hi], self._dense[lo:hi], slots, gradient[lo:hi])
-            optimizer.apply(*args, learning_rate, self.iterations)
+    def _steps(self, push: Push, rate_scale: float) -> "_Steps":
+        """Return what the optimizers make of a push's learning rates; the same again as long as it is asked for.
+
+        Raises
+        ------
+        ValueError
+            If an optimizer takes no such rate.
+        """
+        iteration = self.iterations if self._counts_steps else 0
+        asked = (push.learning_rate, push.table_rates, rate_scale, iteration)
+        if asked != self._asked or not push.learning_rate:  # 0 equals -0, which makes other bits
+            rate = push.learning_rate * rate_scale
+            dense = [optimizer.packed_step(rate, self.iterations) for _, _, _, optimizer in self._segments]
+            self._made = _Steps(dense, self.tables.steps(push, rate_scale, self.iterations))
+            self._asked = asked
+        return self._made
+
+    def _step(self, out: Vector, gradient: Vector, steps: Sequence[bytes]) -> None:
+        values = self._dense
+        if len(self._segments) == 1:
+            apply(steps[0], out, values, self._segments[0][2], gradient)
+            return
+        for (lo, hi, slots, _), step in zip(self._segments, steps, strict=True):
+            apply(step, out[lo:hi], values[lo:hi], slots, gradient[lo:hi])
 
     def _mean(self, vectors: Sequence[Vector]) -> Vector:
         """Return the mean, added up in the given order; valid until the next call."""
@@ -323,6 +367,10 @@ class Store:
             add(total, vector)
         divide(total, len(vectors))
         return total
+
+
+def _misfit(name: str, got: npt.NDArray[Any], own: npt.NDArray[Any]) -> ValueError:
+    return ValueError(f"{name} has shape {got.shape}, this partition's slice is {own.shape}")
 
 
 def _decayed_segments(state: State) -> list[tuple[int, int, bool]]:

@@ -95,12 +95,12 @@ class Synchronous(Exchanges):
             if not self._is_due(pull):
                 self._held[to] = (pull, knows)
                 return []
-            return [Reply(to, self._exchanged(pull.task, store.values(), have, pull))]
+            return [Reply(to, self._exchanged(pull.task, pull, have))]
         if pull.version in (ANY_VERSION, store.version):
-            return [Reply(to, self._exchanged(pull.task, store.values(), have, pull))]
+            return [Reply(to, self._exchanged(pull.task, pull, have))]
         before = store.values_before()
         if before is not None and pull.version == before.version:
-            return [Reply(to, self._exchanged(pull.task, before, have, pull))]
+            return [Reply(to, self._exchanged(pull.task, pull, have, before))]
         return [Reply(to, Refused(reason="moved on"))]
 
     def _is_due(self, pull: Pull) -> bool:

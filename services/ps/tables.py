@@ -5,15 +5,15 @@ optimizers' loops are in the compiled core; here a list is cut into tables' part
 when a gradient is applied to them, never by a pull (PROTOCOL: section 1).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
+from operator import mul
 
 import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext.ids import merge_rows
-from edlz.core_ext.optimizers import make_optimizer
+from edlz.core_ext.optimizers import Optimizer, make_optimizer
 from edlz.core_ext.table import EmbeddingTable, Initializer
 from edlz.services.messages import Push, RowIds, TableSpec, TableTelemetry
 from edlz.services.ps.state import MemoryRows, TableRows
@@ -24,6 +24,7 @@ __all__ = ["Tables", "empty_rows", "row_width"]
 Vector = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
+_FLOAT32 = np.dtype(np.float32)
 _TABLE_SEED = 3  # a name for derive_seed; 0 to 2 are orders and steps
 _BLOCK_BYTES = 8 << 20  # read at once while a table is filled
 
@@ -39,6 +40,11 @@ class Tables:
     rows : sequence of TableRows
         What each table begins with.
 
+    Attributes
+    ----------
+    optimizers : list of Optimizer
+        Those of all tables; tables with equal ones share it, and its steps.
+
     Raises
     ------
     ValueError
@@ -48,7 +54,9 @@ class Tables:
     def __init__(self, specs: Sequence[TableSpec], seed: int, rows: Sequence[TableRows]) -> None:
         self.specs = tuple(specs)
         self._dims = [spec.dim for spec in self.specs]
-        self._optimizers = [make_optimizer(s.optimizer.name, s.optimizer.settings) for s in self.specs]
+        made = [make_optimizer(s.optimizer.name, s.optimizer.settings) for s in self.specs]
+        self.optimizers = [o for place, o in enumerate(made) if o not in made[:place]]
+        self._optimizer_of = [self.optimizers.index(optimizer) for optimizer in made]  # each table's
         self._tables = [self._make(place, seed) for place in range(len(self.specs))]
         for table, spec, source in zip(self._tables, self.specs, rows, strict=True):
             if source.width != table.width:
@@ -61,10 +69,13 @@ class Tables:
 
     def _make(self, place: int, seed: int) -> EmbeddingTable:
         spec = self.specs[place]
-        slots = [(slot.size, slot.initial) for slot in self._optimizers[place].row_slots(spec.dim)]
+        slots = [(slot.size, slot.initial) for slot in self._optimizer(place).row_slots(spec.dim)]
         about = spec.initializer
         initializer = Initializer(about.kind, about.a, about.b)
         return EmbeddingTable(spec.dim, slots, initializer, derive_seed(seed, _TABLE_SEED, place))
+
+    def _optimizer(self, place: int) -> Optimizer:
+        return self.optimizers[self._optimizer_of[place]]
 
     def __len__(self) -> int:
         return len(self.specs)
@@ -99,12 +110,12 @@ class Tables:
 
     def check(self, rows: RowIds, gradients: Vector | None = None) -> None:
         """Raise ValueError if a list of rows does not fit the tables, or its gradients do not fit it."""
-        if len(rows.counts) != len(self.specs) or min(rows.counts, default=0) < 0:
-            raise ValueError(f"rows of {rows.counts} for {len(self.specs)} tables")
-        if rows.ids.shape != (sum(rows.counts),):
-            raise ValueError(f"ids of shape {rows.ids.shape} for {sum(rows.counts)} rows")
-        size = self._size(rows)
-        if gradients is not None and gradients.shape != (size,):
+        counts = rows.counts
+        if len(counts) != len(self._dims) or (counts and min(counts) < 0):
+            raise ValueError(f"rows of {counts} for {len(self.specs)} tables")
+        if rows.ids.shape != (sum(counts),):
+            raise ValueError(f"ids of shape {rows.ids.shape} for {sum(counts)} rows")
+        if gradients is not None and gradients.shape != (size := sum(map(mul, counts, self._dims)),):
             raise ValueError(f"rows' gradients have shape {gradients.shape}, their ids give {(size,)}")
 
     def check_push(self, push: Push) -> None:
@@ -118,75 +129,76 @@ class Tables:
 
     def gather(self, rows: RowIds) -> Vector:
         """Return the rows' values, one after another; those of unknown ids are their initial ones."""
-        out = np.empty(self._size(rows), np.float32)
-        for place, (ids, part) in enumerate(self._cut(rows, out)):
-            if len(ids):
-                self._unknown[place] += self._tables[place].gather(ids, part)
-                self._read[place] += len(ids)
+        out = np.empty(sum(map(mul, rows.counts, self._dims)), _FLOAT32)
+        for place, ids, part in self._cut(rows, out):
+            self._unknown[place] += self._tables[place].gather(ids, part)
+            self._read[place] += len(ids)
         return out
 
     def gather_before(self, rows: RowIds) -> Vector:
         """Return the rows' values of before the last commit."""
         out = self.gather(rows)
-        for (ids, part), (changed, values), dim in zip(
-            self._cut(rows, out), self._before, self._dims, strict=True
-        ):
+        for place, ids, part in self._cut(rows, out):
+            (changed, values), dim = self._before[place], self._dims[place]
             _, here, there = np.intersect1d(ids, changed, assume_unique=True, return_indices=True)
             part.reshape(-1, dim)[here] = values.reshape(-1, dim)[there]
         return out
 
     # -- changing
 
-    def apply(self, push: Push, rate_scale: float, iteration: int) -> None:
-        """Apply one push's rows at once, each table at its learning rate times `rate_scale`."""
+    def steps(self, push: Push, rate_scale: float, iteration: int) -> list[bytes]:
+        """Return each table's step for the kernels; raises ValueError if an optimizer takes no such rate."""
+        if not push.table_rates:
+            rate = push.learning_rate * rate_scale
+            made = [optimizer.packed_row_step(rate, iteration) for optimizer in self.optimizers]
+            return [made[number] for number in self._optimizer_of]
+        return [
+            self.optimizers[number].packed_row_step(rate * rate_scale, iteration)
+            for number, rate in zip(self._optimizer_of, push.table_rates, strict=True)
+        ]
+
+    def apply(self, push: Push, steps: Sequence[bytes]) -> None:
+        """Apply one push's rows at once, by each table's step."""
         if push.rows is None or push.row_gradients is None:
             return
-        parts = self._cut(push.rows, push.row_gradients)
-        for place, ((ids, gradients), rate) in enumerate(zip(parts, self._rates(push), strict=True)):
-            if len(ids):
-                self._step(place, ids, gradients, rate * rate_scale, iteration, None)
+        for place, ids, gradients in self._cut(push.rows, push.row_gradients):
+            self._created[place] += self._tables[place].apply(steps[place], ids, gradients)
 
-    def commit(self, pushes: Sequence[Push], iteration: int) -> None:
+    def commit(self, pushes: Sequence[Push], steps: Sequence[bytes]) -> None:
         """Apply the mean of some pushes, their rows added up in this order; keep the values of before."""
-        rates = self._rates(pushes[0])
-        cut = [
-            list(self._cut(push.rows, push.row_gradients))
-            for push in pushes
-            if push.rows is not None and push.row_gradients is not None
-        ]
+        parts: list[list[tuple[Ids, Vector]]] = [[] for _ in self.specs]
+        for push in pushes:
+            if push.rows is not None and push.row_gradients is not None:
+                for place, ids, part in self._cut(push.rows, push.row_gradients):
+                    parts[place].append((ids, part.reshape(-1, self._dims[place])))
         self._before = []
-        for place, (dim, rate) in enumerate(zip(self._dims, rates, strict=True)):
-            parts = [(ids, part.reshape(-1, dim)) for ids, part in (tables[place] for tables in cut)]
-            ids, gradients = merge_rows(parts, len(pushes)) if parts else (_NO_IDS, _NO_VALUES)
+        for place, dim in enumerate(self._dims):
+            own = parts[place]
+            ids, gradients = merge_rows(own, len(pushes)) if own else (_NO_IDS, _NO_VALUES)
             before = np.empty(len(ids) * dim, np.float32)
             if len(ids):
-                self._step(place, ids, gradients.reshape(-1), rate, iteration, before)
+                table = self._tables[place]
+                self._created[place] += table.apply(steps[place], ids, gradients.reshape(-1), before)
             self._before.append((ids, before))
 
     def forget_before(self) -> None:
         """The last commit changed no row: the values of before are those of now."""
         self._before = [(_NO_IDS, _NO_VALUES)] * len(self.specs)
 
-    def _step(
-        self, place: int, ids: Ids, gradients: Vector, rate: float, iteration: int, before: Vector | None
-    ) -> None:
-        step = self._optimizers[place].step(rate, iteration)
-        self._created[place] += self._tables[place].apply(step.packed, ids, gradients, before)
-
-    def _rates(self, push: Push) -> Sequence[float]:
-        return push.table_rates or (push.learning_rate,) * len(self.specs)
-
     # -- parts
 
-    def _size(self, rows: RowIds) -> int:
-        return sum(count * dim for count, dim in zip(rows.counts, self._dims, strict=True))
-
-    def _cut(self, rows: RowIds, vector: Vector) -> Iterator[tuple[Ids, Vector]]:
-        """Yield each table's ids and its part of a vector over all rows."""
-        ends = accumulate(rows.counts)
-        float_ends = accumulate(count * dim for count, dim in zip(rows.counts, self._dims, strict=True))
-        for count, dim, end, float_end in zip(rows.counts, self._dims, ends, float_ends, strict=True):
-            yield rows.ids[end - count : end], vector[float_end - count * dim : float_end]
+    def _cut(self, rows: RowIds, vector: Vector) -> list[tuple[int, Ids, Vector]]:
+        """Return the place, the ids and the part of a vector over all rows of each table that has any there."""
+        ids, first, first_float = rows.ids, 0, 0
+        if len(rows.counts) == 1:
+            return [(0, ids, vector)] if len(ids) else []
+        parts = []
+        for place, count in enumerate(rows.counts):
+            if count:
+                end, float_end = first + count, first_float + count * self._dims[place]
+                parts.append((place, ids[first:end], vector[first_float:float_end]))
+                first, first_float = end, float_end
+        return parts
 
 
 _NO_IDS = np.empty(0, np.int64)

@@ -81,7 +81,7 @@ def test_a_job_is_stopped_in_an_epoch_and_goes_on_under_other_numbers(
 def test_checkpoints_are_cuts_and_the_newest_are_kept(
     mode: tuple[str, ...], tmp_path: Path, small_mnist: Path
 ) -> None:
-    flags = (*FLAGS, *mode, f"--training_data={small_mnist}/train", "--num_epochs=2")
+    flags = (*FLAGS, *mode, f"--training_data={small_mnist}/train", "--num_epochs=12")
     saving = ("--checkpoint_steps=10", "--keep_checkpoint_max=2")
     with HandJob(tmp_path, *flags, *saving, partitions=2).start(2) as job:
         job.finish()

@@ -21,7 +21,8 @@ from edlz.core_ext.optimizers import (
     RowwiseAdagrad,
     make_optimizer,
 )
-from edlz.core_ext.optimizers.scalars import momentum_product, power, warming_momentum
+from edlz.core_ext.optimizers.checks import is_finite_in_float32
+from edlz.core_ext.optimizers.scalars import momentum_product, power, round_32, warming_momentum
 from edlz.core_ext.steps import Kind, RowSlot, Step
 
 COUNT, STEPS = 50, 50
@@ -325,7 +326,60 @@ def test_rate_of_zero_changes_no_value(optimizer):
     np.testing.assert_array_equal(values, course.start)
 
 
+class TestPackedSteps:
+    @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: o.name)
+    def test_are_those_of_the_step(self, optimizer):
+        """Also when the same one is asked for again, or the other kind in between."""
+        made = optimizer(weight_decay=0.1)
+        for rate, iteration in [(0.1, 0), (0.1, 0), (0.1, 1), (0.25, 1), (0.1, 0), (0.1, 7)]:
+            expected = make_optimizer(made.name, made.settings).step(rate, iteration)
+            assert made.packed_row_step(rate, iteration) == expected.packed
+            dense_step = Step(kind=made.kind, decay=expected.decay, scalars=expected.scalars)
+            assert made.packed_step(rate, iteration) == dense_step.packed
+
+    @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: o.name)
+    def test_depend_on_the_iteration_where_the_optimizer_counts_steps(self, optimizer):
+        made = optimizer()
+        steps = {made.step(0.1, iteration).packed for iteration in (0, 1, 50)}
+        assert len(steps) == (3 if optimizer.counts_steps else 1)
+
+    def test_tell_zero_from_minus_zero(self):
+        made = SGD()
+        assert made.packed_step(0.0, 0) != made.packed_step(-0.0, 0)
+
+    def test_an_iteration_below_zero_is_refused_after_others(self):
+        made = SGD()
+        made.packed_step(0.1, 0)
+        with pytest.raises(ValueError, match="iteration=-1"):
+            made.packed_step(0.1, -1)
+
+    def test_a_scalar_too_large_for_float32_becomes_infinite(self):
+        step = Step(kind=Kind.FTRL, decay=0.0, scalars=(0.1, 0.0, 1e39, -1e300))
+        assert Step.unpack(step.packed).scalars[2:4] == (math.inf, -math.inf)
+
+
 class TestScalars:
+    @given(
+        st.floats(0, 2.0**100, width=32, allow_subnormal=False),
+        st.integers(0, 2_000_000),
+        st.floats(0, 1, exclude_max=True, width=32, allow_subnormal=False),
+        st.floats(0, 1, exclude_max=True, width=32, allow_subnormal=False),
+    )
+    def test_adam_rounds_as_float32_arithmetic_does(self, rate, iteration, beta_1, beta_2):
+        one, t = np.float32(1), iteration + 1
+        with np.errstate(all="ignore"):
+            first = one - np.float32(power(beta_1, t))
+            second = np.sqrt(one - np.float32(power(beta_2, t)))
+            alpha = np.float32(rate) * second / first
+        assert Adam(beta_1=beta_1, beta_2=beta_2).step(rate, iteration).scalars[1] == alpha
+
+    @given(st.floats(allow_nan=False, allow_subnormal=False))
+    def test_rounding_to_float32_is_that_of_numpy(self, value):
+        with np.errstate(all="ignore"):
+            expected = np.float32(value)
+        assert round_32(value) == expected
+        assert is_finite_in_float32(value) == np.isfinite(expected)
+
     @given(st.floats(min_value=0.5, max_value=1, exclude_max=True, width=32), st.integers(0, 300))
     def test_power_is_near_the_exact_one(self, base, exponent):
         exact = float(Fraction(base) ** exponent)

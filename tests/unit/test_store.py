@@ -1,6 +1,7 @@
 """The tensors of a partition: what a step changes, and what it must not touch."""
 
 import gc
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.layout import Layout, Variable, VectorLayout, slice_bounds
-from edlz.services.messages import OptimizerSpec, Push
+from edlz.services.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
 from edlz.services.ps.buffers import LentBuffers
 from edlz.services.ps.store import Store
+from edlz.services.ps.tables import empty_rows
 
 SIZE = 32
 LAYOUT = Layout(
@@ -164,6 +166,83 @@ def test_a_push_of_another_shape_is_refused() -> None:
     push = Push(task=0, index=0, is_last=False, learning_rate=0, gradient=short, state=None, counters=None)
     with pytest.raises(ValueError, match=r"gradient has shape \(3,\)"):
         make_store().check(push)
+
+
+FTRL = OptimizerSpec(name="Ftrl", settings={})
+TABLE = TableSpec(
+    path="table", dim=2, initializer=InitializerSpec(kind="constant", a=1.0, b=0.0), optimizer=FTRL
+)
+
+
+def store_with_tables(*specs: TableSpec) -> Store:
+    state = make_store().capture((1, 1))
+    return Store(msgspec.structs.replace(state, tables=specs, rows=[empty_rows(spec) for spec in specs]), 0)
+
+
+def rows_of(store: Store, ids: npt.NDArray[np.int64], counts: tuple[int, ...]) -> list[float]:
+    return [float(value) for value in store.tables.gather(RowIds(counts=counts, ids=ids))]
+
+
+@pytest.mark.parametrize("where", ["dense", "table", "table's own rate"])
+def test_a_rate_that_an_optimizer_does_not_take_is_found_before_anything_changes(where: str) -> None:
+    """Ftrl divides by the rate."""
+    push = msgspec.structs.replace(make_push(0), learning_rate=0.0)
+    if where == "dense":
+        store = make_store(FTRL)
+    else:
+        store = store_with_tables(TABLE)
+        rows = RowIds(counts=(1,), ids=np.array([7]))
+        push = msgspec.structs.replace(push, rows=rows, row_gradients=np.ones(2, np.float32))
+    if where == "table's own rate":
+        push = msgspec.structs.replace(push, learning_rate=0.5, table_rates=(0.0,))
+    before = store.values().dense.copy()
+    steps: list[Callable[[], object]] = [
+        lambda: store.check(push),
+        lambda: store.apply(push),
+        lambda: store.commit([push]),
+    ]
+    for step in steps:
+        with pytest.raises(ValueError, match="divides in Ftrl"):
+            step()
+        assert (store.version, store.ledger.mark(0)) == (0, 0)
+        np.testing.assert_array_equal(store.values().dense, before)
+    store.check(msgspec.structs.replace(push, gradient=None, is_last=True))  # nothing to be applied
+
+
+def test_a_rate_that_only_its_factor_makes_too_small_is_found() -> None:
+    store = make_store(OptimizerSpec(name="Ftrl", settings={"beta": 1.0}))
+    push = msgspec.structs.replace(make_push(0), learning_rate=1e-38)
+    store.check(push)
+    with pytest.raises(ValueError, match="divides in Ftrl"):
+        store.check(push, 1e-7)
+
+
+def test_a_push_is_applied_at_its_own_rate_whatever_was_checked_before() -> None:
+    store, other = make_store(), make_store()
+    push = make_push(0)
+    for rate in (0.25, 0.0, -0.0):
+        store.check(msgspec.structs.replace(push, learning_rate=rate))
+    store.check(push, 0.125)
+    store.apply(push)
+    other.apply(push)
+    np.testing.assert_array_equal(store.values().dense, other.values().dense)
+
+
+def test_each_table_steps_by_its_own_optimizer_and_rate() -> None:
+    def sgd(**settings: float) -> TableSpec:
+        return msgspec.structs.replace(TABLE, optimizer=OptimizerSpec(name="SGD", settings=settings))
+
+    store = store_with_tables(sgd(), sgd(weight_decay=0.5), sgd())
+    assert len(store.tables.optimizers) == 2
+    ids = np.array([3, 4, 3, 5])
+    push = msgspec.structs.replace(
+        make_push(0), rows=RowIds(counts=(1, 1, 2), ids=ids), row_gradients=np.ones(8, np.float32)
+    )
+    store.check(push)
+    store.apply(push)  # at 0.5; the second decays first: 1 - 1 * 0.5 * 0.5
+    assert rows_of(store, ids, (1, 1, 2)) == [0.5, 0.5, 0.25, 0.25, 0.5, 0.5, 0.5, 0.5]
+    store.apply(msgspec.structs.replace(push, index=1, table_rates=(0.0, 1.0, 0.25)))
+    assert rows_of(store, ids, (1, 1, 2)) == [0.5, 0.5, -0.875, -0.875, 0.25, 0.25, 0.25, 0.25]
 
 
 def test_slots_begin_as_the_optimizer_says() -> None:
