@@ -3,8 +3,8 @@
 The model (ctr_model.py) looks up 26 of 1M rows of 16 numbers and trains with Adagrad, asynchronously.  Four
 contenders take turns, each in processes of its own with one TensorFlow thread: the job; TensorFlow alone, the
 embedding a variable; what a worker has to compute with rows that lie there already; and TensorFlow's own
-ParameterServerStrategy, where `EDLZ_BENCH_TF215` names a Python with TensorFlow 2.15.  The first three read the
-same records.  Whoever computes gradients is held to processor 0, all others to processor 1.
+ParameterServerStrategy, where `EDLZ_BENCH_TF215` names a Python with TensorFlow 2.15.  All read the same
+records.  Whoever computes gradients is held to processor 0, all others to processor 1.
 """
 
 import json
@@ -57,7 +57,7 @@ def measure() -> list[Row | Skipped]:
             for size in LOG_EVERY:
                 speeds.setdefault(f"job {size}", []).append(_job(place / f"{number}-{size}", data, size))
             if python:
-                for name, speed in _strategy(python).items():
+                for name, speed in _strategy(python, data.with_suffix(".raw")).items():
                     speeds.setdefault(name, []).append(speed)
     return [row for size in LOG_EVERY for row in _rows(speeds, size)]
 
@@ -117,8 +117,14 @@ def _alone(data: Path) -> dict[str, _Speed]:
     return {name: _Speed(**speed) for name, speed in json.loads(printed).items()}
 
 
-def _strategy(python: str) -> dict[str, _Speed]:
-    command = [python, str(HERE / "ctr_strategy.py"), *map(str, _free_ports(3)), *map(str, LOG_EVERY)]
+def _strategy(python: str, records: Path) -> dict[str, _Speed]:
+    command = [
+        python,
+        str(HERE / "ctr_strategy.py"),
+        str(records),
+        *map(str, _free_ports(3)),
+        *map(str, LOG_EVERY),
+    ]
     speeds = json.loads(_printed(command, {0, 1}, {}))
     return {f"strategy {size}": _Speed(rate, 0.0) for size, rate in speeds.items()}
 

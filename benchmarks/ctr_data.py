@@ -20,13 +20,14 @@ RECORD = np.dtype([("ids", "<i8", IDS), ("numbers", "<f4", NUMBERS), ("label", "
 
 
 def write_records(path: Path, count: int) -> None:
-    """Write `count` random records, always the same ones."""
+    """Write `count` random records, always the same ones: a RecordIO file, and a plain one beside it (.raw)."""
     generator = np.random.default_rng(7)
     records = np.zeros(count, RECORD)
     ranks = np.exp(generator.random((count, IDS)) * math.log(VOCABULARY - 1)).astype(np.int64)
     records["ids"] = ranks * SCATTER % VOCABULARY
     records["numbers"] = generator.random((count, NUMBERS), np.float32)
     records["label"] = generator.random(count) < CLICKS
+    records.tofile(path.with_suffix(".raw"))
     with Writer(path) as writer:
         for record in records:
             writer.write(record.tobytes())

@@ -2,15 +2,14 @@
 
 A script of its own, which knows nothing of edlz: it needs TensorFlow 2.15, the last one with Keras 2, whose
 optimizers the strategy can use.  One worker and one parameter server, each a process, and the coordinator,
-which is this one; minibatches are made on the worker, so that nothing is read.  Prints examples a second by
-minibatch size as JSON.
+which is this one.  The worker reads the same records as everybody, from a plain file of them, by the same tf.data
+operations.  Prints examples a second by minibatch size as JSON.
 
-    python ctr_strategy.py WORKER_PORT PS_PORT CHIEF_PORT SIZE ...
+    python ctr_strategy.py RECORDS WORKER_PORT PS_PORT CHIEF_PORT SIZE ...
 """
 
 import itertools
 import json
-import math
 import os
 import subprocess
 import sys
@@ -21,13 +20,13 @@ import tensorflow as tf
 
 IDS, NUMBERS, VOCABULARY, DIM, HIDDEN = 26, 13, 1_000_000, 16, (256, 64)
 LEARNING_RATE = 0.01
-SCATTER = 2_654_435_761
-CLICKS = 0.3
+RECORD_BYTES = IDS * 8 + (NUMBERS + 1) * 4
+RECORDS_PER_DECODE, WORDS_PER_ID = 4_096, 2
 STEPS_IN_FLIGHT, WARM_UP_STEPS, MEASURED_S = 8, 16, 4.0
 WORKER_PROCESSOR, OTHERS_PROCESSOR = 0, 1
 
 
-def main(ports: list[str], sizes: list[int]) -> None:
+def main(records: str, ports: list[str], sizes: list[int]) -> None:
     cluster = {
         role: [f"127.0.0.1:{port}"] for role, port in zip(("worker", "ps", "chief"), ports, strict=True)
     }
@@ -37,7 +36,7 @@ def main(ports: list[str], sizes: list[int]) -> None:
     ]
     try:
         _hold_to(OTHERS_PROCESSOR)
-        speeds = _train(cluster, sizes)
+        speeds = _train(cluster, records, sizes)
     finally:
         for server in servers:
             server.kill()
@@ -58,7 +57,7 @@ def _hold_to(processor: int) -> None:
         os.sched_setaffinity(0, {processor})
 
 
-def _train(cluster: dict[str, list[str]], sizes: list[int]) -> dict[str, float]:
+def _train(cluster: dict[str, list[str]], records: str, sizes: list[int]) -> dict[str, float]:
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec(cluster), rpc_layer="grpc"
     )
@@ -68,10 +67,29 @@ def _train(cluster: dict[str, list[str]], sizes: list[int]) -> dict[str, float]:
         rows = tf.Variable(tf.random.uniform((VOCABULARY, DIM), -0.05, 0.05))
         weights = _weights()
         optimizer = tf.keras.optimizers.legacy.Adagrad(LEARNING_RATE)
-    return {
-        str(size): _examples_per_s(coordinator, _step(strategy, rows, weights, optimizer, size), size)
-        for size in sizes
-    }
+    step = _step(strategy, rows, weights, optimizer)
+    speeds = {}
+    for size in sizes:
+        per_worker = coordinator.create_per_worker_dataset(lambda size=size: _minibatches(records, size))
+        speeds[str(size)] = _examples_per_s(coordinator, step, iter(per_worker), size)
+    return speeds
+
+
+def _minibatches(path: str, size: int) -> Any:
+    dataset = tf.data.FixedLengthRecordDataset(path, RECORD_BYTES).cache()
+    dataset = dataset.batch(RECORDS_PER_DECODE).map(_decode).unbatch()
+    dataset = dataset.batch(size, drop_remainder=True).repeat().prefetch(2)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    return dataset.with_options(options)
+
+
+def _decode(records: Any) -> Any:
+    words = tf.io.decode_raw(records, tf.int32)
+    last_id = IDS * WORDS_PER_ID
+    ids = tf.bitcast(tf.reshape(words[:, :last_id], [-1, IDS, WORDS_PER_ID]), tf.int64)
+    floats = tf.ensure_shape(tf.bitcast(words[:, last_id:], tf.float32), [None, NUMBERS + 1])
+    return ids, floats[:, :NUMBERS], floats[:, NUMBERS:]
 
 
 def _weights() -> list[Any]:
@@ -83,15 +101,11 @@ def _weights() -> list[Any]:
     return weights
 
 
-def _step(strategy: Any, rows: Any, weights: list[Any], optimizer: Any, size: int) -> Any:
-    def train() -> None:
-        ranks = tf.exp(tf.random.uniform((size, IDS)) * math.log(VOCABULARY - 1))
-        ids = tf.cast(ranks, tf.int64) * SCATTER % VOCABULARY
-        numbers = tf.random.uniform((size, NUMBERS))
-        labels = tf.cast(tf.random.uniform((size, 1)) < CLICKS, tf.float32)
+def _step(strategy: Any, rows: Any, weights: list[Any], optimizer: Any) -> Any:
+    def train(ids: Any, numbers: Any, labels: Any) -> None:
         with tf.GradientTape() as tape:
             looked_up = tf.nn.embedding_lookup(rows, tf.reshape(ids, [-1]))
-            x = tf.concat([tf.reshape(looked_up, (size, IDS * DIM)), numbers], 1)
+            x = tf.concat([tf.reshape(looked_up, (-1, IDS * DIM)), numbers], 1)
             for kernel, bias in zip(weights[:-2:2], weights[1:-2:2], strict=True):
                 x = tf.nn.relu(tf.matmul(x, kernel) + bias)
             logits = tf.matmul(x, weights[-2]) + weights[-1]
@@ -99,21 +113,21 @@ def _step(strategy: Any, rows: Any, weights: list[Any], optimizer: Any, size: in
         variables = [rows, *weights]
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
 
-    return tf.function(lambda: strategy.run(train))
+    return tf.function(lambda minibatches: strategy.run(train, args=next(minibatches)))
 
 
-def _examples_per_s(coordinator: Any, step: Any, size: int) -> float:
-    _run_steps(coordinator, step, WARM_UP_STEPS)
+def _examples_per_s(coordinator: Any, step: Any, minibatches: Any, size: int) -> float:
+    _run_steps(coordinator, step, minibatches, WARM_UP_STEPS)
     began_s, steps = time.perf_counter(), 0
     while time.perf_counter() - began_s < MEASURED_S:
-        _run_steps(coordinator, step, STEPS_IN_FLIGHT)
+        _run_steps(coordinator, step, minibatches, STEPS_IN_FLIGHT)
         steps += STEPS_IN_FLIGHT
     return steps * size / (time.perf_counter() - began_s)
 
 
-def _run_steps(coordinator: Any, step: Any, count: int) -> None:
+def _run_steps(coordinator: Any, step: Any, minibatches: Any, count: int) -> None:
     for _ in range(count):
-        coordinator.schedule(step)
+        coordinator.schedule(step, args=(minibatches,))
     coordinator.join()
 
 
@@ -121,4 +135,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--serve":
         serve(sys.argv[2], json.loads(sys.argv[3]))
     else:
-        main(sys.argv[1:4], [int(size) for size in sys.argv[4:]])
+        main(sys.argv[1], sys.argv[2:5], [int(size) for size in sys.argv[5:]])
