@@ -52,7 +52,7 @@ def conclude(evidence: Evidence, glyphs: Glyphs, *, is_full: bool) -> tuple[Sequ
     """Return what to show at the end, whether it is an error, and the exit code."""
     status = evidence.status
     ending = Ending(evidence.took_s, evidence.lost_workers, evidence.logs, is_full)
-    if evidence.signal is not None and not (status is not None and status.state == "Succeeded"):
+    if evidence.signal is not None and (status is None or status.state not in ("Succeeded", "Failed")):
         return stopped_block(status, evidence.job_name, ending), True, 128 + evidence.signal
     code = _exit_code(evidence.master, status)
     if status is not None and status.state == "Succeeded" and code == 0:

@@ -23,7 +23,7 @@ from pathlib import Path
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
 
-__all__ = ["JobDirectory", "open_job_directory"]
+__all__ = ["JobDirectory", "open_job_directory", "write_settings"]
 
 _LOCK, _SETTINGS, _LOGS = "lock", "job.yaml", "logs"
 _STATUS = "status.json"  # how the master's last life ended
@@ -98,7 +98,8 @@ def open_job_directory(config: JobConfig, *, is_resumed: bool = False) -> Iterat
         earlier = None if is_resumed else _move_aside(path)
         (path / _LOGS).mkdir(mode=0o700, exist_ok=True)
         (path / _STATUS).unlink(missing_ok=True)  # of a run before
-        (path / _SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
+        if not is_resumed:  # those of a resumed job count once its master has taken them
+            write_settings(path, config)
         sockets = _make_sockets_folder()
         try:
             _write_lock(lock, {**owner, "sockets": str(sockets)})
@@ -109,6 +110,11 @@ def open_job_directory(config: JobConfig, *, is_resumed: bool = False) -> Iterat
     finally:
         (path / _LOCK).unlink(missing_ok=True)
         os.close(lock)
+
+
+def write_settings(path: Path, config: JobConfig) -> None:
+    """Write down what repeats the job, and what `edlz resume` begins with."""
+    (path / _SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
 
 
 def _refuse_foreign(path: Path) -> None:

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from edlz.client.ending import conclude
-from edlz.client.job_directory import JobDirectory, open_job_directory
+from edlz.client.job_directory import JobDirectory, open_job_directory, write_settings
 from edlz.client.screens import Screen, make_screen
 from edlz.client.spans import Glyphs
 from edlz.client.supervisor import MASTER, Supervisor
@@ -96,6 +96,8 @@ async def _run(
         raise
     finally:
         link.close()
+    if supervisor.evidence.status is not None:
+        write_settings(folder.path, config)
     lines, is_error, code = conclude(supervisor.evidence, glyphs, is_full=is_full)
     screen.close(lines, is_error=is_error)
     return code

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edlz.client.model_symbols import ModuleSymbols, read_symbols
+from edlz.services.checkpoints.records import version_of
+from edlz.services.checkpoints.versions import list_versions, look_at
 from edlz.services.config import JobConfig
 from edlz.services.configuration.checks import idle_workers
 from edlz.services.configuration.problems import Problem
@@ -59,6 +61,8 @@ def check_job(config: JobConfig) -> Preflight:
     errors += training_errors
     if config.validation_data:
         errors += _check_data(config.validation_data, "validation_data")[0]
+    if config.checkpoint_dir_for_init:
+        errors += _check_checkpoint(Path(config.checkpoint_dir_for_init))
     records = None if training_errors else sum(sizes)
     if records:
         tasks = sum(-(-size // config.records_per_task) for size in sizes)
@@ -93,6 +97,19 @@ def _check_model(config: JobConfig) -> Iterator[Problem]:
             missing.append(names[0])
     if missing:
         yield _missing(_module_name(config, model), symbols, missing)
+
+
+def _check_checkpoint(path: Path) -> Iterator[Problem]:
+    """Take a quick look at the checkpoint that the job should begin from; its bytes are the master's affair."""
+    flag = f'checkpoint_dir_for_init "{path}"'
+    if not path.is_dir():
+        yield Problem(f"{flag} {'is no folder' if path.exists() else 'does not exist'}")
+        return
+    found = [look_at(path)] if version_of(path) is not None else list_versions(path)
+    if not found:
+        yield Problem(f"{flag} holds no checkpoint", "name a checkpoint folder, or one of its version-<V>")
+    elif not any(info.is_good for info in found):
+        yield Problem(f"{flag} holds no good checkpoint", f"edlz checkpoint verify {path}")
 
 
 def _check_other_module(place: ModelLocation) -> Iterator[Problem]:

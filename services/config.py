@@ -122,9 +122,7 @@ class JobConfig:
     )
     log_loss_steps: int = _results(100, "N", "a worker logs its loss each N versions", minimum=1, common=True)
     checkpoint_steps: int = _results(0, "N", "save each N versions; 0: never", minimum=0, common=True)
-    checkpoint_dir: str = _results(
-        "", "DIR", "where checkpoints go", common=True, default_text="the job's"
-    )
+    checkpoint_dir: str = _results("", "DIR", "where checkpoints go", common=True, default_text="the job's")
     keep_checkpoint_max: int = _results(0, "N", "newest checkpoints to keep; 0: all", minimum=0)
     checkpoint_dir_for_init: str = _results("", "DIR", "begin from this checkpoint", aliases=_INIT_ALIASES)
     recovery_snapshot_secs: float = _results(

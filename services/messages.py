@@ -113,6 +113,7 @@ class CheckpointPart(Record, frozen=True, kw_only=True):
     version: int
     info: PartInfo | None = None
     error: str = ""
+    attempt: int = 0  # of this partition's life: tells a second failure from a repeated report
 
 
 class CheckpointOrder(Record, frozen=True, kw_only=True):

@@ -109,6 +109,7 @@ class Schedule:
     checkpoint_steps: int = 0
     tolerance: int = 0  # of versions; above 0 the mode is "async" with sums of `slots` gradients
     vectors_every: int = 1
+    stop_at: float = 0.0  # somebody asks the job to stop; 0 for never
     faults: tuple[Fault, ...] = ()
 
     @property
@@ -330,7 +331,13 @@ class SimulatedJob:
         self._boots, self._requests = itertools.count(1), itertools.count(1)
         self._connections: dict[tuple[int, str], Connection] = {}
         self._last_delivery: dict[tuple[int, str], float] = {}
-        self.journal: dict[str, Any] = {"term": 0, "is_complete": False, "digest": "", "evaluations": ()}
+        self.journal: dict[str, Any] = {
+            "term": 0,
+            "is_complete": False,
+            "digest": "",
+            "evaluations": (),
+            "saved": -1,
+        }
         self.disks = [Disk() for _ in range(schedule.partitions)]
         self.sealed: dict[Any, State] = {}
         self.parts: dict[Any, State] = {}  # of checkpoints: (number, version, partition)
@@ -353,6 +360,8 @@ class SimulatedJob:
         self.faults_end = max([f.at + f.seconds for f in schedule.faults], default=0.0)
         for fault in schedule.faults:
             self._at(fault.at, "fault", fault)
+        if schedule.stop_at:
+            self._at(schedule.stop_at, "stop", None)
         for role in ["m", *(f"p{p}" for p in range(schedule.partitions))]:
             self._launch(role)
         for worker in range(schedule.workers):
@@ -367,8 +376,16 @@ class SimulatedJob:
             getattr(self, f"_do_{kind}")(body)
             if self.journal["is_complete"] and self.now > self.faults_end:
                 break
+            master = self._process("m")
+            if master is not None and master.core.is_stopped:
+                return self
         self._check_end()
         return self
+
+    def _do_stop(self, _: None) -> None:
+        master = self._process("m")
+        if master is not None:
+            self._carry_out(master, master.core.stop(self.now))
 
     def _where(self) -> str:
         lines = []
@@ -398,7 +415,7 @@ class SimulatedJob:
         boot = next(self._boots)
         core: Any
         if role == "m":
-            names = ("term", "is_complete", "digest", "evaluations")
+            names = ("term", "is_complete", "digest", "evaluations", "saved")
             state = JournalState(**{name: self.journal[name] for name in names})
             schedule = self.schedule
             core = MasterCore(self.job, state, schedule.evaluation_steps, schedule.checkpoint_steps)
@@ -650,6 +667,9 @@ class SimulatedJob:
             raise Violation(f"checkpoint {order.version} is no cut: {[state.ledger for state in states]}")
         self.checkpoints[order.version] = states
         self._at(self.now + self.rng.uniform(0.1, 2), "manifest", (process.name, order.version))
+
+    def _carry_m_dropparts(self, process: Process, order: master_core.DropParts) -> None:
+        """Nothing is kept of what was not completed."""
 
     def _do_manifest(self, item: tuple[int, int]) -> None:
         process = self.processes[item[0]]

@@ -4,10 +4,10 @@ import logging
 from pathlib import Path
 
 from edlz.services.checkpoints.durable import fsync_folder
-from edlz.services.checkpoints.records import MANIFEST, is_checkpoint_file
-from edlz.services.checkpoints.versions import VersionInfo, list_versions
+from edlz.services.checkpoints.records import MANIFEST, is_checkpoint_file, version_folder
+from edlz.services.checkpoints.versions import VersionInfo, list_versions, look_at
 
-__all__ = ["prune"]
+__all__ = ["prune", "remove_unfinished"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +46,19 @@ def prune(checkpoint_dir: Path, keep: int) -> tuple[int, ...]:
             removed.append(info.version)
     _remove_leftovers(newest.folder)
     return tuple(removed)
+
+
+def remove_unfinished(checkpoint_dir: Path, version: int) -> None:
+    """Remove the parts of a version that will not be completed; one with a manifest stays.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be removed.
+    """
+    folder = version_folder(checkpoint_dir, version)
+    if folder.is_dir() and (info := look_at(folder)).state == "incomplete":
+        _remove(info)
 
 
 def _remove(info: VersionInfo) -> None:

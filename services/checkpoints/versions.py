@@ -171,7 +171,7 @@ def verify(folder: Path) -> tuple[Damage, ...]:
     return _damage_of(folder, is_full=True)[1]
 
 
-def newest_good(path: Path) -> Path:
+def newest_good(path: Path, plan_hash: str = "") -> Path:
     """Return the folder of the newest good version, verified to the last byte.
 
     Parameters
@@ -179,6 +179,8 @@ def newest_good(path: Path) -> Path:
     path : Path
         A checkpoint folder, of which the newest good version is taken and each one skipped is logged; or
         the folder of one version, which then must be good.
+    plan_hash : str, optional
+        Only versions of this plan are taken: others may have used the folder.
 
     Raises
     ------
@@ -189,7 +191,8 @@ def newest_good(path: Path) -> Path:
         return _this_one(path)
     bad = []
     for info in list_versions(path):
-        reason = _why_not(info)
+        is_foreign = plan_hash and info.manifest is not None and info.manifest.plan_hash != plan_hash
+        reason = "of another plan" if is_foreign else _why_not(info)
         if not reason:
             return info.folder
         logger.warning("checkpoint %s is skipped: %s", info.folder, reason)

@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 
 from edlz.services.ledger import Ledger, LedgerRecord
 from edlz.services.master.entries import PartitionEntry
-from edlz.services.master.instructions import Announce, WriteManifest
+from edlz.services.master.instructions import Announce, DropParts, WriteManifest
 from edlz.services.messages import CheckpointOrder, Identity, PartInfo
 
 __all__ = ["Checkpoints"]
+
+CUT_S = 30.0  # for which a cut may hold up training before it is given up
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class _Cut:
     lives: tuple[Identity | None, ...]  # of the partitions when it began
     is_near: bool = False  # all partitions report often by now
     marks: LedgerRecord | None = None
+    was_asked: bool = False
     urgent: frozenset[int] = frozenset()  # tasks that some partition has to catch up with
 
 
@@ -52,8 +55,11 @@ class Checkpoints:
         self._wanted_since = -1  # the version when it was asked for
         self._is_asked = False  # async: out of turn
         self._begun_at = -1  # async: the version at the last beginning; -1 before the first look
+        self._failed: set[tuple[int, int, int]] = set()  # (partition, number, attempt): noticed failures
+        self._cut_since_s: float | None = None  # when the cut under way was first seen by `on_tick`
+        self._told: set[str] = set()  # why checkpoints failed: each reason is a warning once
         self._written: int | None = None  # version whose manifest is being written
-        self.completed = 0  # greatest number that is complete or abandoned
+        self.completed = 0  # greatest number (sync: version) that is complete or abandoned
         self.newest: int | None = None  # version of the newest complete checkpoint of this term
 
     @property
@@ -69,7 +75,7 @@ class Checkpoints:
 
     def ask(self, version: int) -> None:
         """Take one now, whatever the version."""
-        if self.newest == version or (self._is_sync and self.completed >= version):
+        if self.newest == version:
             return
         if self._is_sync:
             if not self._wanted:
@@ -79,8 +85,8 @@ class Checkpoints:
 
     def withdraw(self) -> None:
         """Give up what is asked for and not complete."""
-        self._wanted, self._is_asked = 0, False
         self._abandon()
+        self._wanted, self._is_asked = 0, False
 
     def orders(self, index: int, *, is_sealed: bool) -> CheckpointOrder | None:
         """Return what a partition should do for the checkpoint under way."""
@@ -96,7 +102,7 @@ class Checkpoints:
 
     def advance(
         self, partitions: Mapping[int, PartitionEntry], version: int
-    ) -> list[WriteManifest | Announce]:
+    ) -> list[WriteManifest | DropParts | Announce]:
         """Go as far as the partitions' newest statuses allow; all partitions are known."""
         entries = [partitions[index] for index in sorted(partitions)]
         if not self._is_sync:
@@ -110,6 +116,21 @@ class Checkpoints:
             self.newest = version
         if self._is_sync and version >= self._wanted_since:
             self._wanted = 0
+
+    def on_tick(self, partitions: Mapping[int, PartitionEntry], now: float) -> list[Announce]:
+        """Give up a cut for which pushes have waited too long."""
+        cut = self._cut
+        if cut is None or not any(e.status.near == cut.number for e in partitions.values()):
+            self._cut_since_s = None
+            return []
+        if self._cut_since_s is None:
+            self._cut_since_s = now
+        if now - self._cut_since_s < CUT_S:
+            return []
+        self._abandon()
+        return [
+            Announce("checkpoint", f"checkpoint v{cut.version} is given up: no cut within {CUT_S:.0f}s", 30)
+        ]
 
     # -- asynchronous mode
 
@@ -135,14 +156,16 @@ class Checkpoints:
         is_due = bool(self._steps) and version // self._steps > self._begun_at // self._steps
         if self._written is not None or not (is_due or self._is_asked):
             return
-        self._begun_at, self._is_asked = version, False
+        self._begun_at, was_asked, self._is_asked = version, self._is_asked, False
         label = max(entry.status.version for entry in entries)
         if self.newest is not None and label <= self.newest:
             return  # nothing was trained since
-        self._cut = _Cut(self._number(), label, lives)
+        self._cut = _Cut(self._number(), label, lives, was_asked=was_asked)
+        self._cut_since_s = None
 
     def _abandon(self) -> None:
         if self._cut is not None:
+            self._is_asked = self._is_asked or self._cut.was_asked
             self.completed, self._cut = self._cut.number, None
 
     # -- both modes
@@ -152,20 +175,25 @@ class Checkpoints:
         self._next_number += 1
         return number
 
-    def _collect(self, entries: list[PartitionEntry]) -> list[WriteManifest | Announce]:
+    def _collect(self, entries: list[PartitionEntry]) -> list[WriteManifest | DropParts | Announce]:
         """Find the greatest number of which every partition has reported its part, and those that failed."""
-        out: list[WriteManifest | Announce] = []
+        out: list[WriteManifest | DropParts | Announce] = []
         reported = [{part.number: part for part in entry.status.parts} for entry in entries]
         for index, parts in enumerate(reported):
             for number, part in parts.items():
-                if part.error and number > self.completed:
+                key = (index, number, part.attempt)
+                if part.error and number > self.completed and key not in self._failed:
+                    self._failed.add(key)
                     text = f"checkpoint v{part.version} fails on ps-{index}: {part.error}"
-                    out.append(Announce("checkpoint", text, 30))
-                    self._end(number)
+                    out.append(Announce("checkpoint", text, 10 if part.error in self._told else 30))
+                    self._told.add(part.error)
+                    out.append(DropParts(part.version))
+                    if self._cut is not None and self._cut.number == number:
+                        self._cut = None
                     if self._is_sync and part.version >= self._wanted_since:
                         self._wanted = 0
-        numbers = set.intersection(*(set(parts) for parts in reported)) if reported else set()
-        numbers = {number for number in numbers if number > self.completed}
+        whole = [{number for number, part in parts.items() if part.info} for parts in reported]
+        numbers = {number for number in set.intersection(*whole) if number > self.completed}
         if self._written is not None or not numbers:
             return out
         number = max(numbers)
@@ -176,7 +204,7 @@ class Checkpoints:
         return [*out, WriteManifest(self._written, number, infos)]
 
     def _end(self, number: int) -> None:
-        """A checkpoint is complete, or will never be."""
+        """A checkpoint is complete."""
         self.completed = max(self.completed, number)
         if self._cut is not None and self._cut.number <= number:
             self._cut = None

@@ -16,6 +16,7 @@ class JournalState:
     is_complete: bool = False
     digest: str = ""
     evaluations: tuple[tuple[int, dict[str, float]], ...] = ()
+    saved: int = -1  # version of the checkpoint that an orderly stop has taken; -1 for none
 
 
 @dataclass

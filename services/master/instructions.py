@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from edlz.services.messages import Message, PartInfo, PartitionAddress
 
-__all__ = ["Announce", "Exit", "Instruction", "Journal", "Reply", "TakeDigest", "WriteManifest"]
+__all__ = ["Announce", "DropParts", "Exit", "Instruction", "Journal", "Reply", "TakeDigest", "WriteManifest"]
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,16 @@ class WriteManifest:
 
 
 @dataclass(frozen=True)
+class DropParts:
+    """Remove what some partitions have written of a checkpoint that others could not write."""
+
+    version: int
+
+
+@dataclass(frozen=True)
 class Exit:
     reason: str
     code: int
 
 
-Instruction = Reply | Journal | Announce | TakeDigest | WriteManifest | Exit
+Instruction = Reply | Journal | Announce | TakeDigest | WriteManifest | DropParts | Exit

@@ -86,6 +86,7 @@ class MasterCore:
         )
         self._saves = checkpoint_steps > 0
         self.is_stopped = False
+        self._stop_version = 0  # what the checkpoint of a stop has to have at least
         self._stop_by_s: float | None = None  # somebody has asked the job to stop, and waits until then
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
@@ -105,7 +106,7 @@ class MasterCore:
 
     def start(self) -> list[Instruction]:
         """The first instructions: the term is durable before anything is said under it."""
-        return [Journal({"term": self.term})]
+        return [Journal({"term": self.term, "saved": -1})]
 
     @property
     def phase(self) -> Phase:
@@ -146,6 +147,7 @@ class MasterCore:
         for worker, entry in list(self.workers.items()):
             if now - entry.seen_s > SILENCE_S:
                 out += self.lose_worker(worker, f"nothing heard for {now - entry.seen_s:.0f}s")
+        out += self.checkpoints.on_tick(self.partitions, now)
         return out + self._advance() + self._stop_when_saved(now)
 
     def stop(self, now: float) -> list[Instruction]:
@@ -154,6 +156,7 @@ class MasterCore:
             return []
         self._stop_by_s = now + STOP_S
         if self._is_running and not self.queue.is_done and self.version:
+            self._stop_version = self.version
             self.checkpoints.ask(self.version)
             return [Announce("job", f"stopping: saving v{self.version}.")]
         return []
@@ -167,8 +170,9 @@ class MasterCore:
         self.checkpoints.withdraw()
         self.is_stopped = True
         newest = self.checkpoints.newest
-        if is_saved and newest is not None:
-            return [Announce("job", f"stopped; the checkpoint of v{newest} is complete.")]
+        if is_saved and newest is not None and newest >= self._stop_version:
+            text = f"stopped; the checkpoint of v{newest} is complete."
+            return [Journal({"saved": newest}), Announce("job", text)]
         return [Announce("job", "stopped; the recovery snapshots remain.")]
 
     def lose_worker(self, worker: str, reason: str) -> list[Instruction]:
@@ -302,6 +306,8 @@ class MasterCore:
             for entry in entries[1:]:
                 done = done.intersection(entry.finished)
             self.queue.restart(done)
+            if self.job.begins_from and not self.results:  # it was trained, and evaluated, elsewhere
+                self.evaluation.skip_to(self.version)
             out.append(Announce("job", f"training begins at v{self.version}, {len(done)} tasks done."))
         out += self.checkpoints.advance(self.partitions, self.version)
         if not self.queue.is_done:

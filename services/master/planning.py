@@ -9,7 +9,7 @@ from typing import IO
 
 import msgspec
 
-from edlz.services.checkpoints.records import read_manifest
+from edlz.services.checkpoints.records import read_manifest, version_folder
 from edlz.services.checkpoints.versions import newest_good
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
@@ -146,8 +146,9 @@ def _first_checkpoint(config: JobConfig, plan: Plan) -> str:
 def _resumed(config: JobConfig, path: Path) -> tuple[Journal, Job]:
     """Open the journal of a job that was stopped, with other settings as far as its plan allows.
 
-    With as many partitions as before, each finds its own newest snapshot.  With others the state is cut
-    anew from the newest good checkpoint, as a new run of the same plan.
+    An orderly stop has saved a checkpoint: the job goes on from it, as a new run of the same plan.  After
+    any other end each partition finds its own newest snapshot, unless there are others than before: then
+    the state is cut anew from the newest good checkpoint.
     """
     if not path.exists():
         raise ConfigError(f"there is no journal at {path}: the job has not begun", "start it: edlz train …")
@@ -162,12 +163,13 @@ def _resumed(config: JobConfig, path: Path) -> tuple[Journal, Job]:
             )
         partitions = max(1, config.num_ps_pods)
         changed = msgspec.structs.replace(job, config=config.to_record())
-        if partitions != job.partitions:
+        begins_from = _saved(config, job, state.saved)
+        if partitions != job.partitions and not begins_from:
+            begins_from = _cut_for(config, job, partitions)
+        if begins_from:
+            run = secrets.token_hex(4)
             changed = msgspec.structs.replace(
-                changed,
-                run=secrets.token_hex(4),
-                partitions=partitions,
-                begins_from=_cut_for(config, job, partitions),
+                changed, run=run, partitions=partitions, begins_from=begins_from
             )
         journal.change_job(changed)
     except BaseException:
@@ -177,12 +179,30 @@ def _resumed(config: JobConfig, path: Path) -> tuple[Journal, Job]:
     return journal, changed
 
 
+def _saved(config: JobConfig, job: Job, version: int) -> str:
+    """Return the folder of the checkpoint that an orderly stop has taken, if it is still good."""
+    if version < 0:
+        return ""
+    for place in _checkpoint_places(config, job):
+        folder = version_folder(place, version)
+        try:
+            if folder.is_dir() and read_manifest(folder).plan_hash == job.plan.hash:
+                return str(newest_good(folder).absolute())
+        except DataError as error:
+            logger.warning("the checkpoint of the stop cannot be used: %s", error)
+    return ""
+
+
+def _checkpoint_places(config: JobConfig, job: Job) -> tuple[Path, ...]:
+    before = JobConfig.from_record(job.config).checkpoint_directory
+    return tuple(dict.fromkeys((before, config.checkpoint_directory)))
+
+
 def _cut_for(config: JobConfig, job: Job, partitions: int) -> str:
     """Return the checkpoint that another number of partitions can begin from."""
-    folder = JobConfig.from_record(job.config).checkpoint_directory
-    for place in dict.fromkeys((folder, config.checkpoint_directory)):
+    for place in _checkpoint_places(config, job):
         try:
-            return str(newest_good(place).absolute())
+            return str(newest_good(place, job.plan.hash).absolute())
         except DataError as error:
             reason = error.message
     raise ConfigError(

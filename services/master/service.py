@@ -11,13 +11,21 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.services.checkpoints.pruning import prune
+from edlz.services.checkpoints.pruning import prune, remove_unfinished
 from edlz.services.checkpoints.writing import write_manifest
 from edlz.services.config import JobConfig
 from edlz.services.errors import DataError, RemoteProtocolError
 from edlz.services.master.digest import take_digest
 from edlz.services.master.fleet import Fleet
-from edlz.services.master.instructions import Announce, Exit, Instruction, Reply, TakeDigest, WriteManifest
+from edlz.services.master.instructions import (
+    Announce,
+    DropParts,
+    Exit,
+    Instruction,
+    Reply,
+    TakeDigest,
+    WriteManifest,
+)
 from edlz.services.master.instructions import Journal as Entry
 from edlz.services.master.job import MasterCore
 from edlz.services.master.journal import Journal
@@ -217,6 +225,9 @@ class MasterService:
                 case WriteManifest():
                     assert self._tasks is not None
                     self._tasks.create_task(self._write_manifest(instruction), name="manifest")
+                case DropParts(version):
+                    assert self._tasks is not None
+                    self._tasks.create_task(self._drop_parts(version), name="drop parts")
                 case Exit(reason, code):
                     logger.info("master ends: %s", reason)
                     self._stop.set(code, reason)
@@ -237,6 +248,13 @@ class MasterService:
         except (OSError, DataError) as raised:
             error = str(raised)
         self._carry_out(self._core.on_manifest(order.version, error))
+
+    async def _drop_parts(self, version: int) -> None:
+        folder = self._config.checkpoint_directory
+        try:
+            await asyncio.to_thread(remove_unfinished, folder, version)
+        except OSError as error:
+            logger.warning("parts of version %d in %s could not be removed: %s", version, folder, error)
 
     def _complete_checkpoint(self, order: WriteManifest) -> None:
         core, folder = self._core, self._config.checkpoint_directory

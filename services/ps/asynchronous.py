@@ -115,12 +115,13 @@ class Asynchronous(Exchanges):
         self.frozen, self._ceiling = number, Ledger(self.store.ledger.record())
         return True
 
-    def level(self, number: int, marks: LedgerRecord) -> bool:
-        """Take pushes up to these marks; whether this partition is there already."""
+    def level(self, number: int, marks: LedgerRecord) -> list[Reply]:
+        """Take pushes up to these marks, those that were held as well."""
         if number != self.frozen or self._ceiling is None:
-            return False
+            return []
         self._ceiling = Ledger(marks)
-        return self.is_level
+        waiting, self._waiting = self._waiting, {}
+        return [reply for to, (body, since) in waiting.items() for reply in self.exchange(to, body, since)]
 
     def lift(self, now: float) -> list[Reply]:
         """Take pushes again, those that were held first."""

@@ -46,11 +46,12 @@ from edlz.services.ps.state import State
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
 
-__all__ = ["BASE", "Condition", "Partition"]
+__all__ = ["BASE", "HEARTBEAT_S", "Condition", "Partition"]
 
 BASE: SnapshotName = (NO_IDENTITY, 0)
 HEARTBEAT_S, TICK_S = 1.0, 0.1
 NEAR_HEARTBEAT_S = 0.02  # while a checkpoint is cut in asynchronous mode, pushes wait
+MAX_REPORTED_PARTS = 8
 MAX_WAITING_PARTS = 2  # of checkpoints; further ones are left out until the disk has caught up
 
 
@@ -113,7 +114,10 @@ class Partition:
         self._near = 0  # async: the checkpoint that is about to be cut
         self._ordered_cut = 0  # sync: number of the last checkpoint that was ordered at once
         self._level_order: CheckpointOrder | None = None  # async: where the ledger should be for the cut
-        self._waiting_parts: set[int] = set()  # numbers of checkpoints that are being written
+        self._waiting_parts: set[tuple[Identity, int]] = set()  # checkpoints that are being written
+        self._part_attempts = 0
+        self._cut_done = 0  # async: the newest checkpoint that this partition has cut
+        self._is_snapshotting = False  # a recovery snapshot is being written
         self._parts: dict[int, CheckpointPart] = {}
         self._last_part = 0  # durable numbers only rise
 
@@ -236,6 +240,8 @@ class Partition:
         return [*out, *self._status(now)]
 
     def _load(self, state: State, incarnation: Identity) -> None:
+        self.store = self._exchanges = None  # two would take twice the memory
+        self._ordered_cut = 0
         self.store = Store(state, self.plan.seed)
         self.is_sealed, self._is_sealing = False, False
         self._serve(self.store, incarnation)
@@ -304,12 +310,20 @@ class Partition:
     def _is_snapshot_due(self, now: float) -> bool:
         assert self.job is not None
         every_s = float(self.job.config.get("recovery_snapshot_secs") or 0)
-        return bool(every_s) and now - self._last_snapshot_s > every_s
+        return bool(every_s) and not self._is_snapshotting and now - self._last_snapshot_s > every_s
 
     def _snapshot(self, now: float) -> list[Instruction]:
         assert self.store is not None
         self._last_snapshot_s = now
+        if self._is_snapshotting:  # each holds memory; the next one is due soon
+            return []
+        self._is_snapshotting = True
         return [Write("snapshot", self.store.capture(self._life))]
+
+    def on_snapshot_over(self) -> list[Instruction]:
+        """A recovery snapshot was not written: the disk refused it, or its era is over."""
+        self._is_snapshotting = False
+        return []
 
     def is_wanted(self, write: Write) -> bool:
         """Asked before the rename: a file of an era left meanwhile is thrown away."""
@@ -319,6 +333,7 @@ class Partition:
 
     def on_written(self, write: Write, now: float) -> list[Instruction]:
         """A base or a snapshot is durable."""
+        self._is_snapshotting = self._is_snapshotting and write.kind != "snapshot"
         out: list[Instruction] = []
         if write.kind == "base":
             assert self.incarnation is not None
@@ -345,6 +360,8 @@ class Partition:
         if order is None or order.number <= orders.checkpointed:
             self._level_order, self._near = None, 0
             return list(asynchronous.lift(now))
+        if order.number <= self._cut_done:  # it waits for the others, and for the disk
+            return []
         if order.number > self._near:  # an answer to each status, and often: a cut should not take long
             self._near = order.number
             return self._status(now)
@@ -367,7 +384,8 @@ class Partition:
             return self._cut(store, store.version, store.version, now)
         if order.number > self._ordered_cut:
             self._ordered_cut = order.number
-            synchronous.checkpoint_at = store.version + 1  # every push of this version carries it
+            # Pushes of this version may be on their way without it; every push of the next one carries it.
+            synchronous.checkpoint_at = store.version + 2
         return []
 
     def _level(
@@ -375,45 +393,54 @@ class Partition:
     ) -> list[Instruction]:
         assert order.marks is not None
         self._level_order = order
-        if not asynchronous.level(order.number, order.marks):
-            return []
-        return self._cut_when_level(asynchronous, store, now)
+        replies = asynchronous.level(order.number, order.marks)
+        return [*replies, *self._cut_when_level(asynchronous, store, now)]
 
     def _cut_when_level(self, asynchronous: Asynchronous, store: Store, now: float) -> list[Instruction]:
         """Async: the ledger is what the checkpoint wants: cut, and take pushes again at once."""
         if not asynchronous.is_level or self._level_order is None:
             return []
         order, self._level_order = self._level_order, None
-        self._near = 0
+        self._near, self._cut_done = 0, order.number
         cut = self._cut(store, order.number, order.version, now)  # before anything more is applied
         return [*cut, *asynchronous.lift(now)]
 
     def _cut(self, store: Store, number: int, version: int, now: float) -> list[Instruction]:
         """Have the state as it is now written as this partition's part of a checkpoint."""
-        if number < self._last_part or number in self._parts or number in self._waiting_parts:
+        known = self._parts.get(number)
+        waiting = (self._life, number)
+        if number < self._last_part or (known and known.info) or waiting in self._waiting_parts:
             return []
         if len(self._waiting_parts) >= MAX_WAITING_PARTS:
+            if self.plan.is_sync:
+                return []  # this version stays incomplete, a later one will not
             return self._on_part(number, version, None, "the disk is slower than checkpoints come", now)
-        self._waiting_parts.add(number)
+        self._waiting_parts.add(waiting)
         return [Write("checkpoint", store.capture(self._life), number, version)]
 
     def on_part_written(self, write: Write, info: PartInfo, now: float) -> list[Instruction]:
         """This partition's part of a checkpoint is durable."""
-        self._waiting_parts.discard(write.number)
+        self._waiting_parts.discard((write.state.era, write.number))
         return self._on_part(write.number, write.version, info, "", now) if self.is_wanted(write) else []
 
     def on_part_failed(self, write: Write, error: str, now: float) -> list[Instruction]:
         """A checkpoint's part could not be written: this checkpoint stays incomplete."""
-        self._waiting_parts.discard(write.number)
-        return self._on_part(write.number, write.version, None, error, now)
+        self._waiting_parts.discard((write.state.era, write.number))
+        return self._on_part(write.number, write.version, None, error, now) if self.is_wanted(write) else []
 
     def _on_part(
         self, number: int, version: int, info: PartInfo | None, error: str, now: float
     ) -> list[Instruction]:
         if number < self._last_part:
             return []
-        self._last_part = number
-        self._parts[number] = CheckpointPart(number=number, version=version, info=info, error=error)
+        if info is not None:
+            self._last_part = number
+        self._part_attempts += 1
+        self._parts[number] = CheckpointPart(
+            number=number, version=version, info=info, error=error, attempt=self._part_attempts
+        )
+        while len(self._parts) > MAX_REPORTED_PARTS:
+            del self._parts[min(self._parts)]
         return self._status(now)
 
     # -- requests

@@ -23,12 +23,14 @@ from edlz.services.messages import (
     Exchange,
     Initialise,
     Message,
+    NewestPull,
     PartInfo,
     PartitionStatus,
     PartitionTelemetry,
+    ReadTables,
 )
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Write
-from edlz.services.ps.partition import Partition
+from edlz.services.ps.partition import HEARTBEAT_S, Partition
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.rpc import RpcClient
 from edlz.services.runtime import EventQueue, Stop, when_failed
@@ -83,7 +85,8 @@ class PartitionService:
         self._kernels = ThreadPoolExecutor(1, thread_name_prefix="kernel")
         self._writes = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self._events = EventQueue(self._kernels, self._on_error)
-        self._status_request: int | None = None
+        self._status_request: tuple[int, float] | None = None  # under way, and since when
+        self._waiting_status: PartitionStatus | None = None  # to be sent when that is answered
         self._requests = 0
         self._error: BaseException | None = None
         when_failed(master.failed, self._on_error)
@@ -176,18 +179,25 @@ class PartitionService:
         return self._core.incarnation
 
     def _report(self, status: PartitionStatus) -> None:
-        if self._status_request is not None:  # only the newest is worth an answer
-            self._master.cancel(self._status_request)
         loop = asyncio.get_running_loop()
+        if self._status_request is not None:
+            request, since = self._status_request
+            if loop.time() - since < HEARTBEAT_S:  # its answer may be near: the newest one follows it
+                self._waiting_status = status
+                return
+            self._master.cancel(request)
 
         def on_answer(answer: Message | EdlzError) -> None:
             self._status_request = None
             if isinstance(answer, EdlzError):
                 self._on_error(answer)
-            else:
-                self._put(lambda: self._core.on_answer(status, answer, loop.time()))
+                return
+            self._put(lambda: self._core.on_answer(status, answer, loop.time()))
+            waiting, self._waiting_status = self._waiting_status, None
+            if waiting is not None and self._status_request is None:
+                self._report(waiting)
 
-        self._status_request = self._master.send(status, on_answer)
+        self._status_request = (self._master.send(status, on_answer), loop.time())
 
     def _write(self, write: Write) -> None:
         if write.kind == "checkpoint":
@@ -231,6 +241,8 @@ class PartitionService:
             files = done.result()
             if not self._core.is_wanted(write):
                 self._snapshots.discard(*files)
+                if write.kind == "snapshot":
+                    self._put(self._core.on_snapshot_over)
                 return
             self._snapshots.publish(*files)
         except OSError as error:
@@ -248,6 +260,7 @@ class PartitionService:
         what = f"cannot write the {write.kind} of ps-{self._core.index}: {error.strerror or error}"
         if write.kind == "snapshot":
             logger.warning("%s; training goes on, the snapshot before stays", what)
+            self._put(self._core.on_snapshot_over)
             return
         is_full = error.errno == errno.ENOSPC
         self._on_error(ConfigError(what, "make room on the disk" if is_full else "set --job_dir elsewhere"))
@@ -285,6 +298,10 @@ def _tensor_bytes(body: Message) -> int:
         if pull is not None and pull.rows is not None:
             size += pull.rows.ids.size * ROW_BYTES
         return size
+    if isinstance(body, NewestPull) and body.rows is not None:
+        return body.rows.ids.size * ROW_BYTES
+    if isinstance(body, ReadTables):
+        return LONG_KERNEL_BYTES + 1  # all rows are read
     if isinstance(body, Initialise) and body.dense is not None:
         return int(body.dense.nbytes)
     return 0

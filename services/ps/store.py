@@ -7,7 +7,6 @@ snapshots').
 
 import hashlib
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from edlz.core_ext.dense import add, apply, copy, divide
 from edlz.core_ext.optimizers import make_optimizer
-from edlz.services.layout import Layout, slice_bounds
+from edlz.services.layout import Layout, decayed_pieces, slice_bounds
 from edlz.services.ledger import Ledger, LedgerRecord
 from edlz.services.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, TableSpec
 from edlz.services.ps.buffers import LentBuffers
@@ -89,7 +88,8 @@ class Store:
         self._begin = msgspec.structs.replace(state, **nothing)
         settings = state.optimizer.settings
         self._optimizer = make_optimizer(state.optimizer.name, settings)
-        segments = _decayed_segments(state)
+        lo, hi = slice_bounds(state.layout.dense.size, state.partition, state.partitions)
+        segments = decayed_pieces(state.layout.dense, state.optimizer.undecayed, lo, hi)
         self._undecayed = self._optimizer
         if not all(is_decayed for _, _, is_decayed in segments):
             self._undecayed = make_optimizer(state.optimizer.name, {**settings, "weight_decay": 0.0})
@@ -371,18 +371,3 @@ class Store:
 
 def _misfit(name: str, got: npt.NDArray[Any], own: npt.NDArray[Any]) -> ValueError:
     return ValueError(f"{name} has shape {got.shape}, this partition's slice is {own.shape}")
-
-
-def _decayed_segments(state: State) -> list[tuple[int, int, bool]]:
-    """Return the pieces of the dense slice with and without weight decay, as few as possible."""
-    lo, hi = slice_bounds(state.layout.dense.size, state.partition, state.partitions)
-    found: list[tuple[int, int, bool]] = []
-    for place, (begin, end) in enumerate(pairwise(state.layout.dense.offsets)):
-        begin, end = max(begin, lo) - lo, min(end, hi) - lo
-        is_decayed = place not in state.optimizer.undecayed
-        if begin >= end:
-            continue
-        if found and found[-1][2] == is_decayed:
-            begin = found.pop()[0]
-        found.append((begin, end, is_decayed))
-    return found or [(0, hi - lo, True)]

@@ -139,11 +139,14 @@ class Requests:
         return [self._push(run, p, push, kind) for p, push in enumerate(pushes)]
 
     def _push(self, run: Run, index: int, push: Push, kind: str) -> AskPartition:
-        life = self._parts[index].incarnation
+        part = self._parts.get(index)  # gone if the partition has begun a new life meanwhile: it will refuse
+        life = part.incarnation if part else None
         body = Exchange(era=self.era, incarnation=life, version=self._base_version(run, index), push=push)
         return self._ask(index, ("run", run.task, run.attempt, kind, None), body)
 
     def _base_version(self, run: Run, index: int) -> int:
         """The version of a partition that this run's gradient was computed on."""
-        answer = run.answers.get(index)
-        return run.version if self._plan.is_sync or answer is None else answer.version
+        answer, part = run.answers.get(index), self._parts.get(index)
+        if self._plan.is_sync or answer is None:
+            return run.version
+        return min(answer.version, part.version) if part else answer.version

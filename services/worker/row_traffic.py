@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext.memory import aligned_empty
+from edlz.services.errors import LocalProtocolError
 from edlz.services.messages import RowIds
 
 __all__ = ["join_rows", "row_ids", "split_gradients"]
@@ -58,7 +59,9 @@ def join_rows(
         block = aligned_empty(sum(sizes), np.float32)
         for p, (begin, end) in enumerate(_bounds(sizes)):
             source = rows[p]
-            if begin < end and source is not None:
+            if begin < end:
+                if source is None:
+                    raise LocalProtocolError(f"partition {p} answered without the rows that it was asked for")
                 block[begin:end] = source[starts[p] : starts[p] + end - begin]
             starts[p] += end - begin
         joined.append(block.reshape(-1, dim))

@@ -193,7 +193,8 @@ class TaskRunner:
             self.plan,
             self._partitions,
             has_tables=has_tables,
-            looks_ahead=bool(config.get("prefetch_rows", True)),
+            # Not with a version tolerance: rows that are one version older would be sent back.
+            looks_ahead=bool(config.get("prefetch_rows", True)) and not config.get("sync_version_tolerance"),
             vectors_every=int(config.get("get_model_steps") or 1),
             ask=self._ask,
             tell=self._status,

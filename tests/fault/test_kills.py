@@ -2,10 +2,13 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 from processes import MODELS, HandJob, wait_for
+
+from edlz.services.checkpoints.versions import list_versions, verify
 
 pytestmark = pytest.mark.fault
 
@@ -94,3 +97,23 @@ def test_the_master(mode: str, start, sync_digest: str) -> None:  # type: ignore
     job.start_master()
     check(job, mode, sync_digest)
     assert "term=2" in job.log("master")
+
+
+def test_a_full_disk_costs_checkpoints_and_nothing_else(tmp_path: Path, small_mnist: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=320k", "none", str(disk)], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        flags = (*FLAGS, f"--checkpoint_dir={disk}/checkpoints", "--keep_checkpoint_max=0")
+        data = f"--training_data={small_mnist}/train"
+        with HandJob(tmp_path, *flags, MODES["sync"], data, partitions=2).start(1) as job:
+            job.finish()
+            job.check_exactly_once()
+        good = [info for info in list_versions(disk / "checkpoints") if info.is_good]
+        assert good, job.log("master")
+        assert all(verify(info.folder) == () for info in good)
+        assert "No space left on device" in job.log("master")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -233,3 +233,17 @@ def test_names_that_a_syntax_tree_shows(tmp_path: Path) -> None:
     assert "z" not in symbols
     path.write_text("from e import *\n")
     assert "anything" in read_symbols(path)
+
+
+def test_a_checkpoint_to_begin_from(tmp_path: Path) -> None:
+    message, _ = only_error(job(checkpoint_dir_for_init="nowhere"))
+    assert message == 'checkpoint_dir_for_init "nowhere" does not exist'
+    (tmp_path / "version-3").mkdir()
+    message, _ = only_error(job(checkpoint_dir_for_init=str(tmp_path / "version-3")))
+    assert message.endswith("holds no good checkpoint")
+    message, _ = only_error(job(checkpoint_dir_for_init=str(tmp_path / "version-3" / "..")))
+    assert message.endswith("holds no good checkpoint")
+    (tmp_path / "empty").mkdir()
+    message, help_line = only_error(job(checkpoint_dir_for_init=str(tmp_path / "empty")))
+    assert message.endswith("holds no checkpoint")
+    assert "version-<V>" in help_line

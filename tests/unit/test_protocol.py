@@ -30,6 +30,19 @@ def test_undisturbed(mode: str, workers: int, slots: int) -> None:
     SimulatedJob(schedule).run()
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_stop_saves_where_the_job_is(mode: str, partitions: int, seed: int) -> None:
+    schedule = Schedule(
+        seed, mode, 2, 2, (4,) * 24, partitions, 2, has_tables=seed % 2 == 0, stop_at=20.0 + seed
+    )
+    job = SimulatedJob(schedule).run()
+    assert not job.journal["is_complete"], "it ended before the stop"
+    assert job.journal["saved"] in job.checkpoints
+    assert 0 < job.checkpoints[job.journal["saved"]][0].ledger.minibatches < 96
+
+
 def test_a_schedule_repeats() -> None:
     schedule = random_schedule(7, "sync")
     assert SimulatedJob(schedule).run().log == SimulatedJob(schedule).run().log
