@@ -158,7 +158,7 @@ class MasterCore:
         if self._is_running and not self.queue.is_done and self.version:
             self._stop_version = self.version
             self.checkpoints.ask(self.version)
-            return [Announce("job", f"stopping: saving v{self.version}.")]
+            return [Announce("job", "stopping: a checkpoint is saved first.")]
         return []
 
     def _stop_when_saved(self, now: float) -> list[Instruction]:

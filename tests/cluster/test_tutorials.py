@@ -58,6 +58,14 @@ def test_personal_computer(place: Path) -> None:
     assert "94 minibatches, each in the model exactly once" in output
 
 
+def test_recommendation(place: Path) -> None:
+    (_, data), (_, train), (_, checkpoints) = commands("recommendation.md")
+    assert "8,000 records" in finish(start(data, place))
+    assert "500 minibatches, each in the model exactly once" in finish(start(train, place))
+    listed = finish(start(checkpoints, place))
+    assert re.search(r"^256 .* good   <- resume, newest$", listed, re.MULTILINE), listed
+
+
 def test_by_hand(place: Path) -> None:
     finish(start(commands("personal_computer.md")[0][1], place))
     blocks = dict(commands("by_hand.md"))
