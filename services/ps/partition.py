@@ -18,7 +18,6 @@ from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
     NO_IDENTITY,
     CheckpointOrder,
-    CheckpointPart,
     Exchange,
     Granted,
     Identity,
@@ -41,6 +40,7 @@ from edlz.services.messages import (
 from edlz.services.plan import Plan
 from edlz.services.ps.asynchronous import Asynchronous, AsyncSettings
 from edlz.services.ps.beginning import begun_from, difference, initial_state
+from edlz.services.ps.checkpoint_parts import CheckpointParts
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Write
 from edlz.services.ps.state import State
 from edlz.services.ps.store import Store
@@ -51,8 +51,6 @@ __all__ = ["BASE", "HEARTBEAT_S", "Condition", "Partition"]
 BASE: SnapshotName = (NO_IDENTITY, 0)
 HEARTBEAT_S, TICK_S = 1.0, 0.1
 NEAR_HEARTBEAT_S = 0.02  # while a checkpoint is cut in asynchronous mode, pushes wait
-MAX_REPORTED_PARTS = 8
-MAX_WAITING_PARTS = 2  # of checkpoints; further ones are left out until the disk has caught up
 
 
 class Condition(Enum):
@@ -114,12 +112,9 @@ class Partition:
         self._near = 0  # async: the checkpoint that is about to be cut
         self._ordered_cut = 0  # sync: number of the last checkpoint that was ordered at once
         self._level_order: CheckpointOrder | None = None  # async: where the ledger should be for the cut
-        self._waiting_parts: set[tuple[Identity, int]] = set()  # checkpoints that are being written
-        self._part_attempts = 0
+        self._parts = CheckpointParts()
         self._cut_done = 0  # async: the newest checkpoint that this partition has cut
         self._is_snapshotting = False  # a recovery snapshot is being written
-        self._parts: dict[int, CheckpointPart] = {}
-        self._last_part = 0  # durable numbers only rise
 
     @property
     def condition(self) -> Condition:
@@ -180,7 +175,7 @@ class Partition:
                     telemetry=self._telemetry(),
                     near=self._near,
                     frozen=self._asynchronous.frozen if self._asynchronous else 0,
-                    parts=tuple(self._parts.values()),
+                    parts=self._parts.reported,
                 )
             )
         ]
@@ -353,7 +348,7 @@ class Partition:
     # -- checkpoints (PROTOCOL: section 8)
 
     def _obey_checkpoint(self, orders: PartitionOrders, store: Store, now: float) -> list[Instruction]:
-        self._parts = {n: part for n, part in self._parts.items() if n > orders.checkpointed}
+        self._parts.forget(orders.checkpointed)
         order, asynchronous = orders.checkpoint, self._asynchronous
         if asynchronous is None:
             return self._obey_cut(order, store, now)
@@ -407,41 +402,31 @@ class Partition:
 
     def _cut(self, store: Store, number: int, version: int, now: float) -> list[Instruction]:
         """Have the state as it is now written as this partition's part of a checkpoint."""
-        known = self._parts.get(number)
-        waiting = (self._life, number)
-        if number < self._last_part or (known and known.info) or waiting in self._waiting_parts:
+        if not self._parts.is_new(self._life, number):
             return []
-        if len(self._waiting_parts) >= MAX_WAITING_PARTS:
+        if self._parts.is_full:
             if self.plan.is_sync:
                 return []  # this version stays incomplete, a later one will not
-            return self._on_part(number, version, None, "the disk is slower than checkpoints come", now)
-        self._waiting_parts.add(waiting)
+            return self._report_part(number, version, None, "the disk is slower than checkpoints come", now)
+        self._parts.begin(self._life, number)
         return [Write("checkpoint", store.capture(self._life), number, version)]
 
     def on_part_written(self, write: Write, info: PartInfo, now: float) -> list[Instruction]:
         """This partition's part of a checkpoint is durable."""
-        self._waiting_parts.discard((write.state.era, write.number))
-        return self._on_part(write.number, write.version, info, "", now) if self.is_wanted(write) else []
+        self._parts.end(write.state.era, write.number)
+        return self._report_part(write.number, write.version, info, "", now) if self.is_wanted(write) else []
 
     def on_part_failed(self, write: Write, error: str, now: float) -> list[Instruction]:
         """A checkpoint's part could not be written: this checkpoint stays incomplete."""
-        self._waiting_parts.discard((write.state.era, write.number))
-        return self._on_part(write.number, write.version, None, error, now) if self.is_wanted(write) else []
+        self._parts.end(write.state.era, write.number)
+        return (
+            self._report_part(write.number, write.version, None, error, now) if self.is_wanted(write) else []
+        )
 
-    def _on_part(
+    def _report_part(
         self, number: int, version: int, info: PartInfo | None, error: str, now: float
     ) -> list[Instruction]:
-        if number < self._last_part:
-            return []
-        if info is not None:
-            self._last_part = number
-        self._part_attempts += 1
-        self._parts[number] = CheckpointPart(
-            number=number, version=version, info=info, error=error, attempt=self._part_attempts
-        )
-        while len(self._parts) > MAX_REPORTED_PARTS:
-            del self._parts[min(self._parts)]
-        return self._status(now)
+        return self._status(now) if self._parts.report(number, version, info, error) else []
 
     # -- requests
 

@@ -400,7 +400,7 @@ def test_the_first_process_that_crashed_gives_the_reason_the_master_does_not_kno
     tails = {
         "worker-0": [
             "Traceback (most recent call last):",
-            '  File "/work/model.py", line 7, in custom_model',
+            '  File "/models/model.py", line 7, in custom_model',
             '  File "/x/site-packages/keras/layers.py", line 99, in call',
             "RuntimeError: no such layer",
         ]
@@ -410,7 +410,7 @@ def test_the_first_process_that_crashed_gives_the_reason_the_master_does_not_kno
         tmp_path, status=status, master=ended("master"), first_crash=ended("worker-0"), tails=tails
     )
     assert 'error: job "mnist" failed: no worker is left\n' in text
-    assert "/work/model.py:7 in custom_model" in text
+    assert "/models/model.py:7 in custom_model" in text
     assert "RuntimeError: no such layer" in text
     assert f"{tmp_path}/worker-0.log" in text
 
