@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -97,19 +98,13 @@ class Parameters:
 
 
 def slice_push(push: Push, partition: int, partitions: int) -> Push:
-    """Return what one partition gets of a push of whole vectors; views, no copies."""
-
-    def part(vector: npt.NDArray[Scalar] | None) -> npt.NDArray[Scalar] | None:
-        return None if vector is None else slice_of(vector, partition, partitions)
-
-    return Push(
-        task=push.task,
-        index=push.index,
-        is_last=push.is_last,
-        learning_rate=push.learning_rate,
-        gradient=part(push.gradient),
-        state=part(push.state),
-        counters=part(push.counters),
+    """Return what one partition gets of a push of whole vectors, whatever else it says; views, no copies."""
+    place = (partition, partitions)
+    return msgspec.structs.replace(
+        push,
+        gradient=None if push.gradient is None else slice_of(push.gradient, *place),
+        state=None if push.state is None else slice_of(push.state, *place),
+        counters=None if push.counters is None else slice_of(push.counters, *place),
     )
 
 
