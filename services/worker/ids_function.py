@@ -22,6 +22,7 @@ from edlz.services.worker.lookups import ROWS, Recorder, inlined_functions, serv
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.random_ops import STATEFUL
 from edlz.services.worker.tables import blocks_of
+from edlz.services.worker.traced_function import TracedFunction, flat_tensors, packed
 from edlz.services.worker.vectors import shared_array
 
 __all__ = ["IdsFunction"]
@@ -57,12 +58,12 @@ class IdsFunction:
         self._contract, self._built, self._is_training = contract, built, is_training
         self._spec = split_element(spec)[0]
         self._recorder = Recorder(built.tables)
-        leaves = tf.nest.flatten(self._spec, expand_composites=True)
+        leaves = flat_tensors(self._spec)
         run = autograph_util.py_func_from_autograph(self._run)
         whole = tf.compat.v1.wrap_function(run, leaves)
         self.tables = tuple(self._recorder.tables)
         _check_origins(whole.graph, built, self._recorder, self.tables)
-        self._function = whole.prune(whole.inputs[: len(leaves)], whole.structured_outputs)
+        self._function = TracedFunction(whole.prune(whole.inputs[: len(leaves)], whole.structured_outputs))
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -77,13 +78,11 @@ class IdsFunction:
         ids : list of ndarray, shape (n,), int64, read-only
         sizes : int32 tensor, shape (lookups,)
         """
-        features = tf.nest.flatten(split_element(element)[0], expand_composites=True)
-        # Its public call writes an error message, with the values of all tensors, before it needs one: 0.5 ms.
-        *ids, sizes = self._function._call_flat(features, self._function.captured_inputs)
+        *ids, sizes = self._function.flat(flat_tensors(split_element(element)[0]))
         return [shared_array(of_table) for of_table in ids], sizes
 
     def _run(self, *flat: Any) -> list[Any]:
-        features = tf.nest.pack_sequence_as(self._spec, flat, expand_composites=True)
+        features = packed(self._spec, flat)
         built, recorder = self._built, self._recorder
         recorder.begin()
         with (

@@ -22,6 +22,7 @@ from edlz.services.worker.lookups import inlined_functions, serving
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.random_ops import stateful_random_ops, stateless
 from edlz.services.worker.row_inputs import RowInputs
+from edlz.services.worker.traced_function import TracedFunction, flat_tensors, packed
 from edlz.services.worker.user_code import TaskError
 from edlz.services.worker.vectors import assign, flatten, shared_array, shared_tensor
 
@@ -100,9 +101,9 @@ class TrainingStep:
         # Draws without a seed of their own use this one; it is a thread's, but the trace keeps it.
         self._global_seed = global_seed_generator().state
         self._vectors = len(_vector_specs(built))
-        signature = [spec, tf.TensorSpec([], tf.int64), *_vector_specs(built), *self._rows.specs]
-        # The concrete function: binding arguments to a signature takes longer than a small step.
-        self._function = tf.function(self._run, input_signature=signature).get_concrete_function()
+        self._spec, self._parts = spec, len(flat_tensors(spec))
+        specs = [*flat_tensors(spec), tf.TensorSpec([], tf.int64), *_vector_specs(built), *self._rows.specs]
+        self._function = TracedFunction.trace(self._run, specs)
         for op in stateful_random_ops(self._function.graph):
             logger.warning(
                 "op=%s draws by counting its calls: gradients depend on what this worker ran before; "
@@ -126,8 +127,8 @@ class TrainingStep:
         tf.errors.OpError
             If a kernel refuses the values.
         """
-        loss, dense, state, counters, *row_gradients = self._function(
-            element, tf.constant(seed, tf.int64), *vectors.tensors, *rows
+        loss, dense, state, counters, *row_gradients = self._function.flat(
+            [*flat_tensors(element), tf.constant(seed, tf.int64), *vectors.tensors, *rows]
         )
         return Gradient(
             dense=shared_array(dense),
@@ -161,9 +162,10 @@ class TrainingStep:
             )
         return code.task_error(task, index, cause)
 
-    def _run(self, element: Any, seed: Any, *inputs: Any) -> Any:
+    def _run(self, *tensors: Any) -> Any:
         code, built = self._contract.code, self._built
-        features, labels, weights = split_element(element)
+        features, labels, weights = split_element(packed(self._spec, tensors[: self._parts]))
+        seed, *inputs = tensors[self._parts :]
         vectors, rows = inputs[: self._vectors], inputs[self._vectors :]
         _assign_all(built, vectors)
         self._assign_seeds(seed)
@@ -229,14 +231,16 @@ class Forward:
         self._contract, self._built, self._then = contract, built, then
         self._rows = RowInputs(built.tables, ids)
         self._vectors = len(_vector_specs(built))
-        signature = [spec, *_vector_specs(built), *self._rows.specs]
-        self._function = tf.function(self._run, input_signature=signature).get_concrete_function()
+        self._spec, self._parts = spec, len(flat_tensors(spec))
+        specs = [*flat_tensors(spec), *_vector_specs(built), *self._rows.specs]
+        self._function = TracedFunction.trace(self._run, specs)
 
     def __call__(self, element: Any, vectors: LoadedVectors, rows: Sequence[Any] = ()) -> Any:
-        return self._function(element, *vectors.tensors, *rows)
+        return self._function([*flat_tensors(element), *vectors.tensors, *rows])
 
-    def _run(self, element: Any, *inputs: Any) -> Any:
-        features, labels, _ = split_element(element)
+    def _run(self, *tensors: Any) -> Any:
+        features, labels, _ = split_element(packed(self._spec, tensors[: self._parts]))
+        inputs = tensors[self._parts :]
         vectors, rows = inputs[: self._vectors], inputs[self._vectors :]
         _assign_all(self._built, vectors)
         with (
@@ -274,7 +278,7 @@ def _vector_specs(built: BuiltModel) -> list[Any]:
     return [tf.TensorSpec([size], dtype) for size, dtype in sizes if size]
 
 
-def _assign_all(built: BuiltModel, vectors: tuple[Any, ...]) -> None:
+def _assign_all(built: BuiltModel, vectors: Sequence[Any]) -> None:
     given = iter(vectors)
     if built.dense:
         assign(built.dense, next(given), built.layout.dense)
