@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tensorflow.python.data.ops import unbatch_op
+
 from edlz.api.mode import Mode
 from edlz.services.errors import ModelError
 from edlz.services.worker.backend import tf
@@ -89,17 +91,43 @@ class Feed(Protocol):
         """Return which record makes the user's code raise, or nothing if that is not to be found out."""
 
 
-def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) -> Any:
-    """Call the user's feed on the dataset of these records, and batch what it gives."""
+def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) -> tuple[Any, Any]:
+    """Call the user's feed on the dataset of these records, and batch what it gives.
+
+    Returns
+    -------
+    batches : tf.data.Dataset
+    cardinality : int64 tensor
+        Of what the feed gave: `tf.data.INFINITE_CARDINALITY` where it repeats its records without end.
+    """
     with _refusing_cache_files():
         dataset = contract.feed(tf.data.Dataset.from_tensor_slices(records), settings.mode, Metadata())
     if not isinstance(dataset, tf.data.Dataset):
         raise ModelError(
             f"feed() returned {type(dataset).__name__}, not a tf.data.Dataset", "return dataset.map(parse)"
         )
-    batches = _with_plain_rows(dataset.batch(settings.minibatch_size))
+    batches = _rebatched(dataset, settings.minibatch_size)
+    if batches is None:
+        batches = _with_plain_rows(dataset.batch(settings.minibatch_size))
     split_element(batches.element_spec)
-    return batches
+    return batches, dataset.cardinality()
+
+
+def _rebatched(dataset: Any, size: int) -> Any:
+    """Return the minibatches of a feed that decodes many records at a time and ends with `unbatch()`.
+
+    Taking them from its own batches gives the same, without a tensor for every value of every record; None
+    where the feed does not end so, or its minibatches would have a spec of their own.
+    """
+    if not isinstance(dataset, unbatch_op._UnbatchDataset):
+        return None
+    specs = tf.nest.flatten(dataset.element_spec)
+    if not all(type(spec) is tf.TensorSpec for spec in specs):
+        return None
+    batches = dataset._input_dataset.rebatch(size)
+    # Where its batches are of one known length, so are these; then a task's last one would not fit.
+    is_open = all(spec.shape[0] is None for spec in tf.nest.flatten(batches.element_spec))
+    return batches if is_open else None
 
 
 def _with_plain_rows(batches: Any) -> Any:

@@ -14,7 +14,8 @@ from edlz.services.plan import TaskRange
 from edlz.services.seeds import derive_seed
 from edlz.services.worker.backend import tf
 from edlz.services.worker.bad_record import blame_record
-from edlz.services.worker.elements import split_element
+from edlz.services.worker.dataset_iterator import DatasetIterator
+from edlz.services.worker.elements import shown, split_element
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.pipeline import (
     PREFETCHED,
@@ -49,7 +50,7 @@ class RebuiltFeed:
     def _minibatches(self, assignment: Assignment) -> Iterator[tuple[int, Element]]:
         dataset = self._build(assignment, self._settings.read(assignment))
         numbered = dataset.enumerate().skip(assignment.first).prefetch(PREFETCHED)
-        iterator = iter(with_options(numbered, self._settings))
+        iterator = DatasetIterator(with_options(numbered, self._settings))
         return ((int(index), element) for index, element in iterator)
 
     def _build(self, assignment: Assignment, records: list[bytes]) -> Any:
@@ -58,8 +59,8 @@ class RebuiltFeed:
         seed = derive_seed(settings.seed, _FEED_SEED[settings.mode], assignment.task)
         tf.random.set_seed(seed % 2**32)
         try:
-            batches = batches_of(self._contract, settings, tf.constant(records, tf.string))
-            if int(batches.cardinality()) == tf.data.INFINITE_CARDINALITY:
+            batches, cardinality = batches_of(self._contract, settings, tf.constant(records, tf.string))
+            if int(cardinality) == tf.data.INFINITE_CARDINALITY:
                 raise endless()
             return batches
         finally:
@@ -100,7 +101,7 @@ class RecordsFeed:
     def __init__(self, contract: ModelContract, settings: FeedSettings) -> None:
         self._contract, self._settings = contract, settings
         self._features = _example_features(contract) if settings.is_example else None
-        sample = self._call(settings.sample()[: settings.minibatch_size])
+        sample = self._decode(settings.sample()[: settings.minibatch_size])
         split_element(sample)
         self.spec = tf.nest.map_structure(_spec_of_any_length, sample)
 
@@ -116,6 +117,18 @@ class RecordsFeed:
         return ((start // size, self._call(records[start : start + size])) for start in starts)
 
     def _call(self, records: list[bytes]) -> Element:
+        """Return a minibatch; what was traced for the sample takes it as it is."""
+        element = self._decode(records)
+        tf.nest.assert_same_structure(self.spec, element)
+        pairs = zip(tf.nest.flatten(self.spec), tf.nest.flatten(element), strict=True)
+        if not all(spec.is_compatible_with(value) for spec, value in pairs):
+            raise ValueError(
+                f"it gave {shown(element)} for these {len(records)} records, and {shown(self.spec)} for the "
+                "first ones of the job; shapes, but for the number of rows, and types must be the same"
+            )
+        return element
+
+    def _decode(self, records: list[bytes]) -> Element:
         features = self._features
         decoded: list[Any] = list(records)
         if features is not None:

@@ -19,6 +19,7 @@ from tensorflow.python.framework import config, op_def_registry
 from edlz.services.errors import LocalProtocolError, ModelError
 from edlz.services.worker.backend import tf
 from edlz.services.worker.bad_record import blame_record
+from edlz.services.worker.dataset_iterator import DatasetIterator
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.pipeline import (
     ENDLESS,
@@ -94,12 +95,12 @@ class StreamedFeed:
         source = tf.data.Dataset.from_tensors(tf.constant(number, tf.int64)).repeat()
         dataset = source.flat_map(self._minibatches).prefetch(PREFETCHED)
         with _reading_ahead() if self._only_reads else nullcontext():
-            iterator = iter(with_options(dataset, self._settings))
+            iterator = DatasetIterator(with_options(dataset, self._settings))
         return _SharedStream(self, iterator, inbox)
 
     def blame(self, assignment: Assignment) -> str:
         def run(records: list[bytes]) -> Any:
-            return batches_of(self._contract, self._settings, tf.constant(records, tf.string))
+            return batches_of(self._contract, self._settings, tf.constant(records, tf.string))[0]
 
         return blame_record(self._settings, assignment, run)
 
@@ -109,10 +110,10 @@ class StreamedFeed:
         number.set_shape([])
         first.set_shape([])
         records.set_shape([None])
-        batches = batches_of(self._contract, self._settings, records)
+        batches, cardinality = batches_of(self._contract, self._settings, records)
         self.spec = batches.element_spec
         infinite = tf.constant(tf.data.INFINITE_CARDINALITY, tf.int64)
-        is_finite = tf.debugging.assert_none_equal(batches.cardinality(), infinite, message=ENDLESS)
+        is_finite = tf.debugging.assert_none_equal(cardinality, infinite, message=ENDLESS)
         with tf.control_dependencies([is_finite]):
             first = tf.identity(first)
         numbered = batches.enumerate().skip(first).map(lambda index, element: (number, index, element))
@@ -137,9 +138,13 @@ class _SharedStream:
     """An iterator through which all assignments flow."""
 
     def __init__(
-        self, feed: StreamedFeed, iterator: Any, inbox: "queue.SimpleQueue[Assignment | None]"
+        self,
+        feed: StreamedFeed,
+        iterator: DatasetIterator,
+        inbox: "queue.SimpleQueue[Assignment | None]",
     ) -> None:
-        self._feed, self._iterator, self._inbox = feed, iterator, inbox
+        self._feed, self._inbox = feed, inbox
+        self._iterator: DatasetIterator | None = iterator
         # An iterator waits, when it is freed, for the thread that waits for an assignment: free that first,
         # also if nobody closes the stream.
         self._free_thread = weakref.finalize(self, inbox.put, None)
@@ -148,6 +153,7 @@ class _SharedStream:
         self._inbox.put(assignment)
 
     def next(self, assignment: Assignment) -> tuple[int, Element] | None:
+        assert self._iterator is not None, "the stream is closed"
         try:
             number, index, element = next(self._iterator)
         except Exception as e:

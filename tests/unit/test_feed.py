@@ -48,6 +48,13 @@ def feed(dataset, mode, metadata):
         return values[:2], values[2]
     return dataset.map(parse)
 """
+CHUNKED = """
+def feed(dataset, mode, metadata):
+    def parse(records):
+        values = tf.strings.to_number(tf.strings.split(records, ",").to_tensor(shape=(None, 3)))
+        return values[:, :2], values[:, 2]
+    return dataset.batch(3).map(parse).unbatch()
+"""
 NOISY = PLAIN.replace("values[2]\n", "values[2] + tf.random.uniform([])\n")
 OLDEST = """
 def input_fn(records):
@@ -74,6 +81,8 @@ FORMS = {
         "dataset.map(parse, num_parallel_calls=4).with_options(o)",
         "o = tf.data.Options()\n    o.deterministic = False\n    ",
     ),
+    "chunked": CHUNKED,
+    "chunked, each as long": CHUNKED.replace("batch(3)", "batch(2, drop_remainder=True)"),
     "oldest": OLDEST,
 }
 
@@ -171,6 +180,30 @@ def test_a_full_last_minibatch_is_the_last(make):
     lanes = make(PLAIN)
     begin(lanes, 0, count=8)
     assert [lanes.minibatch(0, index).is_last for index in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        "batch(3)",
+        "batch(2, drop_remainder=True)",  # of one known length, which divides a minibatch's
+        "batch(3).map(lambda records: records[:0]).concatenate(dataset.batch(7))",
+        "batch(100)",
+    ],
+)
+def test_a_feed_that_decodes_in_chunks_gives_what_one_by_one_gives(make, chunks):
+    plain, chunked = make(PLAIN), make(CHUNKED.replace("batch(3)", chunks))
+    for lanes in (plain, chunked):
+        begin(lanes, 3)
+    assert run(chunked, 3) == run(plain, 3)
+
+
+@pytest.mark.parametrize(("after", "is_whole"), [("", True), (".prefetch(1)", False)])
+def test_chunks_at_the_end_of_a_feed_are_not_taken_apart_record_by_record(make, after, is_whole):
+    """Reading each value of each record by itself would cost as much as a small model's step."""
+    lanes = make(CHUNKED.replace(".unbatch()", f".unbatch(){after}"))
+    graph = lanes._feed._minibatches.get_concrete_function().graph
+    assert ("RebatchDatasetV2" in {op.type for op in graph.get_operations()}) == is_whole
 
 
 def test_feeds_that_drop_or_repeat_records(make):
@@ -431,6 +464,21 @@ def test_a_feed_without_end(make):
         lanes.minibatch(0, 0)
     with pytest.raises(ModelError, match="repeats its records without end"):
         make(NOISY.replace("map(parse)", "map(parse).repeat()"))
+
+
+def test_chunks_without_end(make):
+    lanes = make(CHUNKED.replace(".map(parse)", ".map(parse).repeat()"))
+    begin(lanes, 0)
+    with pytest.raises(ModelError, match="repeats its records without end"):
+        lanes.minibatch(0, 0)
+
+
+def test_an_input_fn_must_give_the_same_shapes_for_all_records(make):
+    lanes = make(OLDEST.replace("v[:2] for", "v[:2] + [0.0] * (len(values) == 2) for"))
+    begin(lanes, 0)
+    assert lanes.minibatch(0, 0).element[0].shape == (4, 2)
+    with pytest.raises(TaskError, match=r"gave \[\(2, 3\) float32, \(2,\) float32\] for these 2 records"):
+        lanes.minibatch(0, 2)
 
 
 def test_a_cache_file_would_mix_tasks_up(make, tmp_path):
