@@ -7,8 +7,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -52,6 +51,7 @@ from edlz.services.worker.instructions import (
     Outcome,
     SendInitialise,
 )
+from edlz.services.worker.keras_thread import KerasThread
 from edlz.services.worker.meter import Meter
 from edlz.services.worker.parameters import Parameters, slice_of, slice_push
 from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
@@ -88,7 +88,7 @@ class WorkerService:
         self._core = TaskRunner(str(config.worker_id), secrets.randbits(62), self._meter.telemetry)
         self._master = RpcClient(config.master_endpoint, role="worker", identity=str(config.worker_id))
         self._lines: dict[int, tuple[str, RpcClient]] = {}
-        self._keras = ThreadPoolExecutor(1, thread_name_prefix="keras")
+        self._keras = KerasThread(stop)
         self._trainer: Trainer | None = None
         self._built: Built | None = None
         self._parameters: Parameters | None = None
@@ -115,7 +115,7 @@ class WorkerService:
     async def _close(self) -> None:
         if self._trainer is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._trainer.close)
-        self._keras.shutdown(wait=False, cancel_futures=True)
+        self._keras.close()
         for _, line in self._lines.values():
             line.close()
         self._master.close()
@@ -148,11 +148,11 @@ class WorkerService:
                 self._hang_up(index)
             case Build(job):
                 self._job = job
-                self._in_keras(lambda: self._build(job), self._on_built, self._on_fatal)
+                self._keras.submit(lambda: self._build(job), self._on_built, self._on_fatal)
             case Begin(task, lane):
-                self._in_keras(lambda: self._ready_trainer.begin(task, lane), _nothing, self._on_error)
+                self._keras.submit(lambda: self._ready_trainer.begin(task, lane), _nothing, self._on_error)
             case Drop(task):
-                self._in_keras(lambda: self._ready_trainer.drop(task), _nothing, self._on_error)
+                self._keras.submit(lambda: self._ready_trainer.drop(task), _nothing, self._on_error)
             case FindIds():
                 self._find_ids(instruction)
             case Compute():
@@ -219,28 +219,6 @@ class WorkerService:
         self._ask(instruction.index, instruction.endpoint, instruction.key, body)
 
     # -- Keras
-
-    def _in_keras(
-        self,
-        work: Callable[[], Any],
-        then: Callable[[Any], None],
-        on_error: Callable[[BaseException], None],
-    ) -> None:
-        """Run `work` in Keras' thread, then one of the others in the loop."""
-        if self._stop.is_set:
-            return
-        future = asyncio.get_running_loop().run_in_executor(self._keras, work)
-
-        def finish(done: "asyncio.Future[Any]") -> None:
-            if self._stop.is_set or done.cancelled():
-                return
-            error = done.exception()
-            if error is None:
-                then(done.result())
-            else:
-                on_error(error)
-
-        future.add_done_callback(finish)
 
     @property
     def _ready_trainer(self) -> "Trainer":
@@ -309,7 +287,7 @@ class WorkerService:
         def then(ids: tuple[RowIds, ...] | None) -> None:
             self._feed("on_ids", find.task, find.index, find.attempt, ids)
 
-        self._in_keras(work, then, lambda error: self._on_training_error(error, find.task, find.attempt))
+        self._keras.submit(work, then, lambda error: self._on_training_error(error, find.task, find.attempt))
 
     def _find_evaluation_ids(self, lease: EvaluationLease) -> None:
         def work() -> tuple[RowIds, ...]:
@@ -318,7 +296,7 @@ class WorkerService:
         def then(ids: tuple[RowIds, ...]) -> None:
             self._feed("on_evaluation_ids", (lease.round, lease.task), ids)
 
-        self._in_keras(work, then, lambda error: self._on_evaluation_error(error, lease))
+        self._keras.submit(work, then, lambda error: self._on_evaluation_error(error, lease))
 
     # -- computing
 
@@ -346,7 +324,7 @@ class WorkerService:
             self._meter.end(None)
             self._on_training_error(error, compute.task, compute.attempt)
 
-        self._in_keras(work, lambda result: self._on_computed(compute, *result), on_error)
+        self._keras.submit(work, lambda result: self._on_computed(compute, *result), on_error)
 
     def _on_training_error(self, error: BaseException, task: int, attempt: int) -> None:
         if not isinstance(error, TaskError):
@@ -416,7 +394,7 @@ class WorkerService:
             self._meter.end(None)
             self._on_evaluation_error(error, lease)
 
-        self._in_keras(work, then, on_error)
+        self._keras.submit(work, then, on_error)
 
     def _on_evaluation_error(self, error: BaseException, lease: EvaluationLease) -> None:
         if not isinstance(error, TaskError):
@@ -430,7 +408,7 @@ class WorkerService:
         def then(metrics: dict[str, float]) -> None:
             self._feed("on_concluded", EvaluationResult(round=conclusion.round, metrics=metrics))
 
-        self._in_keras(lambda: self._ready_trainer.conclude(conclusion.states), then, self._on_fatal)
+        self._keras.submit(lambda: self._ready_trainer.conclude(conclusion.states), then, self._on_fatal)
 
 
 def _nothing(_: object) -> None:
