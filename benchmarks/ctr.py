@@ -4,7 +4,7 @@ The model (ctr_model.py) looks up 26 of 1M rows of 16 numbers and trains with Ad
 contenders take turns, each in processes of its own with one TensorFlow thread: the job; TensorFlow alone, the
 embedding a variable; what a worker has to compute with rows that lie there already; and TensorFlow's own
 ParameterServerStrategy, where `EDLZ_BENCH_TF215` names a Python with TensorFlow 2.15.  All read the same
-records.  Whoever computes gradients is held to processor 0, all others to processor 1.
+records: the job by a feed as users write it, the others by the fewest operations that tf.data can do it with.  Whoever computes gradients is held to processor 0, all others to processor 1.
 """
 
 import json

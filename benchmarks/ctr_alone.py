@@ -54,8 +54,8 @@ def main(path: Path, sizes: Sequence[int]) -> None:
 
 
 def _minibatches(records: Any, size: int) -> Iterator[Any]:
-    dataset = zoo.feed(tf.data.Dataset.from_tensor_slices(records), "training", None)
-    dataset = dataset.batch(size, drop_remainder=True).repeat().prefetch(2)
+    dataset = tf.data.Dataset.from_tensor_slices(records).batch(size, drop_remainder=True)
+    dataset = dataset.map(zoo.decode).repeat().prefetch(2)
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1
     return iter(dataset.with_options(options))

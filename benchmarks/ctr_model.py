@@ -40,10 +40,10 @@ def optimizer() -> keras.optimizers.Optimizer:
 
 def feed(dataset: Any, mode: str, metadata: Any) -> Any:
     """Decode many records at a time: one by one, decoding would cost more than the model."""
-    return dataset.batch(RECORDS_PER_DECODE).map(_decode).unbatch()
+    return dataset.batch(RECORDS_PER_DECODE).map(decode).unbatch()
 
 
-def _decode(records: Any) -> Any:
+def decode(records: Any) -> Any:
     words = tf.io.decode_raw(records, tf.int32)
     last_id = IDS * WORDS_PER_ID
     ids = tf.bitcast(tf.reshape(words[:, :last_id], [-1, IDS, WORDS_PER_ID]), tf.int64)

@@ -2,8 +2,8 @@
 
 A script of its own, which knows nothing of edlz: it needs TensorFlow 2.15, the last one with Keras 2, whose
 optimizers the strategy can use.  One worker and one parameter server, each a process, and the coordinator,
-which is this one.  The worker reads the same records as everybody, from a plain file of them, by the same tf.data
-operations.  Prints examples a second by minibatch size as JSON.
+which is this one.  The worker reads the same records as everybody, from a plain file of them, and decodes
+a minibatch at a time.  Prints examples a second by minibatch size as JSON.
 
     python ctr_strategy.py RECORDS WORKER_PORT PS_PORT CHIEF_PORT SIZE ...
 """
@@ -21,7 +21,7 @@ import tensorflow as tf
 IDS, NUMBERS, VOCABULARY, DIM, HIDDEN = 26, 13, 1_000_000, 16, (256, 64)
 LEARNING_RATE = 0.01
 RECORD_BYTES = IDS * 8 + (NUMBERS + 1) * 4
-RECORDS_PER_DECODE, WORDS_PER_ID = 4_096, 2
+WORDS_PER_ID = 2
 STEPS_IN_FLIGHT, WARM_UP_STEPS, MEASURED_S = 8, 16, 4.0
 WORKER_PROCESSOR, OTHERS_PROCESSOR = 0, 1
 
@@ -77,8 +77,7 @@ def _train(cluster: dict[str, list[str]], records: str, sizes: list[int]) -> dic
 
 def _minibatches(path: str, size: int) -> Any:
     dataset = tf.data.FixedLengthRecordDataset(path, RECORD_BYTES).cache()
-    dataset = dataset.batch(RECORDS_PER_DECODE).map(_decode).unbatch()
-    dataset = dataset.batch(size, drop_remainder=True).repeat().prefetch(2)
+    dataset = dataset.batch(size, drop_remainder=True).map(_decode).repeat().prefetch(2)
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1
     return dataset.with_options(options)
