@@ -489,10 +489,18 @@ class TableDigests(Message, frozen=True, kw_only=True, tag=39):
 
 
 class ProcessExit(Record, frozen=True, kw_only=True):
+    """A process has ended: its exit code, or the signal that killed it.
+
+    `cause` is what whoever runs processes knows beyond that.  `launch` counts the starts that it has made: with
+    it a report that comes twice counts once.
+    """
+
     name: str
     code: int | None
     signal: int | None = None
     reason: str = ""
+    cause: Literal["", "preempted", "out of memory"] = ""
+    launch: int = 0
 
 
 class SupervisorStatus(Message, frozen=True, kw_only=True, tag=40):
@@ -502,14 +510,35 @@ class SupervisorStatus(Message, frozen=True, kw_only=True, tag=40):
     running: tuple[str, ...] = ()
     exits: tuple[ProcessExit, ...] = ()
     stop: bool = False  # the job should end before it is done, with a checkpoint to go on from
+    room: int | None = None  # workers that may run here now; None for any number
 
 
 class SupervisorOrders(Message, frozen=True, kw_only=True, tag=41):
-    """Master -> launcher: the processes that should run (worker-0, ps-1, ...)."""
+    """Master -> launcher: the processes that should run (worker-0, ps-1, ...).
+
+    `hung`: those that are to end although they may not be able to, with their stacks in their logs first.
+    `waiting`: workers that the job could use at once, if there was room.
+    """
 
     term: int
     desired: tuple[str, ...] = ()
     stop: bool = False
+    hung: tuple[str, ...] = ()
+    waiting: int = 0
+
+
+class ScaleRequest(Message, frozen=True, kw_only=True, tag=44):
+    """Anybody -> master: so many workers should run from now on; answered by Scaled, or an ErrorReply."""
+
+    workers: int
+
+
+class Scaled(Message, frozen=True, kw_only=True, tag=45):
+    """`before`, `after`: workers that should run; `warning`: why the new number may not help."""
+
+    before: int
+    after: int
+    warning: str = ""
 
 
 class StatusRequest(Message, frozen=True, kw_only=True, tag=42):
@@ -612,9 +641,9 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
 
 REQUESTS = (
     *(Ping, PartitionStatus, WorkerStatus, Initialise, Exchange, NewestPull, ReadVector, ReadTables),
-    *(SupervisorStatus, StatusRequest),
+    *(SupervisorStatus, ScaleRequest, StatusRequest),
 )
 ANSWERS = (
     *(Pong, ErrorReply, Granted, PartitionOrders, WorkerOrders, Initialised, Exchanged, Refused),
-    *(VectorPart, TableDigests, SupervisorOrders, JobStatus),
+    *(VectorPart, TableDigests, SupervisorOrders, Scaled, JobStatus),
 )
