@@ -30,7 +30,6 @@ class Evidence:
     signal : the signal that stopped the supervisor
     master : how the master ended, if it did by itself
     first_crash : the first process that ended by itself with an error
-    given_up : the process that was not started again, since it ended too often
     tails : the last lines of these processes, by name
     took_s : seconds from start to end
     lost_workers : how many were lost on the way
@@ -42,7 +41,6 @@ class Evidence:
     signal: int | None = None
     master: ProcessExit | None = None
     first_crash: ProcessExit | None = None
-    given_up: ProcessExit | None = None
     tails: dict[str, list[str]] = field(default_factory=dict)
     took_s: float = 0.0
     lost_workers: int = 0
@@ -93,16 +91,15 @@ def _with_reason(evidence: Evidence, failure: FailureView | None) -> FailureView
     """Return the failure, with what the process that ended first had to say if the master knows no more."""
     if failure is not None and failure.error:
         return failure
-    gone = evidence.first_crash or evidence.given_up or evidence.master
+    gone = evidence.first_crash or evidence.master
     if gone is None:
         return failure or FailureView(text="the master did not say how it ended")
     tail = evidence.tails.get(gone.name, [])
     said = last_words(tail)
     if failure is None and said.help and gone.name == "master":  # its own words, as good as ours
         return FailureView(text=said.error, help=said.help)
-    again = ", again and again" if gone is evidence.given_up else ""
     return FailureView(
-        text=failure.text if failure is not None else f"{gone.name} ended{again}: {gone.reason}",
+        text=failure.text if failure is not None else f"{gone.name} ended: {gone.reason}",
         data=failure.data if failure is not None else "",
         where=said.where,
         error=said.error,

@@ -21,6 +21,12 @@ COMMANDS = {
 CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
     "num_workers",
     "num_ps_pods",
+    "min_workers",
+    "max_workers",
+    "warm_spares",
+    "relaunch_on_worker_failure",
+    "worker_hang_secs",
+    "restart_master",
     "evaluation_steps",
     "checkpoint_steps",
     "checkpoint_dir",

@@ -77,7 +77,6 @@ def service_command(config: JobConfig, folder: JobDirectory, name: str) -> list[
     command = [*program, f"--{role}_id={number}", f"--master_addr={folder.endpoint(MASTER)}"]
     if role == "ps":
         command += [f"--endpoint={folder.endpoint(name)}", f"--job_dir={folder.path}"]
-        command.append(f"--recovery_snapshot_secs={config.recovery_snapshot_secs:g}")
     return [*command, f"--log_level={config.log_level}", f"--log_format={config.log_format}"]
 
 
@@ -88,7 +87,12 @@ async def _run(
     screen.open()
     try:
         supervisor = Supervisor(
-            config.job_name, folder, screen, link, lambda name: service_command(config, folder, name)
+            config.job_name,
+            folder,
+            screen,
+            link,
+            lambda name: service_command(config, folder, name),
+            restarts_master=config.restart_master,
         )
         await supervisor.run()
     except BaseException:

@@ -5,6 +5,7 @@ the supervisor (`child`).  What it prints goes to its log file, and line by line
 """
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -15,8 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from edlz.client import child
 from edlz.client.log_file import LogFile
+from edlz.client.out_of_memory import OutOfMemory
 from edlz.services.config import flags_by_spelling
 from edlz.services.errors import LaunchError
 from edlz.services.messages import ProcessExit
@@ -35,11 +39,13 @@ class _Service:
 
     Attributes
     ----------
+    launch : the number of its start, of all that were made
     is_stopped : its end was asked for, so it is no exit to report
     tail : its last lines
     """
 
     process: asyncio.subprocess.Process
+    launch: int
     is_stopped: bool = False
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL_LINES))
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -55,6 +61,10 @@ class ProcessLauncher:
     logs : the folder of the log files; it exists
     scratch : the folder of temporary files; whoever owns it removes it, since a killed process does not
     on_line : called with name and text of each line that a service prints
+
+    Attributes
+    ----------
+    exited : set whenever a service ends by itself
     """
 
     def __init__(
@@ -70,6 +80,11 @@ class ProcessLauncher:
         self._services: dict[str, _Service] = {}  # what runs
         self._tails: dict[str, deque[str]] = {}  # of what runs and what has ended
         self._exits: list[ProcessExit] = []
+        self._launches = itertools.count(
+            time.time_ns() // 1_000
+        )  # rising also from one supervisor to the next
+        self._out_of_memory = OutOfMemory()
+        self.exited = asyncio.Event()
 
     def running(self) -> tuple[str, ...]:
         """Return the names of what runs."""
@@ -78,6 +93,7 @@ class ProcessLauncher:
     def take_exits(self) -> tuple[ProcessExit, ...]:
         """Return what has ended by itself since the call before."""
         exits, self._exits = tuple(self._exits), []
+        self.exited.clear()
         return exits
 
     def pid(self, name: str) -> int | None:
@@ -114,19 +130,26 @@ class ProcessLauncher:
             raise LaunchError(
                 f"{name} cannot be started: {e.strerror}", "is the machine out of processes?"
             ) from e
-        service = _Service(process)
+        service = _Service(process, next(self._launches))
         self._services[name] = service
         self._tails[name] = service.tail
         self._tasks.create_task(self._watch(name, service, log), name=f"watch {name}")
 
-    async def stop(self, name: str, grace_s: float) -> None:
+    def begin_stop(self, name: str, grace_s: float, number: signal.Signals = signal.SIGTERM) -> None:
+        """End a service as `stop` does, without waiting for it; once is enough."""
+        service = self._services.get(name)
+        if service is not None and not service.is_stopped:
+            service.is_stopped = True
+            self._tasks.create_task(self.stop(name, grace_s, number), name=f"stop {name}")
+
+    async def stop(self, name: str, grace_s: float, number: signal.Signals = signal.SIGTERM) -> None:
         """End a service, by force after `grace_s` seconds; return when it is gone."""
         service = self._services.get(name)
         if service is None:
             return
         service.is_stopped = True
         with suppress(ProcessLookupError):
-            service.process.send_signal(signal.SIGTERM)
+            service.process.send_signal(number)
         try:
             async with asyncio.timeout(grace_s):
                 await service.gone.wait()
@@ -159,12 +182,16 @@ class ProcessLauncher:
                 await asyncio.wait([pump])
         except TimeoutError:
             pump.cancel()
-        how = describe_exit(name, code)
+        how = msgspec.structs.replace(describe_exit(name, code), launch=service.launch)
+        if how.signal == signal.SIGKILL and self._out_of_memory.has_killed():
+            reason = f"{how.reason}: the system was out of memory"
+            how = msgspec.structs.replace(how, reason=reason, cause="out of memory")
         log.write(f"--- ended after {time.monotonic() - began:.1f}s: {how.reason}\n".encode())
         log.close()
         del self._services[name]
         if not service.is_stopped:
             self._exits.append(how)
+            self.exited.set()
         service.gone.set()
 
     async def _pump(self, name: str, service: _Service, log: LogFile) -> None:

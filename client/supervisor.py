@@ -16,8 +16,10 @@ from edlz.client.job_directory import JobDirectory
 from edlz.client.process_launcher import ProcessLauncher
 from edlz.client.reconciler import Reconciler
 from edlz.client.screens import Screen
+from edlz.services.backoff import Backoff
 from edlz.services.errors import EdlzError, PeerUnavailable
-from edlz.services.messages import JobStatus, Message, StatusRequest, SupervisorOrders
+from edlz.services.exits import Cause, cause_of
+from edlz.services.messages import JobStatus, Message, ProcessExit, StatusRequest, SupervisorOrders
 
 __all__ = ["MASTER", "MasterLink", "Supervisor"]
 
@@ -27,6 +29,8 @@ MASTER = "master"
 POLL_S = 0.25
 GRACE_S = 5.0
 ANSWER_S = 2.0
+HUNG_GRACE_S = 30.0
+MOST_SHORT_LIVES = 5  # of the master, in a row
 STOP_S = 25.0  # for the master to save the job and to leave, when it is asked to stop
 LEAVE_S = 15.0  # the master's time to leave after the job is over
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -54,6 +58,7 @@ class Supervisor:
     job_name, folder, screen : the job, its folder, where it is shown
     link : the connection to the master
     command_of : a service's name to its program and arguments
+    restarts_master : start the master again if it is lost
 
     Attributes
     ----------
@@ -67,6 +72,8 @@ class Supervisor:
         screen: Screen,
         link: MasterLink,
         command_of: Callable[[str], Sequence[str]],
+        *,
+        restarts_master: bool = True,
     ) -> None:
         self.evidence = Evidence(job_name, folder.logs)
         self._folder, self._screen, self._link, self._command_of = folder, screen, link, command_of
@@ -75,6 +82,10 @@ class Supervisor:
         self._losses: dict[str, str] = {}  # processes whose loss nobody has told yet, and what to say
         self._signalled = asyncio.Event()  # nothing more is waited for
         self._asked_to_stop_s: float | None = None
+        self._restarts_master = restarts_master
+        self._master_backoff = Backoff()
+        self._master_since_s = 0.0
+        self._master_due_s: float | None = None  # when it is started again
         self._launcher: ProcessLauncher
 
     async def run(self) -> None:
@@ -110,14 +121,13 @@ class Supervisor:
                 tasks, self._command_of, self._folder.logs, self._folder.scratch, self._screen.log_line
             )
             try:
-                await self._launcher.launch(MASTER)
+                await self._launch_master()
                 await self._follow()
             except EdlzError as e:  # kept: a group would wrap it
                 error = e
             finally:
                 await self._launcher.stop_all(GRACE_S)
-        crashed = (self.evidence.master, self.evidence.first_crash, self._core.given_up)
-        self.evidence.given_up = self._core.given_up
+        crashed = (self.evidence.master, self.evidence.first_crash)
         self.evidence.tails = {gone.name: self._launcher.tail(gone.name) for gone in crashed if gone}
         if error is not None:
             raise error
@@ -131,9 +141,12 @@ class Supervisor:
             if self._asked_to_stop_s is not None and time.monotonic() - self._asked_to_stop_s > STOP_S:
                 return
             self._take_exits()
-            if self.evidence.master is not None or self._core.given_up is not None:
+            if self.evidence.master is not None:
                 return
-            await self._poll()
+            if self._master_due_s is not None and time.monotonic() >= self._master_due_s:
+                await self._launch_master()
+            if self._master_due_s is None:
+                await self._poll()
             if self.evidence.status is not None and self.evidence.status.state in FINAL_STATES:
                 over_since = over_since or time.monotonic()
                 if time.monotonic() - over_since > LEAVE_S:
@@ -175,20 +188,25 @@ class Supervisor:
 
     async def _obey(self, orders: SupervisorOrders) -> None:
         self._take_exits()
-        action = self._core.on_orders(orders, self._services(), time.monotonic())
+        action = self._core.on_orders(orders, self._services())
         for name in action.launch:
             logger.debug("starting %s", name)
             await self._launcher.launch(name)
-        async with asyncio.TaskGroup() as stopping:
-            for name in action.stop:
-                stopping.create_task(self._launcher.stop(name, GRACE_S), name=f"stop {name}")
+        for name in action.stop:
+            self._launcher.begin_stop(name, GRACE_S)
+        for name in action.abort:  # it writes down where it is; one that is stopped does so when it wakes up
+            self._launcher.begin_stop(name, HUNG_GRACE_S, signal.SIGABRT)
 
     async def _pause(self) -> None:
-        try:
-            async with asyncio.timeout(POLL_S):
-                await self._signalled.wait()
-        except TimeoutError:
-            return
+        """Wait for the next poll, or until something ends."""
+        async with asyncio.TaskGroup() as tasks:
+            waiting = [
+                tasks.create_task(self._signalled.wait(), name="wait for a signal"),
+                tasks.create_task(self._launcher.exited.wait(), name="wait for an exit"),
+            ]
+            await asyncio.wait(waiting, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+            for task in waiting:
+                task.cancel()
 
     def _services(self) -> list[str]:
         return [name for name in self._launcher.running() if name != MASTER]
@@ -218,13 +236,33 @@ class Supervisor:
         exits = self._launcher.take_exits()
         for gone in exits:
             if gone.name == MASTER:
-                self.evidence.master = gone
+                self._on_master_exit(gone)
             elif gone.code != 0:
                 self._losses[gone.name] = f"{gone.name} lost: {gone.reason}."
                 self.evidence.lost_workers += gone.name.startswith("worker")
                 if gone.code is not None:
                     self.evidence.first_crash = self.evidence.first_crash or gone
-        self._core.on_exits([gone for gone in exits if gone.name != MASTER], time.monotonic())
+        self._core.on_exits([gone for gone in exits if gone.name != MASTER])
+
+    async def _launch_master(self) -> None:
+        self._master_due_s, self._master_since_s = None, time.monotonic()
+        await self._launcher.launch(MASTER)
+
+    def _on_master_exit(self, gone: ProcessExit) -> None:
+        """Start the master again, unless it ended the job or it is of no use."""
+        now = time.monotonic()
+        delay_s = self._master_backoff.on_end(now - self._master_since_s)
+        status = self.evidence.status
+        is_over = (
+            cause_of(gone) not in (Cause.KILLED, Cause.PREEMPTED, Cause.OUT_OF_MEMORY)
+            or self._core.is_stopping
+            or (status is not None and status.state in ("Failed", "Stopped"))
+        )
+        if is_over or not self._restarts_master or self._master_backoff.short_lives >= MOST_SHORT_LIVES:
+            self.evidence.master = gone
+            return
+        self._master_due_s = now + delay_s
+        self._screen.say(f"master lost: {gone.reason}. It starts again; training goes on meanwhile.")
 
     def _tell_losses(self, status: JobStatus) -> None:
         """Say what the master does not say itself, with more to it: it knows which task was at stake."""

@@ -115,6 +115,13 @@ class JobConfig:
     grads_to_wait: int = _workers(
         None, "N", "gradients in one synchronous step", minimum=1, common=True, default_text="num_workers"
     )
+    min_workers: int = _workers(0, "N", "scaling goes no lower", minimum=0)
+    max_workers: int = _workers(0, "N", "scaling goes no higher; 0: no limit", minimum=0)
+    warm_spares: int = _workers(0, "N", "idle workers, ready to replace lost ones", minimum=0)
+    relaunch_on_worker_failure: int = _workers(1, "N", "workers replaced after errors", minimum=0)
+    worker_hang_secs: float = _workers(
+        60.0, "SECS", "without progress until a worker is replaced", readers=_JOB, minimum=1.0
+    )
 
     # ------------------------------------------------------------ results
     evaluation_steps: int = _results(
@@ -126,7 +133,7 @@ class JobConfig:
     keep_checkpoint_max: int = _results(0, "N", "newest checkpoints to keep; 0: all", minimum=0)
     checkpoint_dir_for_init: str = _results("", "DIR", "begin from this checkpoint", aliases=_INIT_ALIASES)
     recovery_snapshot_secs: float = _results(
-        30.0, "SECS", "between the job's recovery snapshots", readers=f"{_JOB} ps", minimum=0.1
+        30.0, "SECS", "between the job's recovery snapshots", minimum=0.1
     )
 
     # ------------------------------------------------------------ this run
@@ -140,6 +147,7 @@ class JobConfig:
     job_dir: str = _run(
         "", "DIR", "the job's files", readers=f"{_JOB} ps", default_text="EDLZ_HOME/jobs/NAME"
     )
+    restart_master: bool = _run(True, "", "start the master again if it is lost", readers="train")
     resume: bool = _run(False, "", "go on with the job in the folder", readers="master", hidden=True)
     log_level: str = _run("INFO", "LEVEL", "DEBUG | INFO | WARNING | ERROR | CRITICAL", choices=_LEVELS)
     log_format: str = _run("text", "FORMAT", "text | json: one object a line", choices=("text", "json"))

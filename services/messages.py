@@ -267,6 +267,8 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     wants_evaluation: bool = False
     telemetry: WorkerTelemetry = WorkerTelemetry()
     steps: int = 0  # minibatches pushed by this process: a lease does not age while this rises
+    busy_s: float = 0.0  # how long it has been at the present piece of work
+    longest_s: float = 0.0  # the longest piece of work so far
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):
@@ -316,6 +318,7 @@ class WorkerOrders(Message, frozen=True, kw_only=True, tag=21):
     noted_results: tuple[int, ...] = ()
     noted_failures: tuple[tuple[int, int], ...] = ()  # (round or -1, task)
     again: tuple[int, ...] = ()
+    dump: bool = False  # write down what all threads are at: it goes, since it got nowhere
 
 
 # ---------------------------------------------------------------- worker -> partition

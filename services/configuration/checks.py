@@ -98,14 +98,30 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
             "sync_version_tolerance",
             "use_async",
         )
-    if reader == "train" and config.num_workers == 0:
-        yield _error("--num_workers=0: nobody would train", "e.g. --num_workers=2", "num_workers")
+    if reader == "train":
+        yield from _check_workers(config)
     if config.job_name != legal_job_name(config.job_name):
         message = f'--job_name="{config.job_name}" is no job name: a-z, 0-9 and - (at most 50)'
         yield _error(message, f"--job_name={legal_job_name(config.job_name)}", "job_name")
     idle = idle_workers(config)
     if idle is not None:
         yield Finding("warning", ("num_workers", "grads_to_wait", "use_async"), idle)
+
+
+def _check_workers(config: JobConfig) -> Iterator[Finding]:
+    count, least, most = config.num_workers, config.min_workers, config.max_workers
+    if count == 0:
+        yield _error("--num_workers=0: nobody would train", "e.g. --num_workers=2", "num_workers")
+    elif count < least:
+        message = f"num_workers={count} is less than min_workers={least}"
+        yield _error(
+            message, f"--num_workers={least}, or a smaller --min_workers", "num_workers", "min_workers"
+        )
+    if most and count > most:
+        message = f"num_workers={count} exceeds max_workers={most}"
+        yield _error(
+            message, f"--num_workers={most}, or a greater --max_workers", "num_workers", "max_workers"
+        )
 
 
 def _check_results(config: JobConfig) -> Iterator[Finding]:

@@ -101,7 +101,7 @@ _PARTS = "running a part of edlz or another framework"
 _NAMES_BY_REASON: dict[str, str] = {
     _KUBERNETES: """image_name worker_image namespace volume volume_name mount_path image_pull_policy
         restart_policy envs populate_env_names cluster_spec cluster_spec_json yaml
-        force_use_kube_config_file aux_params log_file_path relaunch_on_worker_failure
+        force_use_kube_config_file aux_params log_file_path
         relaunch_timeout_worker follow skip_preflight
         master_resource_request worker_resource_request ps_resource_request
         master_resource_limit worker_resource_limit ps_resource_limit

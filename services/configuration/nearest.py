@@ -14,13 +14,16 @@ _MIN_PART = 4  # a shorter word is inside too many names to say anything
 def nearest(word: str, names: Iterable[str], limit: int = _LIMIT) -> list[str]:
     """Return the names near `word`, ranked by shared prefix, then by edit distance.
 
-    A name is near if a third of the word's letters or fewer differ, or if one contains the other.
+    A name is near if a third of the word's letters or fewer differ, and not twice as many as in another one; or
+    if one contains the other.
     """
-    ranked = []
-    for name in sorted(set(names)):
-        distance = edit_distance(word, name)
-        if distance <= max(1, len(word) // 3) or _contains(word, name):
-            ranked.append((-_shared_prefix(word, name), distance, name))
+    distances = {name: edit_distance(word, name) for name in sorted(set(names))}
+    most = min(max(1, len(word) // 3), 2 * max(1, min(distances.values(), default=0)))
+    ranked = [
+        (-_shared_prefix(word, name), distance, name)
+        for name, distance in distances.items()
+        if distance <= most or _contains(word, name)
+    ]
     return [name for _, _, name in sorted(ranked)[:limit]]
 
 

@@ -5,7 +5,17 @@ from dataclasses import dataclass, field
 from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.messages import Identity, PartitionStatus, WorkerOrders
 
-__all__ = ["JournalState", "PartitionEntry", "WorkerEntry"]
+__all__ = ["FleetRecord", "JournalState", "PartitionEntry", "WorkerEntry"]
+
+
+@dataclass(frozen=True)
+class FleetRecord:
+    """Which workers should run; see `Fleet`.  `asked`: how many the job's settings asked for by then."""
+
+    asked: int
+    target: int
+    next_id: int
+    crew: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -17,6 +27,7 @@ class JournalState:
     digest: str = ""
     evaluations: tuple[tuple[int, dict[str, float]], ...] = ()
     saved: int = -1  # version of the checkpoint that an orderly stop has taken; -1 for none
+    fleet: FleetRecord | None = None
 
 
 @dataclass
@@ -30,6 +41,8 @@ class WorkerEntry:
     holding: tuple[int, ...]
     steps: int
     has_asked: bool
+    busy_s: float = 0.0
+    longest_s: float = 0.0
 
 
 @dataclass

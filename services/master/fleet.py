@@ -1,66 +1,246 @@
-"""The core that decides which processes of the job should run.
+"""The core that decides which processes of the job should run, and what the loss of one means.
 
-This version starts each process once: a lost worker's work goes to the others; a lost parameter server, or
-the loss of all workers, ends the job with a reason.
+Theory of operation.  The job wants a number of workers (its *target*, which `scale` changes) and, beyond them,
+spares; its *crew* are the ids that should run now.  A worker that is lost leaves the crew, and a new id joins it,
+never the same one again, after a delay if lives are short.  A parameter server keeps its id.  Whoever runs
+processes tells what runs and what has ended, and makes the answer true; nothing depends on an event being told
+once: an exit that comes twice is known by its launch, one that is never told is a name that should run and does
+not.  What the next master has to know (ids and the target) is journalled with each change.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from edlz.services.backoff import Backoff
+from edlz.services.errors import ConfigError
+from edlz.services.exits import Cause, cause_of
+from edlz.services.launcher import split_name
+from edlz.services.master.entries import FleetRecord
 from edlz.services.messages import FailureView, ProcessExit
 
 __all__ = ["Fleet", "Loss"]
 
+MOST_SHORT_LIVES = 5  # of a parameter server, in a row
+_BLAMELESS = frozenset((Cause.KILLED, Cause.PREEMPTED, Cause.SUCCEEDED))
+
 
 @dataclass(frozen=True)
 class Loss:
-    """A process that has ended."""
+    """A process that has ended.
+
+    Attributes
+    ----------
+    replacement : str
+        The process that is started in its place; nothing if none is.
+    delay_s : float
+        Seconds until then.
+    failure : FailureView, optional
+        When the job cannot go on without it.
+    """
 
     name: str
     reason: str
-    failure: FailureView | None = None  # when the job cannot go on without it
+    replacement: str = ""
+    delay_s: float = 0.0
+    failure: FailureView | None = None
 
 
-@dataclass
+@dataclass(slots=True)
+class _Pod:
+    """A process that should run."""
+
+    not_before_s: float = 0.0
+    seen_s: float | None = None  # when it was first told to run
+    backoff: Backoff = field(default_factory=Backoff)
+
+
 class Fleet:
     """Desired processes, by name: `ps-0`, `worker-1`.
 
     Parameters
     ----------
-    workers, servers : int
+    workers, servers, spares : int
         How many the job asked for.
+    least, most : int, optional
+        Bounds of what it can be scaled to; `most` None for none.
+    relaunches : int
+        How many workers that ended by an error of their own are replaced, in the whole job.
+    record : FleetRecord, optional
+        What an earlier master left; it does not count if the job asks for another number of workers now.
+
+    Attributes
+    ----------
+    target : int
+        How many workers the job wants, spares aside.
+    hung : set of str
+        Processes that were given up although they run.
     """
 
-    workers: int
-    servers: int
-    _ended: dict[str, str] = field(default_factory=dict)
+    def __init__(
+        self,
+        workers: int,
+        servers: int,
+        *,
+        spares: int = 0,
+        least: int = 0,
+        most: int | None = None,
+        relaunches: int = 1,
+        record: FleetRecord | None = None,
+    ) -> None:
+        self._least, self._most, self._spares, self._relaunches = least, most, spares, relaunches
+        self._asked = self.target = workers
+        self.hung: set[str] = set()
+        self._pods: dict[str, _Pod] = {f"ps-{index}": _Pod() for index in range(servers)}
+        self._next_id = self._failures = 0
+        self._lost_for_good: dict[str, str] = {}  # workers that are not replaced -> why
+        self._room: int | None = None
+        self._launches: dict[str, int] = {}  # of the newest exit of each name that counted
+        self._backoff = Backoff()  # of workers: a new id does not begin anew
+        if record is not None and record.asked == workers:
+            self.target, self._next_id = record.target, record.next_id
+            self._pods |= {f"worker-{ident}": _Pod() for ident in record.crew}
+        self._fill(0.0)
 
     @property
-    def all_names(self) -> tuple[str, ...]:
-        servers = (f"ps-{index}" for index in range(self.servers))
-        return (*servers, *(f"worker-{index}" for index in range(self.workers)))
+    def record(self) -> FleetRecord:
+        """What the next master has to know."""
+        return FleetRecord(
+            asked=self._asked,
+            target=self.target,
+            next_id=self._next_id,
+            crew=tuple(split_name(name)[1] for name in self._crew),
+        )
 
-    def desired(self, *, is_over: bool) -> tuple[str, ...]:
-        """Return what should run now; a process that has ended is not started again."""
-        return () if is_over else tuple(name for name in self.all_names if name not in self._ended)
+    @property
+    def waiting(self) -> int:
+        """Workers that the job could use, had they room."""
+        return max(0, self._wanted - len(self._crew))
 
-    def on_exit(self, exit_: ProcessExit) -> Loss | None:
-        """A process has ended; None when that was known, or is no process of this job."""
-        if exit_.name in self._ended or exit_.name not in self.all_names:
+    def desired(self, now: float) -> tuple[str, ...]:
+        """Return what should run now."""
+        return tuple(name for name, pod in self._pods.items() if now >= pod.not_before_s)
+
+    # -- events
+
+    def on_status(
+        self, running: Sequence[str], exits: Sequence[ProcessExit], room: int | None, now: float
+    ) -> list[Loss]:
+        """What runs, what has ended by itself since the status before, and how many workers may run."""
+        for name in running:
+            if name in self._pods and self._pods[name].seen_s is None:
+                self._pods[name].seen_s = now
+        losses = [loss for exit_ in exits if (loss := self._on_exit(exit_, now)) is not None]
+        self.hung &= set(running)
+        self._room = room
+        self._shrink()
+        self._fill(now)
+        return losses
+
+    def retire(self, name: str, reason: str, now: float) -> Loss | None:
+        """Give up a worker that runs but does nothing; None if it is known, or none of this job's."""
+        if name not in self._crew:
+            return None
+        self.hung.add(name)
+        return self._replace(name, reason, Cause.KILLED, now)
+
+    def scale(self, workers: int, now: float) -> int:
+        """Want so many workers from now on; return how many were wanted before.
+
+        Raises
+        ------
+        ConfigError
+            If it is not within the job's bounds.
+        """
+        if workers < self._least:
+            raise ConfigError(f"workers={workers} is less than --min_workers={self._least}", "ask for more")
+        if self._most is not None and workers > self._most:
+            raise ConfigError(f"workers={workers} is more than --max_workers={self._most}", "ask for fewer")
+        before, self.target = self.target, workers
+        self._lost_for_good.clear()  # whoever asks for workers wants them tried again
+        self._failures = 0
+        self._shrink()
+        self._fill(now)
+        return before
+
+    def _on_exit(self, exit_: ProcessExit, now: float) -> Loss | None:
+        name = exit_.name
+        if exit_.launch and exit_.launch <= self._launches.get(name, 0):
+            return None
+        self._launches[name] = exit_.launch
+        if name not in self._pods:
             return None
         code = f"exited with code {exit_.code}" if exit_.signal is None else f"signal {exit_.signal}"
-        reason = self._ended[exit_.name] = exit_.reason or code
-        if exit_.name.startswith("ps-"):
-            return Loss(exit_.name, reason, _failure_of_server(exit_.name, reason))
-        workers = [name for name in self.all_names if name.startswith("worker-")]
-        if any(name not in self._ended for name in workers):
-            return Loss(exit_.name, reason)
-        reasons = "; ".join(f"{name} {self._ended[name]}" for name in workers)
-        text, help_text = f"no worker is left: {reasons}", "the workers' logs say why they ended"
-        return Loss(exit_.name, reason, FailureView(text=text, help=help_text))
+        reason, cause = exit_.reason or code, cause_of(exit_)
+        if split_name(name)[0] == "worker":
+            return self._replace(name, reason, cause, now)
+        return self._restart(name, reason, cause, now)
 
+    # -- parameter servers
 
-def _failure_of_server(name: str, reason: str) -> FailureView:
-    return FailureView(
-        text=f"{name} was lost: {reason}, and this version does not start it again",
-        help="start the job again; the log of the lost process says more",
-    )
+    def _restart(self, name: str, reason: str, cause: Cause, now: float) -> Loss:
+        pod = self._pods[name]
+        delay_s = pod.backoff.on_end(self._lived_s(pod, now))
+        if cause not in _BLAMELESS and pod.backoff.short_lives >= MOST_SHORT_LIVES:
+            text = f"{name} ended {MOST_SHORT_LIVES} times, each within seconds, at last: {reason}"
+            return Loss(name, reason, failure=FailureView(text=text, help="its log says why"))
+        pod.not_before_s, pod.seen_s = now + delay_s, None
+        return Loss(name, reason, replacement=name, delay_s=delay_s)
+
+    # -- workers
+
+    @property
+    def _crew(self) -> list[str]:
+        return [name for name in self._pods if name.startswith("worker-")]
+
+    @property
+    def _wanted(self) -> int:
+        """Workers that should run, had they room: those that nothing can keep running are not."""
+        target = max(0, self.target - len(self._lost_for_good))
+        return target + self._spares if target else 0
+
+    def _replace(self, name: str, reason: str, cause: Cause, now: float) -> Loss:
+        delay_s = self._backoff.on_end(self._lived_s(self._pods.pop(name), now))
+        if cause not in _BLAMELESS:
+            self._failures += 1
+            if self._failures > self._relaunches:
+                return self._lose_for_good(name, reason)
+        before = set(self._pods)
+        self._fill(now + delay_s)
+        new = [name for name in self._pods if name not in before]
+        return Loss(name, reason, replacement=new[0] if new else "", delay_s=delay_s)
+
+    def _lose_for_good(self, name: str, reason: str) -> Loss:
+        self._lost_for_good[name] = reason
+        if self._crew or self._wanted:
+            return Loss(name, reason)
+        reasons = "; ".join(f"{lost} {why}" for lost, why in self._lost_for_good.items())
+        failure = FailureView(
+            text=f"no worker is left: {reasons}", help="the workers' logs say why they ended"
+        )
+        return Loss(name, reason, failure=failure)
+
+    def _lived_s(self, pod: _Pod, now: float) -> float:
+        return 0.0 if pod.seen_s is None else now - pod.seen_s
+
+    def _fill(self, not_before_s: float) -> None:
+        """Let new workers join until there are as many as wanted, or as have room."""
+        while len(self._crew) < self._most_now():
+            self._pods[f"worker-{self._next_id}"] = _Pod(not_before_s)
+            self._next_id += 1
+
+    def _shrink(self) -> None:
+        """Let the youngest leave that are too many; their leases go to others."""
+        for name in self._crew[self._most_now() :]:
+            del self._pods[name]
+
+    def _most_now(self) -> int:
+        return self._wanted if self._room is None else min(self._wanted, self._room)
+
+    # -- checks
+
+    def check_invariants(self) -> None:
+        crew = [split_name(name)[1] for name in self._crew]
+        assert crew == sorted(set(crew)), f"ids are not in order: {crew}"
+        assert not crew or crew[-1] < self._next_id, "an id is not used up"
+        assert len(crew) <= max(self._most_now(), 0), f"{len(crew)} workers, {self._most_now()} wanted"
+        assert not self.hung & set(self._pods), "given up and wanted"

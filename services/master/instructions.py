@@ -5,7 +5,17 @@ from dataclasses import dataclass
 
 from edlz.services.messages import Message, PartInfo, PartitionAddress
 
-__all__ = ["Announce", "DropParts", "Exit", "Instruction", "Journal", "Reply", "TakeDigest", "WriteManifest"]
+__all__ = [
+    "Announce",
+    "DropParts",
+    "Exit",
+    "Instruction",
+    "Journal",
+    "Reply",
+    "Retire",
+    "TakeDigest",
+    "WriteManifest",
+]
 
 
 @dataclass(frozen=True)
@@ -54,9 +64,17 @@ class DropParts:
 
 
 @dataclass(frozen=True)
+class Retire:
+    """A worker runs, but does nothing: have another one started in its place."""
+
+    worker: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Exit:
     reason: str
     code: int
 
 
-Instruction = Reply | Journal | Announce | TakeDigest | WriteManifest | DropParts | Exit
+Instruction = Reply | Journal | Announce | TakeDigest | WriteManifest | DropParts | Retire | Exit

@@ -15,10 +15,19 @@ from enum import Enum
 
 from edlz.services.ledger import LedgerRecord
 from edlz.services.master.checkpoints import Checkpoints
+from edlz.services.master.crew import HANG_S, Crew
 from edlz.services.master.entries import JournalState, PartitionEntry, WorkerEntry
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.failures import failure_of_task, failure_of_worker
-from edlz.services.master.instructions import Announce, Exit, Instruction, Journal, Reply, TakeDigest
+from edlz.services.master.instructions import (
+    Announce,
+    Exit,
+    Instruction,
+    Journal,
+    Reply,
+    Retire,
+    TakeDigest,
+)
 from edlz.services.master.task_queue import Holder, TaskQueue
 from edlz.services.messages import (
     DoneTask,
@@ -70,10 +79,17 @@ class MasterCore:
         Model versions between evaluation rounds; 0 for none but the last.
     checkpoint_steps : int
         Model versions between checkpoints; 0 for none.
+    hang_s : float
+        Seconds without progress until a worker is replaced.
     """
 
     def __init__(
-        self, job: Job, journal: JournalState, evaluation_steps: int = 0, checkpoint_steps: int = 0
+        self,
+        job: Job,
+        journal: JournalState,
+        evaluation_steps: int = 0,
+        checkpoint_steps: int = 0,
+        hang_s: float = HANG_S,
     ) -> None:
         self.job, self.plan = job, job.plan
         self.term = journal.term + 1
@@ -93,6 +109,7 @@ class MasterCore:
             self.evaluation.skip_to(version)
         self.partitions: dict[int, PartitionEntry] = {}
         self.workers: dict[str, WorkerEntry] = {}
+        self.crew = Crew(hang_s)
         self.era: Identity | None = None
         self._serial = itertools.count(1)
         self._granted: dict[int, Identity] = {}  # boot -> incarnation, current or not yet used
@@ -147,6 +164,8 @@ class MasterCore:
         for worker, entry in list(self.workers.items()):
             if now - entry.seen_s > SILENCE_S:
                 out += self.lose_worker(worker, f"nothing heard for {now - entry.seen_s:.0f}s")
+                self.crew.note_silence(worker, entry.seen_s)
+        out += [Retire(worker, reason) for worker, reason in self.crew.retire(self.workers, now)]
         out += self.checkpoints.on_tick(self.partitions, now)
         return out + self._advance() + self._stop_when_saved(now)
 
@@ -178,6 +197,7 @@ class MasterCore:
     def lose_worker(self, worker: str, reason: str) -> list[Instruction]:
         """A worker is gone (its launcher says so, or it is silent): its leases are free at once."""
         entry = self.workers.pop(worker, None)
+        self.crew.forget(worker)
         if entry is None or self.is_over:
             return []
         back = [task for task in entry.holding if self.queue.holder(task) == entry.incarnation]
@@ -392,8 +412,12 @@ class MasterCore:
             out = self._grant(f"worker-{status.worker}", status.boot)
             return [*out, Reply(to, self._welcome(status))]
         entry = self.workers.get(status.worker)
-        if entry and status.incarnation < entry.incarnation:
-            return [Reply(to, WorkerOrders(term=self.term, seq=status.seq, incarnation=None, stop=True))]
+        is_retired = self.crew.is_retired(status.worker)
+        if is_retired or (entry and status.incarnation < entry.incarnation):
+            orders = WorkerOrders(
+                term=self.term, seq=status.seq, incarnation=None, stop=True, dump=is_retired
+            )
+            return [Reply(to, orders)]
         if entry and status.incarnation == entry.incarnation and status.seq <= entry.seq:
             return [Reply(to, entry.answer)] if status.seq == entry.seq else []
         out = []
@@ -416,7 +440,10 @@ class MasterCore:
             holding=status.holding + ((answer.lease.task,) if answer.lease else ()),
             steps=status.steps,
             has_asked=status.wants_task or (entry is not None and entry.has_asked),
+            busy_s=status.busy_s,
+            longest_s=status.longest_s,
         )
+        self.crew.note(status.worker, status.incarnation)
         return [*out, Reply(to, answer)]
 
     def _welcome(self, status: WorkerStatus) -> WorkerOrders:
@@ -447,7 +474,7 @@ class MasterCore:
         out += self._advance()
         evaluation = conclude = None
         if self._is_running and not self.is_over:
-            if status.wants_evaluation:
+            if status.wants_evaluation and self.crew.is_active(status.worker):
                 evaluation = self.evaluation.next_lease(status.incarnation, status.evaluating, now)
             conclude = self.evaluation.conclusion(status.incarnation, now)
         return WorkerOrders(
@@ -469,12 +496,13 @@ class MasterCore:
         )
 
     def _lease(self, status: WorkerStatus, now: float) -> int | None:
-        if not self._is_running or self.is_over or not status.wants_task:
+        is_asked = self._is_running and not self.is_over and status.wants_task
+        if not is_asked or not self.crew.is_active(status.worker):
             return None
         holders = {
             worker: Holder(entry.incarnation, entry.holding)
             for worker, entry in self.workers.items()
-            if entry.has_asked
+            if entry.has_asked and self.crew.is_active(worker)
         }
         return self.queue.next_task(status, holders, now, self.checkpoints.urgent)
 

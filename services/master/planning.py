@@ -14,11 +14,13 @@ from edlz.services.checkpoints.versions import newest_good
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
 from edlz.services.errors import ConfigError, DataError, LaunchError
+from edlz.services.master.entries import FleetRecord
+from edlz.services.master.fleet import Fleet
 from edlz.services.master.journal import Journal
 from edlz.services.messages import Job
 from edlz.services.plan import Plan
 
-__all__ = ["lock_folder", "make_plan", "open_journal"]
+__all__ = ["lock_folder", "make_fleet", "make_plan", "open_journal"]
 
 # Flags that say how this process runs, not what is trained: a restarted master may have others.
 _OF_THIS_PROCESS = frozenset(
@@ -39,6 +41,19 @@ _OF_THIS_PROCESS = frozenset(
 JOURNAL = "journal.sqlite"
 
 logger = logging.getLogger(__name__)
+
+
+def make_fleet(config: JobConfig, record: FleetRecord | None) -> Fleet:
+    """Return the processes that the job wants, as far as an earlier master left them."""
+    return Fleet(
+        config.num_workers,
+        config.num_ps_pods,
+        spares=config.warm_spares,
+        least=config.min_workers,
+        most=config.max_workers or None,
+        relaunches=config.relaunch_on_worker_failure,
+        record=record,
+    )
 
 
 def make_plan(config: JobConfig) -> Plan:

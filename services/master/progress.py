@@ -80,7 +80,7 @@ class Progress:
         self._tables = TableFigures()
         self._checkpoint_seen: tuple[int | None, float] = (None, now)
         self._events: deque[EventView] = deque(maxlen=MAX_EVENTS)
-        self._event_count = 0
+        self._event_count = core.term << 20  # a viewer has seen those of earlier masters
 
     # -- what happens
 

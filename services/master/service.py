@@ -15,21 +15,23 @@ from edlz.services.checkpoints.pruning import prune, remove_unfinished
 from edlz.services.checkpoints.writing import write_manifest
 from edlz.services.config import JobConfig
 from edlz.services.errors import DataError, RemoteProtocolError
+from edlz.services.launcher import split_name
 from edlz.services.master.digest import take_digest
-from edlz.services.master.fleet import Fleet
+from edlz.services.master.fleet import Loss
 from edlz.services.master.instructions import (
     Announce,
     DropParts,
     Exit,
     Instruction,
     Reply,
+    Retire,
     TakeDigest,
     WriteManifest,
 )
 from edlz.services.master.instructions import Journal as Entry
 from edlz.services.master.job import MasterCore
 from edlz.services.master.journal import Journal
-from edlz.services.master.planning import lock_folder, open_journal
+from edlz.services.master.planning import lock_folder, make_fleet, open_journal
 from edlz.services.master.progress import Progress
 from edlz.services.messages import (
     Exchange,
@@ -42,6 +44,8 @@ from edlz.services.messages import (
     PartitionStatus,
     ReadTables,
     ReadVector,
+    Scaled,
+    ScaleRequest,
     StatusRequest,
     SupervisorOrders,
     SupervisorStatus,
@@ -80,8 +84,12 @@ class MasterService:
 
     def __init__(self, config: JobConfig, journal: Journal, job: Job, folder: Path, stop: Stop) -> None:
         self._config, self._journal, self._folder, self._stop = config, journal, folder, stop
-        self._core = MasterCore(job, journal.state(), config.evaluation_steps, config.checkpoint_steps)
-        self._fleet = Fleet(config.num_workers, config.num_ps_pods)
+        state = journal.state()
+        self._core = MasterCore(
+            job, state, config.evaluation_steps, config.checkpoint_steps, config.worker_hang_secs
+        )
+        self._fleet = make_fleet(config, state.fleet)
+        self._fleet_record = state.fleet
         loop = asyncio.get_running_loop()
         self._clock: Callable[[], float] = loop.time
         self._progress = Progress(self._core, time.time(), loop.time())
@@ -182,6 +190,8 @@ class MasterService:
             self._server.reply(to, self._progress.status(body.since, now))
         elif isinstance(body, SupervisorStatus):
             self._server.reply(to, self._on_supervisor(body, now))
+        elif isinstance(body, ScaleRequest):
+            self._server.reply(to, self._on_scale(body, now))
         elif isinstance(body, PartitionStatus | WorkerStatus):
             if isinstance(body, WorkerStatus):
                 self._progress.on_worker(body, now)
@@ -193,19 +203,65 @@ class MasterService:
         self._is_supervised = True
         if status.stop:
             self._carry_out(self._core.stop(now))
-        for exit_ in status.exits:
-            loss = self._fleet.on_exit(exit_)
-            if loss is None or self._core.is_over:
-                continue
-            role, _, ident = loss.name.partition("-")
-            if role == "worker":
-                self._carry_out(self._core.lose_worker(ident, loss.reason))
-            if loss.failure:
-                self._carry_out(self._core.fail(loss.failure))
+        self._on_fleet(self._fleet.on_status(status.running, status.exits, status.room, now), now)
         is_over = self._core.is_over and self._core.is_everyone_told()
         self._has_supervisor_heard = self._core.is_over
         return SupervisorOrders(
-            term=self._core.term, desired=self._fleet.desired(is_over=is_over), stop=is_over
+            term=self._core.term,
+            desired=() if is_over else self._fleet.desired(now),
+            stop=is_over,
+            hung=tuple(sorted(self._fleet.hung)),
+            waiting=self._fleet.waiting,
+        )
+
+    def _on_scale(self, request: ScaleRequest, now: float) -> Scaled:
+        if not self._is_supervised:
+            raise RemoteProtocolError("nobody starts workers for this job; start and stop them by hand")
+        before = self._fleet.scale(request.workers, now)
+        self._on_fleet([], now)
+        if before != request.workers:
+            self._announce(Announce("workers", f"{before} -> {request.workers} workers."))
+        return Scaled(before=before, after=request.workers, warning=self._warning_of(request.workers))
+
+    def _warning_of(self, workers: int) -> str:
+        """Return why so many workers would not help, or nothing."""
+        plan = self._core.plan
+        if not plan.is_sync or workers <= plan.slots:
+            return ""
+        idle = ", ".join(str(number) for number in range(plan.slots + 1, workers + 1))
+        who = f"worker {idle}" if workers == plan.slots + 1 else f"workers {idle}"
+        return f"grads_to_wait={plan.slots}, so {who} would wait; start with --grads_to_wait={workers}"
+
+    def _on_fleet(self, losses: list[Loss], now: float) -> None:
+        """The fleet has changed: make it durable before anybody hears of it."""
+        if self._is_supervised:
+            self._core.crew.supervise(self._fleet.target)
+        if self._fleet.record != self._fleet_record:
+            self._fleet_record = self._fleet.record
+            self._journal.write(self._core.term, {"fleet": self._fleet_record})
+        for loss in losses:
+            self._on_loss(loss, now)
+
+    def _on_loss(self, loss: Loss, now: float) -> None:
+        if self._core.is_over:
+            return
+        role, ident = split_name(loss.name)
+        if role == "worker":
+            self._carry_out(self._core.lose_worker(str(ident), loss.reason))
+        else:
+            self._announce(Announce("ps", f"{loss.name} lost: {loss.reason}."))
+        if loss.replacement:
+            self._announce(Announce(role, self._replacement_text(loss)))
+        if loss.failure:
+            self._carry_out(self._core.fail(loss.failure))
+
+    def _replacement_text(self, loss: Loss) -> str:
+        when = f" in {loss.delay_s:.0f}s" if loss.delay_s >= 1 else ""
+        if loss.replacement == loss.name:
+            return f"{loss.name} starts again{when}; requests to it wait."
+        left, target = len(self._core.workers), self._fleet.target
+        return (
+            f"{loss.replacement} starts in its place{when}.  {left} of {target} workers training meanwhile."
         )
 
     # -- carrying out
@@ -228,6 +284,12 @@ class MasterService:
                 case DropParts(version):
                     assert self._tasks is not None
                     self._tasks.create_task(self._drop_parts(version), name="drop parts")
+                case Retire(worker, reason):
+                    loss = self._fleet.retire(f"worker-{worker}", reason, self._clock())
+                    self._on_fleet([loss] if loss else [], self._clock())
+                    self._carry_out(
+                        self._core.lose_worker(worker, reason)
+                    )  # also one that nobody here started
                 case Exit(reason, code):
                     logger.info("master ends: %s", reason)
                     self._stop.set(code, reason)

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,11 @@ class KerasThread:
     ----------
     stop : Stop
         Once it is set, no work is begun, and nobody is told of what is under way.
+
+    Attributes
+    ----------
+    longest_s : float
+        The longest piece of work so far.
     """
 
     def __init__(self, stop: Stop) -> None:
@@ -38,6 +44,14 @@ class KerasThread:
         self._inbox: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._is_closed = False
         self._thread: threading.Thread | None = None
+        self._since_s: float | None = None
+        self.longest_s = 0.0
+
+    @property
+    def busy_s(self) -> float:
+        """How long it has been at the present piece of work; 0 if at none."""
+        since_s = self._since_s
+        return 0.0 if since_s is None else time.monotonic() - since_s
 
     def submit(
         self, run: Callable[[], Any], then: Callable[[Any], None], on_error: Callable[[BaseException], None]
@@ -61,6 +75,7 @@ class KerasThread:
 
     def _work(self) -> None:
         while (work := self._inbox.get()) is not None and not self._is_over:
+            self._since_s = time.monotonic()
             try:
                 result = work.run()
             except BaseException as error:  # the loop is told whatever it is
@@ -68,6 +83,8 @@ class KerasThread:
             else:
                 self._report(work.then, result)
                 del result  # it may be large, and the wait for more work long
+            self.longest_s = max(self.longest_s, time.monotonic() - self._since_s)
+            self._since_s = None
             del work
 
     def _report(self, callback: Callable[[Any], None], value: Any) -> None:

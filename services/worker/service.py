@@ -4,6 +4,7 @@ TensorFlow never runs in the main thread: a signal would wait for the step, and 
 """
 
 import asyncio
+import faulthandler
 import logging
 import secrets
 import time
@@ -85,10 +86,12 @@ class WorkerService:
     def __init__(self, config: JobConfig, stop: Stop) -> None:
         self._config, self._stop = config, stop
         self._meter = Meter()
-        self._core = TaskRunner(str(config.worker_id), secrets.randbits(62), self._meter.telemetry)
+        self._keras = KerasThread(stop)
+        self._core = TaskRunner(
+            str(config.worker_id), secrets.randbits(62), self._meter.telemetry, self._pace
+        )
         self._master = RpcClient(config.master_endpoint, role="worker", identity=str(config.worker_id))
         self._lines: dict[int, tuple[str, RpcClient]] = {}
-        self._keras = KerasThread(stop)
         self._trainer: Trainer | None = None
         self._built: Built | None = None
         self._parameters: Parameters | None = None
@@ -172,6 +175,8 @@ class WorkerService:
     def _ask_master(self, status: WorkerStatus) -> None:
         def on_answer(answer: Message | EdlzError) -> None:
             if isinstance(answer, WorkerOrders):
+                if answer.dump:
+                    self._dump_stacks()
                 self._meter.reset(status.telemetry)
                 self._feed("on_orders", answer)
             elif isinstance(answer, EdlzError):
@@ -220,6 +225,14 @@ class WorkerService:
 
     # -- Keras
 
+    def _pace(self) -> tuple[float, float]:
+        """How long the present piece of work has lasted, and the longest before it; building does not count."""
+        return (self._keras.busy_s, self._keras.longest_s) if self._built else (0.0, 0.0)
+
+    def _dump_stacks(self) -> None:
+        logger.warning("this worker is given up: it gets nowhere; what its threads are at:")
+        faulthandler.dump_traceback(all_threads=True)
+
     @property
     def _ready_trainer(self) -> "Trainer":
         assert self._trainer is not None, "the model is not built"
@@ -237,6 +250,7 @@ class WorkerService:
     def _on_built(self, built: "Built") -> None:
         assert self._job is not None
         self._built = built
+        self._keras.longest_s = 0.0  # building says nothing of how long a step takes
         local = built.optimizer if self._local_steps else None
         self._parameters = Parameters(built.layout, self._job.partitions, local)
         dense = built.layout.dense

@@ -48,16 +48,22 @@ class TaskRunner:
         A random number that tells this process from the ones before it.
     telemetry : callable, optional
         Figures for display.
+    pace : callable, optional
+        How long the present piece of work has lasted, and the longest before it, in seconds.
     """
 
     def __init__(
-        self, worker: str, boot: int, telemetry: Callable[[], WorkerTelemetry] = WorkerTelemetry
+        self,
+        worker: str,
+        boot: int,
+        telemetry: Callable[[], WorkerTelemetry] = WorkerTelemetry,
+        pace: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0),
     ) -> None:
         self.worker, self.boot = worker, boot
         self.job: Job | None = None
         self.incarnation: Identity | None = None
         self.term = 0
-        self._telemetry = telemetry
+        self._telemetry, self._pace = telemetry, pace
         self._seq = 0
         self._is_status_under_way = False
         self._next_status_s = 0.0
@@ -100,7 +106,7 @@ class TaskRunner:
         self._seq += 1
         self._is_status_under_way = True
         self._next_status_s = now + HEARTBEAT_S
-        training = self._training
+        training, (busy_s, longest_s) = self._training, self._pace()
         body = WorkerStatus(
             worker=self.worker,
             boot=self.boot,
@@ -118,6 +124,8 @@ class TaskRunner:
             wants_evaluation=self._is_ready and self._evaluations.wants_lease,
             telemetry=self._telemetry(),
             steps=training.steps if training else 0,
+            busy_s=busy_s,
+            longest_s=longest_s,
         )
         return [AskMaster(body)]
 

@@ -19,23 +19,23 @@ def crash(name: str) -> ProcessExit:
 def test_what_should_run_is_started_and_what_should_not_is_stopped() -> None:
     core = Reconciler()
     core.next_status(["ps-0", "worker-9"])
-    action = core.on_orders(orders("ps-0", "worker-0"), ["ps-0", "worker-9"], 0.0)
+    action = core.on_orders(orders("ps-0", "worker-0"), ["ps-0", "worker-9"])
     assert action == Action(("worker-0",), ("worker-9",))
 
 
 def test_the_end_stops_everything_whatever_is_desired() -> None:
     core = Reconciler()
     core.next_status(["ps-0"])
-    assert core.on_orders(orders("ps-0", "worker-0", stop=True), ["ps-0"], 0.0) == Action((), ("ps-0",))
+    assert core.on_orders(orders("ps-0", "worker-0", stop=True), ["ps-0"]) == Action((), ("ps-0",))
 
 
 def test_a_status_without_an_answer_is_sent_again_as_it_was() -> None:
     core = Reconciler()
-    core.on_exits([crash("worker-0")], 0.0)
+    core.on_exits([crash("worker-0")])
     first = core.next_status(["worker-1"])
-    core.on_exits([crash("worker-1")], 1.0)
+    core.on_exits([crash("worker-1")])
     assert core.next_status([]) == first
-    core.on_orders(orders(), [], 1.0)
+    core.on_orders(orders(), [])
     second = core.next_status([])
     assert (second.seq, [gone.name for gone in second.exits]) == (first.seq + 1, ["worker-1"])
 
@@ -43,56 +43,42 @@ def test_a_status_without_an_answer_is_sent_again_as_it_was() -> None:
 def test_a_name_whose_exit_the_master_does_not_know_is_not_started_by_an_older_answer() -> None:
     core = Reconciler()
     core.next_status(["worker-0"])
-    core.on_exits([crash("worker-0")], 100.0)
-    assert core.on_orders(orders("worker-0"), [], 100.0).launch == ()
+    core.on_exits([crash("worker-0")])
+    assert core.on_orders(orders("worker-0"), []).launch == ()
     core.next_status([])
-    assert core.on_orders(orders("worker-0"), [], 200.0).launch == ("worker-0",)
+    assert core.on_orders(orders("worker-0"), []).launch == ("worker-0",)
 
 
-def test_short_lives_are_followed_by_growing_pauses_and_then_by_giving_up() -> None:
-    core, now = Reconciler(), 0.0
-    pauses = []
-    for _ in range(5):
-        core.next_status([])
-        while not core.on_orders(orders("ps-0"), [], now).launch:
-            now += 0.25
-            core.next_status([])
-        now += 1.0
-        core.on_exits([crash("ps-0")], now)
-        pauses.append(core._lives["ps-0"].not_before_s - now)
-    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0]
-    assert core.given_up == crash("ps-0")
+def test_what_hangs_is_aborted_and_only_if_it_should_not_run() -> None:
+    core = Reconciler()
+    core.next_status(["worker-0", "worker-1", "worker-2"])
+    told = SupervisorOrders(term=1, desired=("worker-2",), hung=("worker-1", "worker-2", "worker-7"))
+    action = core.on_orders(told, ["worker-0", "worker-1", "worker-2"])
+    assert action == Action(stop=("worker-0",), abort=("worker-1",))
 
 
-def test_a_long_life_is_forgiven() -> None:
-    core, now = Reconciler(), 0.0
-    for _ in range(20):
-        core.next_status([])
-        assert core.on_orders(orders("ps-0"), [], now).launch == ("ps-0",)
-        now += 60.0
-        core.on_exits([crash("ps-0")], now)
-        core.next_status([])
-        core.on_orders(orders(), [], now)
-    assert core.given_up is None
+def test_the_master_hears_how_many_workers_have_room() -> None:
+    core = Reconciler()
+    core.room = 3
+    assert core.next_status([]).room == 3
 
 
 @given(st.lists(st.sampled_from(["lost answer", "answer", "crash"]), max_size=60))
 def test_every_exit_reaches_the_master_in_exactly_one_answered_status(events: list[str]) -> None:
-    core, now = Reconciler(), 0.0
+    core = Reconciler()
     ended: list[str] = []
     told: list[str] = []
     for event in events:
-        now += 100.0
         status = core.next_status([])
         if event == "crash":
             ended.append(f"worker-{len(ended)}")
-            core.on_exits([crash(ended[-1])], now)
+            core.on_exits([crash(ended[-1])])
         elif event == "answer":
             told += [gone.name for gone in status.exits]
-            core.on_orders(orders(), [], now)
+            core.on_orders(orders(), [])
     for _ in range(2):
         told += [gone.name for gone in core.next_status([]).exits]
-        core.on_orders(orders(), [], now)
+        core.on_orders(orders(), [])
     assert told == ended
 
 

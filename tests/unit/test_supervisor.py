@@ -11,14 +11,16 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from edlz.client import child, reconciler, supervisor
+from edlz.client import child, supervisor
 from edlz.client.job_directory import JobDirectory
 from edlz.client.local import service_command
 from edlz.client.process_launcher import ProcessLauncher, describe_exit, service_environment
 from edlz.client.spans import Line
 from edlz.client.supervisor import Supervisor
+from edlz.services import backoff
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import LaunchError, PeerUnavailable, RemoteProtocolError
@@ -72,6 +74,7 @@ class Master:
         self.state = "Training"
         self.events: list[EventView] = []
         self.stop = False
+        self.hung: tuple[str, ...] = ()
 
     @property
     def exits(self) -> list[ProcessExit]:
@@ -82,7 +85,8 @@ class Master:
         await asyncio.sleep(0)
         if isinstance(body, SupervisorStatus):
             self.statuses.append(body)
-            return SupervisorOrders(term=1, desired=tuple(self.decide(body)), stop=self.stop)
+            desired = tuple(self.decide(body))
+            return SupervisorOrders(term=1, desired=desired, stop=self.stop, hung=self.hung)
         events, self.events = tuple(self.events), []
         return JobStatus(
             name="job",
@@ -99,6 +103,7 @@ class Master:
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(supervisor, "POLL_S", 0.01)
+    monkeypatch.setattr(supervisor, "STOP_S", 0.3)
 
 
 @pytest.fixture
@@ -109,7 +114,14 @@ def folder(tmp_path: Path) -> JobDirectory:
     return job
 
 
-def run(folder: JobDirectory, screen: Screen, link: object, programs: dict[str, str]) -> supervisor.Evidence:
+def run(
+    folder: JobDirectory,
+    screen: Screen,
+    link: object,
+    programs: dict[str, str],
+    *,
+    restarts_master: bool = True,
+) -> supervisor.Evidence:
     async def main() -> supervisor.Evidence:
         found = Supervisor(
             "job",
@@ -117,12 +129,18 @@ def run(folder: JobDirectory, screen: Screen, link: object, programs: dict[str, 
             screen,  # type: ignore[arg-type]
             link,  # type: ignore[arg-type]
             lambda name: [sys.executable, "-c", programs[name]],
+            restarts_master=restarts_master,
         )
         async with asyncio.timeout(LIMIT_S):
             await found.run()
         return found.evidence
 
     return asyncio.run(main())
+
+
+def unnumbered(exit_: ProcessExit | None) -> ProcessExit | None:
+    """How a process ended, whichever start of it that was."""
+    return exit_ and msgspec.structs.replace(exit_, launch=0)
 
 
 def is_gone(pid: int) -> bool:
@@ -152,7 +170,7 @@ def test_a_job_runs_to_its_end(folder: JobDirectory) -> None:
 
     programs = {"master": leaves_when(go), "ps-0": WAITS, "worker-0": WAITS}
     evidence = run(folder, screen, Master(decide), programs)
-    assert evidence.master == ProcessExit(name="master", code=0, reason="exit code 0")
+    assert unnumbered(evidence.master) == ProcessExit(name="master", code=0, reason="exit code 0")
     assert evidence.first_crash is None
     assert ("worker-0", "ready") in screen.lines
     log = (folder.logs / "worker-0.log").read_text()
@@ -164,23 +182,23 @@ def test_a_job_runs_to_its_end(folder: JobDirectory) -> None:
 def test_a_killed_worker_is_told_to_the_master_and_said_once(folder: JobDirectory) -> None:
     screen = Screen()
     pids: dict[str, int] = {}
-    is_told: list[bool] = []
+    go = folder.path / "go"
 
     def decide(status: SupervisorStatus) -> Sequence[str]:
-        if link.exits and not is_told:
-            is_told.append(True)
-            os.kill(pids["master"], signal.SIGTERM)
-        return ("worker-0", "worker-1") if not is_told else ("worker-0",)
+        if link.exits:
+            go.touch()
+        return ("worker-0",) if link.exits else ("worker-0", "worker-1")
 
     def on_line(source: str, text: str) -> None:
         pids[source] = int(text)
-        if len(pids) == 3:
+        if len(pids) == 2:
             os.kill(pids["worker-1"], signal.SIGKILL)
 
     screen.on_line = on_line
     link = Master(decide)
-    evidence = run(folder, screen, link, dict.fromkeys(("master", "worker-0", "worker-1"), TELLS_PID))
-    assert link.exits[0] == ProcessExit(
+    programs = {"master": leaves_when(go), "worker-0": TELLS_PID, "worker-1": TELLS_PID}
+    evidence = run(folder, screen, link, programs)
+    assert unnumbered(link.exits[0]) == ProcessExit(
         name="worker-1", code=None, signal=9, reason="killed by signal 9 (SIGKILL)"
     )
     assert [gone.name for gone in link.exits].count("worker-1") == 1
@@ -204,7 +222,7 @@ def test_what_the_master_says_of_a_loss_is_not_said_twice(folder: JobDirectory) 
     link = Master(decide)
     evidence = run(folder, screen, link, {"master": leaves_when(go), "worker-0": FAILS})
     assert screen.said == []
-    assert evidence.first_crash == ProcessExit(name="worker-0", code=3, reason="exit code 3")
+    assert unnumbered(evidence.first_crash) == ProcessExit(name="worker-0", code=3, reason="exit code 3")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -267,34 +285,91 @@ def test_what_does_not_stop_is_killed_after_a_while(
     assert "killed by signal 9 (SIGKILL)" in (folder.logs / "master.log").read_text()
 
 
-def test_a_master_that_is_killed_ends_the_job(folder: JobDirectory) -> None:
-    screen = Screen()
-    pids: dict[str, int] = {}
+def kills_the_master(times: int) -> tuple[Screen, dict[str, list[int]]]:
+    """A screen that kills the master as it begins, so many times, and the processes that it has seen."""
+    screen, pids = Screen(), {"master": [], "worker-0": []}
 
     def on_line(source: str, text: str) -> None:
-        pids[source] = int(text)
-        if len(pids) == 2:
-            os.kill(pids["master"], signal.SIGKILL)
+        pids[source].append(int(text))
+        if source == "master" and len(pids["master"]) <= times:
+            os.kill(pids["master"][-1], signal.SIGKILL)
 
     screen.on_line = on_line
-    link = Master(lambda status: ("worker-0",))
-    evidence = run(folder, screen, link, {"master": TELLS_PID, "worker-0": TELLS_PID})
-    assert evidence.master is not None
-    assert evidence.master.signal == signal.SIGKILL
-    assert is_gone(pids["worker-0"])
+    return screen, pids
 
 
-def test_a_service_that_never_stays_up_ends_the_job(
+def test_a_master_that_is_killed_starts_again_and_the_others_stay(
     folder: JobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler, "_FIRST_DELAY_S", 0.001)
-    monkeypatch.setattr(reconciler, "_LONGEST_DELAY_S", 0.001)
-    link = Master(lambda status: ("ps-0",))
-    crash = "import sys; print('error: no disk'); sys.exit(3)"
-    evidence = run(folder, Screen(), link, {"master": WAITS, "ps-0": crash})
-    assert evidence.given_up is not None
-    assert evidence.given_up.name == "ps-0"
-    assert evidence.tails["ps-0"][-1] == "error: no disk"
+    monkeypatch.setattr(backoff, "FIRST_DELAY_S", 0.001)
+    screen, pids = kills_the_master(times=2)
+    done = folder.path / "done"
+    link = Master(lambda status: ("worker-0",))
+
+    def decide(status: SupervisorStatus) -> Sequence[str]:
+        if len(pids["master"]) == 3 and pids["worker-0"]:
+            link.state = "Succeeded"
+            done.touch()
+        return ("worker-0",)
+
+    link.decide = decide
+    master = f"import os; print(os.getpid(), flush=True)\n{leaves_when(done)}"
+    evidence = run(folder, screen, link, {"master": master, "worker-0": TELLS_PID})
+    assert evidence.master is not None
+    assert evidence.master.code == 0
+    assert len(pids["worker-0"]) == 1
+    lost = "master lost: killed by signal 9 (SIGKILL). It starts again; training goes on meanwhile."
+    assert screen.said == [lost, lost]
+
+
+def test_a_master_that_never_stays_up_ends_the_job(
+    folder: JobDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "FIRST_DELAY_S", 0.001)
+    screen, pids = kills_the_master(times=100)
+    evidence = run(folder, screen, Master(lambda status: ()), {"master": TELLS_PID})
+    assert evidence.master is not None
+    assert evidence.master.signal == signal.SIGKILL
+    assert len(pids["master"]) == supervisor.MOST_SHORT_LIVES
+
+
+def test_a_master_that_is_not_to_be_restarted_ends_the_job(folder: JobDirectory) -> None:
+    screen, pids = kills_the_master(times=100)
+    link = Master(lambda status: ("worker-0",))
+    programs = {"master": TELLS_PID, "worker-0": TELLS_PID}
+    evidence = run(folder, screen, link, programs, restarts_master=False)
+    assert evidence.master is not None
+    assert len(pids["master"]) == 1
+
+
+def test_a_master_that_fails_is_not_started_again(folder: JobDirectory) -> None:
+    evidence = run(folder, Screen(), Master(lambda status: ()), {"master": FAILS})
+    assert evidence.master is not None
+    assert evidence.master.code == 3
+
+
+def test_what_hangs_says_where_before_it_ends(folder: JobDirectory) -> None:
+    """Also one that takes no SIGTERM; nobody waits for it meanwhile."""
+    screen = Screen()
+    hangs = f"import faulthandler; faulthandler.enable(); {STUBBORN}"
+    done = folder.path / "done"
+    link = Master(lambda status: ("worker-0",))
+
+    def decide(status: SupervisorStatus) -> Sequence[str]:
+        if ("worker-1", "ready") in screen.lines and "worker-0" not in status.running:
+            link.state = "Succeeded"
+            done.touch()
+        if ("worker-0", "ready") in screen.lines:
+            link.hung = ("worker-0",)
+            return ("worker-1",)
+        return ("worker-0",)
+
+    link.decide = decide
+    programs = {"master": leaves_when(done), "worker-0": hangs, "worker-1": WAITS}
+    run(folder, screen, link, programs)
+    log = (folder.logs / "worker-0.log").read_text()
+    assert "Fatal Python error: Aborted" in log
+    assert "killed by signal 6 (SIGABRT)" in log
 
 
 def test_a_master_that_does_not_answer_is_asked_again(folder: JobDirectory) -> None:
@@ -396,7 +471,8 @@ def test_output_is_kept_whole(tmp_path: Path) -> None:
         assert launcher.tail("worker-0") == lines
         return launcher.take_exits()
 
-    assert asyncio.run(main()) == (ProcessExit(name="worker-0", code=0, reason="exit code 0"),)
+    (how,) = asyncio.run(main())
+    assert unnumbered(how) == ProcessExit(name="worker-0", code=0, reason="exit code 0")
     assert lines == ["a" * 300_000, "\ufffd", "end"]
     written = (tmp_path / "worker-0.log").read_bytes()
     assert written.startswith(b"a" * 300_000 + b"\n\xff\nend\n--- ended after ")
@@ -462,6 +538,6 @@ def test_commands_of_services_are_what_the_services_read(folder: JobDirectory) -
     ps = read_config(service_command(config, folder, "ps-1")[3:], "ps", {}).checked()
     assert (ps.ps_id, ps.endpoint) == (1, folder.endpoint("ps-1"))
     assert ps.master_endpoint == folder.endpoint("master")
-    assert ps.recovery_snapshot_secs == 2.5
+    assert master.recovery_snapshot_secs == 2.5
     worker = read_config(service_command(config, folder, "worker-12")[3:], "worker", {}).checked()
     assert (worker.worker_id, worker.master_endpoint) == (12, folder.endpoint("master"))
