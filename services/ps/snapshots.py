@@ -14,6 +14,7 @@ The base is what the job began from, always of era 0.0: the state before trainin
 checkpoint's.  It is never dropped.
 """
 
+import itertools
 import logging
 import os
 import secrets
@@ -51,7 +52,8 @@ class SnapshotFolder:
         self._partition, self._job_folder = partition, job_folder
         self._run: Path | None = None
         self._partitions = 1
-        self._tag = secrets.token_hex(4)  # two processes never write to one temporary file
+        self._tag = secrets.token_hex(4)  # two processes never write to one temporary file,
+        self._writes = itertools.count()  # and no two writes of one
         self._damaged: set[Path] = set()
         self._listed: tuple[SnapshotName, ...] = ()
         self._listed_at: tuple[int, ...] = ()
@@ -118,7 +120,8 @@ class SnapshotFolder:
         """
         stem = f"{state.era[0]}.{state.era[1]}-{state.version}"
         folder = self._life(life)
-        body, head = (folder / f".{stem}.{kind}.{self._tag}.tmp" for kind in ("safetensors", "json"))
+        tag = f"{self._tag}{next(self._writes)}"
+        body, head = (folder / f".{stem}.{kind}.{tag}.tmp" for kind in ("safetensors", "json"))
         try:
             folder.mkdir(exist_ok=True)
             if life is not None:
@@ -133,8 +136,7 @@ class SnapshotFolder:
 
     def publish(self, body: Path, head: Path) -> Path:
         """Rename what `prepare` wrote: the tensors first, then the metadata that makes them valid."""
-        suffix = f".{self._tag}.tmp"
-        final = [path.with_name(path.name[1:].removesuffix(suffix)) for path in (body, head)]
+        final = [path.with_name(path.name[1:].rsplit(".", 2)[0]) for path in (body, head)]  # .NAME.TAG.tmp
         for path, name in zip((body, head), final, strict=True):
             os.replace(path, name)
         self._listed_at = ()

@@ -47,6 +47,16 @@ def test_what_was_not_published_is_not_there(folder: SnapshotFolder) -> None:
     assert not any(path.exists() for path in files)
 
 
+def test_two_snapshots_of_one_version_do_not_meet_on_their_way(folder: SnapshotFolder) -> None:
+    """The seal is written as soon as the thread is free: before a recovery snapshot has been published."""
+    snapshot, seal = make_state(), make_state()
+    first = folder.prepare(snapshot, (1, 1))
+    second = folder.prepare(seal, (1, 1))
+    folder.publish(*first)
+    assert folder.publish(*second).exists()
+    assert_same_state(seal, folder.load(seal.name))
+
+
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "metadata"])
 def test_a_damaged_snapshot_is_named_and_leaves_the_list(
     folder: SnapshotFolder, tmp_path: Path, damage: str
