@@ -24,6 +24,7 @@ _NAMES = (
     "checkpoint",
     "training",
     "ctr",
+    "recovery",
 )
 
 _QUIET_SHARE = 0.05

@@ -32,7 +32,6 @@ class Evidence:
     first_crash : the first process that ended by itself with an error
     tails : the last lines of these processes, by name
     took_s : seconds from start to end
-    lost_workers : how many were lost on the way
     """
 
     job_name: str
@@ -43,13 +42,12 @@ class Evidence:
     first_crash: ProcessExit | None = None
     tails: dict[str, list[str]] = field(default_factory=dict)
     took_s: float = 0.0
-    lost_workers: int = 0
 
 
 def conclude(evidence: Evidence, glyphs: Glyphs, *, is_full: bool) -> tuple[Sequence[Line], bool, int]:
     """Return what to show at the end, whether it is an error, and the exit code."""
     status = evidence.status
-    ending = Ending(evidence.took_s, evidence.lost_workers, evidence.logs, is_full)
+    ending = Ending(evidence.took_s, evidence.logs, is_full)
     if evidence.signal is not None and (status is None or status.state not in ("Succeeded", "Failed")):
         return stopped_block(status, evidence.job_name, ending), True, 128 + evidence.signal
     code = _exit_code(evidence.master, status)

@@ -24,13 +24,11 @@ class Ending:
     Attributes
     ----------
     took_s : seconds from start to end
-    lost_workers : how many were lost on the way
     logs : the folder of the log files
     is_full : for a file: nothing is shortened
     """
 
     took_s: float
-    lost_workers: int
     logs: Path
     is_full: bool = False
 
@@ -51,8 +49,8 @@ def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -
         facts += [f"{name} {metric(value)} (v{newest.version:,})" for name, value in newest.metrics.items()]
     if status.loss is not None and not (status.evaluations and "loss" in status.evaluations[-1].metrics):
         facts.append(f"loss {metric(status.loss)}")
-    if ending.lost_workers:
-        facts.append(f"{count_of(ending.lost_workers, 'worker')} lost on the way")
+    if status.lost_workers:
+        facts.append(f"{count_of(status.lost_workers, 'worker')} replaced")
     if facts:
         lines.append([Span("  " + "   ".join(facts))])
     if status.digest:

@@ -239,7 +239,6 @@ class Supervisor:
                 self._on_master_exit(gone)
             elif gone.code != 0:
                 self._losses[gone.name] = f"{gone.name} lost: {gone.reason}."
-                self.evidence.lost_workers += gone.name.startswith("worker")
                 if gone.code is not None:
                     self.evidence.first_crash = self.evidence.first_crash or gone
         self._core.on_exits([gone for gone in exits if gone.name != MASTER])

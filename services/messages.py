@@ -640,6 +640,7 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     tables: tuple[TableView, ...] = ()
     checkpoint: int | None = None  # newest complete version of this run
     checkpoint_age_s: float | None = None
+    lost_workers: int = 0
 
 
 REQUESTS = (

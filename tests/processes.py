@@ -4,6 +4,9 @@ A job's processes are started by hand, as a user would in several terminals, on 
 their own; every wait is for a condition and has an end; nothing is left behind.
 """
 
+import asyncio
+import contextlib
+import json
 import os
 import shutil
 import signal
@@ -20,11 +23,12 @@ import numpy as np
 
 from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
-from edlz.services.messages import Job, JobStatus
+from edlz.services.messages import Job, JobStatus, Message
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.ps.state import State
+from edlz.services.rpc import RpcClient
 
-__all__ = ["MODELS", "HandJob", "wait_for"]
+__all__ = ["MODELS", "HandJob", "TrainJob", "check_exactly_once", "wait_for"]
 
 MODELS = Path(__file__).parent / "unit" / "models"
 START_S, END_S = 120.0, 240.0
@@ -152,26 +156,131 @@ class HandJob:
 
     @property
     def job(self) -> Job:
-        with Journal(self.folder / "journal.sqlite") as journal:
-            job = journal.job()
-            assert job is not None
-            return job
-
-    def sealed(self) -> list[State]:
-        """Return the newest durable state of every partition."""
-        states = []
-        for index in range(max(1, self.partitions)):
-            snapshots = SnapshotFolder(index, self.folder)
-            snapshots.open(self.job)
-            states.append(snapshots.load(max(snapshots.names(), key=lambda name: (name[1], name[0]))))
-        return states
+        return _job_of(self.folder)
 
     def check_exactly_once(self) -> None:
-        """Recount from the partitions' own states, not from anybody's word."""
-        plan = self.job.plan
-        wanted = [-(-plan.task_records(task) // plan.minibatch_size) for task in range(plan.task_count)]
-        for state in self.sealed():
-            np.testing.assert_array_equal(state.counts, wanted)
-            ledger = Ledger(state.ledger)
-            assert len(ledger.finished) == plan.task_count
-            assert ledger.minibatches == sum(wanted)
+        check_exactly_once(self.folder)
+
+
+class TrainJob:
+    """A job under `edlz train`, which starts and replaces its processes.
+
+    Parameters
+    ----------
+    home : Path
+        Its EDLZ_HOME.
+    """
+
+    def __init__(self, home: Path, *flags: str, name: str = "test") -> None:
+        self.home, self.name, self.folder = home, name, home / "jobs" / name
+        self._output = home / f"{name}.out"
+        environment = {**os.environ, "EDLZ_HOME": str(home), "CUDA_VISIBLE_DEVICES": "-1"}
+        with self._output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "edlz.client", "train", f"--job_name={name}", *flags],
+                stdout=output,
+                stderr=output,
+                env=environment,
+            )
+
+    def __enter__(self) -> "TrainJob":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()  # its children die with it
+        self.process.wait()
+
+    def _children(self) -> dict[str, int]:
+        found = {}
+        for process in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                arguments = Path(f"/proc/{process}/cmdline").read_bytes().decode().split("\0")
+                found[_service_of(arguments)] = int(process)
+        return found
+
+    def pid(self, name: str) -> int:
+        """Return the process id of a service, waiting for it if need be."""
+        return int(wait_for(lambda: self._children().get(name), f"{name} runs: {self.output()}"))
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send a signal to a service; return its process id."""
+        pid = self.pid(name)
+        os.kill(pid, number)
+        return pid
+
+    def output(self) -> str:
+        return self._output.read_text()
+
+    def log(self, name: str) -> str:
+        path = self.folder / "logs" / f"{name}.log"
+        return path.read_text() if path.exists() else ""
+
+    def wait_for_output(self, text: str) -> str:
+        """Return what has been printed once this is in it."""
+
+        def found() -> bool:
+            if text in self.output():
+                return True
+            assert self.process.poll() is None, f"the job ended before {text!r}\n{self.output()}"
+            return False
+
+        wait_for(found, f"{text!r} in\n{self.output()}")
+        return self.output()
+
+    def request(self, body: Message) -> Message:
+        """Ask the master something."""
+
+        async def ask() -> Message:
+            sockets = json.loads((self.folder / "lock").read_text())["sockets"]
+            line = RpcClient(f"ipc://{sockets}/master.sock", role="viewer", identity="test")
+            try:
+                return await line.request(body, 10.0)
+            finally:
+                line.close()
+
+        return asyncio.run(ask())
+
+    def finish(self, code: int = 0) -> JobStatus:
+        """Wait for the end, with this exit code; return the job's last status."""
+        try:
+            ended = self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the job does not end\n{self.output()}") from None
+        assert ended == code, self.output()
+        return msgspec.json.decode((self.folder / "status.json").read_bytes(), type=JobStatus)
+
+
+def _service_of(arguments: list[str]) -> str:
+    """Return the name of the service that a command line starts."""
+    for flag in arguments:
+        for role in ("worker", "ps"):
+            if flag.startswith(f"--{role}_id="):
+                return f"{role}-{flag.partition('=')[2]}"
+    return "master" if "edlz.services.master" in arguments else ""
+
+
+def check_exactly_once(folder: Path) -> None:
+    """Recount from the partitions' own states, not from anybody's word."""
+    job = _job_of(folder)
+    plan = job.plan
+    wanted = [-(-plan.task_records(task) // plan.minibatch_size) for task in range(plan.task_count)]
+    for index in range(job.partitions):
+        state = _sealed(folder, job, index)
+        np.testing.assert_array_equal(state.counts, wanted)
+        ledger = Ledger(state.ledger)
+        assert len(ledger.finished) == plan.task_count
+        assert ledger.minibatches == sum(wanted)
+
+
+def _job_of(folder: Path) -> Job:
+    with Journal(folder / "journal.sqlite") as journal:
+        job = journal.job()
+    assert job is not None
+    return job
+
+
+def _sealed(folder: Path, job: Job, index: int) -> State:
+    """Return the newest durable state of a partition."""
+    snapshots = SnapshotFolder(index, folder)
+    snapshots.open(job)
+    return snapshots.load(max(snapshots.names(), key=lambda name: (name[1], name[0])))

@@ -16,6 +16,7 @@ class FleetRecord:
     target: int
     next_id: int
     crew: tuple[int, ...] = ()
+    lost: int = 0
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,8 @@ class Fleet:
         How many workers the job wants, spares aside.
     hung : set of str
         Processes that were given up although they run.
+    lost : int
+        Workers that have been lost so far.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Fleet:
         self._least, self._most, self._spares, self._relaunches = least, most, spares, relaunches
         self._asked = self.target = workers
         self.hung: set[str] = set()
+        self.lost = 0
         self._pods: dict[str, _Pod] = {f"ps-{index}": _Pod() for index in range(servers)}
         self._next_id = self._failures = 0
         self._lost_for_good: dict[str, str] = {}  # workers that are not replaced -> why
@@ -97,7 +100,7 @@ class Fleet:
         self._launches: dict[str, int] = {}  # of the newest exit of each name that counted
         self._backoff = Backoff()  # of workers: a new id does not begin anew
         if record is not None and record.asked == workers:
-            self.target, self._next_id = record.target, record.next_id
+            self.target, self._next_id, self.lost = record.target, record.next_id, record.lost
             self._pods |= {f"worker-{ident}": _Pod() for ident in record.crew}
         self._fill(0.0)
 
@@ -108,6 +111,7 @@ class Fleet:
             asked=self._asked,
             target=self.target,
             next_id=self._next_id,
+            lost=self.lost,
             crew=tuple(split_name(name)[1] for name in self._crew),
         )
 
@@ -199,6 +203,7 @@ class Fleet:
         return target + self._spares if target else 0
 
     def _replace(self, name: str, reason: str, cause: Cause, now: float) -> Loss:
+        self.lost += 1
         delay_s = self._backoff.on_end(self._lived_s(self._pods.pop(name), now))
         if cause not in _BLAMELESS:
             self._failures += 1

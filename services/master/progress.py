@@ -79,6 +79,7 @@ class Progress:
         self._workers: dict[str, _WorkerRow] = {}
         self._tables = TableFigures()
         self._checkpoint_seen: tuple[int | None, float] = (None, now)
+        self.lost_workers = 0
         self._events: deque[EventView] = deque(maxlen=MAX_EVENTS)
         self._event_count = core.term << 20  # a viewer has seen those of earlier masters
 
@@ -195,6 +196,7 @@ class Progress:
             digest=core.digest,
             failure=core.failure,
             tables=self._tables.views(self._statuses),
+            lost_workers=self.lost_workers,
             checkpoint=core.checkpoints.newest,
             checkpoint_age_s=None if core.checkpoints.newest is None else now - self._checkpoint_seen[1],
         )

@@ -60,6 +60,8 @@ __all__ = ["MasterService", "serve_master"]
 TICK_S = 0.25
 FAREWELL_S = 8.0  # how long the end of the job waits for everybody to hear of it
 
+_A_SPARE = "a spare"
+
 logger = logging.getLogger(__name__)
 
 
@@ -95,6 +97,8 @@ class MasterService:
         self._progress = Progress(self._core, time.time(), loop.time())
         self._tasks: asyncio.TaskGroup | None = None
         self._is_supervised = self._has_supervisor_heard = False
+        self._awaited: dict[str, float] = {}  # workers in the place of lost ones -> since when
+        self._stepping: set[str] = set()  # workers that have begun to train
         self._error: BaseException | None = None
         self._server = RpcServer(config.listen_endpoint, self._on_request, role="master", job=job.name)
         when_failed(self._server.failed, self._on_server_failed)
@@ -195,6 +199,7 @@ class MasterService:
         elif isinstance(body, PartitionStatus | WorkerStatus):
             if isinstance(body, WorkerStatus):
                 self._progress.on_worker(body, now)
+                self._tell_first_steps(body, now)
             self._carry_out(self._core.on_request(to, body, now))
         else:
             raise RemoteProtocolError(f"a master takes no {type(body).__name__}")
@@ -203,12 +208,16 @@ class MasterService:
         self._is_supervised = True
         if status.stop:
             self._carry_out(self._core.stop(now))
-        self._on_fleet(self._fleet.on_status(status.running, status.exits, status.room, now), now)
         is_over = self._core.is_over and self._core.is_everyone_told()
         self._has_supervisor_heard = self._core.is_over
+        if not self._core.is_over:
+            self._on_fleet(self._fleet.on_status(status.running, status.exits, status.room, now), now)
+        desired = self._fleet.desired(now)
+        if self._core.is_over:  # whoever has left will not be missed
+            desired = tuple(name for name in desired if name in status.running and not is_over)
         return SupervisorOrders(
             term=self._core.term,
-            desired=() if is_over else self._fleet.desired(now),
+            desired=desired,
             stop=is_over,
             hung=tuple(sorted(self._fleet.hung)),
             waiting=self._fleet.waiting,
@@ -217,8 +226,10 @@ class MasterService:
     def _on_scale(self, request: ScaleRequest, now: float) -> Scaled:
         if not self._is_supervised:
             raise RemoteProtocolError("nobody starts workers for this job; start and stop them by hand")
+        ran = set(self._fleet.desired(now))
         before = self._fleet.scale(request.workers, now)
         self._on_fleet([], now)
+        self._awaited |= {name: now for name in self._fleet.desired(now) if name not in ran}
         if before != request.workers:
             self._announce(Announce("workers", f"{before} -> {request.workers} workers."))
         return Scaled(before=before, after=request.workers, warning=self._warning_of(request.workers))
@@ -234,6 +245,7 @@ class MasterService:
 
     def _on_fleet(self, losses: list[Loss], now: float) -> None:
         """The fleet has changed: make it durable before anybody hears of it."""
+        self._progress.lost_workers = self._fleet.lost
         if self._is_supervised:
             self._core.crew.supervise(self._fleet.target)
         if self._fleet.record != self._fleet_record:
@@ -252,6 +264,8 @@ class MasterService:
             self._announce(Announce("ps", f"{loss.name} lost: {loss.reason}."))
         if loss.replacement:
             self._announce(Announce(role, self._replacement_text(loss)))
+            if role == "worker":
+                self._awaited[loss.replacement if not self._config.warm_spares else _A_SPARE] = now
         if loss.failure:
             self._carry_out(self._core.fail(loss.failure))
 
@@ -263,6 +277,18 @@ class MasterService:
         return (
             f"{loss.replacement} starts in its place{when}.  {left} of {target} workers training meanwhile."
         )
+
+    def _tell_first_steps(self, status: WorkerStatus, now: float) -> None:
+        """Say when a worker that was waited for has begun to train."""
+        name = f"worker-{status.worker}"
+        if not status.steps or name in self._stepping:
+            return
+        self._stepping.add(name)
+        lost_s, spare_s = self._awaited.pop(name, None), self._awaited.pop(_A_SPARE, None)
+        if lost_s is not None:
+            self._announce(Announce("worker", f"{name} training after {now - lost_s:.1f}s."))
+        elif spare_s is not None:
+            self._announce(Announce("worker", f"{name} has taken over after {now - spare_s:.1f}s."))
 
     # -- carrying out
 

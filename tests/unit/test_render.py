@@ -81,8 +81,9 @@ DONE = msgspec.structs.replace(
     loss=0.061,
     evaluations=(EvaluationView(version=600, metrics={"accuracy": 0.971}),),
     digest="3f9ac41e" + "0" * 56,
+    lost_workers=1,
 )
-ENDING = Ending(34.2, 1, Path("/jobs/mnist/logs"))
+ENDING = Ending(34.2, Path("/jobs/mnist/logs"))
 
 
 def changed(**fields: object) -> JobStatus:
@@ -299,7 +300,7 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
 def test_success() -> None:
     assert plain(success_block(DONE, ENDING)) == (
         "Succeeded  mnist in 34s: 600 steps, 1,200 minibatches, each in the model exactly once\n"
-        "  accuracy 0.971 (v600)   loss 0.061   1 worker lost on the way\n"
+        "  accuracy 0.971 (v600)   loss 0.061   1 worker replaced\n"
         "  digest   sha256 3f9ac41e… (the same on any number of workers and ps at --grads_to_wait=2)\n"
         "  logs     /jobs/mnist/logs\n"
     )
@@ -307,9 +308,10 @@ def test_success() -> None:
 
 def test_success_in_ascii_in_a_file_and_in_colour() -> None:
     assert "sha256 3f9ac41e... (the" in plain(success_block(DONE, ENDING, ASCII))
-    whole = plain(success_block(DONE, Ending(34.2, 0, Path("l"), is_full=True)))
+    undisturbed = msgspec.structs.replace(DONE, lost_workers=0)
+    whole = plain(success_block(undisturbed, Ending(34.2, Path("l"), is_full=True)))
     assert f"sha256 {DONE.digest} (" in whole
-    assert "lost" not in whole
+    assert "replaced" not in whole
     assert paint(success_block(DONE, ENDING)).startswith("\x1b[32mSucceeded\x1b[0m  mnist")
 
 

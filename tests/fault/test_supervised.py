@@ -1,0 +1,146 @@
+"""Under `edlz train`: what is lost is replaced, by itself, and every minibatch is in the model once."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from processes import MODELS, HandJob, TrainJob, check_exactly_once, wait_for
+
+from edlz.services.messages import Scaled, ScaleRequest
+
+pytestmark = pytest.mark.fault
+
+FLAGS = (
+    f"--model_file={MODELS}/tiny_tables.py",
+    "--embedding_threshold_bytes=0",
+    "--minibatch_size=5",
+    "--records_per_task=50",
+    "--worker_threads=1",
+    "--num_epochs=5",
+    "--log_level=DEBUG",
+)
+MODES = {"sync": "--grads_to_wait=2", "async": "--use_async"}
+Start = Callable[..., TrainJob]
+
+
+@pytest.fixture(scope="module")
+def sync_digest(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> str:
+    """Of the undisturbed run."""
+    flags = (*FLAGS, MODES["sync"], f"--training_data={small_mnist}/train")
+    with HandJob(tmp_path_factory.mktemp("undisturbed"), *flags, partitions=0).start(1) as job:
+        return job.finish().digest
+
+
+@pytest.fixture
+def start(tmp_path: Path, small_mnist: Path) -> Iterator[Start]:
+    jobs: list[TrainJob] = []
+
+    def start(mode: str, *flags: str) -> TrainJob:
+        data = f"--training_data={small_mnist}/train"
+        jobs.append(TrainJob(tmp_path, *FLAGS, MODES[mode], data, "--recovery_snapshot_secs=0.5", *flags))
+        return jobs[0]
+
+    yield start
+    for job in jobs:
+        job.__exit__()
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_worker_a_server_and_the_master(mode: str, start: Start, sync_digest: str) -> None:
+    job = start(mode, "--num_workers=2", "--num_ps_pods=2")
+    job.wait_for_output("Task:3 completed")
+    job.kill("worker-0")
+    job.wait_for_output("worker-2 starts in its place")
+    job.kill("ps-1")
+    job.wait_for_output("ps-1 is back")
+    job.kill("master")
+    job.wait_for_output("term=2")
+    status = job.finish()
+    check_exactly_once(job.folder)
+    assert status.lost_workers == 1
+    if mode == "sync":
+        assert status.digest == sync_digest
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_worker_that_is_stopped_is_replaced_and_ends_when_it_wakes_up(
+    mode: str, start: Start, sync_digest: str
+) -> None:
+    job = start(mode, "--num_workers=2", "--worker_hang_secs=11")
+    job.wait_for_output("Task:3 completed")
+    pid = job.kill("worker-1", signal.SIGSTOP)
+    job.wait_for_output("worker-2 starts in its place")
+    os.kill(pid, signal.SIGCONT)
+    wait_for(lambda: is_gone(pid), "the end of the worker that woke up")
+    assert "most recent call first" in job.log("worker-1")
+    status = job.finish()
+    check_exactly_once(job.folder)
+    if mode == "sync":
+        assert status.digest == sync_digest
+
+
+def test_a_worker_whose_code_hangs_is_told_from_a_slow_one(start: Start, tmp_path: Path) -> None:
+    """Its heartbeats come, but one minibatch takes for ever; its log says in which line."""
+    model = tmp_path / "hangs.py"
+    source = (MODELS / "tiny_tables.py").read_text()
+    trap = tmp_path / "trap"
+    model.write_text(
+        f"{source}\n\ndef _wait(labels):\n"
+        f"    import os, time\n"
+        f"    while os.path.exists({str(trap)!r}):\n        time.sleep(0.1)\n    return labels\n\n"
+        "_plain = loss\n\ndef loss(labels, predictions):\n"
+        "    labels = tf.ensure_shape(tf.numpy_function(_wait, [labels], tf.int64), [None])\n"
+        "    return _plain(labels, predictions)\n"
+    )
+    job = start("async", f"--model_file={model}", "--num_workers=1", "--worker_hang_secs=3")
+    job.wait_for_output("Task:3 completed")
+    trap.touch()
+    job.wait_for_output("worker-1 starts in its place")
+    trap.unlink()
+    status = job.finish()
+    check_exactly_once(job.folder)
+    assert "in _wait" in job.log("worker-0")
+    assert status.lost_workers >= 1
+
+
+def test_a_worker_that_fails_again_and_again_ends_the_job(start: Start, tmp_path: Path) -> None:
+    model = tmp_path / "leaves.py"
+    source = (MODELS / "tiny_tables.py").read_text()
+    model.write_text(f"{source}\n\nimport os\nif 'WORKER' in os.environ or True:\n    os._exit(9)\n")
+    job = start("async", f"--model_file={model}", "--num_workers=1")
+    job.finish(code=1)
+    assert "no worker is left: worker-1 exit code 9" in job.output()
+
+
+def test_growing_and_shrinking(start: Start, sync_digest: str) -> None:
+    job = start("sync", "--num_workers=1")
+    job.wait_for_output("Task:1 completed")
+    grown = job.request(ScaleRequest(workers=3))
+    warning = "grads_to_wait=2, so worker 3 would wait; start with --grads_to_wait=3"
+    assert grown == Scaled(before=1, after=3, warning=warning)
+    job.wait_for_output("worker-2 joined")
+    assert job.request(ScaleRequest(workers=1)) == Scaled(before=3, after=1)
+    status = job.finish()
+    check_exactly_once(job.folder)
+    assert (status.digest, status.lost_workers) == (sync_digest, 0)
+
+
+def test_a_spare_takes_over_at_once(start: Start) -> None:
+    job = start("async", "--num_workers=1", "--warm_spares=1", "--num_epochs=20")
+    job.wait_for_output("Task:1 completed")
+    wait_for(lambda: "model built" in job.log("worker-1"), "the spare is ready")
+    job.kill("worker-0")
+    job.wait_for_output("a spare takes over; worker-2 starts as the next one")
+    job.wait_for_output("worker-1 has taken over")
+    job.finish()
+    check_exactly_once(job.folder)

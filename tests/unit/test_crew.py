@@ -1,0 +1,81 @@
+"""Who gets work, and who hangs."""
+
+from edlz.services.master.crew import Crew
+from edlz.services.master.entries import WorkerEntry
+from edlz.services.messages import WorkerOrders
+
+HANG_S = 20.0
+
+
+def entry(n: int, seen_s: float, busy_s: float = 0.0, longest_s: float = 0.0) -> WorkerEntry:
+    return WorkerEntry(
+        incarnation=(1, n),
+        seq=1,
+        seen_s=seen_s,
+        answer=WorkerOrders(term=1, seq=1, incarnation=(1, n)),
+        holding=(),
+        steps=0,
+        has_asked=True,
+        busy_s=busy_s,
+        longest_s=longest_s,
+    )
+
+
+def crew_of(*workers: str, target: int | None) -> Crew:
+    crew = Crew(HANG_S)
+    if target is not None:
+        crew.supervise(target)
+    for n, worker in enumerate(workers):
+        crew.note(worker, (1, n))
+    return crew
+
+
+def active(crew: Crew, *workers: str) -> list[str]:
+    return [worker for worker in workers if crew.is_active(worker)]
+
+
+def test_those_that_came_first_work_and_the_next_takes_over() -> None:
+    crew = crew_of("0", "1", "2", "3", target=2)
+    assert active(crew, "0", "1", "2", "3") == ["0", "1"]
+    crew.forget("0")
+    assert active(crew, "0", "1", "2", "3") == ["1", "2"]
+    crew.note("1", (1, 9))  # a new life of the same name comes last
+    assert active(crew, "1", "2", "3") == ["2", "3"]
+    crew.supervise(3)
+    assert active(crew, "1", "2", "3") == ["1", "2", "3"]
+
+
+def test_without_a_launcher_all_work_and_none_is_given_up() -> None:
+    crew = crew_of("0", "1", target=None)
+    assert active(crew, "0", "1", "anybody") == ["0", "1", "anybody"]
+    crew.note_silence("0", 0.0)
+    assert list(crew.retire({"1": entry(1, 0.0, busy_s=1e6)}, 1e9)) == []
+
+
+def test_a_worker_that_says_nothing_is_given_up_after_a_while() -> None:
+    crew = crew_of("0", "1", target=2)
+    crew.note_silence("0", 100.0)
+    assert list(crew.retire({}, 100.0 + HANG_S)) == []
+    assert list(crew.retire({}, 101.0 + HANG_S)) == [("0", "hung: nothing heard for 21s")]
+    assert list(crew.retire({}, 200.0)) == []
+    assert crew.is_retired("0")
+    assert not crew.is_retired("1")
+
+
+def test_one_that_speaks_again_in_time_is_kept() -> None:
+    crew = crew_of("0", target=1)
+    crew.note_silence("0", 100.0)
+    crew.note("0", (1, 0))
+    assert list(crew.retire({"0": entry(0, 125.0)}, 125.0)) == []
+
+
+def test_a_worker_hangs_where_one_piece_of_work_takes_far_longer_than_any_before() -> None:
+    crew = crew_of("0", "1", "2", target=3)
+    workers = {
+        "0": entry(0, 100.0, busy_s=21.0, longest_s=1.0),  # hangs
+        "1": entry(1, 100.0, busy_s=21.0, longest_s=5.0),  # slow: four times its longest
+        "2": entry(2, 100.0, busy_s=0.0),  # has nothing to do
+    }
+    assert list(crew.retire(workers, 100.0)) == [("0", "hung: no progress for 21s; its log says where")]
+    assert list(crew.retire(workers, 100.0)) == []
+    assert [worker for worker, _ in crew.retire(workers, 130.0)] == ["1"]
