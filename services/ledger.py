@@ -76,6 +76,15 @@ class TaskSet:
             self._bounds[left:left] = [task, task + 1]
         self._count += 1
 
+    def discard(self, task: int) -> None:
+        place = bisect_right(self._bounds, task)
+        if place % 2 == 0:
+            return
+        lo, hi = self._bounds[place - 1 : place + 1]
+        before, behind = [lo, task] if lo < task else [], [task + 1, hi] if task + 1 < hi else []
+        self._bounds[place - 1 : place + 1] = before + behind
+        self._count -= 1
+
     def first_missing(self, at_least: int = 0) -> int:
         """Return the smallest task number >= at_least that is not in the set."""
         place = bisect_right(self._bounds, at_least)

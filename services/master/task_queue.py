@@ -5,13 +5,19 @@ done.  A lease only decides who *should* work: two workers on one task cost time
 worker's leases are what its statuses say it holds; a task that nobody holds is free.  In synchronous
 mode tasks are taken round by round, and a worker may not take the slots that others are waiting for
 (PROTOCOL: sections 3 and 5).
+
+With thousands of workers no event may cost a look at all of them, or at all tasks: hence `Leases`, and the one
+worker that is remembered in `_may_take`.
 """
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import median
 
 from edlz.services.ledger import TaskSet
+from edlz.services.master.leases import Leases
 from edlz.services.messages import FailedTask, Identity, WorkerStatus
 from edlz.services.plan import Plan
 
@@ -32,13 +38,6 @@ class Holder:
 
 
 @dataclass
-class _Lease:
-    incarnation: Identity
-    given_s: float
-    since_s: float  # given, or its holder's last progress
-
-
-@dataclass
 class TaskQueue:
     """Tasks, leases, attempts.
 
@@ -50,12 +49,13 @@ class TaskQueue:
 
     plan: Plan
     done: TaskSet = field(default_factory=TaskSet)
-    _leases: dict[int, _Lease] = field(default_factory=dict)
-    _returned: list[int] = field(default_factory=list)  # a lost worker's tasks: first in line
+    _leases: Leases = field(default_factory=Leases)  # closed there: what is done
+    _returned: dict[int, None] = field(default_factory=dict)  # a lost worker's free tasks: first in line
     _failures: dict[int, list[tuple[str, FailedTask]]] = field(default_factory=dict)
     _seen_failures: set[tuple[int, int, int]] = field(default_factory=set)
-    _durations_s: list[float] = field(default_factory=list)
+    _durations_s: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     _open_round: tuple[int, float] = (-1, 0.0)  # sync: first task of the round in work, and since when
+    _waiting_for: str = ""  # sync: a worker that had less than its share when `_may_take` last looked
 
     @property
     def is_done(self) -> bool:
@@ -68,44 +68,45 @@ class TaskQueue:
         return max(LEASE_FLOOR_S, LEASE_MEDIANS * median(self._durations_s))
 
     def holder(self, task: int) -> Identity | None:
-        lease = self._leases.get(task)
-        return lease.incarnation if lease else None
+        return self._leases.holder(task)
 
     # -- events
 
     def restart(self, done: TaskSet) -> None:
         """Begin again from what the ledgers have (a new era, or a restarted master)."""
-        self.done, self._leases, self._returned = done, {}, []
+        self.done, self._leases, self._returned = done, Leases(done), {}
 
     def keep(self, finished: TaskSet) -> None:
         """A partition began a new life with this ledger: what it lacks is not done."""
         self.done = self.done.intersection(finished)
+        self._leases.reopen(self.done)
 
     def finish(self, task: int, now: float) -> None:
         """A true report: every partition has finished the task."""
         self.done.add(task)
-        lease = self._leases.pop(task, None)
+        self._returned.pop(task, None)
+        lease = self._leases.close(task)
         if lease:
-            self._durations_s = [*self._durations_s[-SAMPLES + 1 :], now - lease.given_s]
+            self._durations_s.append(now - lease.given_s)
 
     def release(self, incarnation: Identity) -> None:
         """A worker is gone: its tasks go to the front of the queue."""
-        back = sorted(task for task, lease in self._leases.items() if lease.incarnation == incarnation)
+        back = self._leases.held_by(incarnation)
         for task in back:
-            del self._leases[task]
-        self._returned = back + [task for task in self._returned if task not in back]
+            self._leases.end(task)
+        self._returned = dict.fromkeys([*back, *self._returned])
 
     def reconcile(self, status: WorkerStatus, *, has_progress: bool, now: float) -> None:
         """A worker's leases are what it says it holds."""
         assert status.incarnation is not None
         mine, holding = status.incarnation, set(status.holding)
-        for task, lease in list(self._leases.items()):
-            if task in self.done or (lease.incarnation == mine and task not in holding):
-                del self._leases[task]
-            elif has_progress and lease.incarnation == mine:
-                lease.since_s = now
+        for task in self._leases.held_by(mine):
+            if task not in holding:
+                self._leases.end(task)
+        if has_progress:
+            self._leases.renew(mine, now)
         for task in status.holding:
-            if task not in self.done and task not in self._leases and 0 <= task < self.plan.task_count:
+            if self._leases.is_free(task) and 0 <= task < self.plan.task_count:
                 self._lease(task, mine, now)
 
     def fail(self, worker: str, boot: int, failed: FailedTask) -> list[tuple[str, FailedTask]] | None:
@@ -129,7 +130,7 @@ class TaskQueue:
     def next_task(
         self,
         status: WorkerStatus,
-        workers: dict[str, Holder],
+        workers: Mapping[str, Holder],
         now: float,
         only: frozenset[int] | None = None,
     ) -> int | None:
@@ -148,8 +149,7 @@ class TaskQueue:
         if self.is_done:
             return None
         if only is not None:
-            free = (task for task in sorted(only) if task not in self.done)
-            task = next((task for task in free if self._is_free(task, status, now)), None)
+            task = self._next_of(only, status, now)
         else:
             find = self._next_sync if self.plan.is_sync else self._next_async
             task = find(status, workers, now)
@@ -158,63 +158,66 @@ class TaskQueue:
         return task
 
     def _lease(self, task: int, incarnation: Identity, now: float) -> None:
-        self._leases[task] = _Lease(incarnation, now, now)
-        if task in self._returned:
-            self._returned.remove(task)
+        self._leases.give(task, incarnation, now)
+        self._returned.pop(task, None)
 
-    def _next_async(self, status: WorkerStatus, workers: dict[str, Holder], now: float) -> int | None:
-        needed = 1
+    def _next_of(self, only: frozenset[int], status: WorkerStatus, now: float) -> int | None:
+        overdue, is_free = self._overdue(status, now), self._leases.is_free
+        wanted = (t for t in sorted(only) if t in overdue or (is_free(t) and t not in status.holding))
+        return next(wanted, None)
+
+    def _next_async(self, status: WorkerStatus, workers: Mapping[str, Holder], now: float) -> int | None:
+        everything = range(self.plan.task_count)
+        overdue = self._overdue(status, now)
         if status.holding:  # one more to prepare, but never the last ones: others may be idle by then
-            needed = max(len(workers), 1) + 1
-        free: list[int] = []
-        for task in self._candidates():
-            if self._is_free(task, status, now):
-                free.append(task)
-                if len(free) >= needed:
-                    return free[0]
-        return free[0] if free and not status.holding else None
+            free_count = len(everything) - self._leases.taken_count + len(overdue)
+            if free_count <= max(len(workers), 1):
+                return None
+        if self._returned:
+            return next(iter(self._returned))
+        return self._leases.first(everything, overdue, status.holding)
 
-    def _candidates(self) -> Iterator[int]:
-        yield from (task for task in self._returned if task not in self.done)
-        returned = set(self._returned)
-        yield from (task for task in self.done.missing(self.plan.task_count) if task not in returned)
-
-    def _next_sync(self, status: WorkerStatus, workers: dict[str, Holder], now: float) -> int | None:
+    def _next_sync(self, status: WorkerStatus, workers: Mapping[str, Holder], now: float) -> int | None:
         current = self.plan.round_tasks(self.done.first_missing())
         if self._open_round[0] != current[0]:
             self._open_round = (current[0], now)
-        free = [t for t in current if t not in self.done and self._is_free(t, status, now)]
-        if not free and current[-1] + 1 < self.plan.task_count:
-            following = self.plan.round_tasks(current[-1] + 1)
-            free = [t for t in following if t not in self.done and t not in self._leases]
-            mine = {task - current[0] for task in status.holding if task in current}
-            free.sort(key=lambda task: (task - following[0] not in mine, task))
-        for task in free:
-            if self._may_take(status, task, workers):
-                return task
-        return None
+        tasks = current
+        task = self._leases.first(current, self._overdue(status, now), status.holding)
+        if task is None and current[-1] + 1 < self.plan.task_count:
+            tasks = self.plan.round_tasks(current[-1] + 1)
+            mine = (tasks[0] + held - current[0] for held in sorted(status.holding) if held in current)
+            own = (slot for slot in mine if slot in tasks and self._leases.is_free(slot))
+            task = next(own, None)
+            if task is None:
+                task = self._leases.first_free(tasks)
+        return task if task is not None and self._may_take(status, tasks, workers) else None
 
-    def _is_free(self, task: int, status: WorkerStatus, now: float) -> bool:
-        if task in status.holding:
-            return False
-        lease = self._leases.get(task)
-        if lease is None:
-            return True
-        # A lease of a later round ages only from when its round opens.
-        since = max(lease.since_s, self._open_round[1]) if self.plan.is_sync else lease.since_s
-        return now - since > self.lease_timeout_s
+    def _overdue(self, status: WorkerStatus, now: float) -> list[int]:
+        """Return the tasks that others have held for too long."""
+        timeout_s = self.lease_timeout_s
+        if self.plan.is_sync and now - self._open_round[1] <= timeout_s:
+            return []  # a lease of a later round ages only from when its round opens
+        return [task for task in self._leases.overdue(now, timeout_s) if task not in status.holding]
 
-    def _may_take(self, status: WorkerStatus, task: int, workers: dict[str, Holder]) -> bool:
+    def _may_take(self, status: WorkerStatus, slots: range, workers: Mapping[str, Holder]) -> bool:
         """Who waits first must not take the others' slots of a round."""
-        slots = self.plan.round_tasks(task)
-        share = -(-self.plan.slots // len(workers.keys() | {status.worker}))
-        held = {worker: sum(t in holder.holding for t in slots) for worker, holder in workers.items()}
-        held[status.worker] = sum(t in status.holding for t in slots)
-        return held[status.worker] < share or all(number >= share for number in held.values())
+        me = status.worker
+        share = -(-self.plan.slots // (len(workers) + (me not in workers)))
+        if _count(status.holding, slots) >= share:
+            # Most often the one who was waited for is waited for still: then nobody else is looked at.
+            likely = (self._waiting_for,) if self._waiting_for in workers else ()
+            for worker in chain(likely, workers):
+                if worker != me and _count(workers[worker].holding, slots) < share:
+                    self._waiting_for = worker
+                    return False
+        return True
 
     # -- checks
 
     def check_invariants(self) -> None:
-        for task in self._leases:
-            assert task not in self.done, f"task {task} is done and leased"
-        assert not set(self._returned) & set(self._leases), "a returned task is leased"
+        self._leases.check_invariants(self.done)
+        assert all(map(self._leases.is_free, self._returned)), "a returned task is done, or leased"
+
+
+def _count(tasks: tuple[int, ...], slots: range) -> int:
+    return sum(task in slots for task in tasks)

@@ -25,6 +25,18 @@ def test_a_task_set_is_a_set(added: list[int]) -> None:
     assert all(b > a for a, b in pairwise(found.bounds))
 
 
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=60))
+def test_what_was_added_can_be_taken_out(changes: list[tuple[bool, int]]) -> None:
+    found, wanted = TaskSet(), set()
+    for is_added, task in changes:
+        (found.add if is_added else found.discard)(task)
+        (wanted.add if is_added else wanted.discard)(task)
+        assert set(found) == wanted
+        assert len(found) == len(wanted)
+        assert TaskSet(found.bounds) == found
+        assert found.first_missing() == min(set(range(15)) - wanted)
+
+
 @given(tasks, tasks)
 def test_intersection(a: list[int], b: list[int]) -> None:
     left, right = TaskSet(), TaskSet()

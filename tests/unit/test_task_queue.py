@@ -1,5 +1,10 @@
 """Which worker gets which task."""
 
+import random
+
+import pytest
+from plain_task_queue import PlainTaskQueue
+
 from edlz.services.ledger import TaskSet
 from edlz.services.master.task_queue import LEASE_FLOOR_S, Holder, TaskQueue
 from edlz.services.messages import FailedTask, Identity, WorkerStatus
@@ -113,3 +118,58 @@ def test_the_third_failure_is_the_last_and_repeats_do_not_count() -> None:
     attempts = queue.fail("0", 1, failed(2, 9))
     assert attempts is not None
     assert [worker for worker, _ in attempts] == ["0", "1", "0"]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("seed", range(60))
+def test_it_decides_as_a_search_through_all_tasks_would(mode: str, seed: int) -> None:
+    """Workers ask, get on, finish, leave and come back; a partition forgets; the master begins again."""
+    rng = random.Random(seed)
+    tasks, slots = rng.randint(1, 24), rng.randint(1, 6)
+    queue = make_queue(mode, tasks, slots)
+    plain, now = PlainTaskQueue(queue.plan), 0.0
+    names = [str(number) for number in range(rng.randint(1, 6))]
+    lives = {name: (1, number) for number, name in enumerate(names)}
+    holding: dict[str, list[int]] = {name: [] for name in names}
+    asking: dict[str, Holder] = {}
+    leased = 0
+    for _ in range(400):
+        now += rng.choice((0.0, 0.1, 1.0, rng.choice((1.0, LEASE_FLOOR_S))))
+        name, event = rng.choice(names), rng.random()
+        held = holding[name]
+        if event < 0.02:
+            finished = TaskSet((0, rng.randint(1, tasks)))
+            queue.keep(finished)
+            plain.keep(set(finished))
+        elif event < 0.03:
+            done = queue.done.intersection(TaskSet((0, rng.randint(1, tasks))))
+            plain.restart(set(done))
+            queue.restart(done)
+        elif event < 0.08:
+            queue.release(lives[name])
+            plain.release(lives[name])
+            lives[name], holding[name] = (lives[name][0] + 1, lives[name][1]), []
+            asking.pop(name, None)
+        elif event < 0.35 and held:
+            task = held.pop(rng.randrange(len(held)))
+            if rng.random() < 0.9:  # else it lets go of the task
+                queue.finish(task, queue._leases._by_task[task].given_s if queue.holder(task) else now)
+                plain.finish(task)
+        else:
+            told = status(name, lives[name], tuple(held))
+            has_progress = rng.random() < 0.3
+            queue.reconcile(told, has_progress=has_progress, now=now)
+            plain.reconcile(told, now, has_progress=has_progress)
+            only = frozenset(rng.sample(range(tasks), rng.randint(0, tasks))) if rng.random() < 0.05 else None
+            task = queue.next_task(told, asking, now, only)
+            assert task == plain.next_task(told, asking, now, only)
+            if task is not None:
+                leased += 1
+                held.append(task)
+            asking[name] = Holder(lives[name], tuple(held))
+        queue.check_invariants()
+        assert set(queue.done) == plain.done
+        assert {task: queue.holder(task) for task in queue._leases} == {
+            task: holder for task, (holder, _) in plain.leases.items()
+        }
+    assert leased
