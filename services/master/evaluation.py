@@ -9,6 +9,8 @@ in each answer until its effect is reported.
 
 from dataclasses import dataclass, field
 
+from edlz.services.ledger import TaskSet
+from edlz.services.master.leases import Leases
 from edlz.services.messages import (
     Conclusion,
     DoneEvaluation,
@@ -44,7 +46,7 @@ class _Round:
     version: int
     is_final: bool
     states: dict[int, DoneEvaluation] = field(default_factory=dict)
-    leases: dict[int, tuple[Identity, float]] = field(default_factory=dict)
+    leases: Leases = field(default_factory=Leases)  # closed there: the tasks that have a state
     concluder: tuple[Identity, float] | None = None
     merged: MetricState | None = None
 
@@ -116,24 +118,22 @@ class EvaluationRounds:
         self, incarnation: Identity, holding: tuple[tuple[int, int], ...], now: float
     ) -> EvaluationLease | None:
         """Lease the first task of the oldest round that nobody works on."""
+        ranges = self.plan.evaluation_ranges
         for round_ in self._rounds.values():
-            for task, records in enumerate(self.plan.evaluation_ranges):
-                if task in round_.states or (round_.number, task) in holding:
-                    continue
-                lease = round_.leases.get(task)
-                if lease is None or now - lease[1] > LEASE_TIMEOUT_S:
-                    round_.leases[task] = (incarnation, now)
-                    return EvaluationLease(round=round_.number, task=task, records=records)
+            mine = [task for number, task in holding if number == round_.number]
+            late = [task for task in round_.leases.overdue(now, LEASE_TIMEOUT_S) if task not in mine]
+            task = round_.leases.first(range(len(ranges)), late, mine)
+            if task is not None:
+                round_.leases.give(task, incarnation, now)
+                return EvaluationLease(round=round_.number, task=task, records=ranges[task])
         return None
 
     def reconcile(self, incarnation: Identity, holding: tuple[tuple[int, int], ...]) -> None:
         """A worker's leases are what it says it holds."""
         for round_ in self._rounds.values():
-            round_.leases = {
-                task: lease
-                for task, lease in round_.leases.items()
-                if lease[0] != incarnation or (round_.number, task) in holding
-            }
+            for task in round_.leases.held_by(incarnation):
+                if (round_.number, task) not in holding:
+                    round_.leases.end(task)
 
     def release(self, incarnation: Identity) -> None:
         """A worker is gone."""
@@ -150,7 +150,7 @@ class EvaluationRounds:
         if round_ is None or not 0 <= done.task < len(self.plan.evaluation_ranges):
             return
         round_.states.setdefault(done.task, done)
-        round_.leases.pop(done.task, None)
+        round_.leases.close(done.task)
         if len(round_.states) == len(self.plan.evaluation_ranges) and round_.merged is None:
             round_.merged = merge_states([round_.states[task].states for task in sorted(round_.states)])
 
@@ -188,13 +188,16 @@ class EvaluationRounds:
         attempts.append((worker, failed))
         round_ = self._rounds.get(failed.round)
         if round_:
-            round_.leases.pop(failed.task, None)
+            round_.leases.end(failed.task)
         return attempts if len(attempts) >= MAX_ATTEMPTS else None
 
     # -- checks
 
     def check_invariants(self) -> None:
         for round_ in self._rounds.values():
-            assert not set(round_.leases) & set(round_.states), "an evaluated task is leased"
+            closed = TaskSet()
+            for task in round_.states:
+                closed.add(task)
+            round_.leases.check_invariants(closed)
             is_whole = len(round_.states) == len(self.plan.evaluation_ranges)
             assert (round_.merged is not None) == is_whole, "a round is merged when it is whole"
