@@ -177,6 +177,8 @@ class Checkpoints:
 
     def _collect(self, entries: list[PartitionEntry]) -> list[WriteManifest | DropParts | Announce]:
         """Find the greatest number of which every partition has reported its part, and those that failed."""
+        if not any(entry.status.parts for entry in entries):
+            return []
         out: list[WriteManifest | DropParts | Announce] = []
         reported = [{part.number: part for part in entry.status.parts} for entry in entries]
         for index, parts in enumerate(reported):
