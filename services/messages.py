@@ -269,6 +269,7 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     steps: int = 0  # minibatches pushed by this process: a lease does not age while this rises
     busy_s: float = 0.0  # how long it has been at the present piece of work
     longest_s: float = 0.0  # the longest piece of work so far
+    address_list: Identity = NO_IDENTITY  # which list of partitions it has
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):
@@ -319,6 +320,7 @@ class WorkerOrders(Message, frozen=True, kw_only=True, tag=21):
     noted_failures: tuple[tuple[int, int], ...] = ()  # (round or -1, task)
     again: tuple[int, ...] = ()
     dump: bool = False  # write down what all threads are at: it goes, since it got nowhere
+    address_list: Identity = NO_IDENTITY  # the newest list of partitions; a worker that has it gets none
 
 
 # ---------------------------------------------------------------- worker -> partition

@@ -30,6 +30,7 @@ from edlz.services.master.instructions import (
 )
 from edlz.services.master.task_queue import Holder, TaskQueue
 from edlz.services.messages import (
+    NO_IDENTITY,
     DoneTask,
     EvaluationResult,
     FailureView,
@@ -110,6 +111,8 @@ class MasterCore:
         self.partitions: dict[int, PartitionEntry] = {}
         self.workers: dict[str, WorkerEntry] = {}
         self.crew = Crew(hang_s)
+        self._addresses: tuple[PartitionAddress, ...] = ()  # of the partitions' newest statuses
+        self._address_list: Identity = NO_IDENTITY  # its name: another one after each change
         self.era: Identity | None = None
         self._serial = itertools.count(1)
         self._granted: dict[int, Identity] = {}  # boot -> incarnation, current or not yet used
@@ -255,8 +258,11 @@ class MasterCore:
         if entry is None or status.incarnation != entry.status.incarnation:
             out += self._admit(status)
         elif status.seq > entry.status.seq:
+            has_moved = _address(status) != _address(entry.status)
             entry.status = status
             entry.ledger = status.ledger or entry.ledger
+            if has_moved:
+                self._list_addresses()
         out += self._advance()
         return [*out, Reply(to, self._partition_orders(status))]
 
@@ -268,6 +274,7 @@ class MasterCore:
         is_new = status.partition not in self.partitions
         entry = PartitionEntry(status, status.ledger or LedgerRecord())
         self.partitions[status.partition] = entry
+        self._list_addresses()
         self._asked_digest = None
         if self.plan.is_sync:
             self._needs_era = self._needs_era or self.era is not None
@@ -306,8 +313,7 @@ class MasterCore:
         return set.intersection(*(set(entry.status.snapshots) for entry in self.partitions.values()))
 
     def _incarnations(self) -> tuple[Identity, ...]:
-        found = (self.partitions[index].status.incarnation for index in range(self.job.partitions))
-        return tuple(incarnation for incarnation in found if incarnation is not None)
+        return tuple(address.incarnation for address in self._addresses)
 
     # -- the job's way
 
@@ -371,7 +377,7 @@ class MasterCore:
         if not is_idle or self._asked_digest == self._incarnations():
             return []
         self._asked_digest = self._incarnations()
-        return [TakeDigest(self._addresses())]
+        return [TakeDigest(self._addresses)]
 
     def on_digest(self, digest: str | None) -> list[Instruction]:
         """The digest of the sealed parameters; None when a partition went away while it was taken."""
@@ -393,17 +399,11 @@ class MasterCore:
             return [Announce("checkpoint", f"checkpoint v{version} could not be completed: {error}", 30)]
         return [Announce("checkpoint", f"checkpoint v{version} is complete.")]
 
-    def _addresses(self) -> tuple[PartitionAddress, ...]:
-        return tuple(
-            PartitionAddress(
-                index=index,
-                incarnation=entry.status.incarnation,
-                endpoint=entry.status.endpoint,
-                has_base=entry.status.has_base,
-            )
-            for index, entry in sorted(self.partitions.items())
-            if entry.status.incarnation is not None
-        )
+    def _list_addresses(self) -> None:
+        """A partition's life, place or base is another one."""
+        entries = (entry for _, entry in sorted(self.partitions.items()))
+        self._addresses = tuple(_address(entry.status) for entry in entries)
+        self._address_list = self._identity()
 
     # -- workers
 
@@ -484,7 +484,8 @@ class MasterCore:
             stop=self.failure is not None or self.is_stopped,
             finished=self.is_complete,
             era=self.era if self.plan.is_sync and self._is_running and self.era else status.era,
-            partitions=self._addresses(),
+            partitions=() if status.address_list == self._address_list else self._addresses,
+            address_list=self._address_list,
             lease=None if lease is None else Lease(task=lease),
             evaluation=evaluation,
             conclude=conclude,
@@ -557,3 +558,15 @@ class MasterCore:
         self.evaluation.check_invariants()
         if self._is_running and self.plan.is_sync:
             assert self.era is not None, "running without an era"
+        entries = (self.partitions[index] for index in sorted(self.partitions))
+        assert self._addresses == tuple(_address(entry.status) for entry in entries), "an address is old"
+
+
+def _address(status: PartitionStatus) -> PartitionAddress:
+    assert status.incarnation is not None, "a partition without a life has no entry"
+    return PartitionAddress(
+        index=status.partition,
+        incarnation=status.incarnation,
+        endpoint=status.endpoint,
+        has_base=status.has_base,
+    )

@@ -71,6 +71,7 @@ class TaskRunner:
         self._training: Training | None = None  # as soon as the model is built
         self._failure: Failure | None = None
         self._partitions = KnownPartitions()
+        self._address_list: Identity = NO_IDENTITY  # the master's list that they were learnt from
 
     @property
     def plan(self) -> Plan:
@@ -126,6 +127,7 @@ class TaskRunner:
             steps=training.steps if training else 0,
             busy_s=busy_s,
             longest_s=longest_s,
+            address_list=self._address_list,
         )
         return [AskMaster(body)]
 
@@ -161,6 +163,7 @@ class TaskRunner:
         if self.incarnation is None:
             self.incarnation = orders.incarnation
             return [*out, *self._status(now)]
+        self._address_list = orders.address_list
         out += self._learn_partitions(orders.partitions)
         if self._training is not None:
             out += self._work_on(self._training, orders)
