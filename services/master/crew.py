@@ -54,14 +54,18 @@ class Crew:
         if self._incarnations.pop(worker, None) is not None:
             self._active = None
 
-    def is_active(self, worker: str) -> bool:
-        """Whether a worker gets work: those that have been here longest do, the others are spares."""
-        if self._target is None:
-            return True
-        if self._active is None:
+    @property
+    def active(self) -> frozenset[str] | None:
+        """The workers that get work, or None for all; the same object until it changes."""
+        if self._target is not None and self._active is None:
             oldest = sorted(self._incarnations, key=lambda name: self._incarnations[name])
             self._active = frozenset(oldest[: self._target])
-        return worker in self._active
+        return self._active
+
+    def is_active(self, worker: str) -> bool:
+        """Whether a worker gets work: those that have been here longest do, the others are spares."""
+        active = self.active
+        return active is None or worker in active
 
     def is_retired(self, worker: str) -> bool:
         """Whether a worker was given up."""

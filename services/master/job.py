@@ -111,6 +111,9 @@ class MasterCore:
         self.partitions: dict[int, PartitionEntry] = {}
         self.workers: dict[str, WorkerEntry] = {}
         self.crew = Crew(hang_s)
+        # Kept up to date, since to make them anew for each status would be most of a large job's work.
+        self._asking: dict[str, Holder] = {}  # what each worker holds that gets work and has asked for it
+        self._asking_of: frozenset[str] | None = None  # the crew's active workers when that was made
         self._addresses: tuple[PartitionAddress, ...] = ()  # of the partitions' newest statuses
         self._address_list: Identity = NO_IDENTITY  # its name: another one after each change
         self.era: Identity | None = None
@@ -200,6 +203,8 @@ class MasterCore:
     def lose_worker(self, worker: str, reason: str) -> list[Instruction]:
         """A worker is gone (its launcher says so, or it is silent): its leases are free at once."""
         entry = self.workers.pop(worker, None)
+        self._asking.pop(worker, None)
+        self._incarnations_by_name.pop(f"worker-{worker}", None)
         self.crew.forget(worker)
         if entry is None or self.is_over:
             return []
@@ -444,7 +449,15 @@ class MasterCore:
             longest_s=status.longest_s,
         )
         self.crew.note(status.worker, status.incarnation)
+        self._note_asking(status.worker)
         return [*out, Reply(to, answer)]
+
+    def _note_asking(self, worker: str) -> None:
+        entry = self.workers[worker]
+        if entry.has_asked and self.crew.is_active(worker):
+            self._asking[worker] = Holder(entry.incarnation, entry.holding)
+        else:
+            self._asking.pop(worker, None)
 
     def _welcome(self, status: WorkerStatus) -> WorkerOrders:
         return WorkerOrders(
@@ -471,7 +484,8 @@ class MasterCore:
         self.queue.reconcile(status, has_progress=has_progress, now=now)
         self.evaluation.reconcile(status.incarnation, status.evaluating)
         lease = self._lease(status, now)
-        out += self._advance()
+        if self.queue.is_done and (status.done or status.results):
+            out += self._advance()  # else only what partitions say takes the job further
         evaluation = conclude = None
         if self._is_running and not self.is_over:
             if status.wants_evaluation and self.crew.is_active(status.worker):
@@ -500,12 +514,11 @@ class MasterCore:
         is_asked = self._is_running and not self.is_over and status.wants_task
         if not is_asked or not self.crew.is_active(status.worker):
             return None
-        holders = {
-            worker: Holder(entry.incarnation, entry.holding)
-            for worker, entry in self.workers.items()
-            if entry.has_asked and self.crew.is_active(worker)
-        }
-        return self.queue.next_task(status, holders, now, self.checkpoints.urgent)
+        if self._asking_of is not self.crew.active:
+            self._asking_of, self._asking = self.crew.active, {}
+            for worker in self.workers:
+                self._note_asking(worker)
+        return self.queue.next_task(status, self._asking, now, self.checkpoints.urgent)
 
     def _take_reports(
         self, status: WorkerStatus, out: list[Instruction], now: float
@@ -560,6 +573,12 @@ class MasterCore:
             assert self.era is not None, "running without an era"
         entries = (self.partitions[index] for index in sorted(self.partitions))
         assert self._addresses == tuple(_address(entry.status) for entry in entries), "an address is old"
+        if self._asking_of is self.crew.active:
+            assert self._asking == {
+                worker: Holder(entry.incarnation, entry.holding)
+                for worker, entry in self.workers.items()
+                if entry.has_asked and self.crew.is_active(worker)
+            }, "what a worker holds is not what it said"
 
 
 def _address(status: PartitionStatus) -> PartitionAddress:
