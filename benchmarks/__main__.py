@@ -25,6 +25,7 @@ _NAMES = (
     "training",
     "ctr",
     "recovery",
+    "scale",
 )
 
 _QUIET_SHARE = 0.05

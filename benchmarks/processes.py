@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["cpu_s", "pinned", "quiet_environment", "start", "touch_memory"]
+__all__ = ["cpu_s", "held_to_processor", "pinned", "quiet_environment", "start", "touch_memory"]
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
@@ -45,6 +46,16 @@ def pinned(command: Sequence[str], processors: Collection[int]) -> list[str]:
         return list(command)
     code = f"import os, sys; os.sched_setaffinity(0, {set(processors)}); os.execv(sys.argv[1], sys.argv[1:])"
     return [sys.executable, "-c", code, *command]
+
+
+@contextmanager
+def held_to_processor(number: int) -> Iterator[None]:
+    """Hold this process to one processor, where the machine has several and can do so."""
+    with ExitStack() as stack:
+        if hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) > 1:
+            stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {number})
+        yield
 
 
 def start(log: Path, arguments: Sequence[str], processors: Collection[int]) -> subprocess.Popen[bytes]:

@@ -8,14 +8,13 @@ ZeroMQ carries frames of 1 MB one way between two processes.  The servers are he
 to processor 0.
 """
 
-import os
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -25,7 +24,7 @@ import zmq
 
 from benchmarks import native
 from benchmarks.partition import Partition, adagrad_table
-from benchmarks.processes import cpu_s, pinned, touch_memory
+from benchmarks.processes import cpu_s, held_to_processor, pinned, touch_memory
 from benchmarks.rows import Row, Skipped
 from benchmarks.turns import take_turns
 from edlz.services.messages import Exchange
@@ -50,7 +49,7 @@ _Gradients = npt.NDArray[np.float32]
 
 def measure() -> list[Row | Skipped]:
     """Measure rows and dense values; takes about a minute."""
-    with _held_to_processor(0), tempfile.TemporaryDirectory(prefix="edlz-bench-") as folder:
+    with held_to_processor(0), tempfile.TemporaryDirectory(prefix="edlz-bench-") as folder:
         return [*_measure_rows(Path(folder)), *_measure_creation(Path(folder)), *_measure_dense(Path(folder))]
 
 
@@ -271,15 +270,6 @@ def _send_frames(endpoint: str) -> None:
 
 
 # ---------------------------------------------------------------- the rest
-
-
-@contextmanager
-def _held_to_processor(number: int) -> Iterator[None]:
-    with ExitStack() as stack:
-        if hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) > 1:
-            stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
-            os.sched_setaffinity(0, {number})
-        yield
 
 
 def _us(seconds: float) -> str:

@@ -1,0 +1,423 @@
+"""A job of a thousand workers in virtual time: the master's real core, and stand-ins for all others.
+
+The stand-ins speak to the master as workers and partitions do: a status each second and after a change, and
+another question each 0.2 s while there is nothing to compute.  The partitions share one ledger, since here no
+minibatch is ever under way to some of them only.  Messages take no time.
+
+A worker dies each second.  Its launcher sees it, tells the master, and starts another one under a new id.
+"""
+
+import heapq
+import itertools
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from edlz.services.ledger import Ledger
+from edlz.services.master.entries import JournalState
+from edlz.services.master.instructions import Instruction, Reply, TakeDigest
+from edlz.services.master.job import MasterCore
+from edlz.services.messages import (
+    NO_IDENTITY,
+    DoneTask,
+    Granted,
+    Identity,
+    Job,
+    Message,
+    PartitionOrders,
+    PartitionStatus,
+    WorkerOrders,
+    WorkerStatus,
+)
+from edlz.services.plan import Plan, Shard
+from edlz.services.worker.task_runner import ASK_AGAIN_S, HEARTBEAT_S
+
+__all__ = ["Crowd", "Outcome", "Size"]
+
+MEDIAN_S = 4.0  # of a task
+DEVIATION = 0.3  # of the logarithm of a task's seconds: one in a thousand takes 2.5 medians
+STEPS = 2  # minibatches of a task
+LAUNCH_S = (3.0, 8.0)  # from a worker's death until another one asks for work
+NOTICE_S = (0.1, 1.0)  # from a worker's death until its launcher tells the master
+TICK_S = 0.25
+BATCH = 5000  # events of the core between two looks at the clock
+PATIENCE_S = 20_000.0
+
+# A task in hand: not begun; held by the partitions, or its gradient is with them; to be computed; reported.
+_State = Literal["queued", "waiting", "ready", "done"]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the job is."""
+
+    mode: Literal["sync", "async"]
+    tasks: int
+    workers: int = 1000
+    partitions: int = 100
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run has shown; seconds are virtual but for `core_s`, the CPU time inside the master's core."""
+
+    core_s: float
+    passed_s: float
+    tail_s: float  # from when 99 % of the tasks are in the ledger until all are
+    median_s: float  # of a task
+    longest_s: float  # from a task's first lease until it is in the ledger
+    statuses: int
+    deaths: int
+    twice: int  # tasks that a worker finished after another one had done so
+
+
+class _Twin:
+    """A second core that is fed with the same events, many at a time: reading a clock costs more than an event."""
+
+    def __init__(self, core: MasterCore) -> None:
+        self._core = core
+        self._events: list[tuple[str, tuple[Any, ...]]] = []
+        self.cpu_s = 0.0
+
+    def feed(self, event: str, arguments: tuple[Any, ...]) -> None:
+        self._events.append((event, arguments))
+        if len(self._events) == BATCH:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        calls = [(getattr(self._core, event), arguments) for event, arguments in self._events]
+        self._events.clear()
+        began_s = time.process_time()
+        for call, arguments in calls:
+            call(*arguments)
+        self.cpu_s += time.process_time() - began_s
+
+
+@dataclass(eq=False)
+class _Worker:
+    name: str
+    incarnation: Identity | None = None
+    era: Identity = NO_IDENTITY
+    seq: int = 0
+    in_hand: dict[int, _State] = field(default_factory=dict)
+    busy_with: int | None = None
+    steps: int = 0
+    address_list: Identity = NO_IDENTITY
+    next_status_s: float = 0.0
+    is_up: bool = True
+
+    def tasks(self, *states: _State) -> list[int]:
+        return [task for task, state in self.in_hand.items() if state in states]
+
+    def wants_task(self, *, is_sync: bool) -> bool:
+        """As worker/training.py has it."""
+        if self.incarnation is None:
+            return False
+        waiting, ready = len(self.tasks("waiting")), len(self.tasks("ready"))
+        if is_sync and waiting and not ready:
+            return True
+        return len(self.tasks("queued")) < max(1, waiting + ready if is_sync else 1)
+
+
+class _Partitions:
+    """What the partitions say of themselves, all of them the same."""
+
+    def __init__(self, plan: Plan, count: int) -> None:
+        self._plan, self.ledger = plan, Ledger()
+        self.lives: list[Identity | None] = [None] * count
+        self.known_lives: tuple[Identity, ...] = ()
+        self._eras: list[Identity | None] = [None] * count
+        self._has_told = [False] * count
+        self._is_sealing = [False] * count
+        self._seq = 0
+        self.version = 0
+        self.term = 0
+
+    def status(self, index: int) -> PartitionStatus:
+        self._seq += 1
+        ledger, life = self.ledger, self.lives[index]
+        return PartitionStatus(
+            partition=index,
+            boot=-1 - index,
+            incarnation=life,
+            seq=self._seq,
+            term=self.term,
+            endpoint=f"tcp://10.0.0.{index}:50001",
+            era=self._eras[index],
+            version=self.version,
+            has_base=True,
+            ledger=None if self._has_told[index] else ledger.record(),
+            finished_tasks=len(ledger.finished),
+            minibatches=ledger.minibatches,
+            open_minibatches=0,
+            snapshots=((NO_IDENTITY, 0),),
+            is_sealed=self._is_sealing[index] and len(ledger.finished) == self._plan.task_count,
+        )
+
+    def on_answer(self, index: int, answer: Message) -> None:
+        if isinstance(answer, Granted):
+            self.term, self.lives[index] = answer.term, answer.incarnation
+            self.known_lives = tuple(life for life in self.lives if life is not None)
+            return
+        assert isinstance(answer, PartitionOrders)
+        self._has_told[index] = answer.era == self._eras[index]
+        self._eras[index], self._is_sealing[index] = answer.era, answer.seal
+
+
+class Crowd:
+    """Runs a job from its start to its end.
+
+    Parameters
+    ----------
+    size : Size
+    seed : int
+        Of task times and deaths.
+    """
+
+    def __init__(self, size: Size, seed: int = 1) -> None:
+        self._size, self._random = size, random.Random(seed)
+        self._is_sync = size.mode == "sync"
+        self.plan = Plan(
+            mode=size.mode,
+            seed=1,
+            shards=(Shard(name="data", first=0, count=size.tasks),),
+            records_per_task=1,
+            minibatch_size=1,
+            epochs=1,
+            slots=size.workers if self._is_sync else 1,
+        )
+        job = Job(name="crowd", run="1", config={}, plan=self.plan, partitions=size.partitions)
+        self._core = MasterCore(job, JournalState())
+        self._twin = _Twin(MasterCore(job, JournalState()))
+        self._now = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._partitions = _Partitions(self.plan, size.partitions)
+        self._workers: dict[str, _Worker] = {}
+        self._names = itertools.count()
+        self._staged: set[int] = (
+            set()
+        )  # sync: tasks whose gradient of the present step is with the partitions
+        self._step = 0  # sync: of the present round
+        self._statuses = self._deaths = self._twice = 0
+        self._times_s: list[float] = []
+        self._leased_s: dict[int, float] = {}
+        self._done_s: dict[int, float] = {}
+
+    def run(self) -> Outcome:
+        """Run to the end; an AssertionError if a promise is broken."""
+        for index in range(self._size.partitions):
+            self._at(self._random.random(), partial(self._tell_of_partition, index))
+        for _ in range(self._size.workers):
+            self._at(1 + self._random.random(), self._launch)
+        self._at(0.0, self._tick)
+        self._at(5.0, self._kill_one)
+        self._call("start")
+        while not self._core.is_complete:
+            self._now, _, event = heapq.heappop(self._events)
+            assert self._now < PATIENCE_S, f"the job does not end: {self._partitions.ledger}"
+            event()
+        self._core.check_invariants()
+        self._twin.catch_up()
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
+        count, ledger = self._size.tasks, self._partitions.ledger
+        assert ledger.finished.bounds == (0, count)
+        assert ledger.minibatches == count * STEPS
+        ends_s = sorted(self._done_s.values())
+        return Outcome(
+            core_s=self._twin.cpu_s,
+            passed_s=self._now,
+            tail_s=ends_s[-1] - ends_s[count * 99 // 100 - 1],
+            median_s=sorted(self._times_s)[len(self._times_s) // 2],
+            longest_s=max(end_s - self._leased_s[task] for task, end_s in self._done_s.items()),
+            statuses=self._statuses,
+            deaths=self._deaths,
+            twice=self._twice,
+        )
+
+    # -- the master
+
+    def _at(self, when_s: float, event: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (when_s, next(self._order), event))
+
+    def _call(self, event: str, *arguments: Any) -> Message | None:
+        """Let the core take an event; return what it answers."""
+        self._twin.feed(event, arguments)
+        instructions: list[Instruction] = getattr(self._core, event)(*arguments)
+        answer = None
+        for instruction in instructions:
+            if isinstance(instruction, Reply):
+                answer = instruction.body
+            elif isinstance(instruction, TakeDigest):
+                self._call("on_digest", "digest")
+        return answer
+
+    def _ask(self, body: Message) -> Message:
+        self._statuses += 1
+        answer = self._call("on_request", 0, body, self._now)
+        assert answer is not None
+        return answer
+
+    def _tick(self) -> None:
+        self._call("on_tick", self._now)
+        self._at(self._now + TICK_S, self._tick)
+
+    def _tell_of_partition(self, index: int) -> None:
+        self._partitions.on_answer(index, self._ask(self._partitions.status(index)))
+        self._at(self._now + HEARTBEAT_S, partial(self._tell_of_partition, index))
+
+    # -- lives and deaths
+
+    def _launch(self) -> None:
+        number = next(self._names)
+        worker = self._workers[str(number)] = _Worker(str(number))
+        self._tell(worker)
+        self._wake(worker)
+
+    def _kill_one(self) -> None:
+        self._at(self._now + 1.0, self._kill_one)
+        worker = self._workers.pop(self._random.choice(list(self._workers)))
+        worker.is_up = False
+        self._deaths += 1
+        notice = partial(self._call, "lose_worker", worker.name, "killed by signal 9")
+        self._at(self._now + self._random.uniform(*NOTICE_S), notice)
+        self._at(self._now + self._random.uniform(*LAUNCH_S), self._launch)
+
+    # -- a worker's line to the master
+
+    def _wake(self, worker: _Worker) -> None:
+        """Send a status when it is time, over and over."""
+        if not worker.is_up:
+            return
+        is_idle = worker.busy_with is None and worker.wants_task(is_sync=self._is_sync)
+        due_s = worker.next_status_s - (HEARTBEAT_S - ASK_AGAIN_S if is_idle else 0.0)
+        if self._now >= due_s - 1e-9:
+            self._tell(worker)
+            due_s = self._now + ASK_AGAIN_S
+        self._at(min(due_s, self._now + ASK_AGAIN_S), partial(self._wake, worker))
+
+    def _tell(self, worker: _Worker) -> None:
+        """Send a status and follow the answer; at once another one while the answers bring work."""
+        is_asking = worker.is_up
+        while is_asking:
+            orders = self._ask(self._status(worker))
+            assert isinstance(orders, WorkerOrders)
+            assert not orders.stop
+            assert not orders.again, "a true report is not believed"
+            if worker.incarnation is None:
+                worker.incarnation = orders.incarnation
+                continue
+            self._follow(worker, orders)
+            is_asking = orders.lease is not None and worker.wants_task(is_sync=self._is_sync)
+
+    def _status(self, worker: _Worker) -> WorkerStatus:
+        worker.seq += 1
+        worker.next_status_s = self._now + HEARTBEAT_S
+        lives, era = self._partitions.known_lives, worker.era
+        done = [DoneTask(task=task, era=era, incarnations=lives) for task in worker.tasks("done")]
+        return WorkerStatus(
+            worker=worker.name,
+            boot=int(worker.name),
+            incarnation=worker.incarnation,
+            seq=worker.seq,
+            era=worker.era,
+            holding=tuple(worker.in_hand),
+            done=tuple(done),
+            wants_task=worker.wants_task(is_sync=self._is_sync),
+            steps=worker.steps,
+            address_list=worker.address_list,
+        )
+
+    def _follow(self, worker: _Worker, orders: WorkerOrders) -> None:
+        worker.era, worker.address_list = orders.era, orders.address_list
+        for task in orders.noted:
+            del worker.in_hand[task]
+        if orders.lease is not None:
+            task = orders.lease.task
+            self._leased_s.setdefault(task, self._now)
+            worker.in_hand[task] = "done" if task in self._partitions.ledger.finished else "queued"
+        self._schedule(worker)
+
+    # -- work
+
+    def _schedule(self, worker: _Worker) -> None:
+        """Begin what can begin, as worker/training.py does."""
+        queued = worker.tasks("queued")
+        if self._is_sync and queued:
+            earliest = self.plan.round_tasks(min(worker.tasks("queued", "waiting", "ready")))
+            for task in queued:
+                if task in earliest:
+                    worker.in_hand[task] = self._state_of(task)
+        elif queued and not worker.tasks("ready"):
+            worker.in_hand[queued[0]] = "ready"
+        ready = worker.tasks("ready")
+        if ready and worker.busy_with is None:
+            worker.busy_with = min(ready)
+            seconds = MEDIAN_S * self._random.lognormvariate(0.0, DEVIATION)
+            self._times_s.append(seconds)
+            computed = partial(self._on_computed, worker, worker.busy_with)
+            self._at(self._now + (seconds / STEPS if self._is_sync else seconds), computed)
+
+    def _on_computed(self, worker: _Worker, task: int) -> None:
+        if not worker.is_up:
+            return
+        worker.busy_with = None
+        worker.steps += 1
+        if self._is_sync:
+            self._stage(worker, task)
+            return
+        if task in self._partitions.ledger.finished:
+            self._twice += 1
+        else:
+            self._finish([task])
+        worker.in_hand[task] = "done"
+        self._schedule(worker)
+        self._tell(worker)
+
+    def _finish(self, tasks: list[int]) -> None:
+        for task in tasks:
+            for index in range(STEPS):
+                self._partitions.ledger.note(task, index, is_last=index + 1 == STEPS, is_empty=False)
+            self._done_s[task] = self._now
+        self._partitions.version += STEPS if not self._is_sync else 0
+
+    # -- synchronous steps
+
+    def _round(self) -> range:
+        return self.plan.round_tasks(self._partitions.ledger.finished.first_missing())
+
+    def _state_of(self, task: int) -> _State:
+        if task in self._partitions.ledger.finished:
+            return "done"
+        is_due = task in self._round() and task not in self._staged
+        return "ready" if is_due else "waiting"
+
+    def _stage(self, worker: _Worker, task: int) -> None:
+        """A gradient is with the partitions; the last one of a step commits it."""
+        if task in worker.in_hand:
+            worker.in_hand[task] = "waiting"
+        tasks = self._round()
+        if task in tasks:
+            self._staged.add(task)
+        if len(self._staged) < len(tasks):
+            self._schedule(worker)
+            return
+        self._staged.clear()
+        self._partitions.version += 1
+        self._step = (self._step + 1) % STEPS
+        if self._step == 0:
+            self._finish(list(tasks))
+        for other in list(self._workers.values()):
+            self._on_commit(other)
+
+    def _on_commit(self, worker: _Worker) -> None:
+        for task in worker.tasks("waiting"):
+            worker.in_hand[task] = self._state_of(task)
+        self._schedule(worker)
+        if worker.tasks("done"):
+            self._tell(worker)
