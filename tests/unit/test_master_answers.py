@@ -1,0 +1,181 @@
+"""What the master's core says to a worker, and what it leaves out since the worker has it."""
+
+import itertools
+from typing import Any
+
+import msgspec
+
+from edlz.services.ledger import LedgerRecord
+from edlz.services.master.entries import JournalState
+from edlz.services.master.instructions import Journal, Reply, TakeDigest
+from edlz.services.master.job import MasterCore
+from edlz.services.messages import (
+    NO_IDENTITY,
+    DoneTask,
+    Identity,
+    Job,
+    Message,
+    PartitionStatus,
+    WorkerOrders,
+    WorkerStatus,
+)
+from edlz.services.plan import Plan, Shard
+from edlz.services.worker.task_runner import TaskRunner
+
+seqs = itertools.count(1)
+
+
+class Master:
+    """A core that runs, with its partitions, and workers that say what a test wants them to."""
+
+    def __init__(self, mode: str = "async", tasks: int = 6, slots: int = 1, partitions: int = 2) -> None:
+        self.plan = Plan(
+            mode=mode,
+            seed=0,
+            shards=(Shard(name="data", first=0, count=tasks),),
+            records_per_task=1,
+            minibatch_size=1,
+            epochs=1,
+            slots=slots,
+        )
+        job = Job(name="job", run="1", config={}, plan=self.plan, partitions=partitions)
+        self.core = MasterCore(job, JournalState())
+        self.core.start()
+        self.journalled: dict[str, object] = {}
+        self.partitions = [self.partition(index) for index in range(partitions)]
+        self.lives: dict[str, Identity] = {}
+
+    def ask(self, body: Message) -> tuple[Any, list[Any]]:
+        instructions = self.core.on_request(0, body, 0.0)
+        self.core.check_invariants()
+        for instruction in instructions:
+            if isinstance(instruction, Journal):
+                self.journalled |= instruction.fields
+        answers = [instruction.body for instruction in instructions if isinstance(instruction, Reply)]
+        return answers[0], instructions
+
+    def partition(self, index: int, **fields: Any) -> PartitionStatus:
+        """Let a partition begin a life."""
+        status = PartitionStatus(
+            partition=index,
+            boot=next(seqs) + 1000,
+            incarnation=None,
+            seq=next(seqs),
+            term=self.core.term,
+            endpoint=f"ipc://ps-{index}",
+            era=(1, 0) if self.plan.is_sync else None,
+            version=0,
+            has_base=True,
+            ledger=LedgerRecord(),
+            finished_tasks=0,
+            minibatches=0,
+            open_minibatches=0,
+            snapshots=(),
+            is_sealed=False,
+        )
+        granted, _ = self.ask(status)
+        status = msgspec.structs.replace(status, incarnation=granted.incarnation)
+        return self.say(status, **fields)
+
+    def say(self, status: PartitionStatus, **fields: Any) -> PartitionStatus:
+        status = msgspec.structs.replace(status, seq=next(seqs), **fields)
+        self.ask(status)
+        return status
+
+    def worker(self, name: str, **fields: Any) -> tuple[WorkerOrders, list[Any]]:
+        """Send a worker's status; it joins with its first one."""
+        if name not in self.lives:
+            hello = WorkerStatus(worker=name, boot=next(seqs), incarnation=None, seq=1, era=NO_IDENTITY)
+            welcome, _ = self.ask(hello)
+            self.lives[name] = welcome.incarnation
+        era = (1, 0) if self.plan.is_sync else NO_IDENTITY
+        return self.ask(
+            WorkerStatus(worker=name, boot=0, incarnation=self.lives[name], seq=next(seqs), era=era, **fields)
+        )
+
+    def done(self, *tasks: int) -> tuple[DoneTask, ...]:
+        lives = tuple(status.incarnation or NO_IDENTITY for status in self.partitions)
+        return tuple(DoneTask(task=task, era=(1, 0), incarnations=lives) for task in tasks)
+
+
+def test_the_list_of_partitions_is_sent_until_the_worker_has_it() -> None:
+    master = Master()
+    first, _ = master.worker("a")
+    assert [address.endpoint for address in first.partitions] == ["ipc://ps-0", "ipc://ps-1"]
+    assert master.worker("a")[0].partitions == first.partitions
+    answer, _ = master.worker("a", address_list=first.address_list)
+    assert (answer.partitions, answer.address_list) == ((), first.address_list)
+
+
+def test_a_change_of_a_partition_makes_another_list() -> None:
+    master = Master()
+    known = master.worker("a")[0].address_list
+    one = master.say(master.partitions[1], has_base=False)
+    moved, _ = master.worker("a", address_list=known)
+    assert [address.has_base for address in moved.partitions] == [True, False]
+    master.say(one, endpoint="ipc://elsewhere")
+    moved, _ = master.worker("a", address_list=moved.address_list)
+    assert moved.partitions[1].endpoint == "ipc://elsewhere"
+    again = master.partition(1)
+    moved, _ = master.worker("a", address_list=moved.address_list)
+    assert moved.partitions[1].incarnation == again.incarnation
+    master.say(again, version=3)
+    assert master.worker("a", address_list=moved.address_list)[0].partitions == ()
+
+
+def test_a_worker_says_which_list_it_has_learnt_from() -> None:
+    master = Master()
+    runner = TaskRunner("a", 7)
+    [asked] = runner.on_tick(0.0)
+    [asked] = runner.on_orders(master.ask(asked.body)[0], 0.0)[-1:]
+    assert asked.body.address_list == NO_IDENTITY
+    orders, _ = master.ask(asked.body)
+    runner.on_orders(orders, 0.0)
+    [asked] = runner.on_tick(2.0)
+    assert asked.body.address_list == orders.address_list != NO_IDENTITY
+    assert master.ask(asked.body)[0].partitions == ()
+
+
+def test_the_report_of_the_last_task_ends_the_job_at_once() -> None:
+    master = Master(tasks=2)
+    for status in master.partitions:
+        master.say(status, is_sealed=True)
+    assert not any(isinstance(i, TakeDigest) for i in master.worker("a", done=master.done(0))[1])
+    assert any(isinstance(i, TakeDigest) for i in master.worker("a", done=master.done(1))[1])
+
+
+def test_the_last_tasks_are_kept_for_those_who_have_asked() -> None:
+    master = Master(tasks=3)
+    assert master.worker("a", wants_task=True)[0].lease is not None
+    master.worker("b")  # it builds its model still
+    reserve = master.worker("a", wants_task=True, holding=(0,))[0].lease
+    assert reserve is not None
+    assert reserve.task == 1
+    assert master.worker("b", wants_task=True)[0].lease is not None
+    master.core.lose_worker("b", "killed")
+    master.core.check_invariants()
+    assert master.worker("a", wants_task=True, holding=(0,))[0].lease is not None
+
+
+def test_a_spare_has_no_share_of_a_round() -> None:
+    master = Master("sync", tasks=4, slots=2)
+    master.core.crew.supervise(1)
+    for name in ("a", "b"):
+        master.worker(name)
+    assert master.worker("b", wants_task=True)[0].lease is None
+    assert master.worker("a", wants_task=True)[0].lease is not None
+    assert master.worker("a", wants_task=True, holding=(0,))[0].lease is not None
+    master.core.crew.supervise(2)
+    assert (
+        master.worker("a", wants_task=True, holding=(0, 1))[0].lease is not None
+    )  # one slot of the next round
+    assert master.worker("a", wants_task=True, holding=(0, 1, 2))[0].lease is None  # the other one is b's
+    assert master.worker("b", wants_task=True)[0].lease is not None
+
+
+def test_the_journal_forgets_the_incarnations_of_workers_that_are_gone() -> None:
+    master = Master()
+    master.worker("a")
+    master.core.lose_worker("a", "killed")
+    master.worker("b")
+    assert list(master.journalled["incarnations"]) == ["ps-0", "ps-1", "worker-b"]
