@@ -12,25 +12,18 @@ import itertools
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from edlz.services.ledger import Ledger
+from benchmarks.stand_ins import Partitions, TaskState, Work, Worker
 from edlz.services.master.entries import JournalState
 from edlz.services.master.instructions import Instruction, Reply, TakeDigest
 from edlz.services.master.job import MasterCore
 from edlz.services.messages import (
-    NO_IDENTITY,
-    DoneTask,
-    Granted,
-    Identity,
     Job,
     Message,
-    PartitionOrders,
-    PartitionStatus,
     WorkerOrders,
-    WorkerStatus,
 )
 from edlz.services.plan import Plan, Shard
 from edlz.services.worker.task_runner import ASK_AGAIN_S, HEARTBEAT_S
@@ -39,15 +32,12 @@ __all__ = ["Crowd", "Outcome", "Size"]
 
 MEDIAN_S = 4.0  # of a task
 DEVIATION = 0.3  # of the logarithm of a task's seconds: one in a thousand takes 2.5 medians
-STEPS = 2  # minibatches of a task
+STEPS = {"async": 8, "sync": 2}  # minibatches of a task
 LAUNCH_S = (3.0, 8.0)  # from a worker's death until another one asks for work
 NOTICE_S = (0.1, 1.0)  # from a worker's death until its launcher tells the master
 TICK_S = 0.25
 BATCH = 5000  # events of the core between two looks at the clock
 PATIENCE_S = 20_000.0
-
-# A task in hand: not begun; held by the partitions, or its gradient is with them; to be computed; reported.
-_State = Literal["queued", "waiting", "ready", "done"]
 
 
 @dataclass(frozen=True)
@@ -96,77 +86,6 @@ class _Twin:
         self.cpu_s += time.process_time() - began_s
 
 
-@dataclass(eq=False)
-class _Worker:
-    name: str
-    incarnation: Identity | None = None
-    era: Identity = NO_IDENTITY
-    seq: int = 0
-    in_hand: dict[int, _State] = field(default_factory=dict)
-    busy_with: int | None = None
-    steps: int = 0
-    address_list: Identity = NO_IDENTITY
-    next_status_s: float = 0.0
-    is_up: bool = True
-
-    def tasks(self, *states: _State) -> list[int]:
-        return [task for task, state in self.in_hand.items() if state in states]
-
-    def wants_task(self, *, is_sync: bool) -> bool:
-        """As worker/training.py has it."""
-        if self.incarnation is None:
-            return False
-        waiting, ready = len(self.tasks("waiting")), len(self.tasks("ready"))
-        if is_sync and waiting and not ready:
-            return True
-        return len(self.tasks("queued")) < max(1, waiting + ready if is_sync else 1)
-
-
-class _Partitions:
-    """What the partitions say of themselves, all of them the same."""
-
-    def __init__(self, plan: Plan, count: int) -> None:
-        self._plan, self.ledger = plan, Ledger()
-        self.lives: list[Identity | None] = [None] * count
-        self.known_lives: tuple[Identity, ...] = ()
-        self._eras: list[Identity | None] = [None] * count
-        self._has_told = [False] * count
-        self._is_sealing = [False] * count
-        self._seq = 0
-        self.version = 0
-        self.term = 0
-
-    def status(self, index: int) -> PartitionStatus:
-        self._seq += 1
-        ledger, life = self.ledger, self.lives[index]
-        return PartitionStatus(
-            partition=index,
-            boot=-1 - index,
-            incarnation=life,
-            seq=self._seq,
-            term=self.term,
-            endpoint=f"tcp://10.0.0.{index}:50001",
-            era=self._eras[index],
-            version=self.version,
-            has_base=True,
-            ledger=None if self._has_told[index] else ledger.record(),
-            finished_tasks=len(ledger.finished),
-            minibatches=ledger.minibatches,
-            open_minibatches=0,
-            snapshots=((NO_IDENTITY, 0),),
-            is_sealed=self._is_sealing[index] and len(ledger.finished) == self._plan.task_count,
-        )
-
-    def on_answer(self, index: int, answer: Message) -> None:
-        if isinstance(answer, Granted):
-            self.term, self.lives[index] = answer.term, answer.incarnation
-            self.known_lives = tuple(life for life in self.lives if life is not None)
-            return
-        assert isinstance(answer, PartitionOrders)
-        self._has_told[index] = answer.era == self._eras[index]
-        self._eras[index], self._is_sealing[index] = answer.era, answer.seal
-
-
 class Crowd:
     """Runs a job from its start to its end.
 
@@ -193,15 +112,16 @@ class Crowd:
         self._core = MasterCore(job, JournalState())
         self._twin = _Twin(MasterCore(job, JournalState()))
         self._now = 0.0
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._order = itertools.count()
-        self._partitions = _Partitions(self.plan, size.partitions)
-        self._workers: dict[str, _Worker] = {}
+        self._partitions = Partitions(self.plan, size.partitions)
+        self._workers: dict[str, Worker] = {}
         self._names = itertools.count()
         self._staged: set[int] = (
             set()
         )  # sync: tasks whose gradient of the present step is with the partitions
         self._step = 0  # sync: of the present round
+        self._steps = STEPS[size.mode]
         self._statuses = self._deaths = self._twice = 0
         self._times_s: list[float] = []
         self._leased_s: dict[int, float] = {}
@@ -227,7 +147,7 @@ class Crowd:
     def _outcome(self) -> Outcome:
         count, ledger = self._size.tasks, self._partitions.ledger
         assert ledger.finished.bounds == (0, count)
-        assert ledger.minibatches == count * STEPS
+        assert ledger.minibatches == count * self._steps
         ends_s = sorted(self._done_s.values())
         return Outcome(
             core_s=self._twin.cpu_s,
@@ -242,7 +162,7 @@ class Crowd:
 
     # -- the master
 
-    def _at(self, when_s: float, event: Callable[[], None]) -> None:
+    def _at(self, when_s: float, event: Callable[[], object]) -> None:
         heapq.heappush(self._events, (when_s, next(self._order), event))
 
     def _call(self, event: str, *arguments: Any) -> Message | None:
@@ -275,7 +195,7 @@ class Crowd:
 
     def _launch(self) -> None:
         number = next(self._names)
-        worker = self._workers[str(number)] = _Worker(str(number))
+        worker = self._workers[str(number)] = Worker(str(number))
         self._tell(worker)
         self._wake(worker)
 
@@ -284,28 +204,31 @@ class Crowd:
         worker = self._workers.pop(self._random.choice(list(self._workers)))
         worker.is_up = False
         self._deaths += 1
+        if worker.work is not None and not self._is_sync:
+            self._note(worker.work.task, worker.work.reached(self._now))
         notice = partial(self._call, "lose_worker", worker.name, "killed by signal 9")
         self._at(self._now + self._random.uniform(*NOTICE_S), notice)
         self._at(self._now + self._random.uniform(*LAUNCH_S), self._launch)
 
     # -- a worker's line to the master
 
-    def _wake(self, worker: _Worker) -> None:
+    def _wake(self, worker: Worker) -> None:
         """Send a status when it is time, over and over."""
         if not worker.is_up:
             return
-        is_idle = worker.busy_with is None and worker.wants_task(is_sync=self._is_sync)
+        is_idle = worker.work is None and worker.wants_task(is_sync=self._is_sync)
         due_s = worker.next_status_s - (HEARTBEAT_S - ASK_AGAIN_S if is_idle else 0.0)
         if self._now >= due_s - 1e-9:
             self._tell(worker)
             due_s = self._now + ASK_AGAIN_S
         self._at(min(due_s, self._now + ASK_AGAIN_S), partial(self._wake, worker))
 
-    def _tell(self, worker: _Worker) -> None:
+    def _tell(self, worker: Worker) -> None:
         """Send a status and follow the answer; at once another one while the answers bring work."""
         is_asking = worker.is_up
         while is_asking:
-            orders = self._ask(self._status(worker))
+            worker.next_status_s = self._now + HEARTBEAT_S
+            orders = self._ask(worker.status(self._partitions.known_lives, is_sync=self._is_sync))
             assert isinstance(orders, WorkerOrders)
             assert not orders.stop
             assert not orders.again, "a true report is not believed"
@@ -315,25 +238,7 @@ class Crowd:
             self._follow(worker, orders)
             is_asking = orders.lease is not None and worker.wants_task(is_sync=self._is_sync)
 
-    def _status(self, worker: _Worker) -> WorkerStatus:
-        worker.seq += 1
-        worker.next_status_s = self._now + HEARTBEAT_S
-        lives, era = self._partitions.known_lives, worker.era
-        done = [DoneTask(task=task, era=era, incarnations=lives) for task in worker.tasks("done")]
-        return WorkerStatus(
-            worker=worker.name,
-            boot=int(worker.name),
-            incarnation=worker.incarnation,
-            seq=worker.seq,
-            era=worker.era,
-            holding=tuple(worker.in_hand),
-            done=tuple(done),
-            wants_task=worker.wants_task(is_sync=self._is_sync),
-            steps=worker.steps,
-            address_list=worker.address_list,
-        )
-
-    def _follow(self, worker: _Worker, orders: WorkerOrders) -> None:
+    def _follow(self, worker: Worker, orders: WorkerOrders) -> None:
         worker.era, worker.address_list = orders.era, orders.address_list
         for task in orders.noted:
             del worker.in_hand[task]
@@ -345,7 +250,7 @@ class Crowd:
 
     # -- work
 
-    def _schedule(self, worker: _Worker) -> None:
+    def _schedule(self, worker: Worker) -> None:
         """Begin what can begin, as worker/training.py does."""
         queued = worker.tasks("queued")
         if self._is_sync and queued:
@@ -356,48 +261,53 @@ class Crowd:
         elif queued and not worker.tasks("ready"):
             worker.in_hand[queued[0]] = "ready"
         ready = worker.tasks("ready")
-        if ready and worker.busy_with is None:
-            worker.busy_with = min(ready)
-            seconds = MEDIAN_S * self._random.lognormvariate(0.0, DEVIATION)
-            self._times_s.append(seconds)
-            computed = partial(self._on_computed, worker, worker.busy_with)
-            self._at(self._now + (seconds / STEPS if self._is_sync else seconds), computed)
+        if ready and worker.work is None:
+            self._begin(worker, min(ready))
 
-    def _on_computed(self, worker: _Worker, task: int) -> None:
+    def _begin(self, worker: Worker, task: int) -> None:
+        seconds = MEDIAN_S * self._random.lognormvariate(0.0, DEVIATION)
+        self._times_s.append(seconds)
+        index = 0 if self._is_sync else self._partitions.ledger.mark(task)
+        worker.work = work = Work(task, self._now, seconds / self._steps, index)
+        steps = 1 if self._is_sync else self._steps - index
+        self._at(self._now + steps * work.step_s, partial(self._on_computed, worker, work))
+
+    def _on_computed(self, worker: Worker, work: Work) -> None:
         if not worker.is_up:
             return
-        worker.busy_with = None
+        worker.work = None
         worker.steps += 1
         if self._is_sync:
-            self._stage(worker, task)
+            self._stage(worker, work.task)
             return
-        if task in self._partitions.ledger.finished:
-            self._twice += 1
-        else:
-            self._finish([task])
-        worker.in_hand[task] = "done"
+        self._twice += work.task in self._partitions.ledger.finished
+        self._note(work.task, self._steps)
+        worker.in_hand[work.task] = "done"
         self._schedule(worker)
         self._tell(worker)
 
-    def _finish(self, tasks: list[int]) -> None:
-        for task in tasks:
-            for index in range(STEPS):
-                self._partitions.ledger.note(task, index, is_last=index + 1 == STEPS, is_empty=False)
+    def _note(self, task: int, reached: int) -> None:
+        """The ledger takes a task's minibatches below `reached`, as far as it does not have them."""
+        ledger = self._partitions.ledger
+        if task in ledger.finished:
+            return
+        for index in range(ledger.mark(task), reached):
+            ledger.note(task, index, is_last=index + 1 == self._steps, is_empty=False)
+        if reached == self._steps:
             self._done_s[task] = self._now
-        self._partitions.version += STEPS if not self._is_sync else 0
 
     # -- synchronous steps
 
     def _round(self) -> range:
         return self.plan.round_tasks(self._partitions.ledger.finished.first_missing())
 
-    def _state_of(self, task: int) -> _State:
+    def _state_of(self, task: int) -> TaskState:
         if task in self._partitions.ledger.finished:
             return "done"
         is_due = task in self._round() and task not in self._staged
         return "ready" if is_due else "waiting"
 
-    def _stage(self, worker: _Worker, task: int) -> None:
+    def _stage(self, worker: Worker, task: int) -> None:
         """A gradient is with the partitions; the last one of a step commits it."""
         if task in worker.in_hand:
             worker.in_hand[task] = "waiting"
@@ -409,13 +319,14 @@ class Crowd:
             return
         self._staged.clear()
         self._partitions.version += 1
-        self._step = (self._step + 1) % STEPS
+        self._step = (self._step + 1) % self._steps
         if self._step == 0:
-            self._finish(list(tasks))
+            for finished in tasks:
+                self._note(finished, self._steps)
         for other in list(self._workers.values()):
             self._on_commit(other)
 
-    def _on_commit(self, worker: _Worker) -> None:
+    def _on_commit(self, worker: Worker) -> None:
         for task in worker.tasks("waiting"):
             worker.in_hand[task] = self._state_of(task)
         self._schedule(worker)
