@@ -130,6 +130,15 @@ class CheckpointOrder(Record, frozen=True, kw_only=True):
     marks: LedgerRecord | None = None
 
 
+class Recount(Record, frozen=True, kw_only=True):
+    """Minibatches in a partition's state, as its apply path counted them, beside what should be there by now."""
+
+    expected: int = 0
+    applied: int = 0
+    missing: int = 0
+    doubled: int = 0
+
+
 class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
     """Partition -> master, each heartbeat and after a change; answered by Granted or PartitionOrders."""
 
@@ -152,6 +161,7 @@ class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
     near: int = 0  # async: the checkpoint that is about to be cut
     frozen: int = 0  # async: the newest checkpoint for which pushes were held
     parts: tuple[CheckpointPart, ...] = ()  # not yet known to be in a complete checkpoint
+    recount: Recount = Recount()
 
 
 class Granted(Message, frozen=True, kw_only=True, tag=11):
@@ -583,6 +593,10 @@ class PartitionView(Record, frozen=True, kw_only=True):
     memory_bytes: int = 0
     cpu_share: float = 0.0
     rows: int = 0
+    expected: int = 0  # minibatches that should be in its state by now, and those that are: see Recount
+    applied: int = 0
+    missing: int = 0
+    doubled: int = 0
 
 
 class EventView(Record, frozen=True, kw_only=True):

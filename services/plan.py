@@ -87,6 +87,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Minibatches in an epoch, for a feed that keeps every record."""
         return sum(-(-r.count // self.minibatch_size) for r in self.ranges)
 
+    @cached_property
+    def minibatches(self) -> npt.NDArray[np.int32]:
+        """Minibatches of each task of the job, for a feed that keeps every record."""
+        by_place = np.array([-(-r.count // self.minibatch_size) for r in self.ranges], np.int32)
+        epochs = [by_place[self._order(epoch)] for epoch in range(self.epochs)]
+        return np.concatenate([by_place[:0], *epochs])
+
     def epoch(self, task: int) -> int:
         return task // self.tasks_per_epoch
 

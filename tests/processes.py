@@ -152,7 +152,7 @@ class HandJob:
         wait_for(found, f"{text!r} in the log of {name}:\n{self.log(name)}")
 
     def status(self) -> JobStatus:
-        return msgspec.json.decode((self.folder / "status.json").read_bytes(), type=JobStatus)
+        return _status_of(self.folder)
 
     @property
     def job(self) -> Job:
@@ -247,7 +247,7 @@ class TrainJob:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the job does not end\n{self.output()}") from None
         assert ended == code, self.output()
-        return msgspec.json.decode((self.folder / "status.json").read_bytes(), type=JobStatus)
+        return _status_of(self.folder)
 
 
 def _service_of(arguments: list[str]) -> str:
@@ -270,6 +270,13 @@ def check_exactly_once(folder: Path) -> None:
         ledger = Ledger(state.ledger)
         assert len(ledger.finished) == plan.task_count
         assert ledger.minibatches == sum(wanted)
+    for view in _status_of(folder).partitions:
+        assert (view.expected, view.applied) == (sum(wanted), sum(wanted)), view
+        assert (view.missing, view.doubled) == (0, 0), view
+
+
+def _status_of(folder: Path) -> JobStatus:
+    return msgspec.json.decode((folder / "status.json").read_bytes(), type=JobStatus)
 
 
 def _job_of(folder: Path) -> Job:

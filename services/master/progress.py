@@ -246,6 +246,7 @@ class Progress:
                     memory_bytes=status.telemetry.memory_bytes,
                     cpu_share=status.telemetry.cpu_share,
                     rows=sum(table.rows for table in status.telemetry.tables),
+                    **msgspec.structs.asdict(status.recount),
                 )
             )
         return tuple(views)

@@ -32,6 +32,7 @@ from edlz.services.messages import (
     PartitionTelemetry,
     ReadTables,
     ReadVector,
+    Recount,
     Refused,
     SnapshotName,
     TableDigests,
@@ -42,6 +43,7 @@ from edlz.services.ps.asynchronous import Asynchronous, AsyncSettings
 from edlz.services.ps.beginning import begun_from, difference, initial_state
 from edlz.services.ps.checkpoint_parts import CheckpointParts
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Write
+from edlz.services.ps.recount import recount
 from edlz.services.ps.state import State
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
@@ -176,9 +178,14 @@ class Partition:
                     near=self._near,
                     frozen=self._asynchronous.frozen if self._asynchronous else 0,
                     parts=self._parts.reported,
+                    recount=self._recount(),
                 )
             )
         ]
+
+    def _recount(self) -> Recount:
+        store = self.store
+        return Recount() if store is None else recount(store.counts, store.ledger, self.plan.minibatches)
 
     @property
     def _asynchronous(self) -> Asynchronous | None:
