@@ -36,11 +36,10 @@ class Ending:
 def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -> list[Line]:
     """Return what stands at the end of a job that succeeded."""
     steps = f"{count_of(status.version, 'step')}, {count_of(status.minibatches, 'minibatch')}"
-    each = "each in the model exactly once"
     lines: list[Line] = [
         [
             Span("Succeeded", "good"),
-            Span(f"  {status.name} in {duration(ending.took_s)}: {steps}, {each}"),
+            Span(f"  {status.name} in {duration(ending.took_s)}: {steps}{_each(status)}"),
         ]
     ]
     facts = []
@@ -57,6 +56,16 @@ def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -
         lines.append(_digest_line(status, ending, glyphs))
     lines.append([Span("  logs     ", "dim"), Span(str(ending.logs))])
     return lines
+
+
+def _each(status: JobStatus) -> str:
+    """What the partitions' own counts say of the minibatches."""
+    wrong = [
+        f"ps-{p.id} has {p.missing:,} missing, {p.doubled:,} doubled"
+        for p in status.partitions
+        if p.missing or p.doubled
+    ]
+    return "; " + "; ".join(wrong) if wrong else ", each in the model exactly once"
 
 
 def failure_block(failure: FailureView, job_name: str, ending: Ending) -> list[Line]:

@@ -94,6 +94,10 @@ def _partition(partition: PartitionView) -> dict[str, Any]:
         "memory_bytes": partition.memory_bytes,
         "cpu_share": partition.cpu_share,
         "rows": partition.rows,
+        "expected": partition.expected,
+        "applied": partition.applied,
+        "missing": partition.missing,
+        "doubled": partition.doubled,
     }
 
 

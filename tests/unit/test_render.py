@@ -306,6 +306,14 @@ def test_success() -> None:
     )
 
 
+def test_success_is_not_called_exactly_once_against_the_partitions_counts() -> None:
+    wrong = PartitionView(
+        id="1", state="sealed", version=600, expected=1200, applied=1199, missing=2, doubled=1
+    )
+    text = plain(success_block(msgspec.structs.replace(DONE, partitions=(wrong,)), ENDING))
+    assert "1,200 minibatches; ps-1 has 2 missing, 1 doubled\n" in text
+
+
 def test_success_in_ascii_in_a_file_and_in_colour() -> None:
     assert "sha256 3f9ac41e... (the" in plain(success_block(DONE, ENDING, ASCII))
     undisturbed = msgspec.structs.replace(DONE, lost_workers=0)
