@@ -1,0 +1,141 @@
+"""`python -m benchmarks.chaos`: small jobs whose processes are killed, stopped and cut off, and a recount.
+
+Each run is a whole job of real processes on this machine.  A seed says what happens to which of them at which
+version; at the end every minibatch and every evaluated record is counted from what the job has left on the
+disk.  The exit code is 1 if a promise was broken.
+"""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+from benchmarks.chaos_checks import Outcome, examine
+from benchmarks.chaos_data import EVALUATED, FLAGS, MODES, VERSIONS, write_data
+from benchmarks.chaos_job import ChaosJob, Missed
+from benchmarks.chaos_report import Run, line_of, summary_of
+from benchmarks.chaos_schedule import Fault, Mode, Schedule, draw
+
+__all__ = ["Chaos", "main"]
+
+
+class Chaos:
+    """Runs schedules, all on the same data and in folders of their own.
+
+    Parameters
+    ----------
+    folder : Path
+        For data and runs; those that succeed are removed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._data = write_data(folder / "data")
+        self._digest = cache(self._undisturbed)
+
+    def run(self, schedule: Schedule, command: str = "") -> Run:
+        """Run a schedule and check the promises."""
+        place = self._folder / f"run-{schedule.seed}-{schedule.mode}"
+        digest = self._digest() if schedule.mode == "sync" else ""
+        began_s = time.monotonic()
+        try:
+            outcome = self._job(place, schedule.mode, schedule.workers, schedule.partitions, schedule.faults)
+            problems = outcome.problems
+            if digest and outcome.digest != digest:
+                problems += (f"digest {outcome.digest[:12]}, undisturbed {digest[:12]}",)
+        except Missed as missed:
+            outcome, problems = None, (str(missed),)
+        took_s = time.monotonic() - began_s
+        if problems:
+            return Run(schedule, took_s, 0, problems, str(place), command)
+        shutil.rmtree(place)
+        return Run(schedule, took_s, outcome.minibatches if outcome else 0)
+
+    def _undisturbed(self) -> str:
+        """The digest of the synchronous job to which nothing happens."""
+        outcome = self._job(self._folder / "undisturbed", "sync", 1, 1, ())
+        if outcome.problems:
+            raise Missed(f"the undisturbed run failed: {'; '.join(outcome.problems)}")
+        return outcome.digest
+
+    def _job(
+        self, place: Path, mode: Mode, workers: int, partitions: int, faults: tuple[Fault, ...]
+    ) -> Outcome:
+        place.mkdir()
+        data = f"--training_data={self._data / 'train'}", f"--validation_data={self._data / 'test'}"
+
+        async def work() -> None:
+            flags = (*FLAGS, MODES[mode], *data)
+            async with ChaosJob(place, flags, workers=workers, partitions=partitions) as job:
+                await job.run(faults)
+
+        asyncio.run(work())
+        return examine(place, evaluated=EVALUATED)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the schedules of some seeds.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default from the command line.
+
+    Returns
+    -------
+    int
+        0 if all promises were kept, otherwise 1.
+    """
+    options = _parser().parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="edlz-chaos-"))
+    chaos = Chaos(folder)
+    low, high = options.faults
+    runs = []
+    for number in range(options.runs):
+        seed = options.seed + number
+        mode: Mode = ("sync", "async")[seed % 2] if options.mode == "both" else options.mode  # type: ignore[assignment]
+        schedule = draw(seed, mode, VERSIONS[mode], range(low, high + 1))
+        command = f"python -m benchmarks.chaos --seed={seed} --runs=1 --mode={mode} --faults={low}..{high}"
+        runs.append(chaos.run(schedule, command))
+        print(line_of(runs[-1]), flush=True)
+    print(summary_of(runs))
+    is_good = not any(run.problems for run in runs)
+    if is_good:
+        shutil.rmtree(folder)
+    return 0 if is_good else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.chaos", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first run; default: 0")
+    parser.add_argument("--runs", type=int, default=10, metavar="M", help="seeds N to N+M-1; default: 10")
+    parser.add_argument(
+        "--mode", choices=(*get_args(Mode), "both"), default="both", help="both: in turn (default)"
+    )
+    parser.add_argument(
+        "--faults", type=_range, default=(1, 3), metavar="A..B", help="faults in a run; default: 1..3"
+    )
+    return parser
+
+
+def _range(text: str) -> tuple[int, int]:
+    low, separator, high = text.partition("..")
+    try:
+        found = int(low), int(high if separator else low)
+    except ValueError:
+        found = (0, -1)
+    if not 0 <= found[0] <= found[1] <= 10:
+        raise argparse.ArgumentTypeError(f'"{text}" is no number of faults; write 2 or 1..3, up to 10')
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

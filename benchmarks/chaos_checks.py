@@ -1,0 +1,91 @@
+"""Whether a job kept its promises, from what it left on the disk."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from edlz.services.ledger import Ledger
+from edlz.services.master.journal import Journal
+from edlz.services.messages import Job, JobStatus
+from edlz.services.ps.snapshots import SnapshotFolder
+
+__all__ = ["Outcome", "examine"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job left.
+
+    Attributes
+    ----------
+    digest : of its parameters
+    minibatches : of the plan
+    problems : each broken promise, in words
+    """
+
+    digest: str
+    minibatches: int
+    problems: tuple[str, ...]
+
+
+def examine(folder: Path, *, evaluated: int) -> Outcome:
+    """Recount a job that has ended.
+
+    Parameters
+    ----------
+    folder : Path
+        The job's.
+    evaluated : int
+        Records to evaluate on, numbered from 0; each evaluation has the metrics `records` and `numbers`.
+    """
+    with Journal(folder / "journal.sqlite") as journal:
+        job = journal.job()
+    assert job is not None
+    status = msgspec.json.decode((folder / "status.json").read_bytes(), type=JobStatus)
+    problems = [*_of_states(folder, job), *_of_status(status, job), *_of_evaluations(status, evaluated)]
+    return Outcome(status.digest, int(job.plan.minibatches.sum()), tuple(problems))
+
+
+def _of_states(folder: Path, job: Job) -> list[str]:
+    """The newest durable state of each partition: its own counts, whatever its ledger says."""
+    problems = []
+    plan = job.plan
+    for index in range(job.partitions):
+        snapshots = SnapshotFolder(index, folder)
+        snapshots.open(job)
+        state = snapshots.load(max(snapshots.names(), key=lambda name: (name[1], name[0])))
+        difference = state.counts - plan.minibatches
+        for task in np.flatnonzero(difference):
+            problems.append(
+                f"ps-{index} has {state.counts[task]} of {plan.minibatches[task]} minibatches of task {task}"
+            )
+        ledger = Ledger(state.ledger)
+        if len(ledger.finished) != plan.task_count or ledger.minibatches != plan.minibatches.sum():
+            problems.append(f"the sealed ledger of ps-{index} is not full: {ledger}")
+        state.close()
+    return problems
+
+
+def _of_status(status: JobStatus, job: Job) -> list[str]:
+    problems = [] if status.state == "Succeeded" else [f"the job is {status.state}"]
+    wanted = int(job.plan.minibatches.sum())
+    if len(status.partitions) != job.partitions:
+        problems.append(f"status.json has {len(status.partitions)} of {job.partitions} partitions")
+    for view in status.partitions:
+        if (view.expected, view.applied, view.missing, view.doubled) != (wanted, wanted, 0, 0):
+            problems.append(f"status.json, of {wanted} minibatches: {view}")
+    return problems
+
+
+def _of_evaluations(status: JobStatus, evaluated: int) -> list[str]:
+    wanted = {"records": float(evaluated), "numbers": float(sum(range(evaluated)))}
+    problems = [
+        f"evaluation at v{evaluation.version} of {evaluation.metrics}, not {wanted}"
+        for evaluation in status.evaluations
+        if evaluation.metrics != wanted
+    ]
+    if not status.evaluations or status.evaluations[-1].version != status.version:
+        problems.append(f"no evaluation of the final v{status.version}")
+    return problems

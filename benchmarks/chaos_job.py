@@ -1,0 +1,248 @@
+"""A real job of processes on this machine that can be killed, stopped and cut off while it runs.
+
+It is its own supervisor: what it has killed it starts again, a worker under a new id, master and parameter
+servers as they were.  Every process listens on a Unix socket and is reached through a line of `Network`.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.chaos_network import Network
+from benchmarks.chaos_schedule import Fault
+from benchmarks.processes import quiet_environment
+from edlz.services.errors import EdlzError
+from edlz.services.messages import Exchanged, NewestPull
+from edlz.services.rpc import RpcClient
+
+__all__ = ["ChaosJob", "Missed"]
+
+ROOT = Path(__file__).parents[1]
+POLL_S = 0.02
+PROBE_S = 0.5
+JOB_S = 180.0
+FAREWELL_S = 15.0  # after the master's end
+STOP_S = 20.0
+NEWER_THAN_ANY = 2**62
+
+
+class Missed(Exception):
+    """Something did not happen that should have: a fault, or an end."""
+
+
+class ChaosJob:
+    """One run; an asynchronous context manager that leaves no process behind.
+
+    Parameters
+    ----------
+    folder : Path
+        For the job and the processes' logs; it is there.
+    flags : sequence of str
+        The master's.
+    """
+
+    def __init__(self, folder: Path, flags: tuple[str, ...], *, workers: int, partitions: int) -> None:
+        self.folder, self._flags = folder, flags
+        self.workers, self.partitions = workers, partitions
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.killed: set[str] = set()
+        self.told: set[str] = set()  # to end, since the job was over and they had not heard of it
+        self._met: set[str] = set()  # processes of which not everybody need hear the end by itself
+        self._hit: set[str] = set()  # one fault at a time for each process
+        self._network = Network()
+        self._sockets = Path(tempfile.mkdtemp(prefix="edlz-"))  # paths of Unix sockets must be short
+        self._endpoints: dict[str, str] = {}
+        self._probes: list[RpcClient] = []
+        self._versions: dict[int, int] = {}
+        self._next_worker = workers
+
+    async def __aenter__(self) -> "ChaosJob":
+        servers = ["master", *(f"ps-{index}" for index in range(self.partitions))]
+        for name in servers:
+            self._endpoints[name] = await self._network.add_line(name, f"{self._sockets}/{name}")
+        for name in (*servers, *(f"worker-{number}" for number in range(self.workers))):
+            self._start(name)
+        self._probes = [
+            RpcClient(f"ipc://{self._sockets}/ps-{index}", role="viewer", identity="0", linger_s=0.1)
+            for index in range(self.partitions)
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for probe in self._probes:
+            probe.close()
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        await self._network.close()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    # -- processes
+
+    def _start(self, name: str) -> None:
+        role, _, number = name.partition("-")
+        job, master = f"--job_dir={self.folder}", f"--master_addr={self._endpoints['master']}"
+        listen = f"--endpoint=ipc://{self._sockets}/{name}"
+        if role == "master":
+            servers = f"--num_ps_pods={self.partitions}"
+            command = ["edlz.services.master", "--job_name=chaos", job, listen, servers, *self._flags]
+        elif role == "ps":
+            behind = ["benchmarks.chaos_ps", self._endpoints[name]]
+            command = [*behind, f"--ps_id={number}", job, listen, master, "--log_level=DEBUG"]
+        else:
+            command = ["edlz.services.worker", f"--worker_id={number}", master]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", *command], stdout=log, stderr=log, env=quiet_environment(), cwd=ROOT
+            )
+
+    def _is_running(self, name: str) -> bool:
+        process = self.processes.get(name)
+        return process is not None and process.poll() is None
+
+    def _check(self) -> None:
+        """Raise if a process ended that should not have."""
+        for name, process in self.processes.items():
+            code = process.poll()
+            if code and name not in self.killed and name not in self.told:
+                raise Missed(f"{name} ended with {code}")
+
+    # -- the run
+
+    async def run(self, faults: tuple[Fault, ...]) -> None:
+        """Let the job run to its end, with these faults on the way.
+
+        Raises
+        ------
+        Missed
+            If a fault did not happen, the job does not end, or a process ends otherwise than it should.
+        """
+        try:
+            async with asyncio.timeout(JOB_S), asyncio.TaskGroup() as group:
+                watch = group.create_task(self._watch(), name="watch")
+                await self._inflict_all(faults)
+                await self._until(lambda: not self._is_running("master"), "the end of the master")
+                watch.cancel()
+                await self._end()
+        except TimeoutError:
+            raise Missed(f"the job does not end within {JOB_S:.0f} s") from None
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from errors
+
+    async def _watch(self) -> None:
+        """Ask the partitions how far they are, and not through the lines: they are the truth about it."""
+
+        async def ask(index: int) -> None:
+            while True:
+                with contextlib.suppress(EdlzError):
+                    answer = await self._probes[index].request(
+                        NewestPull(have_version=NEWER_THAN_ANY), PROBE_S
+                    )
+                    if isinstance(answer, Exchanged):
+                        self._versions[index] = answer.version
+                await asyncio.sleep(POLL_S)
+
+        async with asyncio.TaskGroup() as group:
+            for index in range(self.partitions):
+                group.create_task(ask(index), name=f"watch ps-{index}")
+
+    async def _inflict_all(self, faults: tuple[Fault, ...]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for fault in faults:
+                await self._until(lambda fault=fault: self._is_due(fault), f"the moment for {fault}")  # type: ignore[misc]
+                self._hit.add(fault.target)
+                group.create_task(self._inflict(fault), name=str(fault))
+
+    async def _until(self, condition: Callable[[], bool], what: str) -> None:
+        while not condition():
+            self._check()
+            process = self.processes["master"]
+            if process.poll() == 0 and not condition():
+                raise Missed(f"the job ended before {what}")
+            await asyncio.sleep(POLL_S)
+
+    def _is_due(self, fault: Fault) -> bool:
+        """Whether the job has got so far, and the process is there and in touch with others."""
+        has_passed = max(self._versions.values(), default=0) >= fault.at_version
+        is_there = self._is_running(fault.target) and self._network.connections_of(fault.target) > 0
+        return has_passed and is_there and fault.target not in self._hit
+
+    async def _inflict(self, fault: Fault) -> None:
+        name = fault.target
+        if fault.kind == "kill":
+            await self._kill(name, fault.seconds)
+        elif fault.kind == "stall":
+            await self._stall(name, fault.seconds)
+        elif fault.kind == "cut":
+            if not await self._network.cut(name, fault.seconds):
+                raise Missed(f"{fault}: there was nothing to cut")
+        elif not await self._network.delay(name, fault.delay_s, fault.seconds):
+            raise Missed(f"{fault}: there was nothing to hold up")
+        self._hit.discard(name)
+
+    async def _kill(self, name: str, seconds: float) -> None:
+        process = self.processes[name]
+        self.killed.add(name)
+        process.kill()
+        await asyncio.to_thread(process.wait)
+        if process.returncode != -signal.SIGKILL:
+            raise Missed(f"{name} ended with {process.returncode} before it could be killed")
+        await asyncio.sleep(seconds)
+        if name.startswith("worker"):
+            name, self._next_worker = f"worker-{self._next_worker}", self._next_worker + 1
+            self._met.add(name)
+        self.killed.discard(name)  # its successor has to end by itself
+        self._start(name)
+
+    async def _stall(self, name: str, seconds: float) -> None:
+        process = self.processes[name]
+        if process.poll() is not None:
+            raise Missed(f"{name} ended before it could be stopped")
+        self._met.add(name)
+        process.send_signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+            if process.poll() is not None or _state(process.pid) != "T":
+                raise Missed(f"{name} was not stopped, or did not stay so")
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+    async def _end(self) -> None:
+        """After the master's end: all others end by themselves, but for workers that it could not tell."""
+        end = time.monotonic() + FAREWELL_S
+        while any(process.poll() is None for process in self.processes.values()):
+            self._check()
+            if time.monotonic() > end:
+                self._tell()
+                end += STOP_S
+            await asyncio.sleep(POLL_S)
+        self._check()
+
+    def _tell(self) -> None:
+        """Do as a supervisor does when the job is over."""
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                continue
+            if name in self.told or not name.startswith("worker") or name not in self._met:
+                raise Missed(f"{name} does not end")
+            self.told.add(name)
+            process.terminate()
+
+
+def _state(pid: int) -> str:
+    """Return the letter of a process' state (Linux: T is stopped)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _first(raised: BaseException) -> BaseException:
+    while isinstance(raised, BaseExceptionGroup):
+        raised = raised.exceptions[0]
+    return raised

@@ -1,0 +1,159 @@
+"""The connections of a job's processes, through here: cut, refused and delayed as somebody says.
+
+A *line* is a loopback port that leads to one server's socket.  Who is at the other end of a connection says
+its identity in the handshake (`worker/3/...`), so a fault meets the connections of one process and no others.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+__all__ = ["Network"]
+
+CHUNK_BYTES = 1 << 16
+HEAD_BYTES = 512  # a handshake is shorter
+LAST_WORDS_S = 0.1
+_IDENTITY = re.compile(rb"(worker|ps)/(\d+)/[0-9a-f]{12}")
+
+
+@dataclass(eq=False)
+class Connection:
+    """One client's connection to a server."""
+
+    server: str
+    ends: list[asyncio.StreamWriter]
+    client: str = ""  # not known before the handshake
+    is_doomed: bool = False  # it breaks in the middle of the next piece
+    head: bytes = b""
+
+    def is_of(self, process: str) -> bool:
+        return process in (self.server, self.client)
+
+    def abort(self) -> None:
+        for end in self.ends:
+            end.transport.abort()
+
+
+class Network:
+    """All lines of a job; to be closed."""
+
+    def __init__(self) -> None:
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[Connection] = set()
+        self._handlers: set[asyncio.Task[None]] = set()
+        self._refused: Counter[str] = Counter()
+        self._delays_s: dict[str, float] = {}
+        self._delayed: Counter[str] = Counter()
+
+    async def add_line(self, server: str, path: str) -> str:
+        """Return an endpoint that leads to the Unix socket at `path`, whether somebody listens there or not."""
+
+        async def on_connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._handlers.add(task)
+            try:
+                await self._carry(server, path, reader, writer)
+            finally:
+                writer.transport.abort()
+                self._handlers.discard(task)
+
+        listening = await asyncio.start_server(on_connected, "127.0.0.1", 0)
+        self._servers.append(listening)
+        return f"tcp://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for handler in list(self._handlers):
+            handler.cancel()
+        await asyncio.gather(*self._handlers, return_exceptions=True)
+
+    # -- what is seen, and what is done
+
+    def connections_of(self, process: str) -> int:
+        return sum(connection.is_of(process) for connection in self._connections)
+
+    async def cut(self, process: str, seconds: float) -> int:
+        """Break all connections of a process and refuse new ones for a while; return how many were broken.
+
+        Each breaks in the middle of the next piece that it carries, if one comes soon.
+        """
+        met = [connection for connection in self._connections if connection.is_of(process)]
+        for connection in met:
+            connection.is_doomed = True
+        self._refused[process] += 1
+        await asyncio.sleep(LAST_WORDS_S)
+        for connection in met:
+            connection.abort()
+        await asyncio.sleep(seconds)
+        self._refused[process] -= 1
+        return len(met)
+
+    async def delay(self, process: str, delay_s: float, seconds: float) -> int:
+        """Hold up each piece of what a process sends and gets; return how many pieces were."""
+        before = self._delayed[process]
+        self._delays_s[process] = delay_s
+        await asyncio.sleep(seconds)
+        self._delays_s.pop(process, None)
+        return self._delayed[process] - before
+
+    # -- carrying
+
+    async def _carry(
+        self, server: str, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if self._refused[server]:
+            return
+        try:
+            answers, requests = await asyncio.open_unix_connection(path)
+        except OSError:  # the server is away: so is this connection
+            return
+        connection = Connection(server, [writer, requests])
+        self._connections.add(connection)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(connection, reader, requests, is_request=True), name="requests")
+                group.create_task(self._pump(connection, answers, writer, is_request=False), name="answers")
+        finally:
+            self._connections.discard(connection)
+            connection.abort()
+
+    async def _pump(
+        self,
+        connection: Connection,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        is_request: bool,
+    ) -> None:
+        with contextlib.suppress(ConnectionError):
+            while piece := await reader.read(CHUNK_BYTES):
+                if is_request and not connection.client:
+                    self._look_for_client(connection, piece)
+                await self._hold_up(connection)
+                if writer.is_closing():
+                    break
+                writer.write(piece[: len(piece) // 2] if connection.is_doomed else piece)
+                await writer.drain()
+                if connection.is_doomed:
+                    break
+        if connection.is_doomed and not writer.is_closing():
+            writer.close()  # what is half out should arrive
+            await asyncio.sleep(LAST_WORDS_S)
+        connection.abort()
+
+    def _look_for_client(self, connection: Connection, piece: bytes) -> None:
+        connection.head = (connection.head + piece)[:HEAD_BYTES]
+        found = _IDENTITY.search(connection.head)
+        if found:
+            connection.client = f"{found[1].decode()}-{found[2].decode()}"
+            connection.is_doomed = bool(self._refused[connection.client])
+
+    async def _hold_up(self, connection: Connection) -> None:
+        for process, delay_s in list(self._delays_s.items()):
+            if connection.is_of(process):
+                self._delayed[process] += 1
+                await asyncio.sleep(delay_s)

@@ -1,0 +1,28 @@
+"""A parameter server behind a line: `python -m benchmarks.chaos_ps ADDRESS FLAGS...`.
+
+It is the parameter server as it is, but the master hears of ADDRESS in place of where it listens.
+"""
+
+import sys
+from typing import Any
+
+from edlz.services.ps import __main__ as ps
+from edlz.services.rpc import RpcServer
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    address, *sys.argv[1:] = sys.argv[1:]
+
+    class BehindLine(RpcServer):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.endpoint = address
+
+    ps.RpcServer = BehindLine  # type: ignore[misc]
+    return ps.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

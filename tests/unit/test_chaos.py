@@ -1,0 +1,266 @@
+"""The chaos harness itself: its schedules, its lines, its recount and its report."""
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from states import make_state
+
+from benchmarks.chaos_checks import examine
+from benchmarks.chaos_data import EVALUATED, VERSIONS
+from benchmarks.chaos_network import Network
+from benchmarks.chaos_report import Run, line_of, summary_of
+from benchmarks.chaos_schedule import Fault, Mode, Schedule, draw
+from edlz.services.ledger import LedgerRecord
+from edlz.services.master.journal import Journal
+from edlz.services.messages import EvaluationView, Job, JobStatus, PartitionView
+from edlz.services.plan import Plan, Shard
+from edlz.services.ps.snapshots import SnapshotFolder
+
+# ---------------------------------------------------------------- schedules
+
+
+@given(st.integers(0, 10**6), st.sampled_from(("sync", "async")), st.integers(1, 3), st.integers(0, 2))
+def test_a_schedule_can_be_carried_out(seed: int, mode: Mode, least: int, more: int) -> None:
+    versions = VERSIONS[mode]
+    schedule = draw(seed, mode, versions, range(least, least + more + 1))
+    assert schedule == draw(seed, mode, versions, range(least, least + more + 1))
+    assert least <= len(schedule.faults) <= least + more
+    at = [fault.at_version for fault in schedule.faults]
+    assert at == sorted(set(at))
+    assert at[0] >= 0.1 * versions - 1
+    assert at[-1] < 0.7 * versions
+    names = {"master", *(f"ps-{n}" for n in range(schedule.partitions))}
+    names |= {f"worker-{n}" for n in range(schedule.workers)}
+    for fault in schedule.faults:
+        assert fault.target in names
+        assert (fault.delay_s > 0) == (fault.kind == "delay")
+        if fault.kind == "kill" and fault.target.startswith("worker"):
+            names.remove(fault.target)  # whoever comes in its place has another name
+
+
+def test_seeds_meet_everybody_with_everything() -> None:
+    faults = [fault for seed in range(100) for fault in draw(seed, "sync", VERSIONS["sync"]).faults]
+    met = {(fault.kind, fault.target.partition("-")[0]) for fault in faults}
+    assert len(met) == 4 * 3
+    assert draw(1, "sync", 500) != draw(2, "sync", 500)
+    assert draw(1, "sync", 500) != draw(1, "async", 500)
+
+
+# ---------------------------------------------------------------- the report
+
+SCHEDULE = Schedule(
+    7, "sync", 2, 1, (Fault("kill", "ps-0", 35, 0.5), Fault("delay", "worker-1", 80, 2.0, delay_s=0.1))
+)
+
+
+def test_a_good_run_is_one_line() -> None:
+    text = line_of(Run(SCHEDULE, 21.34, minibatches=856))
+    assert text == (
+        "ok      856 minibatches once, same bits  21.3s  seed 7 sync 2w 1ps  "
+        "kill ps-0 0.5s at v35; delay worker-1 100ms 2.0s at v80"
+    )
+
+
+def test_a_failed_run_says_how_to_repeat_it_and_where_it_lies() -> None:
+    text = line_of(Run(SCHEDULE, 9.0, problems=("one", "two"), folder="/f/run-7", command="again --seed=7"))
+    assert text.splitlines() == [
+        "FAILED  9.0s  seed 7 sync 2w 1ps  kill ps-0 0.5s at v35; delay worker-1 100ms 2.0s at v80",
+        "        one",
+        "        two",
+        "        kept    /f/run-7",
+        "        repeat  again --seed=7",
+    ]
+
+
+def test_the_summary_counts_faults_by_kind_and_role() -> None:
+    runs = [Run(SCHEDULE, 1.0), Run(SCHEDULE, 1.0, problems=("one",))]
+    assert summary_of(runs) == "2 runs, 1 failed (seeds 7); 4 faults: 2 delay worker, 2 kill ps"
+    assert summary_of(runs[:1]) == "1 runs, 0 failed; 2 faults: 1 delay worker, 1 kill ps"
+
+
+# ---------------------------------------------------------------- the recount
+
+PLAN = Plan(
+    mode="sync",
+    seed=0,
+    shards=(Shard(name="a", first=0, count=18),),
+    records_per_task=4,
+    minibatch_size=2,
+    epochs=1,
+    slots=1,
+)
+WANTED = {"records": float(EVALUATED), "numbers": float(sum(range(EVALUATED)))}
+VIEW = PartitionView(id="0", state="sealed", version=9, expected=9, applied=9)
+STATUS = JobStatus(
+    name="j",
+    state="Succeeded",
+    mode="sync",
+    slots=1,
+    started_at=0.0,
+    now=1.0,
+    version=9,
+    digest="d",
+    evaluations=(EvaluationView(version=9, metrics=WANTED),),
+    partitions=(VIEW,),
+)
+
+
+def leave(folder: Path, counts: Sequence[int] = (), status: JobStatus = STATUS) -> Path:
+    """What a job leaves that applied each task's minibatches so many times; by default as the plan says."""
+    job = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
+    with Journal(folder / "journal.sqlite") as journal:
+        journal.begin(job)
+    (folder / "status.json").write_bytes(msgspec.json.encode(status))
+    snapshots = SnapshotFolder(0, folder)
+    snapshots.open(job)
+    applied = np.array(counts, np.int32) if counts else PLAN.minibatches
+    ledger = LedgerRecord(finished=(0, 5), minibatches=9)
+    snapshots.write(msgspec.structs.replace(make_state(version=9), counts=applied, ledger=ledger), (1, 1))
+    return folder
+
+
+def test_a_job_that_kept_its_promises(tmp_path: Path) -> None:
+    outcome = examine(leave(tmp_path), evaluated=EVALUATED)
+    assert (outcome.problems, outcome.minibatches, outcome.digest) == ((), 9, "d")
+
+
+def test_a_full_ledger_does_not_hide_what_was_applied_twice_or_never(tmp_path: Path) -> None:
+    counts = PLAN.minibatches + np.array([0, 1, 0, -1, 0], np.int32)
+    problems = examine(leave(tmp_path, counts.tolist()), evaluated=EVALUATED).problems
+    assert len(problems) == 2
+    assert problems[0].endswith("minibatches of task 1")
+    assert problems[1].endswith("minibatches of task 3")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"state": "Failed"}, "the job is Failed"),
+        ({"partitions": ()}, "0 of 1 partitions"),
+        ({"partitions": (msgspec.structs.replace(VIEW, doubled=1),)}, "doubled=1"),
+        ({"version": 10}, "no evaluation of the final v10"),
+        (
+            {"evaluations": (EvaluationView(version=9, metrics={**WANTED, "records": 131.0}),)},
+            "evaluation at v9",
+        ),
+        ({"evaluations": ()}, "no evaluation of the final v9"),
+    ],
+)
+def test_a_status_with_a_broken_promise(tmp_path: Path, changes: dict[str, object], problem: str) -> None:
+    status = msgspec.structs.replace(STATUS, **changes)
+    problems = examine(leave(tmp_path, status=status), evaluated=EVALUATED).problems
+    assert len(problems) == 1
+    assert problem in problems[0]
+
+
+# ---------------------------------------------------------------- lines
+
+HELLO = b"READY worker/3/0123456789ab."
+
+
+@contextlib.asynccontextmanager
+async def echo_behind_a_line() -> AsyncIterator[tuple[Network, int]]:
+    """A server that sends back what it gets, and the port of the line to it."""
+    folder = Path(tempfile.mkdtemp(prefix="edlz-"))  # the path of a Unix socket must be short
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while piece := await reader.read(1 << 16):
+                writer.write(piece)
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_unix_server(echo, folder / "s")
+    network = Network()
+    try:
+        endpoint = await network.add_line("ps-0", str(folder / "s"))
+        yield network, int(endpoint.rpartition(":")[2])
+    finally:
+        await network.close()
+        server.close()
+        await server.wait_closed()
+        shutil.rmtree(folder)
+
+
+async def connect(port: int, hello: bytes = HELLO) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(hello)
+    assert await reader.readexactly(len(hello)) == hello
+    return reader, writer
+
+
+async def read_to_end(reader: asyncio.StreamReader) -> bytes:
+    with contextlib.suppress(ConnectionError):
+        return await reader.read()
+    return b""
+
+
+def test_a_line_carries_and_knows_whose_connection_it_is() -> None:
+    async def play() -> None:
+        async with echo_behind_a_line() as (network, port):
+            _, writer = await connect(port)
+            assert [network.connections_of(name) for name in ("worker-3", "ps-0", "worker-30")] == [1, 1, 0]
+            writer.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("process", ["worker-3", "ps-0"])
+def test_a_cut_breaks_in_the_middle_of_a_piece_and_meets_nobody_else(process: str) -> None:
+    async def play() -> None:
+        async with echo_behind_a_line() as (network, port):
+            reader, writer = await connect(port)
+            others, other = await connect(port, HELLO.replace(b"/3/", b"/4/"))
+            cut = asyncio.create_task(network.cut(process, 60.0))
+            await asyncio.sleep(0)  # it has begun
+            writer.write(b"x" * 1000)
+            assert len(await read_to_end(reader)) < 1000
+            if process == "worker-3":
+                other.write(b"y" * 1000)
+                assert await others.readexactly(1000) == b"y" * 1000
+            again, refused = await asyncio.open_connection("127.0.0.1", port)
+            with contextlib.suppress(ConnectionError):
+                refused.write(HELLO)
+                await refused.drain()
+            assert len(await read_to_end(again)) < len(HELLO)
+            for end in (writer, other, refused):
+                end.close()
+            cut.cancel()
+
+    asyncio.run(play())
+
+
+def test_a_delay_holds_up_what_a_process_sends_and_gets() -> None:
+    async def play() -> None:
+        async with echo_behind_a_line() as (network, port):
+            reader, writer = await connect(port)
+            delay = asyncio.create_task(network.delay("worker-3", 0.001, 0.5))
+            await asyncio.sleep(0)
+            writer.write(b"x")
+            assert await reader.readexactly(1) == b"x"
+            assert await delay == 2
+            writer.close()
+
+    asyncio.run(play())
+
+
+def test_a_server_that_is_away_closes_the_line() -> None:
+    async def play() -> None:
+        network = Network()
+        endpoint = await network.add_line("ps-0", "/nonexistent/s")
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(endpoint.rpartition(":")[2]))
+        assert await read_to_end(reader) == b""
+        assert network.connections_of("ps-0") == 0
+        writer.close()
+        await network.close()
+
+    asyncio.run(play())
