@@ -8,6 +8,7 @@ disk.  The exit code is 1 if a promise was broken.
 import argparse
 import asyncio
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -93,13 +94,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 if all promises were kept, otherwise 1.
     """
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process is left behind either
     folder = Path(tempfile.mkdtemp(prefix="edlz-chaos-"))
     chaos = Chaos(folder)
     low, high = options.faults
     runs = []
     for number in range(options.runs):
         seed = options.seed + number
-        mode: Mode = ("sync", "async")[seed % 2] if options.mode == "both" else options.mode  # type: ignore[assignment]
+        mode: Mode = ("sync", "async")[seed % 2] if options.mode == "both" else options.mode
         schedule = draw(seed, mode, VERSIONS[mode], range(low, high + 1))
         command = f"python -m benchmarks.chaos --seed={seed} --runs=1 --mode={mode} --faults={low}..{high}"
         runs.append(chaos.run(schedule, command))

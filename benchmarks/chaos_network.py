@@ -44,8 +44,7 @@ class Network:
         self._connections: set[Connection] = set()
         self._handlers: set[asyncio.Task[None]] = set()
         self._refused: Counter[str] = Counter()
-        self._delays_s: dict[str, float] = {}
-        self._delayed: Counter[str] = Counter()
+        self._delays: dict[str, tuple[float, asyncio.Event]] = {}  # seconds, and whether a piece has met it
 
     async def add_line(self, server: str, path: str) -> str:
         """Return an endpoint that leads to the Unix socket at `path`, whether somebody listens there or not."""
@@ -92,13 +91,13 @@ class Network:
         self._refused[process] -= 1
         return len(met)
 
-    async def delay(self, process: str, delay_s: float, seconds: float) -> int:
-        """Hold up each piece of what a process sends and gets; return how many pieces were."""
-        before = self._delayed[process]
-        self._delays_s[process] = delay_s
+    async def delay(self, process: str, delay_s: float, seconds: float) -> None:
+        """Hold up each piece of what a process sends and gets, for a while and until one has been."""
+        has_met = asyncio.Event()
+        self._delays[process] = (delay_s, has_met)
         await asyncio.sleep(seconds)
-        self._delays_s.pop(process, None)
-        return self._delayed[process] - before
+        await has_met.wait()
+        del self._delays[process]
 
     # -- carrying
 
@@ -153,7 +152,7 @@ class Network:
             connection.is_doomed = bool(self._refused[connection.client])
 
     async def _hold_up(self, connection: Connection) -> None:
-        for process, delay_s in list(self._delays_s.items()):
+        for process, (delay_s, has_met) in list(self._delays.items()):
             if connection.is_of(process):
-                self._delayed[process] += 1
+                has_met.set()
                 await asyncio.sleep(delay_s)

@@ -20,7 +20,7 @@ def main() -> int:
             super().__init__(*args, **kwargs)
             self.endpoint = address
 
-    ps.RpcServer = BehindLine  # type: ignore[misc]
+    ps.RpcServer = BehindLine  # type: ignore[attr-defined]
     return ps.main()
 
 

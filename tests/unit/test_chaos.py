@@ -243,11 +243,14 @@ def test_a_delay_holds_up_what_a_process_sends_and_gets() -> None:
     async def play() -> None:
         async with echo_behind_a_line() as (network, port):
             reader, writer = await connect(port)
-            delay = asyncio.create_task(network.delay("worker-3", 0.001, 0.5))
+            other = asyncio.create_task(network.delay("worker-4", 0.001, 0.0))
+            delay = asyncio.create_task(network.delay("worker-3", 0.001, 0.0))
             await asyncio.sleep(0)
             writer.write(b"x")
             assert await reader.readexactly(1) == b"x"
-            assert await delay == 2
+            await delay
+            assert not other.done()  # it waits for a piece of that worker's
+            other.cancel()
             writer.close()
 
     asyncio.run(play())
