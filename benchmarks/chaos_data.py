@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.chaos_schedule import Mode
 from edlz.api.recordio import Writer
 
 __all__ = ["EVALUATED", "FLAGS", "IDS", "MODES", "VERSIONS", "write_data"]
@@ -25,9 +26,12 @@ FLAGS = (
     "--worker_threads=1",
     "--log_level=DEBUG",
 )
-MODES = {"sync": "--grads_to_wait=2", "async": "--use_async"}
+MODES: dict[Mode, str] = {"sync": "--grads_to_wait=2", "async": "--use_async"}
 # At least: tasks of one round may differ in length.
-VERSIONS = {"sync": EPOCHS * sum(SHARDS) // BATCH // 2, "async": EPOCHS * sum(SHARDS) // BATCH}
+VERSIONS: dict[Mode, int] = {
+    "sync": EPOCHS * sum(SHARDS) // BATCH // 2,
+    "async": EPOCHS * sum(SHARDS) // BATCH,
+}
 
 
 def write_data(folder: Path) -> Path:
