@@ -26,6 +26,8 @@ CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
     "warm_spares",
     "relaunch_on_worker_failure",
     "worker_hang_secs",
+    "local_slots",
+    "worker_pod_priority",
     "restart_master",
     "evaluation_steps",
     "checkpoint_steps",

@@ -122,6 +122,10 @@ class JobConfig:
     worker_hang_secs: float = _workers(
         60.0, "SECS", "without progress until a worker is replaced", readers=_JOB, minimum=1.0
     )
+    local_slots: int = _workers(
+        0, "N", "workers of all your jobs here; 0: no limit", readers="train", minimum=0
+    )
+    worker_pod_priority: str = _workers("", "WHO", "goes first: high | low | high=0.5 | CLASS")
 
     # ------------------------------------------------------------ results
     evaluation_steps: int = _results(

@@ -10,6 +10,7 @@ from edlz.services.configuration.flags import Reader
 from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.settings import Setting
+from edlz.services.configuration.worker_priority import parse_worker_priority
 from edlz.services.errors import ConfigError
 
 __all__ = ["Finding", "check_flags", "idle_workers"]
@@ -39,6 +40,7 @@ def check_flags(config: JobConfig, settings: Mapping[str, Setting], reader: Read
         yield from _check_required(config)
         yield from _check_modes(config, settings, reader)
         yield from _check_results(config)
+        yield from _check_priority(config, reader)
     if reader in ("worker", "ps") and not _ADDRESS.fullmatch(config.master_addr):
         message = f'--master_addr="{config.master_addr}" is not HOST:PORT'
         yield _error(message, "e.g. --master_addr=localhost:50001", "master_addr")
@@ -122,6 +124,23 @@ def _check_workers(config: JobConfig) -> Iterator[Finding]:
         yield _error(
             message, f"--num_workers={most}, or a greater --max_workers", "num_workers", "max_workers"
         )
+    if 0 < config.local_slots < least:
+        message = f"min_workers={least} exceeds local_slots={config.local_slots}"
+        yield _error(
+            message, f"--local_slots={least}, or a smaller --min_workers", "min_workers", "local_slots"
+        )
+
+
+def _check_priority(config: JobConfig, reader: Reader) -> Iterator[Finding]:
+    try:
+        parse_worker_priority(config.worker_pod_priority)
+    except ConfigError as e:
+        yield _error(e.message, e.help, "worker_pod_priority")
+        return
+    if reader == "train" and config.worker_pod_priority and not config.local_slots:
+        message = f"worker_pod_priority={config.worker_pod_priority} without local_slots: nobody has to wait"
+        problem = Problem(message, f"e.g. --local_slots={config.num_workers}, for this job and the others")
+        yield Finding("warning", ("worker_pod_priority", "local_slots"), problem)
 
 
 def _check_results(config: JobConfig) -> Iterator[Finding]:

@@ -107,7 +107,7 @@ _NAMES_BY_REASON: dict[str, str] = {
         master_resource_limit worker_resource_limit ps_resource_limit
         master_cpu_request master_cpu_limit master_memory_request master_memory_limit
         worker_cpu_request worker_cpu_limit worker_memory_request worker_memory_limit
-        master_pod_priority worker_pod_priority ps_pod_priority""",
+        master_pod_priority ps_pod_priority""",
     _IMAGES: """image_base base_image docker_image_prefix docker_image_repository push_image
         extra_pypi_index local_pkg_dir docker_base_url docker_tlscert docker_tlskey""",
     _CALLBACKS: "callbacks learning_rate_scheduler max_step",
