@@ -206,3 +206,10 @@ def importance(job: Entry, number: int) -> tuple[object, ...]:
 @pytest.mark.parametrize("wanted", [0, 1, 3])
 def test_a_job_alone_with_room_for_all_is_told_so_at_once(wanted: int) -> None:
     assert room_of(entry("a", slots=3, wanted=wanted), []) == wanted
+
+
+def test_what_was_told_stays_until_somebody_else_is_to_have_it() -> None:
+    told = entry("a", wanted=2, room=2)
+    assert room_of(told, []) == 2
+    assert room_of(told, [entry("b", wanted=2)]) == 2
+    assert room_of(told, [entry("b", wanted=1, ranks=(5,))]) == 1

@@ -1,0 +1,172 @@
+"""The file in which the jobs of one user on one machine meet to share its slots.
+
+    slots-HOST.json    an entry for each job that runs with --local_slots, replaced as a whole
+    slots-HOST.lock    held, by flock, while it is read and replaced
+
+Each host has a file of its own, since several may share EDLZ_HOME and know nothing of each other's
+processes.  Entries of processes that have ended are taken out by whoever looks next.  What to make of the
+entries is decided in `slots`.
+"""
+
+import fcntl
+import logging
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from edlz.client.slots import Entry, room_of, waiting_text
+from edlz.services.errors import ConfigError
+
+__all__ = ["LocalSlots"]
+
+logger = logging.getLogger(__name__)
+
+_STATE, _START = 0, 19  # places in /proc/PID/stat behind the name of the program
+_ENDED = (b"Z", b"X")
+
+
+class LocalSlots:
+    """A job's part of the slots of this machine.
+
+    Parameters
+    ----------
+    home : the folder that the jobs have in common
+    job : name of the job
+    slots : how many workers may run at one time, of all jobs together
+    ranks : of each of the job's workers, the greatest first; the last one is that of all further workers
+    minimum : workers that are due to it before anybody else's further ones
+    label : what the user called the ranks
+    say : called once with why the job has to wait, if it has to
+
+    Raises
+    ------
+    ConfigError
+        If the folder cannot be used.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        job: str,
+        slots: int,
+        ranks: Sequence[int] = (0,),
+        minimum: int = 0,
+        *,
+        label: str = "",
+        say: Callable[[str], None] = logger.info,
+    ) -> None:
+        name = f"slots-{platform.node() or 'here'}"
+        self._file, self._lock = home / f"{name}.json", home / f"{name}.lock"
+        pid = os.getpid()
+        self._own = Entry(
+            pid=pid,
+            start=_start_of(pid) or 0,
+            job=job,
+            slots=slots,
+            ranks=tuple(ranks),
+            label=label,
+            since_s=time.time(),
+            minimum=minimum,
+        )
+        self._say = say
+        self._has_waited = self._is_broken = False
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            self._lock.touch(mode=0o600)
+        except OSError as e:
+            raise ConfigError(
+                f"{home} cannot be used: {e.strerror}", "name another folder: EDLZ_HOME=DIR"
+            ) from e
+
+    def room(self, wanted: int, held: int) -> int:
+        """Return how many workers the job may run now; never waits, writes only what is new.
+
+        Parameters
+        ----------
+        wanted, held : workers that the job could run, and that it runs
+        """
+        try:
+            with self._locked():
+                self._look(wanted, held)
+            self._is_broken = False
+        except BlockingIOError:
+            pass  # somebody else looks just now; what this job was told last is its own until it lets go
+        except OSError as e:
+            if not self._is_broken:
+                logger.warning(
+                    "%s cannot be used: %s; the job goes on with room=%d", self._file, e, self._own.room
+                )
+            self._is_broken = True
+        return self._own.room
+
+    def leave(self) -> None:
+        """Give everything back."""
+        try:
+            with self._locked():
+                found = self._read()
+                self._write(found, [entry for entry in found if entry.key != self._own.key])
+        except OSError as e:  # whoever looks next finds that this process has ended
+            logger.debug("slots not given back: %s", e)
+
+    def _look(self, wanted: int, held: int) -> None:
+        found = self._read()
+        others = [entry for entry in found if entry.key != self._own.key and _is_alive(entry)]
+        own = msgspec.structs.replace(self._own, wanted=wanted, held=held)
+        own = msgspec.structs.replace(own, room=room_of(own, others))
+        self._write(found, sorted([own, *others], key=lambda entry: (entry.since_s, *entry.key)))
+        self._own = own
+        text = "" if self._has_waited else waiting_text(own, others)
+        if text:
+            self._has_waited = True
+            self._say(text)
+
+    def _read(self) -> list[Entry]:
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=list[Entry])
+        except FileNotFoundError:
+            return []
+        except msgspec.MsgspecError as e:  # everybody enters himself again
+            logger.warning("%s is begun anew: %s", self._file, e)
+            return []
+
+    def _write(self, before: list[Entry], after: list[Entry]) -> None:
+        if after != before:
+            new = self._file.with_suffix(".new")
+            new.write_bytes(msgspec.json.format(msgspec.json.encode(after)) + b"\n")
+            new.replace(self._file)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock; raises BlockingIOError where somebody else has it."""
+        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _is_alive(entry: Entry) -> bool:
+    return _start_of(entry.pid) == entry.start
+
+
+def _start_of(pid: int) -> int | None:
+    """Return when a process began, in ticks; None if it has ended, 0 where the system does not say."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None if Path("/proc/self/stat").exists() else _start_unknown(pid)
+    return None if fields[_STATE] in _ENDED else int(fields[_START])
+
+
+def _start_unknown(pid: int) -> int | None:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return None
+    return 0
