@@ -17,11 +17,13 @@ from typing import Any
 
 from edlz.client.ending import conclude
 from edlz.client.job_directory import JobDirectory, open_job_directory, write_settings
+from edlz.client.local_slots import LocalSlots
 from edlz.client.screens import Screen, make_screen
 from edlz.client.spans import Glyphs
 from edlz.client.supervisor import MASTER, Supervisor
 from edlz.client.terminal import glyphs_for, has_colour, look_for
-from edlz.services.config import JobConfig
+from edlz.services.config import JobConfig, edlz_home
+from edlz.services.configuration.worker_priority import local_rank, parse_worker_priority
 from edlz.services.launcher import split_name
 from edlz.services.logs import configure_logging
 from edlz.services.rpc import RpcClient
@@ -93,6 +95,7 @@ async def _run(
             link,
             lambda name: service_command(config, folder, name),
             restarts_master=config.restart_master,
+            slots=_slots_of(config, screen),
         )
         await supervisor.run()
     except BaseException:
@@ -105,6 +108,22 @@ async def _run(
     lines, is_error, code = conclude(supervisor.evidence, glyphs, is_full=is_full)
     screen.close(lines, is_error=is_error)
     return code
+
+
+def _slots_of(config: JobConfig, screen: Screen) -> LocalSlots | None:
+    if not config.local_slots:
+        return None
+    priority = parse_worker_priority(config.worker_pod_priority)
+    ranks = [local_rank(name) for name in priority.classes(config.num_workers)]
+    return LocalSlots(
+        edlz_home(),
+        config.job_name,
+        config.local_slots,
+        ranks,
+        config.min_workers,
+        label=priority.text,
+        say=screen.say,
+    )
 
 
 @contextmanager

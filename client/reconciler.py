@@ -3,13 +3,17 @@
 Theory of operation.  Each status tells the master what runs and what has ended; each answer says what
 should run.  The answer to a status knows only the exits that the status carried, so a name whose exit has
 not been told yet is not started again by it: the master may have another name in mind.  A status that got
-no answer is sent again as it was, under the same number, so that no exit counts twice.  How soon, and how
-often, something is started again is the master's affair.
+no answer is sent again as it was, under the same number, so that no exit counts twice; only the room for
+workers is that of now, and no worker is started beyond it.  How soon, and how often, something is started again
+is the master's affair.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
+from edlz.services.launcher import count_workers, is_worker
 from edlz.services.messages import ProcessExit, SupervisorOrders, SupervisorStatus
 
 __all__ = ["Action", "Reconciler"]
@@ -36,10 +40,8 @@ class Reconciler:
     Attributes
     ----------
     is_stopping : whether the master is asked to stop the job, once it has saved what there is
-    room : how many workers may run here; None for any number
     """
 
-    room: int | None = None
     is_stopping: bool = False  # the master is asked to stop the job
     _seq: int = 0
     _in_flight: SupervisorStatus | None = None  # until answered, it is sent unchanged
@@ -49,8 +51,13 @@ class Reconciler:
         """Services have ended by themselves."""
         self._untold.extend(exits)
 
-    def next_status(self, running: Sequence[str]) -> SupervisorStatus:
-        """Return what to tell the master now."""
+    def next_status(self, running: Sequence[str], room: int | None = None) -> SupervisorStatus:
+        """Return what to tell the master now.
+
+        Parameters
+        ----------
+        room : workers that may run now; None for any number
+        """
         if self._in_flight is None:
             self._seq += 1
             self._in_flight = SupervisorStatus(
@@ -58,20 +65,30 @@ class Reconciler:
                 running=tuple(running),
                 exits=tuple(self._untold),
                 stop=self.is_stopping,
-                room=self.room,
+                room=room,
             )
+        if self._in_flight.room != room:
+            self._in_flight = msgspec.structs.replace(self._in_flight, room=room)
         return self._in_flight
 
     def on_orders(self, orders: SupervisorOrders, running: Sequence[str]) -> Action:
         """Return what makes the master's answer true."""
         assert self._in_flight is not None, "orders without a status"
         del self._untold[: len(self._in_flight.exits)]
-        self._in_flight = None
+        room, self._in_flight = self._in_flight.room, None
         desired = () if orders.stop else orders.desired
         untold = {gone.name for gone in self._untold}
         launch = tuple(name for name in desired if name not in running and name not in untold)
+        if room is not None:
+            launch = _within(room - count_workers(running), launch)
         return Action(
             launch,
             stop=tuple(name for name in running if name not in desired and name not in orders.hung),
             abort=tuple(name for name in running if name not in desired and name in orders.hung),
         )
+
+
+def _within(room: int, launch: Sequence[str]) -> tuple[str, ...]:
+    """Return what is left if only so many workers may start; those that are to go have not gone yet."""
+    workers = [name for name in launch if is_worker(name)][: max(0, room)]
+    return tuple(name for name in launch if name in workers or not is_worker(name))

@@ -13,12 +13,14 @@ from typing import Protocol
 
 from edlz.client.ending import FINAL_STATES, Evidence, written_status
 from edlz.client.job_directory import JobDirectory
+from edlz.client.local_slots import LocalSlots
 from edlz.client.process_launcher import ProcessLauncher
 from edlz.client.reconciler import Reconciler
 from edlz.client.screens import Screen
 from edlz.services.backoff import Backoff
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.exits import Cause, cause_of
+from edlz.services.launcher import count_workers
 from edlz.services.messages import JobStatus, Message, ProcessExit, StatusRequest, SupervisorOrders
 
 __all__ = ["MASTER", "MasterLink", "Supervisor"]
@@ -59,6 +61,7 @@ class Supervisor:
     link : the connection to the master
     command_of : a service's name to its program and arguments
     restarts_master : start the master again if it is lost
+    slots : the job's part of this machine's slots, if it shares them with other jobs
 
     Attributes
     ----------
@@ -74,10 +77,12 @@ class Supervisor:
         command_of: Callable[[str], Sequence[str]],
         *,
         restarts_master: bool = True,
+        slots: LocalSlots | None = None,
     ) -> None:
         self.evidence = Evidence(job_name, folder.logs)
         self._folder, self._screen, self._link, self._command_of = folder, screen, link, command_of
         self._core = Reconciler()
+        self._slots, self._wanted_workers = slots, 0
         self._seen = 0  # number of the last event shown
         self._losses: dict[str, str] = {}  # processes whose loss nobody has told yet, and what to say
         self._signalled = asyncio.Event()  # nothing more is waited for
@@ -127,6 +132,8 @@ class Supervisor:
                 error = e
             finally:
                 await self._launcher.stop_all(GRACE_S)
+                if self._slots is not None:
+                    self._slots.leave()
         crashed = (self.evidence.master, self.evidence.first_crash)
         self.evidence.tails = {gone.name: self._launcher.tail(gone.name) for gone in crashed if gone}
         if error is not None:
@@ -156,7 +163,7 @@ class Supervisor:
 
     async def _poll(self) -> None:
         """Tell the master what runs, show what it says of the job, and make its answer true."""
-        orders = await self._request(self._core.next_status(self._services()))
+        orders = await self._request(self._core.next_status(self._services(), self._room()))
         if orders is None:
             return
         status = await self._request(StatusRequest(since=self._seen))
@@ -188,6 +195,7 @@ class Supervisor:
 
     async def _obey(self, orders: SupervisorOrders) -> None:
         self._take_exits()
+        self._wanted_workers = 0 if orders.stop else count_workers(orders.desired) + orders.waiting
         action = self._core.on_orders(orders, self._services())
         for name in action.launch:
             logger.debug("starting %s", name)
@@ -210,6 +218,12 @@ class Supervisor:
 
     def _services(self) -> list[str]:
         return [name for name in self._launcher.running() if name != MASTER]
+
+    def _room(self) -> int | None:
+        """Workers that may run now; None for any number."""
+        if self._slots is None:
+            return None
+        return self._slots.room(self._wanted_workers, count_workers(self._services()))
 
     def _show(self, status: JobStatus) -> None:
         self.evidence.status = status

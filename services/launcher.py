@@ -3,11 +3,12 @@
 Names are those of the master's orders: `worker-0`, `ps-1`.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from edlz.services.messages import ProcessExit
 
-__all__ = ["Launcher", "split_name"]
+__all__ = ["Launcher", "count_workers", "is_worker", "split_name"]
 
 
 class Launcher(Protocol):
@@ -40,3 +41,13 @@ def split_name(name: str) -> tuple[str, int]:
     """Return role and number of a name: `("worker", 0)` for worker-0; the master has number 0."""
     role, _, number = name.partition("-")
     return role, int(number or 0)
+
+
+def is_worker(name: str) -> bool:
+    """Whether a name is that of a worker."""
+    return split_name(name)[0] == "worker"
+
+
+def count_workers(names: Iterable[str]) -> int:
+    """Return how many of the names are those of workers."""
+    return sum(map(is_worker, names))

@@ -17,6 +17,7 @@ import pytest
 from edlz.client import child, supervisor
 from edlz.client.job_directory import JobDirectory
 from edlz.client.local import service_command
+from edlz.client.local_slots import LocalSlots
 from edlz.client.process_launcher import ProcessLauncher, describe_exit, service_environment
 from edlz.client.spans import Line
 from edlz.client.supervisor import Supervisor
@@ -75,6 +76,7 @@ class Master:
         self.events: list[EventView] = []
         self.stop = False
         self.hung: tuple[str, ...] = ()
+        self.waiting = 0
 
     @property
     def exits(self) -> list[ProcessExit]:
@@ -86,7 +88,9 @@ class Master:
         if isinstance(body, SupervisorStatus):
             self.statuses.append(body)
             desired = tuple(self.decide(body))
-            return SupervisorOrders(term=1, desired=desired, stop=self.stop, hung=self.hung)
+            return SupervisorOrders(
+                term=1, desired=desired, stop=self.stop, hung=self.hung, waiting=self.waiting
+            )
         events, self.events = tuple(self.events), []
         return JobStatus(
             name="job",
@@ -121,6 +125,7 @@ def run(
     programs: dict[str, str],
     *,
     restarts_master: bool = True,
+    slots: LocalSlots | None = None,
 ) -> supervisor.Evidence:
     async def main() -> supervisor.Evidence:
         found = Supervisor(
@@ -130,6 +135,7 @@ def run(
             link,  # type: ignore[arg-type]
             lambda name: [sys.executable, "-c", programs[name]],
             restarts_master=restarts_master,
+            slots=slots,
         )
         async with asyncio.timeout(LIMIT_S):
             await found.run()
@@ -243,6 +249,39 @@ def test_a_signal_ends_everything(number: signal.Signals, folder: JobDirectory) 
     assert len(pids) == 3
     assert all(is_gone(pid) for pid in pids)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_job_runs_as_many_workers_as_have_slots(folder: JobDirectory, tmp_path: Path) -> None:
+    """The other job holds both slots, lets one go when this one is seen to wait, and then the other."""
+    screen, go = Screen(), folder.path / "go"
+    other = LocalSlots(tmp_path / "home", "other", 2, (5,), label="high")
+    assert other.room(2, 2) == 2
+    own = LocalSlots(tmp_path / "home", "job", 2, say=screen.say)
+    seen: list[tuple[int | None, int]] = []
+
+    def decide(status: SupervisorStatus) -> Sequence[str]:
+        held = len(status.running)
+        seen.append((status.room, held))
+        if screen.said and held == 0:
+            other.room(1, 1)
+        if held == 1:
+            other.leave()
+        if held == 2:
+            go.touch()
+        assert status.room is not None
+        desired = ("worker-0", "worker-1")[: status.room]
+        link.waiting = 2 - len(desired)
+        return desired
+
+    link = Master(decide)
+    programs = {"master": leaves_when(go), "worker-0": WAITS, "worker-1": WAITS}
+    evidence = run(folder, screen, link, programs, own)
+    assert evidence.master == ProcessExit(name="master", code=0, reason="exit code 0")
+    assert screen.said == ['waiting for a slot: 2 of 2 are taken by "other" (priority high)']
+    assert seen[0] == (0, 0)
+    assert [room for room, _ in seen] == sorted(room for room, _ in seen if room is not None)
+    assert all(held <= room for room, held in seen if room is not None)
+    assert other.room(2, 0) == 2, "slots were not given back"
 
 
 def test_a_signal_that_was_ignored_stays_so(folder: JobDirectory) -> None:
