@@ -52,10 +52,26 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def test_personal_computer(place: Path) -> None:
-    (_, data), (_, train) = commands("personal_computer.md")
+    (_, data), (_, train), *_ = commands("personal_computer.md")
     assert "6,000 records" in finish(start(data, place))
     output = finish(start(train, place))
     assert "94 minibatches, each in the model exactly once" in output
+
+
+def test_two_jobs_on_one_machine(place: Path) -> None:
+    blocks = dict(commands("personal_computer.md"))
+    finish(start(commands("personal_computer.md")[0][1], place))
+    low = start(blocks["low"], place)
+    try:
+        assert low.stdout is not None
+        assert any("Loss = " in line for line in low.stdout)
+        high = finish(start(blocks["high"], place))
+        assert 'waiting for a slot: 2 of 2 are taken by "low-prio-job" (priority low-priority)' in high
+        assert "601 minibatches, each in the model exactly once" in high
+        assert "3,606 minibatches, each in the model exactly once" in finish(low)
+    finally:
+        low.terminate()
+        low.wait()
 
 
 def test_recommendation(place: Path) -> None:
