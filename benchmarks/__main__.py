@@ -26,6 +26,7 @@ _NAMES = (
     "ctr",
     "recovery",
     "scale",
+    "elastic",
 )
 
 _QUIET_SHARE = 0.05

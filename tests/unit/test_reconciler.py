@@ -57,20 +57,14 @@ def test_what_hangs_is_aborted_and_only_if_it_should_not_run() -> None:
     assert action == Action(stop=("worker-0",), abort=("worker-1",))
 
 
-def test_the_master_hears_how_many_workers_have_room() -> None:
-    core = Reconciler()
-    core.room = 3
-    assert core.next_status([]).room == 3
-
-
 def test_a_repeated_status_carries_the_room_of_now() -> None:
     core = Reconciler()
-    core.on_exits([crash("worker-0")], 0.0)
+    core.on_exits([crash("worker-0")])
     first = core.next_status([], 2)
     again = core.next_status([], 1)
     assert (first.room, again.room) == (2, 1)
     assert (again.seq, again.exits) == (first.seq, first.exits)
-    core.on_orders(orders(), [], 0.0)
+    core.on_orders(orders(), [])
     assert core.next_status([]).room is None
 
 
@@ -78,12 +72,12 @@ def test_no_worker_starts_beyond_the_room_whatever_is_desired() -> None:
     core = Reconciler()
     core.next_status(["worker-0"], 2)
     desired = orders("ps-0", "worker-1", "worker-2", "ps-1")
-    action = core.on_orders(desired, ["worker-0"], 0.0)  # worker-0 has to go, but has not gone yet
+    action = core.on_orders(desired, ["worker-0"])  # worker-0 has to go, but has not gone yet
     assert action == Action(("ps-0", "worker-1", "ps-1"), ("worker-0",))
     core.next_status(["worker-0", "worker-1"], 1)
-    assert core.on_orders(desired, ["worker-0", "worker-1"], 0.0).launch == ("ps-0", "ps-1")
+    assert core.on_orders(desired, ["worker-0", "worker-1"]).launch == ("ps-0", "ps-1")
     core.next_status(["ps-0"], None)
-    assert core.on_orders(desired, ["ps-0"], 0.0).launch == ("worker-1", "worker-2", "ps-1")
+    assert core.on_orders(desired, ["ps-0"]).launch == ("worker-1", "worker-2", "ps-1")
 
 
 @given(st.lists(st.sampled_from(["lost answer", "answer", "crash"]), max_size=60))
