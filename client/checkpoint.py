@@ -1,8 +1,6 @@
 """`edlz checkpoint`: what checkpoints there are, what is in one, and whether it is whole."""
 
 import json
-import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from edlz.client.completion import complete_checkpoint
-from edlz.client.spans import Line, paint, plain
-from edlz.client.terminal import has_colour
-from edlz.services.config import edlz_home
+from edlz.client.flag_values import output_format
+from edlz.client.job_index import NoSuchJob, find_job, list_jobs
+from edlz.client.terminal import print_lines
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem, print_problems
-from edlz.services.errors import ConfigError
 
 __all__ = ["checkpoint", "ls", "show", "verify"]
 
@@ -50,7 +47,7 @@ def ls(target: _Target, output: _Output = "table") -> None:
     if output == "json":
         _print_json(versions_object(path, versions))
     else:
-        _print(versions_table(versions, time.time(), is_all=versions[0].folder != path))
+        print_lines(versions_table(versions, time.time(), is_all=versions[0].folder != path))
 
 
 @checkpoint.command()
@@ -68,7 +65,7 @@ def show(target: _Target, output: _Output = "table") -> None:
     if output == "json":
         _print_json(contents_object(info, heads))
     else:
-        _print(contents_block(info, heads, time.time()))
+        print_lines(contents_block(info, heads, time.time()))
 
 
 @checkpoint.command()
@@ -85,7 +82,7 @@ def verify(target: _Target, output: _Output = "table") -> None:
     if output == "json":
         _print_json(verified_object(path, checked))
     else:
-        _print(verified_table(checked))
+        print_lines(verified_table(checked))
         good = [info.folder for info, damage in checked if info.state != "incomplete" and not damage]
         hint = f"newest good one: {good[0]}" if good else "none of them is good"
         problems = [f"{one.path} is damaged ({one.reason})" for _, damage in checked for one in damage]
@@ -107,9 +104,7 @@ def _versions(target: str, output: str) -> tuple[Path, Sequence[Any]]:
     from edlz.services.checkpoints.records import version_of
     from edlz.services.checkpoints.versions import NoCheckpoint, list_versions, look_at
 
-    if output not in _FORMATS:
-        near = did_you_mean(nearest(output, _FORMATS))
-        raise ConfigError(f'--output="{output}" is none of {", ".join(_FORMATS)}', near)
+    output_format(output, _FORMATS)
     path = _folder(target)
     named = path if version_of(path) is not None else path.resolve()
     if version_of(named) is not None:
@@ -127,34 +122,17 @@ def _folder(target: str) -> Path:
     path = Path(target)
     if path.is_dir():
         return path
-    jobs = edlz_home() / "jobs"
-    if "/" not in target and (jobs / target).is_dir():
-        folder = _checkpoint_dir(jobs / target)
-        if folder.is_dir():
-            return folder
+    try:
+        job = find_job(target)
+    except NoSuchJob as e:
+        near = did_you_mean(nearest(target, [job.name for job in list_jobs()]))
+        raise NoCheckpoint(f'"{target}" is neither a folder nor a local job', near) from e
+    folder = job.checkpoint_directory()
+    if not folder.is_dir():
         raise NoCheckpoint(
             f'job "{target}" has no checkpoints: {folder} does not exist', "--checkpoint_steps=N"
         )
-    names = [entry.name for entry in jobs.iterdir() if entry.is_dir()] if jobs.is_dir() else []
-    near = did_you_mean(nearest(target, names))
-    raise NoCheckpoint(f'"{target}" is neither a folder nor a local job', near)
-
-
-def _checkpoint_dir(job: Path) -> Path:
-    """Return where a job writes its checkpoints, from the settings that it keeps."""
-    import yaml
-
-    try:
-        settings = yaml.safe_load((job / "job.yaml").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        settings = None
-    named = settings.get("checkpoint_dir") if isinstance(settings, dict) else None
-    return Path(str(named)) if named else job / "checkpoints"
-
-
-def _print(lines: Sequence[Line]) -> None:
-    is_coloured = has_colour(sys.stdout, os.environ)
-    sys.stdout.write(paint(lines) if is_coloured else plain(lines))
+    return folder
 
 
 def _print_json(content: dict[str, Any]) -> None:

@@ -6,12 +6,13 @@ Never imports TensorFlow or a model.
 from collections.abc import Callable
 from pathlib import Path
 
-from edlz.services.config import JobConfig, edlz_home
+from edlz.client.job_index import list_jobs
+from edlz.services.config import JobConfig
 from edlz.services.configuration.flags import Flag
 from edlz.services.errors import EdlzError
 from edlz.services.model_location import MODEL_NAMES, model_zoo_directory, zoo_modules
 
-__all__ = ["complete_checkpoint", "complete_value"]
+__all__ = ["complete_checkpoint", "complete_job", "complete_value"]
 
 _PATHS = frozenset(("FILE", "DIR", "PATH"))
 
@@ -27,10 +28,13 @@ def complete_value(about: Flag) -> Callable[[str], list[str]]:
 
 def complete_checkpoint(incomplete: str) -> list[str]:
     """Return the folders and the local jobs that a word may become."""
-    jobs = edlz_home() / "jobs"
-    names = sorted(entry.name for entry in jobs.iterdir() if entry.is_dir()) if jobs.is_dir() else []
     folders = [path for path in _paths(incomplete) if path.endswith("/")]
-    return [word for word in (*names, *folders) if word.startswith(incomplete)]
+    return [*complete_job(incomplete), *(path for path in folders if path.startswith(incomplete))]
+
+
+def complete_job(incomplete: str) -> list[str]:
+    """Return the names of local jobs that a word may become."""
+    return [job.word for job in list_jobs() if job.word.startswith(incomplete)]
 
 
 def _candidates(about: Flag, incomplete: str) -> list[str]:

@@ -6,29 +6,27 @@
     jobs/mnist.1/          the run before, moved aside when a new one of the name began
 
 The master keeps its journal and snapshots in the folder too; this module does not know them.  The only
-folders that are ever removed here are those that `_make_sockets_folder` made.
+folders that are ever removed here are those that `_make_sockets_folder` made; `job_removal` removes a job's.
 """
 
-import fcntl
-import json
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from edlz.client.job_index import JOURNAL, MARK, MASTER_LOCK, SETTINGS, remember
+from edlz.client.job_lock import LOCK, read_lock, refuse_running_master, take_lock, write_lock
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
 
-__all__ = ["JobDirectory", "open_job_directory", "write_settings"]
+__all__ = ["JobDirectory", "hold_idle_job", "open_job_directory", "write_settings"]
 
-_LOCK, _SETTINGS, _LOGS = "lock", "job.yaml", "logs"
+_LOGS = "logs"
 _STATUS = "status.json"  # how the master's last life ended
-_MARK = ".edlz-job"  # we made this folder, so we may move what is in it
-_MASTER_LOCK, _JOURNAL = "master.lock", "journal.sqlite"  # of a master, also of one started by hand
 _LONGEST_SOCKET_PATH = 100  # bytes; the system's limit is 107 on Linux, 103 on macOS
 _SOCKETS_PREFIX = "edlz-"
 _SOCKETS_NAME = re.compile(r"edlz-[a-z0-9_]{8}")  # what tempfile.mkdtemp makes of the prefix
@@ -85,36 +83,58 @@ def open_job_directory(config: JobConfig, *, is_resumed: bool = False) -> Iterat
     try:
         _refuse_foreign(path)
         path.mkdir(parents=True, exist_ok=True)
-        (path / _MARK).touch()
-        lock = _take_lock(path, config.job_name)
+        (path / MARK).touch()
+        lock = take_lock(path, config.job_name)
     except OSError as e:
         raise ConfigError(f"{path} cannot be used: {e.strerror}", "name another folder: --job_dir=DIR") from e
     try:
-        left = _read_lock(lock).get("sockets")
+        left = read_lock(lock).get("sockets")
         owner = {"pid": os.getpid(), "job": config.job_name}
-        _write_lock(lock, owner)
+        write_lock(lock, owner)
         _remove_left_sockets(left)
-        _refuse_running_master(path, config.job_name)
+        refuse_running_master(path, config.job_name)
         earlier = None if is_resumed else _move_aside(path)
         (path / _LOGS).mkdir(mode=0o700, exist_ok=True)
         (path / _STATUS).unlink(missing_ok=True)  # of a run before
+        remember(config.job_name, path)
         if not is_resumed:  # those of a resumed job count once its master has taken them
             write_settings(path, config)
         sockets = _make_sockets_folder()
         try:
-            _write_lock(lock, {**owner, "sockets": str(sockets)})
+            write_lock(lock, {**owner, "sockets": str(sockets)})
             (sockets / _SCRATCH).mkdir()
             yield JobDirectory(path, sockets, earlier)
         finally:
             _remove_sockets_folder(sockets)
     finally:
-        (path / _LOCK).unlink(missing_ok=True)
+        (path / LOCK).unlink(missing_ok=True)
+        os.close(lock)
+
+
+@contextmanager
+def hold_idle_job(path: Path, job_name: str) -> Iterator[None]:
+    """Keep a job that does not run from beginning; sockets that an interrupted run has left are removed.
+
+    Raises
+    ------
+    ConfigError
+        If it runs.
+    """
+    lock = take_lock(path, job_name)
+    try:
+        left = read_lock(lock).get("sockets")
+        write_lock(lock, {"pid": os.getpid(), "job": job_name})
+        refuse_running_master(path, job_name)
+        _remove_left_sockets(left)
+        yield
+    finally:
+        (path / LOCK).unlink(missing_ok=True)
         os.close(lock)
 
 
 def write_settings(path: Path, config: JobConfig) -> None:
     """Write down what repeats the job, and what `edlz resume` begins with."""
-    (path / _SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
+    (path / SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -126,59 +146,12 @@ def _refuse_foreign(path: Path) -> None:
             f"{path} is, or holds, the folder you are in", "name an empty folder: --job_dir=DIR"
         )
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    if names and _MARK not in names and not names >= {_MASTER_LOCK, _JOURNAL}:
+    if names and MARK not in names and not names >= {MASTER_LOCK, JOURNAL}:
         raise ConfigError(f"{path} holds files that are no job's", "name an empty folder: --job_dir=DIR")
 
 
-def _take_lock(path: Path, job_name: str) -> int:
-    """Return the open lock file, held; it is removed before it is let go, so it may vanish meanwhile."""
-    place = path / _LOCK
-    while True:
-        lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            pid = _read_lock(lock).get("pid", "?")
-            os.close(lock)
-            raise ConfigError(
-                f'job "{job_name}" is running (pid {pid})', f"kill {pid}, or --job_name={job_name}-2"
-            ) from e
-        with suppress(FileNotFoundError):
-            if place.stat().st_ino == os.fstat(lock).st_ino:
-                return lock
-        os.close(lock)  # its holder has just removed it
-
-
-def _refuse_running_master(path: Path, job_name: str) -> None:
-    """The files of a master that somebody started by hand must not be moved from under it."""
-    place = path / _MASTER_LOCK
-    if not place.exists():
-        return
-    with place.open("r+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            raise ConfigError(
-                f'job "{job_name}" is run by a master in {path} (pid {lock.read().strip() or "?"})',
-                f"wait for its end, or --job_name={job_name}-2",
-            ) from e
-
-
-def _read_lock(lock: int) -> dict[str, object]:
-    try:
-        found = json.loads(os.pread(lock, 4096, 0) or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _write_lock(lock: int, owner: dict[str, object]) -> None:
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, json.dumps(owner).encode(), 0)
-
-
 def _move_aside(path: Path) -> Path | None:
-    entries = [entry for entry in path.iterdir() if entry.name not in (_LOCK, _MARK)]
+    entries = [entry for entry in path.iterdir() if entry.name not in (LOCK, MARK)]
     if not entries:
         return None
     number = 1
@@ -190,6 +163,7 @@ def _move_aside(path: Path) -> Path | None:
             number += 1
             continue
         break
+    (aside / MARK).touch()
     for entry in entries:
         entry.rename(aside / entry.name)
     return aside

@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
+from edlz.client.completion import complete_job
 from edlz.client.help import CHANGEABLE
-from edlz.services.config import edlz_home, flags_by_spelling
+from edlz.client.job_index import SETTINGS, find_job
+from edlz.services.config import flags_by_spelling
 from edlz.services.configuration.arguments import read_config
-from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 from edlz.services.errors import ConfigError
 
 __all__ = ["resume", "run_resume"]
 
-_SETTINGS = "job.yaml"
-
 
 def resume(
-    ctx: typer.Context, job: Annotated[str, typer.Argument(help="name of the job, or its folder")]
+    ctx: typer.Context,
+    job: Annotated[str, typer.Argument(help="name of the job, or its folder", autocompletion=complete_job)],
 ) -> None:
     """Go on with a job that was stopped or interrupted."""
     raise typer.Exit(run_resume(job, ctx.args))
@@ -31,8 +31,10 @@ def run_resume(job: str, argv: Sequence[str]) -> int:
 
     Raises
     ------
+    NoSuchJob
+        If there is none here.
     ConfigError
-        If there is no such job here, or it has nothing to go on with.
+        If it has nothing to go on with.
     InvalidConfigError
         If a flag would change what the job trains.
     """
@@ -41,7 +43,7 @@ def run_resume(job: str, argv: Sequence[str]) -> int:
 
     folder = _folder_of(job)
     problems = [problem for token in argv if (problem := _refusal(token)) is not None]
-    own = [f"--config={folder / _SETTINGS}", *argv, f"--job_dir={folder}"]
+    own = [f"--config={folder / SETTINGS}", *argv, f"--job_dir={folder}"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("EDLZ_")}
     reading = read_config(own, "train", environment)
     problems += reading.errors
@@ -54,14 +56,11 @@ def run_resume(job: str, argv: Sequence[str]) -> int:
 
 
 def _folder_of(job: str) -> Path:
-    jobs = edlz_home() / "jobs"
-    for folder in (jobs / job, Path(job)):
-        if (folder / _SETTINGS).is_file():
-            return folder.absolute()
-    known = sorted(path.parent.name for path in jobs.glob(f"*/{_SETTINGS}"))
-    near = did_you_mean(nearest(job, known))
-    there = f"jobs here: {', '.join(known)}" if known else f"no job has been run here yet (see {jobs})"
-    raise ConfigError(f'no job "{job}" to go on with', near or there)
+    folder = find_job(job).path
+    if not (folder / SETTINGS).is_file():
+        by_hand = "a job that was started by hand goes on when its master is started again"
+        raise ConfigError(f"{folder} holds no {SETTINGS} to go on with", by_hand)
+    return folder
 
 
 def _refusal(token: str) -> Problem | None:

@@ -1,11 +1,14 @@
 """What the terminal can do: whether it may be redrawn, in colour, and with which letters."""
 
-from collections.abc import Mapping
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Literal, TextIO
 
-from edlz.client.spans import ASCII, UNICODE, Glyphs
+from edlz.client.spans import ASCII, UNICODE, Glyphs, Line, paint, plain
 
-__all__ = ["Look", "glyphs_for", "has_colour", "look_for"]
+__all__ = ["Look", "glyphs_for", "has_colour", "look_for", "print_lines", "width_for"]
 
 Look = Literal["live", "plain", "quiet", "json"]
 
@@ -42,3 +45,13 @@ def glyphs_for(stream: TextIO) -> Glyphs:
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return UNICODE
+
+
+def width_for(stream: TextIO) -> int | None:
+    """Return the columns that a line may have; None where nothing is cut off, as in a pipe."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def print_lines(lines: Sequence[Line]) -> None:
+    """Print lines on standard output, in colour where it takes it."""
+    sys.stdout.write(paint(lines) if has_colour(sys.stdout, os.environ) else plain(lines))

@@ -214,6 +214,7 @@ def test_mistakes(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "home" / "jobs" / "mnist").mkdir(parents=True)
+    (tmp_path / "home" / "jobs" / "mnist" / ".edlz-job").touch()
     assert main(["checkpoint", *argv]) == code
     help_lines = [f"help: {help_line}"] if help_line else []
     assert capsys.readouterr().err.splitlines() == [f"error: {error}", *help_lines]
@@ -236,6 +237,7 @@ def test_completion_offers_jobs_and_folders(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "home" / "jobs" / "mnist").mkdir(parents=True)
+    (tmp_path / "home" / "jobs" / "mnist" / ".edlz-job").touch()
     (tmp_path / "models").mkdir()
     (tmp_path / "map.txt").touch()
     monkeypatch.setenv("_EDLZ_COMPLETE", "complete_bash")

@@ -78,7 +78,7 @@ def test_a_second_run_of_the_name_is_refused_while_the_first_runs(config: JobCon
         running = f'job "mnist" is running \\(pid {os.getpid()}\\)'
         with pytest.raises(ConfigError, match=running) as raised, open_job_directory(config):
             pass
-        assert raised.value.help == f"kill {os.getpid()}, or --job_name=mnist-2"
+        assert raised.value.help == "edlz stop mnist, or --job_name=mnist-2"
         assert (folder.path / "lock").exists()
         assert folder.sockets.exists()
     with open_job_directory(config):
