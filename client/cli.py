@@ -92,8 +92,15 @@ def _build() -> Callable[..., object]:
     import typer
 
     from edlz.client.checkpoint import checkpoint
+    from edlz.client.logs import logs
+    from edlz.client.ls import ls
     from edlz.client.resume import resume
+    from edlz.client.rm import rm
+    from edlz.client.scale import scale
+    from edlz.client.status import status, top
+    from edlz.client.stop import stop
     from edlz.client.train import FlagCommand, train, with_flags_of
+    from edlz.client.wait import wait
     from edlz.client.zoo import zoo
 
     app = typer.Typer(
@@ -103,6 +110,8 @@ def _build() -> Callable[..., object]:
     )
     app.command("train", cls=FlagCommand)(with_flags_of(train))
     app.command("resume", context_settings=_WITH_FLAGS)(resume)
+    for command in (ls, status, top, logs, wait, stop, scale, rm):
+        app.command(command.__name__)(command)
     app.add_typer(zoo, name="zoo")
     app.add_typer(checkpoint, name="checkpoint")
     return app

@@ -8,9 +8,9 @@ from edlz.services.errors import ConfigError
 
 __all__ = ["output_format", "seconds_of", "whole_number"]
 
-_WHOLE = re.compile(r"\d{1,18}")
-_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
-_DURATION = re.compile(rf"(?:{_PART.pattern})(?:\s*(?:\d+(?:\.\d+)?)[smhd])*")
+_WHOLE = re.compile(r"[0-9]{1,18}")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
+_DURATION = re.compile(r"[0-9]+(\.[0-9]+)?|([0-9]+(\.[0-9]+)?[smhd]\s*)+")
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 

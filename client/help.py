@@ -1,8 +1,9 @@
 """The help pages of `edlz` itself; those of `edlz train` are drawn from the flags (`services.help_page`)."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from edlz.client.help_jobs import JOB_COMMANDS, JOB_FLAGS, JOB_PAGES
 from edlz.model_zoo.dataset_names import DATASETS
 from edlz.services.configuration.help_page import help_page, help_topic
 from edlz.services.configuration.nearest import did_you_mean, nearest
@@ -13,6 +14,7 @@ __all__ = ["CHANGEABLE", "COMMANDS", "DATASETS", "asked_help", "unknown_command"
 COMMANDS = {
     "train": "train a Keras model on this machine",
     "resume": "go on with a job that was stopped",
+    **JOB_COMMANDS,
     "checkpoint ls": "list checkpoints, newest first",
     "checkpoint show": "what is in a checkpoint",
     "checkpoint verify": "read checkpoints to the last byte",
@@ -42,6 +44,7 @@ CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
 _GROUPS = ("checkpoint", "zoo")
 _FLAGS = {
     "zoo data": ("--source", "--records", "--seed"),
+    **JOB_FLAGS,
     **dict.fromkeys(("checkpoint ls", "checkpoint show", "checkpoint verify"), ("--output",)),
 }
 
@@ -52,12 +55,17 @@ def _wrapped(names: Sequence[str]) -> str:
     )
 
 
+def _listed(commands: Mapping[str, str]) -> str:
+    return "\n".join(f"  {'edlz ' + name:<22}  {text}" for name, text in commands.items())
+
+
 _EDLZ = f"""\
 Usage: edlz COMMAND [flags]
 Train Keras models on machines that come and go.
 
   edlz train              {COMMANDS["train"]}
   edlz resume             {COMMANDS["resume"]}
+{_listed(JOB_COMMANDS)}
   edlz checkpoint ls      {COMMANDS["checkpoint ls"]}
   edlz checkpoint show    {COMMANDS["checkpoint show"]}
   edlz checkpoint verify  {COMMANDS["checkpoint verify"]}
@@ -65,7 +73,7 @@ Train Keras models on machines that come and go.
 
   edlz COMMAND --help      the flags of a command
   edlz --version           version of edlz, Python and TensorFlow
-  edlz --install-completion  completion of flags for this shell
+  edlz --install-completion  completion of flags and jobs for this shell
 
 Environment: EDLZ_HOME  EDLZ_<FLAG>  EDLZ_DEBUG=1  NO_COLOR  FORCE_COLOR
 """
@@ -137,6 +145,8 @@ def asked_help(argv: Sequence[str]) -> str | None:
         return help_page("train", topic)
     if words[0] == "resume":
         return _RESUME
+    if words[0] in JOB_PAGES:
+        return JOB_PAGES[words[0]]
     if words[0] == "checkpoint":
         return _CHECKPOINT
     if words[0] == "zoo":

@@ -97,8 +97,9 @@ def stopped_block(status: JobStatus | None, job_name: str, ending: Ending) -> li
         lines = [[Span("Stopped", "wait"), Span(f"  {job_name} before it began.")]]
     else:
         fewer = f" (or with fewer: edlz resume {job_name} --num_workers=1)"
-        lines.append([Span("  go on  ", "dim"), Span(f"edlz resume {job_name}"), Span(fewer, "dim")])
-    return [*lines, [Span("  logs   ", "dim"), Span(str(ending.logs))]]
+        lines.append([Span("  go on   ", "dim"), Span(f"edlz resume {job_name}"), Span(fewer, "dim")])
+        lines.append([Span("  forget  ", "dim"), Span(f"edlz rm {job_name}")])
+    return [*lines, [Span("  logs    ", "dim"), Span(str(ending.logs))]]
 
 
 def _digest_line(status: JobStatus, ending: Ending, glyphs: Glyphs) -> list[Span]:

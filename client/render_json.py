@@ -6,9 +6,11 @@ Fields are only ever added.  Times in seconds, sizes in bytes, ids as strings.
 import json
 from typing import Any
 
+import msgspec
+
 from edlz.services.messages import JobStatus, PartitionView, TableView, WorkerView
 
-__all__ = ["API_VERSION", "json_line", "status_object"]
+__all__ = ["API_VERSION", "json_line", "object_text", "status_object"]
 
 API_VERSION = 1
 
@@ -37,6 +39,7 @@ def status_object(status: JobStatus) -> dict[str, Any]:
             "records": status.records,
             "records_total": status.records_total,
             "minibatches": status.minibatches,
+            "minibatches_total": status.minibatches_total,
             "version": status.version,
             "records_per_s": status.records_per_s,
             "eta_s": status.eta_s,
@@ -50,7 +53,7 @@ def status_object(status: JobStatus) -> dict[str, Any]:
             "done": status.tasks_done,
         },
         "workers": [_worker(worker) for worker in status.workers],
-        "ps": [_partition(partition) for partition in status.partitions],
+        "ps": [_partition(partition, status.checkpoint) for partition in status.partitions],
         "tables": [_table(table) for table in status.tables],
         "checkpoint": None
         if status.checkpoint is None
@@ -65,6 +68,15 @@ def status_object(status: JobStatus) -> dict[str, Any]:
 def json_line(status: JobStatus) -> str:
     """Return the status as one line."""
     return json.dumps(status_object(status), ensure_ascii=False)
+
+
+def object_text(content: dict[str, Any], output: str, *, is_line: bool = False) -> str:
+    """Return an object for scripts and people: `json`, as one line or indented, or `yaml`."""
+    if output == "yaml":
+        import yaml
+
+        return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True)).rstrip()
+    return json.dumps(content, ensure_ascii=False, indent=None if is_line else 1)
 
 
 def _worker(worker: WorkerView) -> dict[str, Any]:
@@ -86,19 +98,23 @@ def _worker(worker: WorkerView) -> dict[str, Any]:
     }
 
 
-def _partition(partition: PartitionView) -> dict[str, Any]:
-    return {
-        "id": partition.id,
-        "state": partition.state,
-        "version": partition.version,
-        "memory_bytes": partition.memory_bytes,
-        "cpu_share": partition.cpu_share,
-        "rows": partition.rows,
-        "expected": partition.expected,
-        "applied": partition.applied,
-        "missing": partition.missing,
-        "doubled": partition.doubled,
-    }
+def _partition(partition: PartitionView, checkpoint: int | None) -> dict[str, Any]:
+    return {**_fields(partition), "checkpoint_version": checkpoint}
+
+
+def _fields(record: msgspec.Struct) -> dict[str, Any]:
+    """Return all fields of a record under their names: whoever adds one adds it here too."""
+    return {name: _builtin(getattr(record, name)) for name in record.__struct_fields__}
+
+
+def _builtin(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return _fields(value)
+    if isinstance(value, tuple | list | frozenset | set):
+        return [_builtin(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _builtin(item) for key, item in value.items()}
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def _table(table: TableView) -> dict[str, Any]:

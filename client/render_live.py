@@ -20,8 +20,9 @@ from edlz.client.wording import (
 )
 from edlz.services.messages import EvaluationView, JobStatus, PartitionView, WorkerView
 
-__all__ = ["MAX_WORKERS", "live_block"]
+__all__ = ["FOOTER", "MAX_WORKERS", "live_block"]
 
+FOOTER = " Ctrl-C: stop"
 MAX_WORKERS = 8
 _LABEL = 7  # columns of the first column
 _STATE_AND_TASK = 16  # columns of the two together: a long state takes from the task's
@@ -40,7 +41,13 @@ _STEP_PARTS = (("read", 4), ("pull", 4), ("compute", 7), ("push", 4), ("wait", 4
 
 
 def live_block(
-    status: JobStatus, width: int, *, asked_workers: int, is_eta_rough: bool = False, glyphs: Glyphs = UNICODE
+    status: JobStatus,
+    width: int,
+    *,
+    asked_workers: int,
+    is_eta_rough: bool = False,
+    glyphs: Glyphs = UNICODE,
+    footer: str = FOOTER,
 ) -> list[Line]:
     """Return the block.
 
@@ -51,6 +58,7 @@ def live_block(
     asked_workers : --num_workers
     is_eta_rough : the number of workers has changed within the last 30 s
     glyphs : what bars and marks are drawn with
+    footer : the last line
     """
     lines: list[Line] = [_progress_line(status, width, asked_workers, is_eta_rough, glyphs)]
     if status.state not in _NOT_YET:
@@ -60,7 +68,7 @@ def live_block(
     lines += [_fitted(_worker_row(worker, glyphs), width) for worker in status.workers[:MAX_WORKERS]]
     lines += _rest_of_workers(status.workers[MAX_WORKERS:])
     lines += [_fitted(_partition_row(partition, status, glyphs), width) for partition in status.partitions]
-    lines.append([Span(" Ctrl-C: stop", "dim")])
+    lines.append([Span(footer, "dim")])
     return [fit(line, width) for line in lines]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Protocol, TextIO
 
 from edlz.client.render_json import json_line
-from edlz.client.render_live import live_block
+from edlz.client.render_live import FOOTER, live_block
 from edlz.client.render_plain import due_again_s, progress_line
 from edlz.client.spans import UNICODE, Glyphs, Line, Span, paint, plain
 from edlz.client.terminal import Look
@@ -55,10 +55,12 @@ class Screen(Protocol):
         ...
 
 
-def make_screen(look: Look, *, asked_workers: int, glyphs: Glyphs, is_coloured: bool) -> Screen:
+def make_screen(
+    look: Look, *, asked_workers: int, glyphs: Glyphs, is_coloured: bool, footer: str = FOOTER
+) -> Screen:
     """Return the screen of a look, on standard output."""
     if look == "live":
-        return LiveScreen(sys.stdout, asked_workers, glyphs, is_coloured=is_coloured)
+        return LiveScreen(sys.stdout, asked_workers, glyphs, is_coloured=is_coloured, footer=footer)
     if look == "json":
         return JsonScreen(sys.stdout)
     if look == "quiet":
@@ -171,12 +173,14 @@ class JsonScreen(_Base):
 class LiveScreen(_Base):
     """The block that is redrawn, with events and warnings scrolling above it."""
 
-    def __init__(self, out: TextIO, asked_workers: int, glyphs: Glyphs, *, is_coloured: bool) -> None:
+    def __init__(
+        self, out: TextIO, asked_workers: int, glyphs: Glyphs, *, is_coloured: bool, footer: str = FOOTER
+    ) -> None:
         from rich.console import Console
         from rich.live import Live
 
         super().__init__(out, is_coloured=is_coloured)
-        self._asked_workers, self._glyphs = asked_workers, glyphs
+        self._asked_workers, self._glyphs, self._footer = asked_workers, glyphs, footer
         self._console = Console(file=out, force_terminal=True, no_color=not is_coloured, highlight=False)
         self._live = Live(
             console=self._console,
@@ -215,6 +219,7 @@ class LiveScreen(_Base):
             asked_workers=self._asked_workers,
             is_eta_rough=status.is_eta_rough,
             glyphs=self._glyphs,
+            footer=self._footer,
         )
         self._draw(block)
 

@@ -124,11 +124,13 @@ def test_ctrl_c_before_anything_runs(job: list[str], monkeypatch: pytest.MonkeyP
     ("argv", "error", "help_line"),
     [
         (["trian"], 'no command "trian"', "did you mean edlz train?"),
-        (["status"], 'no command "status"', "all commands: edlz --help"),
+        (["deploy"], 'no command "deploy"', "all commands: edlz --help"),
         (["zoo", "dta"], 'no command "zoo dta"', "did you mean edlz zoo data?"),
         (["zoo", "data", "mnist", "x", "--sorce=y"], "no flag --sorce", "did you mean --source?"),
         (["zoo", "data", "mnst", "x"], 'no data set "mnst"', "did you mean mnist?"),
         (["zoo", "data"], "missing argument 'name'", "edlz zoo data --help"),
+        (["logs", "mnist", "--tial=3"], "no flag --tial", "did you mean --tail?"),
+        (["rm"], "missing argument 'JOB'", "edlz rm --help"),
         (["--foo"], "no flag --foo here", "a command comes first: edlz --help"),
         (
             ["train", "--help=wrkers"],
@@ -186,6 +188,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("edlz train --progress p", "plain"),
         ("edlz train --distribution_strategy ", "ParameterServerStrategy"),
         ("edlz tr", "train"),
+        ("edlz sca", "scale"),
+        ("edlz logs --fol", "--follow"),
         ("edlz zoo data fash", "fashion_mnist"),
     ],
 )

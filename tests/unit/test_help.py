@@ -9,6 +9,7 @@ import time
 import pytest
 
 from edlz.client.help import asked_help
+from edlz.client.help_jobs import JOB_FLAGS, JOB_PAGES
 from edlz.services.config import flags
 from edlz.services.configuration.flags import READERS, Reader
 from edlz.services.configuration.help_page import COLUMNS, help_page, help_topic
@@ -107,6 +108,17 @@ def test_pages_of_edlz_itself() -> None:
     assert asked_help(["zoo", "data", "mnist", "x"]) is None
 
 
+@pytest.mark.parametrize("name", list(JOB_PAGES))
+def test_pages_of_the_commands_on_jobs(name: str) -> None:
+    page = asked_help([name, "--help"])
+    assert page is not None
+    lines = page.splitlines()
+    assert lines[0].startswith(f"Usage: edlz {name}")
+    assert all(len(line) <= COLUMNS and line == line.rstrip() for line in lines)
+    assert all(flag in page for flag in JOB_FLAGS[name])
+    assert f"  edlz {name} " in str(asked_help([]))
+
+
 @pytest.mark.parametrize("reader", list(READERS))
 def test_defaults_are_those_of_the_reader(reader: Reader) -> None:
     page = help_page(reader, "all")
@@ -117,7 +129,7 @@ def test_defaults_are_those_of_the_reader(reader: Reader) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [["--help"], ["train", "--help"], ["train", "--help-all"], ["zoo", "data", "-h"]]
+    "argv", [["--help"], ["train", "--help"], ["train", "--help-all"], ["zoo", "data", "-h"], ["logs", "-h"]]
 )
 def test_help_is_quick_and_imports_nothing_heavy(argv: list[str]) -> None:
     program = (

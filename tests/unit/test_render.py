@@ -357,8 +357,9 @@ def test_failure_on_another_machine_names_the_place_only() -> None:
 def test_stopped() -> None:
     assert plain(stopped_block(STATUS, "mnist", ENDING)) == (
         "Stopped  mnist at 59 %, epoch 2 of 2, v354. Nothing is lost.\n"
-        "  go on  edlz resume mnist (or with fewer: edlz resume mnist --num_workers=1)\n"
-        "  logs   /jobs/mnist/logs\n"
+        "  go on   edlz resume mnist (or with fewer: edlz resume mnist --num_workers=1)\n"
+        "  forget  edlz rm mnist\n"
+        "  logs    /jobs/mnist/logs\n"
     )
     assert plain(stopped_block(None, "mnist", ENDING)).startswith("Stopped  mnist before it began.\n")
 

@@ -1,0 +1,98 @@
+"""The help pages of the commands on jobs."""
+
+__all__ = ["JOB_COMMANDS", "JOB_FLAGS", "JOB_PAGES"]
+
+JOB_COMMANDS = {
+    "ls": "list the jobs of this machine",
+    "status": "how a job fares: workers, parameter servers, events",
+    "top": "the same, until the job ends",
+    "logs": "what the services of a job have written",
+    "wait": "wait until a job ends; leaves with its exit code",
+    "stop": "save a job and stop it",
+    "scale": "another number of workers for a job that runs",
+    "rm": "remove a job and its files",
+}
+JOB_FLAGS = {
+    "ls": ("--output", "--all"),
+    "status": ("--output", "--watch"),
+    "top": (),
+    "logs": ("--follow", "--worker", "--ps", "--master", "--tail", "--since", "--grep", "--task"),
+    "wait": ("--timeout",),
+    "stop": ("--now", "--all"),
+    "scale": ("--workers",),
+    "rm": (),
+}
+_JOB = """\
+  JOB                      name of a job on this machine, or its folder;
+                           the one that runs, if left out
+"""
+_OUTPUT = "  -o, --output FORMAT      table | wide | json | yaml                  [table]\n"
+
+JOB_PAGES = {
+    "ls": f"""\
+Usage: edlz ls [flags]
+List the jobs of this machine, newest first, from any folder.
+
+{_OUTPUT}\
+      --all                with earlier runs of each name: mnist.1
+""",
+    "status": f"""\
+Usage: edlz status [JOB] [flags]
+How a job fares, and what to do next.
+
+{_JOB}{_OUTPUT}\
+  -w, --watch              until the job ends, as edlz top; with -o json
+                           an object a line
+""",
+    "top": f"""\
+Usage: edlz top [JOB]
+How a job fares, redrawn until it ends.  Ctrl-C leaves the view only.
+
+{_JOB}""",
+    "logs": f"""\
+Usage: edlz logs [JOB] [flags]
+What the services of a job have written, in the order of time.
+
+{_JOB}\
+  -f, --follow             what they go on to write, new workers too,
+                           until the job ends
+      --worker N           of this worker
+      --ps N               of this parameter server
+      --master             of the master
+      --tail N             the last N lines
+      --since TIME         not older than 45s, 10m, 2h, 1d
+      --grep TEXT          lines that hold it
+      --task N             lines that speak of this task, with tracebacks
+""",
+    "wait": f"""\
+Usage: edlz wait [JOB] [flags]
+Wait until a job ends.
+
+{_JOB}\
+      --timeout TIME       give up after 45s, 10m, 2h
+
+Exit codes: 0 succeeded, 1 failed, 6 timeout, 7 stopped and can be resumed.
+""",
+    "stop": f"""\
+Usage: edlz stop [JOB] [flags]
+Save a job and stop it, as Ctrl-C does; edlz resume goes on.
+
+{_JOB}\
+      --now                kill its processes; the last snapshot remains
+      --all                every job that runs on this machine; asks first
+""",
+    "scale": f"""\
+Usage: edlz scale [JOB] --workers=N
+Another number of workers for a job that runs.
+
+{_JOB}\
+      --workers N          workers that should run from now on         required
+""",
+    "rm": """\
+Usage: edlz rm JOB
+Remove a job that does not run: its folder, with snapshots, logs and the
+checkpoints in it.  Nothing outside of that folder is touched.
+
+  JOB                      name of a job here, or its folder           required
+""",
+}

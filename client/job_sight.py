@@ -1,0 +1,206 @@
+"""How a job fares, as far as can be seen from outside: from its lock, its master and what that has left behind.
+
+Live jobs are asked through their masters, all at once, within a second.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from edlz.client.ending import FINAL_STATES, written_status
+from edlz.client.job_index import JOURNAL, SETTINGS, LocalJob, find_job, list_jobs
+from edlz.client.job_lock import LockHolder, lock_holder, master_by_hand
+from edlz.client.post_mortem import last_words
+from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
+from edlz.services.messages import FailureView, JobStatus, Message, StatusRequest
+from edlz.services.rpc import RpcClient
+
+__all__ = ["ANSWER_S", "JobSight", "ask", "ask_master", "chosen_job", "look_at", "refuse_idle"]
+
+ANSWER_S = 1.0
+MASTER = "master"
+_LINGER_S = 0.1
+_TAIL_BYTES = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class JobSight:
+    """What is known of a job now.
+
+    Attributes
+    ----------
+    job : its name and folder
+    holder : who runs it; None if nobody does
+    status : what its master says or has said last; figures are zero where it never spoke
+    asked_workers : --num_workers, as far as the folder tells
+    note : what the state does not say: `interrupted`, `the master restarts`
+    has_figures : whether the status is a master's word
+    """
+
+    job: LocalJob
+    holder: LockHolder | None
+    status: JobStatus
+    asked_workers: int
+    note: str = ""
+    has_figures: bool = True
+
+    @property
+    def is_live(self) -> bool:
+        return self.holder is not None
+
+
+def look_at(jobs: Sequence[LocalJob]) -> list[JobSight]:
+    """Return how the jobs fare, in their order; it takes no longer than a master has to answer."""
+    holders = [lock_holder(job.path) for job in jobs]
+    endpoints = [holder.endpoint(MASTER) if holder else None for holder in holders]
+    answers = asyncio.run(_ask_all(endpoints)) if any(endpoints) else [None] * len(jobs)
+    seen = zip(jobs, holders, answers, strict=True)
+    return [_sight(job, holder, answer) for job, holder, answer in seen]
+
+
+def chosen_job(name: str | None) -> LocalJob:
+    """Return the job of this name or folder; the one that runs, if none is named.
+
+    Raises
+    ------
+    NoSuchJob
+        If there is none of that name.
+    ConfigError
+        If none is named, and none runs, or several do.
+    """
+    if name is not None:
+        return find_job(name)
+    known = list_jobs()
+    live = [job for job in known if lock_holder(job.path)]
+    if len(live) == 1:
+        return live[0]
+    running = f"{len(live)} jobs run" if live else "no job runs"
+    there = ", ".join(job.word for job in live or known)
+    raise ConfigError(
+        f"which job? {running} here now", f"name one of: {there}" if there else "none has been run here yet"
+    )
+
+
+def refuse_idle(sight: JobSight) -> None:
+    """Raise ConfigError unless a job runs under a supervisor."""
+    if sight.is_live:
+        return
+    if master_by_hand(sight.job.path) is not None:
+        raise ConfigError(
+            f'job "{sight.job.word}" was started by hand', "start and stop its processes in their terminals"
+        )
+    state = sight.status.state if not sight.note else f"{sight.status.state}, {sight.note}"
+    can_resume = sight.status.state == "Stopped"
+    raise ConfigError(
+        f'job "{sight.job.word}" is not running: {state}',
+        f"edlz resume {sight.job.word}" if can_resume else f"edlz status {sight.job.word}",
+    )
+
+
+def ask_master(holder: LockHolder, body: Message, deadline_s: float) -> Message | None:
+    """Return the answer of a job's master; None if none came in time.
+
+    Raises
+    ------
+    EdlzError
+        The one that it answered with.
+    """
+    endpoint = holder.endpoint(MASTER)
+    answer = asyncio.run(ask(endpoint, body, deadline_s)) if endpoint else None
+    if isinstance(answer, EdlzError):
+        raise answer
+    return answer
+
+
+async def _ask_all(endpoints: Sequence[str | None]) -> list[JobStatus | None]:
+    async with asyncio.TaskGroup() as tasks:
+        asking = [
+            tasks.create_task(ask(endpoint, StatusRequest(), ANSWER_S), name=f"ask {endpoint}")
+            for endpoint in endpoints
+        ]
+    answers = [task.result() for task in asking]
+    return [answer if isinstance(answer, JobStatus) else None for answer in answers]
+
+
+async def ask(endpoint: str | None, body: Message, deadline_s: float) -> Message | EdlzError | None:
+    """Return a master's answer, the error that it answered with, or None if nothing came in time.
+
+    The error is returned, not raised: a task group would wrap it.
+    """
+    if endpoint is None:
+        return None
+    link = RpcClient(endpoint, role="viewer", identity=str(os.getpid()), linger_s=_LINGER_S)
+    try:
+        return await link.request(body, deadline_s)
+    except PeerUnavailable:
+        return None
+    except EdlzError as e:
+        return e
+    finally:
+        link.close()
+
+
+def _sight(job: LocalJob, holder: LockHolder | None, answer: JobStatus | None) -> JobSight:
+    settings = job.settings()
+    asked = _number(settings.get("num_workers"), 0)
+    if answer is not None:
+        return JobSight(job, holder, answer, asked)
+    written = written_status(job.path)
+    if written is not None and written.state in FINAL_STATES:
+        return JobSight(job, holder, written, asked)
+    has_figures = written is not None
+    last = written or _bare_status(job, settings)
+    has_journal = has_figures or (job.path / JOURNAL).exists()
+    by_hand = None if holder else master_by_hand(job.path)
+    if holder is not None:
+        state, note = "Starting", "the master restarts" if has_journal else "the master starts"
+    elif by_hand is not None:
+        state, note = "Starting", f"run by hand, master pid {by_hand}"
+    elif has_journal:
+        state, note = "Stopped", "interrupted"
+    else:
+        state, note = "Failed", "never began"
+        said = last_words(_tail(job.logs / f"{MASTER}.log"))
+        failure = FailureView(text=said.error or "it ended before it began", help=said.help)
+        last = msgspec.structs.replace(last, failure=failure)
+    seen = msgspec.structs.replace(last, state=state, workers=(), partitions=(), eta_s=None)
+    return JobSight(job, holder, seen, asked, note, has_figures)
+
+
+def _bare_status(job: LocalJob, settings: Mapping[str, Any]) -> JobStatus:
+    """Return a status that says no more than the folder does."""
+    began = _changed_at(job.path / SETTINGS) or _changed_at(job.path)
+    return JobStatus(
+        name=job.name,
+        state="Stopped",
+        mode="async" if settings.get("use_async") else "sync",
+        slots=_number(settings.get("grads_to_wait"), 1),
+        started_at=began,
+        now=began,
+        epochs=_number(settings.get("num_epochs"), 0),
+    )
+
+
+def _number(value: object, default: int) -> int:
+    return value if isinstance(value, int) else default
+
+
+def _changed_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _tail(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            return log.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []

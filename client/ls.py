@@ -1,0 +1,36 @@
+"""`edlz ls`: the jobs of this machine."""
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from edlz.client.flag_values import output_format
+from edlz.client.terminal import glyphs_for, print_lines, width_for
+
+__all__ = ["FORMATS", "OutputFlag", "ls"]
+
+FORMATS = ("table", "wide", "json", "yaml")
+
+OutputFlag = Annotated[str, typer.Option("-o", "--output", metavar="FORMAT", help=" | ".join(FORMATS))]
+
+
+def ls(
+    output: OutputFlag = "table",
+    is_all: Annotated[bool, typer.Option("--all", help="with earlier runs of each name")] = False,
+) -> None:
+    """List the jobs of this machine, newest first."""
+    from edlz.client.job_index import earlier_runs, list_jobs
+    from edlz.client.job_sight import look_at
+    from edlz.client.render_jobs import jobs_object, jobs_table
+    from edlz.client.render_json import object_text
+
+    output_format(output, FORMATS)
+    sights = look_at([*list_jobs(), *(earlier_runs() if is_all else [])])
+    if output in ("json", "yaml"):
+        print(object_text(jobs_object(sights), output))
+        return
+    width = None if output == "wide" else width_for(sys.stdout)
+    is_wide, glyphs = output == "wide", glyphs_for(sys.stdout)
+    print_lines(jobs_table(sights, time.time(), width=width, is_wide=is_wide, glyphs=glyphs))

@@ -1,0 +1,125 @@
+"""The jobs of this machine in words: a table for people, an object for scripts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from edlz.client.columns import aligned, cut
+from edlz.client.job_sight import JobSight
+from edlz.client.render_checkpoint import age
+from edlz.client.render_json import API_VERSION, status_object
+from edlz.client.spans import UNICODE, Glyphs, Line, Role, Span
+from edlz.client.wording import metric, percent, working
+from edlz.services.messages import Scaled
+
+__all__ = ["STATE_ROLES", "job_object", "jobs_object", "jobs_table", "scaled_lines"]
+
+STATE_ROLES: dict[str, Role] = {
+    "Training": "good",
+    "Evaluating": "good",
+    "Succeeded": "good",
+    "Failed": "bad",
+    "Stopped": "wait",
+    "Stopping": "wait",
+    "Starting": "wait",
+    "Pending": "wait",
+}
+
+
+def jobs_table(
+    sights: Sequence[JobSight],
+    now: float,
+    *,
+    width: int | None = None,
+    is_wide: bool = False,
+    glyphs: Glyphs = UNICODE,
+) -> list[Line]:
+    """Return the table of `edlz ls`, newest first, and the next command.
+
+    Parameters
+    ----------
+    sights : the jobs
+    now : seconds since the epoch
+    width : of the terminal; None to cut nothing off
+    is_wide : with version, process and folder
+    """
+    if not sights:
+        return [[Span("No job has been run here yet.")], _next("edlz train --help")]
+    header = ["NAME", "STATE", "DONE", "WORKERS", "WHERE", "AGE", "LAST"]
+    newest_first = sorted(sights, key=lambda sight: -sight.status.started_at)
+    rows = [_row(sight, now) for sight in newest_first]
+    if is_wide:
+        header += ["VERSION", "PID", "FOLDER"]
+        for row, sight in zip(rows, newest_first, strict=True):
+            pid = sight.holder.pid if sight.holder else None
+            row += [f"v{sight.status.version:,}", "-" if pid is None else str(pid), str(sight.job.path)]
+    lines = [cut(line, width, glyphs) for line in aligned(header, rows, right={"DONE"})]
+    return [*lines, _next(*_commands(newest_first))]
+
+
+def jobs_object(sights: Sequence[JobSight]) -> dict[str, Any]:
+    """Return what `edlz ls -o json` prints."""
+    return {"api": API_VERSION, "jobs": [job_object(sight) for sight in sights]}
+
+
+def job_object(sight: JobSight) -> dict[str, Any]:
+    """Return what `edlz status -o json` prints: the object of `/api/status`, and what only this machine knows."""
+    found = status_object(sight.status)
+    found["job"]["name"] = sight.job.name
+    found["job"]["reason"] = found["job"]["reason"] or sight.note or None
+    found["job"]["folder"] = str(sight.job.path)
+    found["job"]["pid"] = sight.holder.pid if sight.holder else None
+    found["job"]["asked_workers"] = sight.asked_workers
+    return found
+
+
+def scaled_lines(word: str, scaled: Scaled) -> list[Line]:
+    """Return what `edlz scale` says."""
+    before, after = scaled.before, scaled.after
+    text = (
+        f"{word}: {before} -> {after} workers." if before != after else f"{word}: {after} workers, as before."
+    )
+    warning = [Span("  warning: ", "wait"), Span(scaled.warning)] if scaled.warning else []
+    return [[Span(text), *warning], _next(f"edlz status {word}")]
+
+
+def _row(sight: JobSight, now: float) -> list[str | Span]:
+    status = sight.status
+    return [
+        Span(sight.job.name, "bold"),
+        Span(status.state, STATE_ROLES[status.state]),
+        percent(status.ratio) if sight.has_figures else "-",
+        f"{working(status.workers) if sight.is_live else 0}/{sight.asked_workers}",
+        "local",
+        age(now - status.started_at),
+        _last(sight),
+    ]
+
+
+def _last(sight: JobSight) -> str:
+    """Return the newest thing worth knowing, after the command that it asks for: the end may be cut off."""
+    status, word = sight.status, sight.job.word
+    if status.state == "Failed":
+        return _after(f"edlz status {word}", status.failure.text if status.failure else sight.note)
+    if status.state == "Stopped" and not sight.job.is_earlier:
+        return _after(f"edlz resume {word}", sight.note)
+    if sight.note:
+        return sight.note
+    if status.evaluations and status.evaluations[-1].metrics:
+        name, value = next(iter(status.evaluations[-1].metrics.items()))
+        return f"{name} {metric(value)}"
+    return "" if status.loss is None else f"loss {metric(status.loss)}"
+
+
+def _after(command: str, text: str) -> str:
+    return f"{command}   {text}".rstrip()
+
+
+def _commands(sights: Sequence[JobSight]) -> list[str]:
+    live = next((sight.job.word for sight in sights if sight.is_live), None)
+    if live is not None:
+        return [f"edlz status {live}", f"edlz logs -f {live}"]
+    return [f"edlz status {sights[0].job.word}"]
+
+
+def _next(*commands: str) -> Line:
+    return [Span("next: ", "dim"), Span("    ".join(commands), "bold")]

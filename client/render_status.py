@@ -1,0 +1,182 @@
+"""One job in words: the screen of `edlz status`.
+
+Pure: what is known of the job, the time and a width give lines.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from edlz.client.columns import aligned, cut
+from edlz.client.job_sight import JobSight
+from edlz.client.render_checkpoint import age
+from edlz.client.render_end import Ending, failure_block
+from edlz.client.render_jobs import STATE_ROLES
+from edlz.client.spans import UNICODE, Glyphs, Line, Role, Span
+from edlz.client.wording import duration, memory, metric, percent, short_count
+from edlz.services.messages import JobStatus, PartitionView, TableView, WorkerView
+
+__all__ = ["next_commands", "status_screen"]
+
+_SHOWN_EVENTS = 4
+_ROLES: dict[str, Role] = {
+    "training": "good",
+    "evaluating": "good",
+    "serving": "good",
+    "done": "good",
+    "sealed": "good",
+    "lost": "bad",
+    "failed": "bad",
+}
+
+
+def status_screen(
+    sight: JobSight,
+    now: float,
+    *,
+    width: int | None = None,
+    is_wide: bool = False,
+    has_checkpoints: bool = False,
+    glyphs: Glyphs = UNICODE,
+) -> list[Line]:
+    """Return the screen.
+
+    Parameters
+    ----------
+    sight : the job
+    now : seconds since the epoch
+    width : of the terminal; None to cut nothing off
+    is_wide : with the times of a step, the embedding tables and the folder
+    has_checkpoints : whether there is one to look at
+    """
+    status = sight.status
+    lines = [_head(sight, now)]
+    if sight.note and status.state != "Failed":
+        lines.append([Span(f"  {_explained(sight.note)}", "wait")])
+    if sight.is_live:  # what the last word of a job that has ended says of its processes is no more true
+        lines += _workers(status.workers, is_wide=is_wide)
+        lines += _partitions(status)
+    if is_wide:
+        lines += _tables(status.tables)
+    lines += _events(status, now)
+    if is_wide:
+        lines.append([Span("FOLDER    ", "dim"), Span(str(sight.job.path))])
+    lines = [cut(line, width, glyphs) for line in lines]
+    if status.state == "Failed" and status.failure is not None:
+        lines += failure_block(status.failure, status.name, Ending(0.0, 0, Path(sight.job.logs)))
+    commands = "    ".join(next_commands(sight, has_checkpoints=has_checkpoints))
+    return [*lines, [Span("next: ", "dim"), Span(commands, "bold")]]
+
+
+def next_commands(sight: JobSight, *, has_checkpoints: bool) -> list[str]:
+    """Return the commands that make sense now."""
+    word, state = sight.job.word, sight.status.state
+    if sight.is_live:
+        has_master = not sight.note
+        return [f"edlz logs -f {word}" + ("" if has_master else " --master"), f"edlz stop {word}"]
+    if sight.job.is_earlier or state == "Starting":
+        return [f"edlz logs {word}"]
+    look = [f"edlz checkpoint ls {word}"] if has_checkpoints else []
+    if state == "Succeeded":
+        return [*look, f"edlz logs {word}", f"edlz rm {word}"]
+    if sight.note == "never began":
+        return [f"edlz logs {word} --master", f"edlz rm {word}"]
+    return [f"edlz resume {word}", *look, f"edlz rm {word}"]
+
+
+def _explained(note: str) -> str:
+    if note == "interrupted":
+        return "interrupted before it could save; it goes on from its last snapshots"
+    if note.startswith("the master"):
+        return f"{note}: no answer yet; ask again in a few seconds"
+    return note
+
+
+def _head(sight: JobSight, now: float) -> Line:
+    status = sight.status
+    facts = []
+    if sight.has_figures:
+        facts = [percent(status.ratio), f"epoch {status.epoch}/{status.epochs}", f"v{status.version:,}"]
+        if status.evaluations:
+            newest = status.evaluations[-1]
+            facts += [
+                f"{name} {metric(value)} (v{newest.version:,})" for name, value in newest.metrics.items()
+            ]
+        elif status.loss is not None:
+            facts.append(f"loss {metric(status.loss)}")
+        if status.stalled_s is not None and sight.is_live:
+            facts.append(f"stalled {duration(status.stalled_s)}")
+        elif status.eta_s is not None and status.state == "Training":
+            facts.append(f"ETA {'~' if status.is_eta_rough else ''}{duration(status.eta_s)}")
+    return [
+        Span(sight.job.name, "bold"),
+        Span("  "),
+        Span(status.state, STATE_ROLES[status.state]),
+        Span("".join(f"  {fact}" for fact in facts)),
+        Span(f"   local, {age(now - status.started_at)}", "dim"),
+    ]
+
+
+def _workers(workers: Sequence[WorkerView], *, is_wide: bool) -> list[Line]:
+    if not workers:
+        return []
+    header, right = ["WORKER", "STATE", "TASK", "REC/S"], {"TASK", "REC/S"}
+    parts = ["READ", "PULL", "COMPUTE", "PUSH", "WAIT", "MEMORY"] if is_wide else []
+    header += [*parts, "NOTE"] if any(worker.note for worker in workers) else parts
+    rows: list[list[str | Span]] = []
+    for worker in workers:
+        row: list[str | Span] = [
+            f"worker-{worker.id}",
+            Span(worker.state, _ROLES.get(worker.state, "wait")),
+            "-" if worker.task is None else f"{worker.task:,}",
+            f"{worker.records_per_s:,.0f}" if worker.records_per_s else "-",
+        ]
+        if is_wide:
+            times = (worker.read_ms, worker.pull_ms, worker.compute_ms, worker.push_ms, worker.wait_ms)
+            row += [f"{time_ms:,.1f} ms" if any(times) else "-" for time_ms in times]
+            row.append(memory(worker.memory_bytes))
+        rows.append([*row, worker.note] if "NOTE" in header else row)
+    return aligned(header, rows, right={*right, *parts})
+
+
+def _partitions(status: JobStatus) -> list[Line]:
+    if not status.partitions:
+        return []
+    saved = ""
+    if status.checkpoint is not None and status.checkpoint_age_s is not None:
+        saved = f"v{status.checkpoint:,}, {age(status.checkpoint_age_s)} ago"
+    rows = [[*_partition(view), saved or "-"] for view in status.partitions]
+    return aligned(["PS", "STATE", "ROWS", "MEMORY", "CPU", "CHECKPOINT"], rows)
+
+
+def _partition(view: PartitionView) -> list[str | Span]:
+    return [
+        f"ps-{view.id}",
+        Span(view.state, _ROLES.get(view.state, "wait")),
+        short_count(view.rows) if view.rows else "-",
+        memory(view.memory_bytes),
+        f"{view.cpu_share * 100:.0f} %",
+    ]
+
+
+def _tables(tables: Sequence[TableView]) -> list[Line]:
+    if not tables:
+        return []
+    rows = [
+        [
+            table.path,
+            short_count(table.rows),
+            memory(table.memory_bytes),
+            "-" if table.hit_rate is None else percent(table.hit_rate),
+            f"{table.new_rows_per_s:,.0f}",
+        ]
+        for table in tables
+    ]
+    return aligned(["TABLE", "ROWS", "MEMORY", "KNOWN", "NEW/S"], rows)
+
+
+def _events(status: JobStatus, now: float) -> list[Line]:
+    lines: list[Line] = []
+    for event in status.events[-_SHOWN_EVENTS:]:
+        title = "" if lines else "EVENTS"
+        lines.append([Span(f"{title:<10}", "dim"), Span(f"{age(now - event.at):<5}{event.text}")])
+    return lines

@@ -1,0 +1,173 @@
+"""`edlz rm`: a job's own folder goes, and nothing else.
+
+What is tested here removes files.  So every test runs in a folder of its own, and whatever would remove
+something outside of the one job that is to go fails the test before it does.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edlz.client.cli import main
+from edlz.client.job_directory import open_job_directory
+from edlz.client.job_index import LocalJob, find_job
+from edlz.client.job_removal import remove_job
+from edlz.services.config import JobConfig
+from edlz.services.errors import ConfigError, EdlzError
+
+
+@pytest.fixture(autouse=True)
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a job; nothing but it can be removed."""
+    monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    (tmp_path / "user").mkdir()
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis.tex").write_text("years of work")
+    monkeypatch.chdir(tmp_path / "precious")
+    path = tmp_path / "home" / "jobs" / "mnist"
+
+    def confined(remove: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(target: Any, *args: Any, **kwargs: Any) -> Any:
+            if "dir_fd" not in kwargs:  # what is removed below a folder that was checked
+                whole = Path(os.fsdecode(target)).absolute()
+                parent = whole.parent.resolve()
+                is_own = parent == path or path in parent.parents or whole == path
+                is_index = parent == tmp_path / "home" / "index"
+                assert is_own or is_index, f"{target} would have been removed"
+            return remove(target, *args, **kwargs)
+
+        return checked
+
+    with open_job_directory(JobConfig(job_name="mnist", model_def="a.b", training_data="x")) as folder:
+        (folder.logs / "master.log").write_text("x" * 1000)
+        (folder.path / "journal.sqlite").touch()
+    monkeypatch.setattr(shutil, "rmtree", confined(shutil.rmtree))
+    for name in ("unlink", "rmdir", "remove"):
+        monkeypatch.setattr(os, name, confined(getattr(os, name)))
+    assert folder.path == path
+    return path
+
+
+def is_precious_whole(tmp_path: Path) -> bool:
+    return (tmp_path / "precious" / "thesis.tex").read_text() == "years of work"
+
+
+def test_a_job_is_removed(job: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (job / "checkpoints" / "version-300").mkdir(parents=True)
+    (job / "checkpoints" / "version-300" / "manifest.json").touch()
+    assert main(["rm", "mnist"]) == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("mnist is removed: 1.")
+    assert first.endswith(f" KB in {job}")
+    assert rest == ["next: edlz ls"]
+    assert not job.exists()
+    assert main(["rm", "mnist"]) == 4
+
+
+def test_checkpoints_elsewhere_stay(job: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with (job / "job.yaml").open("a") as settings:
+        settings.write(f"checkpoint_dir: {tmp_path}/precious\n")
+    assert main(["rm", "mnist"]) == 0
+    assert f"its checkpoints stay in {tmp_path}/precious" in capsys.readouterr().out
+    assert is_precious_whole(tmp_path)
+
+
+def test_links_go_and_what_they_point_to_stays(job: Path, tmp_path: Path) -> None:
+    (job / "folder").symlink_to(tmp_path / "precious")
+    (job / "file").symlink_to(tmp_path / "precious" / "thesis.tex")
+    (job / "logs" / "deep").symlink_to(tmp_path / "precious")
+    (job / "dangling").symlink_to(tmp_path / "nowhere")
+    os.link(tmp_path / "precious" / "thesis.tex", job / "hard")
+    assert main(["rm", "mnist"]) == 0
+    assert not job.exists()
+    assert is_precious_whole(tmp_path)
+
+
+def test_a_job_that_is_a_link_is_refused(
+    job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "precious" / ".edlz-job").touch()
+    link = job.with_name("linked")
+    link.symlink_to(tmp_path / "precious")
+    for word in ("linked", str(link)):
+        assert main(["rm", word]) == 2
+        assert f"{link} is a link" in capsys.readouterr().err
+    assert is_precious_whole(tmp_path)
+
+
+@pytest.mark.parametrize("sign", ["job.yaml", "journal.sqlite", "linked mark", "folder"])
+def test_a_folder_without_the_mark_is_refused(
+    sign: str, job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    precious = tmp_path / "precious"
+    (precious / "job.yaml").touch()
+    if sign == "linked mark":
+        (precious / ".edlz-job").symlink_to(job / ".edlz-job")
+    elif sign == "folder":
+        (precious / ".edlz-job").mkdir()
+    else:
+        (precious / sign).touch()
+    assert main(["rm", str(precious)]) == 2
+    assert "does not carry the mark of a job (.edlz-job)" in capsys.readouterr().err
+    assert is_precious_whole(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["precious", ".", "user", "home"])
+def test_folders_that_hold_more_than_a_job_are_refused(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mark somewhere else, as a job_dir of `.` could have left it."""
+    folder = (tmp_path / place).resolve()
+    if place == "home":
+        (tmp_path / "home" / "user").mkdir()
+        monkeypatch.setenv("HOME", str(tmp_path / "home" / "user"))
+    (folder / ".edlz-job").touch()
+    with pytest.raises(ConfigError, match=r"which is to be removed|holds your home folder"):
+        remove_job(LocalJob("mnist", folder, "mnist"))
+    assert is_precious_whole(tmp_path)
+
+
+def test_a_job_that_runs_is_refused(capsys: pytest.CaptureFixture[str], job: Path) -> None:
+    config = JobConfig(job_name="mnist", model_def="a.b", training_data="x")
+    lock = (job / "lock").open("w+")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main(["rm", "mnist"]) == 2
+    assert capsys.readouterr().err.splitlines()[1] == "help: edlz stop mnist, then edlz rm mnist"
+    with (job / "master.lock").open("w") as by_hand:
+        fcntl.flock(by_hand, fcntl.LOCK_EX)
+        assert main(["rm", "mnist"]) == 2
+    assert "is run by a master" in capsys.readouterr().err
+    assert (job / "logs" / "master.log").exists()
+    assert config.job_directory == job
+
+
+def test_a_removal_that_fails_can_be_repeated(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", fail)
+        assert main(["rm", "mnist"]) == 2
+    assert f"error: {job}/logs cannot be removed: Permission denied" in capsys.readouterr().err
+    assert find_job("mnist").path == job
+    assert main(["rm", "mnist"]) == 0
+    assert not job.exists()
+
+
+def test_a_removed_job_leaves_the_index(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = tmp_path / "home" / "index" / "mnist"
+    entry.parent.mkdir()
+    entry.write_text(f"{job}\n")
+    assert main(["rm", str(job)]) == 0
+    assert not entry.exists()
+    with pytest.raises(EdlzError):
+        find_job("mnist")
