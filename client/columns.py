@@ -16,20 +16,18 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[Cell]], right: Collec
     ----------
     header : the columns' names
     rows : a cell for each column
-    right : the columns whose cells stand at the right
+    right : the columns whose cells stand flush right among themselves, below the start of the name
     """
-    table = [[Span(name, "dim") for name in header]]
-    table += [[cell if isinstance(cell, Span) else Span(cell) for cell in row] for row in rows]
+    spans = [[cell if isinstance(cell, Span) else Span(cell) for cell in row] for row in rows]
+    for place, name in enumerate(header):
+        if name in right:
+            widest = max((len(row[place].text) for row in spans), default=0)
+            for row in spans:
+                row[place] = row[place]._replace(text=row[place].text.rjust(widest))
+    table = [[Span(name, "dim") for name in header], *spans]
     widths = [max(len(row[place].text) for row in table) for place in range(len(header))]
-    lines: list[Line] = []
-    for number, row in enumerate(table):
-        line: list[Span] = []
-        for name, cell, width in zip(header, row, widths, strict=True):
-            is_right, is_last = name in right and number > 0, name == header[-1]
-            text = cell.text.rjust(width) if is_right else cell.text if is_last else cell.text.ljust(width)
-            line += [Span(text, cell.role), Span("  ")]
-        lines.append(line[:-1])
-    return lines
+    widths[-1] = 0  # nothing follows
+    return [_joined(row, widths) for row in table]
 
 
 def cut(line: Line, width: int | None, glyphs: Glyphs = UNICODE) -> Line:
@@ -42,3 +40,8 @@ def cut(line: Line, width: int | None, glyphs: Glyphs = UNICODE) -> Line:
         out.append(Span(span.text[: max(0, left)], span.role))
         left -= len(span.text)
     return [*out, Span(glyphs.ellipsis, "dim")]
+
+
+def _joined(row: Sequence[Span], widths: Sequence[int]) -> Line:
+    cells = [cell._replace(text=cell.text.ljust(width)) for cell, width in zip(row, widths, strict=True)]
+    return [span for cell in cells for span in (cell, Span("  "))][:-1]

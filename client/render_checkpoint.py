@@ -4,9 +4,9 @@ Fields of the objects are only ever added.  Times in seconds, sizes in bytes.
 """
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
+from edlz.client.columns import aligned
 from edlz.client.spans import Line, Role, Span
 from edlz.client.wording import count_of
 from edlz.services.checkpoints.versions import Damage, VersionInfo
@@ -262,19 +262,7 @@ def _table(
     right: frozenset[str] | set[str] = frozenset(),
     indent: str = "",
 ) -> list[Line]:
-    """Return aligned lines, two blanks between columns; a header may have one more cell than the rows."""
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    for place, name in enumerate(header[: len(columns)]):
-        if name in right:
-            widest = max(map(len, columns[place]))
-            columns[place] = [cell.rjust(widest) for cell in columns[place]]
-    widths = [max(map(len, chain([name], cells))) for name, cells in zip(header, columns, strict=False)]
-    cells = [[name.ljust(width) for name, width in zip(header, [*widths, 0], strict=False)]]
-    cells += [
-        [cell.ljust(w) for cell, w in zip(row, widths, strict=True)] for row in zip(*columns, strict=True)
-    ]
-    has_more = len(header) > len(columns)
-    return [
-        [Span((indent + "  ".join(line) + ("  " if has_more and i else "")), "dim" if i == 0 else "")]
-        for i, line in enumerate(cells)
-    ]
+    """Return aligned lines; a header may have one more cell than the rows, which the caller appends."""
+    has_more = len(header) > len(rows[0])
+    lines = aligned(header, [[*row, ""] if has_more else row for row in rows], right)
+    return [[Span(indent), *line] for line in lines]
