@@ -3,8 +3,6 @@
 Live jobs are asked through their masters, all at once, within a second.
 """
 
-import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +13,13 @@ import msgspec
 from edlz.client.ending import FINAL_STATES, written_status
 from edlz.client.job_index import JOURNAL, SETTINGS, LocalJob, find_job, list_jobs
 from edlz.client.job_lock import LockHolder, lock_holder, master_by_hand
+from edlz.client.master_line import MASTER, ask_all, endpoint_by_hand
 from edlz.client.post_mortem import last_words
-from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
-from edlz.services.messages import FailureView, JobStatus, Message, StatusRequest
-from edlz.services.rpc import RpcClient
+from edlz.services.errors import ConfigError
+from edlz.services.messages import FailureView, JobStatus
 
-__all__ = ["ANSWER_S", "JobSight", "ask", "ask_master", "chosen_job", "look_at", "refuse_idle"]
+__all__ = ["JobSight", "chosen_job", "look_at", "refuse_idle"]
 
-ANSWER_S = 1.0
-MASTER = "master"
-_LINGER_S = 0.1
 _TAIL_BYTES = 16384
 
 
@@ -35,11 +30,12 @@ class JobSight:
     Attributes
     ----------
     job : its name and folder
-    holder : who runs it; None if nobody does
+    holder : the supervisor that runs it; None if none does
     status : what its master says or has said last; figures are zero where it never spoke
     asked_workers : --num_workers, as far as the folder tells
     note : what the state does not say: `interrupted`, `the master restarts`
     has_figures : whether the status is a master's word
+    by_hand : pid of a master that was started by hand
     """
 
     job: LocalJob
@@ -48,19 +44,29 @@ class JobSight:
     asked_workers: int
     note: str = ""
     has_figures: bool = True
+    by_hand: str | None = None
 
     @property
     def is_live(self) -> bool:
-        return self.holder is not None
+        return self.holder is not None or self.by_hand is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process that leads the job: its supervisor, or a master by hand."""
+        if self.holder is not None:
+            return self.holder.pid
+        return int(self.by_hand) if self.by_hand and self.by_hand.isdecimal() else None
 
 
 def look_at(jobs: Sequence[LocalJob]) -> list[JobSight]:
     """Return how the jobs fare, in their order; it takes no longer than a master has to answer."""
     holders = [lock_holder(job.path) for job in jobs]
-    endpoints = [holder.endpoint(MASTER) if holder else None for holder in holders]
-    answers = asyncio.run(_ask_all(endpoints)) if any(endpoints) else [None] * len(jobs)
-    seen = zip(jobs, holders, answers, strict=True)
-    return [_sight(job, holder, answer) for job, holder, answer in seen]
+    masters = [
+        None if holder else master_by_hand(job.path) for job, holder in zip(jobs, holders, strict=True)
+    ]
+    runners = list(zip(jobs, holders, masters, strict=True))
+    answers = ask_all([_endpoint(*runner) for runner in runners])
+    return [_sight(*runner, answer) for runner, answer in zip(runners, answers, strict=True)]
 
 
 def chosen_job(name: str | None) -> LocalJob:
@@ -76,7 +82,7 @@ def chosen_job(name: str | None) -> LocalJob:
     if name is not None:
         return find_job(name)
     known = list_jobs()
-    live = [job for job in known if lock_holder(job.path)]
+    live = [job for job in known if lock_holder(job.path) or master_by_hand(job.path)]
     if len(live) == 1:
         return live[0]
     running = f"{len(live)} jobs run" if live else "no job runs"
@@ -88,9 +94,9 @@ def chosen_job(name: str | None) -> LocalJob:
 
 def refuse_idle(sight: JobSight) -> None:
     """Raise ConfigError unless a job runs under a supervisor."""
-    if sight.is_live:
+    if sight.holder is not None:
         return
-    if master_by_hand(sight.job.path) is not None:
+    if sight.by_hand is not None:
         raise ConfigError(
             f'job "{sight.job.word}" was started by hand', "start and stop its processes in their terminals"
         )
@@ -102,65 +108,29 @@ def refuse_idle(sight: JobSight) -> None:
     )
 
 
-def ask_master(holder: LockHolder, body: Message, deadline_s: float) -> Message | None:
-    """Return the answer of a job's master; None if none came in time.
-
-    Raises
-    ------
-    EdlzError
-        The one that it answered with.
-    """
-    endpoint = holder.endpoint(MASTER)
-    answer = asyncio.run(ask(endpoint, body, deadline_s)) if endpoint else None
-    if isinstance(answer, EdlzError):
-        raise answer
-    return answer
+def _endpoint(job: LocalJob, holder: LockHolder | None, by_hand: str | None) -> str | None:
+    if holder is not None:
+        return holder.endpoint(MASTER)
+    return endpoint_by_hand(job) if by_hand is not None else None
 
 
-async def _ask_all(endpoints: Sequence[str | None]) -> list[JobStatus | None]:
-    async with asyncio.TaskGroup() as tasks:
-        asking = [
-            tasks.create_task(ask(endpoint, StatusRequest(), ANSWER_S), name=f"ask {endpoint}")
-            for endpoint in endpoints
-        ]
-    answers = [task.result() for task in asking]
-    return [answer if isinstance(answer, JobStatus) else None for answer in answers]
-
-
-async def ask(endpoint: str | None, body: Message, deadline_s: float) -> Message | EdlzError | None:
-    """Return a master's answer, the error that it answered with, or None if nothing came in time.
-
-    The error is returned, not raised: a task group would wrap it.
-    """
-    if endpoint is None:
-        return None
-    link = RpcClient(endpoint, role="viewer", identity=str(os.getpid()), linger_s=_LINGER_S)
-    try:
-        return await link.request(body, deadline_s)
-    except PeerUnavailable:
-        return None
-    except EdlzError as e:
-        return e
-    finally:
-        link.close()
-
-
-def _sight(job: LocalJob, holder: LockHolder | None, answer: JobStatus | None) -> JobSight:
+def _sight(
+    job: LocalJob, holder: LockHolder | None, by_hand: str | None, answer: JobStatus | None
+) -> JobSight:
     settings = job.settings()
     asked = _number(settings.get("num_workers"), 0)
-    if answer is not None:
-        return JobSight(job, holder, answer, asked)
-    written = written_status(job.path)
+    if answer is not None and answer.name in (job.name, settings.get("job_name")):
+        return JobSight(job, holder, answer, asked, by_hand=by_hand)
+    written = None if by_hand else written_status(job.path)  # by hand: of another run
     if written is not None and written.state in FINAL_STATES:
         return JobSight(job, holder, written, asked)
     has_figures = written is not None
     last = written or _bare_status(job, settings)
     has_journal = has_figures or (job.path / JOURNAL).exists()
-    by_hand = None if holder else master_by_hand(job.path)
-    if holder is not None:
+    if holder is not None or by_hand is not None:
         state, note = "Starting", "the master restarts" if has_journal else "the master starts"
-    elif by_hand is not None:
-        state, note = "Starting", f"run by hand, master pid {by_hand}"
+        if by_hand is not None:
+            note = "the master, run by hand, does not answer at its journal's address"
     elif has_journal:
         state, note = "Stopped", "interrupted"
     else:
@@ -169,7 +139,7 @@ def _sight(job: LocalJob, holder: LockHolder | None, answer: JobStatus | None) -
         failure = FailureView(text=said.error or "it ended before it began", help=said.help)
         last = msgspec.structs.replace(last, failure=failure)
     seen = msgspec.structs.replace(last, state=state, workers=(), partitions=(), eta_s=None)
-    return JobSight(job, holder, seen, asked, note, has_figures)
+    return JobSight(job, holder, seen, asked, note, has_figures, by_hand)
 
 
 def _bare_status(job: LocalJob, settings: Mapping[str, Any]) -> JobStatus:

@@ -50,8 +50,8 @@ def jobs_table(
     if is_wide:
         header += ["VERSION", "PID", "FOLDER"]
         for row, sight in zip(rows, newest_first, strict=True):
-            pid = sight.holder.pid if sight.holder else None
-            row += [f"v{sight.status.version:,}", "-" if pid is None else str(pid), str(sight.job.path)]
+            pid = "-" if sight.pid is None else str(sight.pid)
+            row += [f"v{sight.status.version:,}", pid, str(sight.job.path)]
     lines = [cut(line, width, glyphs) for line in aligned(header, rows, right={"DONE"})]
     return [*lines, _next(*_commands(newest_first))]
 
@@ -67,7 +67,7 @@ def job_object(sight: JobSight) -> dict[str, Any]:
     found["job"]["name"] = sight.job.name
     found["job"]["reason"] = found["job"]["reason"] or sight.note or None
     found["job"]["folder"] = str(sight.job.path)
-    found["job"]["pid"] = sight.holder.pid if sight.holder else None
+    found["job"]["pid"] = sight.pid
     found["job"]["asked_workers"] = sight.asked_workers
     return found
 
@@ -88,11 +88,17 @@ def _row(sight: JobSight, now: float) -> list[str | Span]:
         Span(sight.job.name, "bold"),
         Span(status.state, STATE_ROLES[status.state]),
         percent(status.ratio) if sight.has_figures else "-",
-        f"{working(status.workers) if sight.is_live else 0}/{sight.asked_workers}",
+        _workers(sight),
         "local",
         age(now - status.started_at),
         _last(sight),
     ]
+
+
+def _workers(sight: JobSight) -> str:
+    """Return how many take part, of how many that were asked for; by hand nobody has said how many."""
+    count = working(sight.status.workers) if sight.is_live else 0
+    return f"{count}/{sight.asked_workers}" if sight.holder or sight.asked_workers else str(count)
 
 
 def _last(sight: JobSight) -> str:
@@ -115,9 +121,10 @@ def _after(command: str, text: str) -> str:
 
 
 def _commands(sights: Sequence[JobSight]) -> list[str]:
-    live = next((sight.job.word for sight in sights if sight.is_live), None)
+    live = next((sight for sight in sights if sight.is_live), None)
     if live is not None:
-        return [f"edlz status {live}", f"edlz logs -f {live}"]
+        word = live.job.word
+        return [f"edlz status {word}", f"edlz wait {word}" if live.by_hand else f"edlz logs -f {word}"]
     return [f"edlz status {sights[0].job.word}"]
 
 

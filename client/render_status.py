@@ -70,10 +70,12 @@ def status_screen(
 def next_commands(sight: JobSight, *, has_checkpoints: bool) -> list[str]:
     """Return the commands that make sense now."""
     word, state = sight.job.word, sight.status.state
+    if sight.by_hand is not None:
+        return [f"edlz wait {word}"]
     if sight.is_live:
         has_master = not sight.note
         return [f"edlz logs -f {word}" + ("" if has_master else " --master"), f"edlz stop {word}"]
-    if sight.job.is_earlier or state == "Starting":
+    if sight.job.is_earlier:
         return [f"edlz logs {word}"]
     look = [f"edlz checkpoint ls {word}"] if has_checkpoints else []
     if state == "Succeeded":
@@ -86,7 +88,7 @@ def next_commands(sight: JobSight, *, has_checkpoints: bool) -> list[str]:
 def _explained(note: str) -> str:
     if note == "interrupted":
         return "interrupted before it could save; it goes on from its last snapshots"
-    if note.startswith("the master"):
+    if note in ("the master starts", "the master restarts"):
         return f"{note}: no answer yet; ask again in a few seconds"
     return note
 

@@ -113,7 +113,7 @@ async def _follow(job: "LocalJob", screen: "Screen") -> None:
     import msgspec
 
     from edlz.client.job_lock import lock_holder
-    from edlz.client.job_sight import ANSWER_S, ask
+    from edlz.client.master_line import ANSWER_S, ask
     from edlz.services.messages import JobStatus, StatusRequest
 
     seen: int | None = None

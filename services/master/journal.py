@@ -6,7 +6,9 @@ begun: an older one must not speak any more (PROTOCOL: section 6).
 """
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
@@ -14,7 +16,7 @@ from edlz.services.errors import DataError, LocalProtocolError
 from edlz.services.master.entries import JournalState
 from edlz.services.messages import Job
 
-__all__ = ["Journal", "TermLost"]
+__all__ = ["Journal", "TermLost", "planned_job"]
 
 SCHEMA_VERSION = 1
 
@@ -125,3 +127,13 @@ class Journal:
             database.execute("ROLLBACK")
             raise
         database.execute("COMMIT")
+
+
+def planned_job(path: Path) -> Job | None:
+    """Return the job of a journal that may be another process', writing nothing; None if there is none."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)) as database:
+            row = database.execute("SELECT value FROM facts WHERE name = 'job'").fetchone()
+        return msgspec.json.decode(row[0], type=Job) if row else None
+    except (sqlite3.Error, msgspec.DecodeError):
+        return None

@@ -98,11 +98,6 @@ def test_the_life_of_a_job_in_the_background(tmp_path: Path, small_mnist: Path) 
     assert "interrupted before it could save" in shown
     terminal.run("wait", "job", code=7)
 
-    again = terminal.start("resume", "job")
-    wait_for(terminal.is_training, "the job goes on once more")
-    terminal.run("stop", "job", "--now")
-    finish(again, 143)
-
     other = tmp_path / "disk"
     (other / "precious").touch()
     assert "job is removed: " in terminal.run("rm", "job")

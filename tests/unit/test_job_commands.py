@@ -1,6 +1,7 @@
 """The commands on jobs, against a master that the test plays: what they print, send, and leave with."""
 
 import asyncio
+import fcntl
 import json
 import logging
 import os
@@ -20,9 +21,11 @@ from edlz.client.job_directory import JobDirectory, open_job_directory
 from edlz.client.wait import exit_code_of
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, RemoteProtocolError
+from edlz.services.master.journal import Journal
 from edlz.services.messages import (
     EventView,
     FailureView,
+    Job,
     JobStatus,
     Message,
     PartitionView,
@@ -31,6 +34,7 @@ from edlz.services.messages import (
     StatusRequest,
     WorkerView,
 )
+from edlz.services.plan import Plan, Shard
 from edlz.services.rpc import RpcServer
 
 STATUS = JobStatus(
@@ -443,14 +447,44 @@ def test_mistakes(
     assert help_line is None or lines[1:] == [f"help: {help_line}"]
 
 
-def test_a_job_by_hand_is_not_stopped_from_here(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import fcntl
-
-    path = ended(home, msgspec.structs.replace(STATUS, state="Stopped"))
-    (path / "status.json").unlink()
-    with (path / "master.lock").open("w") as lock:
+@contextmanager
+def master_by_hand(path: Path, endpoint: str, name: str = "mnist") -> Iterator[None]:
+    """What a master that somebody started by hand has in its folder."""
+    path.mkdir(parents=True)
+    record = {"job_name": name, "endpoint": endpoint}
+    shards = (Shard(name="a", first=0, count=9),)
+    plan = Plan(mode="sync", seed=0, shards=shards, records_per_task=2, minibatch_size=1, epochs=1, slots=1)
+    with Journal(path / "journal.sqlite") as journal, (path / "master.lock").open("w") as lock:
+        journal.begin(Job(name=name, run="r", config=record, plan=plan, partitions=1))
         fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("77")
+        lock.flush()
+        yield
+
+
+def test_a_job_by_hand_is_asked_where_its_journal_says(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        open_job_directory(config("elsewhere")) as folder,
+        master(folder, training) as asked,
+        master_by_hand(home / "jobs" / "mnist", folder.endpoint("master")),
+        master_by_hand(home / "jobs" / "other", folder.endpoint("master"), "other"),
+    ):
+        assert main(["status", "mnist", "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert main(["status", "other"]) == 0  # the port that it had is another job's now
+        shown = capsys.readouterr().out
         assert main(["stop", "mnist"]) == 2
-        assert main(["wait", "mnist", "--timeout=0.1"]) == 6
-        assert main(["rm", "mnist"]) == 2
+    assert asked
+    assert (found["job"]["state"], found["job"]["pid"]) == ("Training", 77)
+    assert "the master, run by hand, does not answer at its journal's address" in shown
     assert 'error: job "mnist" was started by hand\n' in capsys.readouterr().err
+
+
+def test_a_job_by_hand_is_waited_for_and_kept(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with master_by_hand(home / "jobs" / "mnist", "tcp://127.0.0.1:*"):
+        assert main(["wait", "mnist", "--timeout=0.1"]) == 6
+        (home / "jobs" / "mnist" / ".edlz-job").touch()
+        assert main(["rm", "mnist"]) == 2
+    assert "is run by a master" in capsys.readouterr().err

@@ -99,9 +99,10 @@ def sight(
     has_figures: bool = True,
     word: str = "",
     is_earlier: bool = False,
+    by_hand: str | None = None,
 ) -> JobSight:
     job = LocalJob(name, Path(f"/home/jobs/{name}"), word or name, is_earlier)
-    return JobSight(job, HOLDER if is_live else None, status, 2, note, has_figures)
+    return JobSight(job, HOLDER if is_live else None, status, 2, note, has_figures, by_hand)
 
 
 def ended(state: str, **fields: object) -> JobStatus:
@@ -157,6 +158,14 @@ def test_ls_wide_in_ascii_and_in_colour() -> None:
     painted = paint(jobs_table(SIGHTS, NOW))
     assert "\x1b[31mFailed   \x1b[0m" in painted
     assert "\x1b[1medlz status mnist    edlz logs -f mnist\x1b[0m" in painted
+
+
+def test_a_job_by_hand_has_no_log_here_and_nobody_said_how_many_workers() -> None:
+    by_hand = JobSight(LIVE.job, None, STATUS, 0, by_hand="77")
+    lines = plain(jobs_table([by_hand], NOW, is_wide=True)).splitlines()
+    assert lines[1].split()[:5] == ["mnist", "Training", "59", "%", "1"]
+    assert " 77 " in lines[1]
+    assert lines[-1] == "next: edlz status mnist    edlz wait mnist"
 
 
 def test_earlier_runs_are_not_to_be_resumed() -> None:
@@ -282,8 +291,11 @@ def test_status_of_a_job_that_has_ended_shows_no_process() -> None:
             ],
         ),
         (
-            sight(ended("Starting", events=()), note="run by hand, master pid 77", has_figures=False),
-            ["mnist  Starting   local, 23s", "  run by hand, master pid 77", "next: edlz logs mnist"],
+            sight(ended("Training", events=(), workers=(), partitions=()), by_hand="77"),
+            [
+                "mnist  Training  59 %  epoch 2/2  v354  accuracy 0.964 (v350)  ETA 12s   local,…",
+                "next: edlz wait mnist",
+            ],
         ),
     ],
     ids=["interrupted", "restarts", "never began", "by hand"],

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from edlz.services.errors import DataError
-from edlz.services.master.journal import Journal, TermLost
+from edlz.services.master.journal import Journal, TermLost, planned_job
 from edlz.services.messages import Job
 from edlz.services.plan import Plan, Shard
 
@@ -54,3 +54,17 @@ def test_another_file_is_refused_by_name(tmp_path: Path) -> None:
     path.write_bytes(b"this is no database, only some text that is long enough for a header" * 20)
     with pytest.raises(DataError, match=r"journal\.sqlite cannot be used"):
         Journal(path)
+
+
+def test_others_may_read_what_is_planned(tmp_path: Path) -> None:
+    path = tmp_path / "journal #1?.sqlite"
+    assert planned_job(path) is None
+    assert not path.exists()
+    path.write_text("no journal, but longer than the head of a database would be" * 20)
+    assert planned_job(path) is None
+    path.unlink()
+    with Journal(path) as journal:
+        assert planned_job(path) is None
+        journal.begin(JOB)
+        assert planned_job(path) == JOB
+    assert planned_job(path) == JOB
