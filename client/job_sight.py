@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from edlz.client.ending import FINAL_STATES, written_status
-from edlz.client.job_index import JOURNAL, SETTINGS, LocalJob, find_job, list_jobs
+from edlz.client.job_index import JOURNAL, SETTINGS, LocalJob
 from edlz.client.job_lock import LockHolder, lock_holder, master_by_hand
 from edlz.client.master_line import MASTER, ask_all, endpoint_by_hand
 from edlz.client.post_mortem import last_words
 from edlz.services.errors import ConfigError
 from edlz.services.messages import FailureView, JobStatus
 
-__all__ = ["JobSight", "chosen_job", "look_at", "refuse_idle"]
+__all__ = ["JobSight", "look_at", "refuse_idle"]
 
 _TAIL_BYTES = 16384
 
@@ -67,29 +67,6 @@ def look_at(jobs: Sequence[LocalJob]) -> list[JobSight]:
     runners = list(zip(jobs, holders, masters, strict=True))
     answers = ask_all([_endpoint(*runner) for runner in runners])
     return [_sight(*runner, answer) for runner, answer in zip(runners, answers, strict=True)]
-
-
-def chosen_job(name: str | None) -> LocalJob:
-    """Return the job of this name or folder; the one that runs, if none is named.
-
-    Raises
-    ------
-    NoSuchJob
-        If there is none of that name.
-    ConfigError
-        If none is named, and none runs, or several do.
-    """
-    if name is not None:
-        return find_job(name)
-    known = list_jobs()
-    live = [job for job in known if lock_holder(job.path) or master_by_hand(job.path)]
-    if len(live) == 1:
-        return live[0]
-    running = f"{len(live)} jobs run" if live else "no job runs"
-    there = ", ".join(job.word for job in live or known)
-    raise ConfigError(
-        f"which job? {running} here now", f"name one of: {there}" if there else "none has been run here yet"
-    )
 
 
 def refuse_idle(sight: JobSight) -> None:

@@ -5,19 +5,17 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from edlz.client.flag_values import seconds_of, whole_number
+from edlz.client.job_index import LocalJob
 from edlz.client.log_files import LogFiles
 from edlz.client.log_lines import LogLine, Selection, shown
 from edlz.client.status import JobArgument, left_the_view
 from edlz.client.terminal import glyphs_for, has_colour
 from edlz.services.errors import EdlzError
-
-if TYPE_CHECKING:
-    from edlz.client.job_index import LocalJob
 
 __all__ = ["NoSuchService", "logs"]
 
@@ -43,8 +41,7 @@ def logs(
     task: Annotated[str, typer.Option(metavar="N", help="lines that speak of this task")] = "",
 ) -> None:
     """Print the log files of a job, in the order of time."""
-    from edlz.client.job_lock import lock_holder
-    from edlz.client.job_sight import chosen_job
+    from edlz.client.job_lock import chosen_job, lock_holder
 
     sources = [f"worker-{whole_number('worker', worker)}"] if worker else []
     sources += [f"ps-{whole_number('ps', ps)}"] if ps else []
@@ -88,7 +85,7 @@ class _Output:
         sys.stdout.flush()
 
 
-def _follow(job: "LocalJob", files: LogFiles, output: _Output) -> None:
+def _follow(job: LocalJob, files: LogFiles, output: _Output) -> None:
     from edlz.client.job_lock import lock_holder
 
     while lock_holder(job.path) is not None:
@@ -97,7 +94,7 @@ def _follow(job: "LocalJob", files: LogFiles, output: _Output) -> None:
     output.write(files.news(is_last=True))
 
 
-def _refuse_missing(job: "LocalJob", sources: list[str], names: list[str]) -> None:
+def _refuse_missing(job: LocalJob, sources: list[str], names: list[str]) -> None:
     missing = [source for source in sources if source not in names]
     if missing or not names:
         there = f"there are: {', '.join(names)}" if names else f"edlz status {job.word}"
@@ -106,7 +103,7 @@ def _refuse_missing(job: "LocalJob", sources: list[str], names: list[str]) -> No
         )
 
 
-def _say_how_it_ended(job: "LocalJob") -> None:
+def _say_how_it_ended(job: LocalJob) -> None:
     """On standard error, since standard output is for the lines."""
     from edlz.client.job_sight import look_at
 

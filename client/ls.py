@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from edlz.client.flag_values import output_format
+from edlz.client.job_index import earlier_runs, list_jobs
 from edlz.client.terminal import glyphs_for, print_lines, width_for
 
 __all__ = ["FORMATS", "OutputFlag", "ls"]
@@ -21,7 +22,6 @@ def ls(
     is_all: Annotated[bool, typer.Option("--all", help="with earlier runs of each name")] = False,
 ) -> None:
     """List the jobs of this machine, newest first."""
-    from edlz.client.job_index import earlier_runs, list_jobs
     from edlz.client.job_sight import look_at
     from edlz.client.render_jobs import jobs_object, jobs_table
     from edlz.client.render_json import object_text

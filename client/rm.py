@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from edlz.client.completion import complete_job
+from edlz.client.job_index import find_job
 
 __all__ = ["rm"]
 
@@ -15,7 +16,6 @@ def rm(
     ],
 ) -> None:
     """Remove a job that does not run: its folder, with snapshots, logs and the checkpoints in it."""
-    from edlz.client.job_index import find_job
     from edlz.client.job_removal import remove_job
     from edlz.client.render_checkpoint import size
 

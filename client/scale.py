@@ -19,7 +19,8 @@ def scale(
     workers: Annotated[str, typer.Option(metavar="N", help="workers that should run from now on")] = "",
 ) -> None:
     """Ask for another number of workers."""
-    from edlz.client.job_sight import chosen_job, look_at, refuse_idle
+    from edlz.client.job_lock import chosen_job
+    from edlz.client.job_sight import look_at, refuse_idle
     from edlz.client.master_line import ask_master
     from edlz.client.render_jobs import scaled_lines
     from edlz.services.messages import Scaled, ScaleRequest

@@ -9,11 +9,11 @@ import typer
 
 from edlz.client.completion import complete_job
 from edlz.client.flag_values import output_format
+from edlz.client.job_index import LocalJob
 from edlz.client.ls import FORMATS, OutputFlag
 from edlz.client.terminal import glyphs_for, has_colour, look_for, print_lines, width_for
 
 if TYPE_CHECKING:
-    from edlz.client.job_index import LocalJob
     from edlz.client.job_sight import JobSight
     from edlz.client.screens import Screen
 
@@ -38,7 +38,8 @@ def status(
     is_watching: Annotated[bool, typer.Option("-w", "--watch", help="until the job ends")] = False,
 ) -> None:
     """Show how a job fares."""
-    from edlz.client.job_sight import chosen_job, look_at
+    from edlz.client.job_lock import chosen_job
+    from edlz.client.job_sight import look_at
 
     output_format(output, FORMATS)
     chosen = chosen_job(job)
@@ -81,7 +82,7 @@ def left_the_view(word: str, back: str) -> typer.Exit:
     return typer.Exit(INTERRUPTED)
 
 
-def _watch(job: "LocalJob", output: str) -> None:
+def _watch(job: LocalJob, output: str) -> None:
     """Show a job's statuses until it does not run any more, or Ctrl-C."""
     import asyncio
 
@@ -106,7 +107,7 @@ def _watch(job: "LocalJob", output: str) -> None:
     screen.close((), is_error=False)
 
 
-async def _follow(job: "LocalJob", screen: "Screen") -> None:
+async def _follow(job: LocalJob, screen: "Screen") -> None:
     """Pass what the job's master says on to a screen, as long as somebody runs it."""
     import asyncio
 

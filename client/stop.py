@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edlz.client.job_index import LocalJob, list_jobs
 from edlz.client.status import JobArgument, left_the_view, print_status
 from edlz.client.terminal import print_lines
 from edlz.client.wait import wait_for_end
@@ -17,8 +18,6 @@ from edlz.services.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from edlz.client.job_index import LocalJob
 
 __all__ = ["stop"]
 
@@ -34,7 +33,8 @@ def stop(
     is_all: Annotated[bool, typer.Option("--all", help="every job that runs here; asks first")] = False,
 ) -> None:
     """Save a job and stop it; return when it has ended."""
-    from edlz.client.job_sight import chosen_job, look_at, refuse_idle
+    from edlz.client.job_lock import chosen_job
+    from edlz.client.job_sight import look_at, refuse_idle
 
     if is_all:
         if job is not None:
@@ -59,9 +59,8 @@ def stop(
         raise left_the_view(names, f"edlz wait {chosen[0].word}") from None
 
 
-def _all_that_run() -> "list[LocalJob]":
+def _all_that_run() -> list[LocalJob]:
     """Return the jobs that run, if whoever is asked agrees."""
-    from edlz.client.job_index import list_jobs
     from edlz.client.job_lock import lock_holder
 
     running = [job for job in list_jobs() if lock_holder(job.path)]
@@ -74,12 +73,12 @@ def _all_that_run() -> "list[LocalJob]":
     return running
 
 
-def _is_agreed(running: "Sequence[LocalJob]") -> bool:
+def _is_agreed(running: Sequence[LocalJob]) -> bool:
     print(f"stop {', '.join(job.word for job in running)}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _signal(job: "LocalJob", *, is_first: bool) -> None:
+def _signal(job: LocalJob, *, is_first: bool) -> None:
     """Send the signal to whoever runs the job; nothing if it has ended meanwhile."""
     pid = _supervisor(job.path, START_S if is_first else 0.0)
     if pid is None:
@@ -105,7 +104,7 @@ def _supervisor(path: "Path", patience_s: float) -> int | None:
     return None
 
 
-def _print_end(job: "LocalJob") -> None:
+def _print_end(job: LocalJob) -> None:
     from edlz.client.job_sight import look_at
     from edlz.client.render_end import Ending, stopped_block
 

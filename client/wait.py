@@ -32,7 +32,8 @@ def wait(
     timeout: Annotated[str, typer.Option(metavar="TIME", help="give up after it: 45s, 10m, 2h")] = "",
 ) -> None:
     """Wait until a job ends; leave with its exit code."""
-    from edlz.client.job_sight import chosen_job, look_at
+    from edlz.client.job_lock import chosen_job
+    from edlz.client.job_sight import look_at
 
     limit_s = seconds_of("timeout", timeout) if timeout else None
     chosen = chosen_job(job)
