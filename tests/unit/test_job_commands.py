@@ -332,8 +332,11 @@ config = JobConfig(job_name=name, model_def="a.b", training_data="x", num_worker
 with open_job_directory(config) as folder:
     (folder.path / "journal.sqlite").touch()
     print("runs", flush=True)
+    end = time.monotonic() + 60
     while len(seen) < signals:
         time.sleep(0.01)
+        if time.monotonic() > end:
+            sys.exit("the signals did not come")
     if status:
         (folder.path / "status.json").write_text(status)
 """
