@@ -23,7 +23,7 @@ import numpy as np
 
 from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
-from edlz.services.messages import Job, JobStatus, Message
+from edlz.services.messages import Job, JobStatus, Message, StatusRequest
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.ps.state import State
 from edlz.services.rpc import RpcClient
@@ -239,6 +239,12 @@ class TrainJob:
                 line.close()
 
         return asyncio.run(ask())
+
+    def status(self) -> JobStatus:
+        """Return what the master says of the running job."""
+        answer = self.request(StatusRequest())
+        assert isinstance(answer, JobStatus)
+        return answer
 
     def finish(self, code: int = 0) -> JobStatus:
         """Wait for the end, with this exit code; return the job's last status."""
