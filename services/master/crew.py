@@ -31,7 +31,7 @@ class Crew:
         self._incarnations: dict[str, Identity] = {}
         self._active: frozenset[str] | None = None  # None: to be worked out
         self._silent: dict[str, float] = {}  # lost to silence -> when they were heard last
-        self._retired: set[str] = set()
+        self._retired: dict[str, bool] = {}  # who was told to go -> whether it hung
 
     def supervise(self, target: int) -> None:
         """Somebody starts workers: so many should work, the others are spares."""
@@ -67,9 +67,17 @@ class Crew:
         active = self.active
         return active is None or worker in active
 
+    def dismiss(self, worker: str) -> None:
+        """A worker is not wanted any more."""
+        self._retired.setdefault(worker, False)
+
     def is_retired(self, worker: str) -> bool:
-        """Whether a worker was given up."""
+        """Whether a worker was given up, or is not wanted any more."""
         return worker in self._retired
+
+    def has_hung(self, worker: str) -> bool:
+        """Whether a worker was given up."""
+        return self._retired.get(worker, False)
 
     def retire(self, workers: Mapping[str, WorkerEntry], now: float) -> Iterator[tuple[str, str]]:
         """Give up the workers that hang; return each with a reason."""
@@ -78,10 +86,10 @@ class Crew:
         for worker, seen_s in list(self._silent.items()):
             if now - seen_s > self._hang_s:
                 del self._silent[worker]
-                self._retired.add(worker)
+                self._retired[worker] = True
                 yield worker, f"hung: nothing heard for {now - seen_s:.0f}s"
         for worker, entry in workers.items():
             busy_s = entry.busy_s + now - entry.seen_s if entry.busy_s else 0.0
             if worker not in self._retired and busy_s > max(self._hang_s, HANG_PIECES * entry.longest_s):
-                self._retired.add(worker)
+                self._retired[worker] = True
                 yield worker, f"hung: no progress for {busy_s:.0f}s; its log says where"

@@ -99,10 +99,11 @@ class Fleet:
         self._room: int | None = None
         self._launches: dict[str, int] = {}  # of the newest exit of each name that counted
         self._backoff = Backoff()  # of workers: a new id does not begin anew
+        self._ready: set[str] = set()
+        self._dismissed: list[str] = []
         if record is not None and record.asked == workers:
             self.target, self._next_id, self.lost = record.target, record.next_id, record.lost
             self._pods |= {f"worker-{ident}": _Pod() for ident in record.crew}
-        self._fill(0.0)
 
     @property
     def record(self) -> FleetRecord:
@@ -115,13 +116,12 @@ class Fleet:
             crew=tuple(split_name(name)[1] for name in self._crew),
         )
 
-    @property
-    def waiting(self) -> int:
-        """Workers that the job could use, had they room."""
-        return max(0, self._wanted - len(self._crew))
+    def waiting(self, now: float) -> int:
+        """Return how many workers the job could use beyond those that should run now."""
+        return max(0, self._wanted - sum(now >= self._pods[name].not_before_s for name in self._crew))
 
     def desired(self, now: float) -> tuple[str, ...]:
-        """Return what should run now."""
+        """Return what should run now: no workers before it is known how many have room."""
         return tuple(name for name, pod in self._pods.items() if now >= pod.not_before_s)
 
     # -- events
@@ -139,6 +139,15 @@ class Fleet:
         self._shrink()
         self._fill(now)
         return losses
+
+    def note_ready(self, name: str) -> None:
+        """A worker trains: those that only start are let go before it."""
+        self._ready.add(name)
+
+    def take_dismissed(self) -> list[str]:
+        """Return the workers that have become too many since this was asked before."""
+        dismissed, self._dismissed = self._dismissed, []
+        return dismissed
 
     def retire(self, name: str, reason: str, now: float) -> Loss | None:
         """Give up a worker that runs but does nothing; None if it is known, or none of this job's."""
@@ -204,6 +213,7 @@ class Fleet:
 
     def _replace(self, name: str, reason: str, cause: Cause, now: float) -> Loss:
         self.lost += 1
+        self._ready.discard(name)
         delay_s = self._backoff.on_end(self._lived_s(self._pods.pop(name), now))
         if cause not in _BLAMELESS:
             self._failures += 1
@@ -234,9 +244,11 @@ class Fleet:
             self._next_id += 1
 
     def _shrink(self) -> None:
-        """Let the youngest leave that are too many; their leases go to others."""
-        for name in self._crew[self._most_now() :]:
+        """Let those leave that are too many: first who does not train yet, the youngest before others."""
+        by_worth = sorted(self._crew, key=lambda name: (name not in self._ready, split_name(name)[1]))
+        for name in by_worth[self._most_now() :]:
             del self._pods[name]
+            self._dismissed.append(name)
 
     def _most_now(self) -> int:
         return self._wanted if self._room is None else min(self._wanted, self._room)

@@ -200,6 +200,17 @@ class MasterCore:
             return [Journal({"saved": newest}), Announce("job", text)]
         return [Announce("job", "stopped; the recovery snapshots remain.")]
 
+    def dismiss(self, worker: str) -> list[Instruction]:
+        """A worker is not wanted any more: its leases are free at once, and it hears that it should go."""
+        self.crew.dismiss(worker)
+        entry = self.workers.pop(worker, None)
+        self.crew.forget(worker)
+        if entry is None or self.is_over:
+            return []
+        self.queue.release(entry.incarnation)
+        self.evaluation.release(entry.incarnation)
+        return [Announce("worker", f"worker-{worker} leaves; it is not wanted any more.")]
+
     def lose_worker(self, worker: str, reason: str) -> list[Instruction]:
         """A worker is gone (its launcher says so, or it is silent): its leases are free at once."""
         entry = self.workers.pop(worker, None)
@@ -420,7 +431,11 @@ class MasterCore:
         is_retired = self.crew.is_retired(status.worker)
         if is_retired or (entry and status.incarnation < entry.incarnation):
             orders = WorkerOrders(
-                term=self.term, seq=status.seq, incarnation=None, stop=True, dump=is_retired
+                term=self.term,
+                seq=status.seq,
+                incarnation=None,
+                stop=True,
+                dump=self.crew.has_hung(status.worker),
             )
             return [Reply(to, orders)]
         if entry and status.incarnation == entry.incarnation and status.seq <= entry.seq:

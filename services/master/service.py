@@ -220,7 +220,7 @@ class MasterService:
             desired=desired,
             stop=is_over,
             hung=tuple(sorted(self._fleet.hung)),
-            waiting=self._fleet.waiting,
+            waiting=self._fleet.waiting(now),
         )
 
     def _on_scale(self, request: ScaleRequest, now: float) -> Scaled:
@@ -251,6 +251,8 @@ class MasterService:
         if self._fleet.record != self._fleet_record:
             self._fleet_record = self._fleet.record
             self._journal.write(self._core.term, {"fleet": self._fleet_record})
+        for name in self._fleet.take_dismissed():
+            self._carry_out(self._core.dismiss(str(split_name(name)[1])))
         for loss in losses:
             self._on_loss(loss, now)
 
@@ -284,6 +286,7 @@ class MasterService:
         if not status.steps or name in self._stepping:
             return
         self._stepping.add(name)
+        self._fleet.note_ready(name)
         lost_s, spare_s = self._awaited.pop(name, None), self._awaited.pop(_A_SPARE, None)
         if lost_s is not None:
             self._announce(Announce("worker", f"{name} training after {now - lost_s:.1f}s."))

@@ -197,7 +197,7 @@ def test_the_code_of_verify(checkpoints: Path, version: int, code: int) -> None:
             ["lst"],
             2,
             'no command "checkpoint lst"',
-            "did you mean edlz checkpoint ls or edlz checkpoint show?",
+            "did you mean edlz checkpoint ls?",
         ),
         (["ls", "x", "--ouput=json"], 2, "no flag --ouput", "did you mean --output?"),
     ],

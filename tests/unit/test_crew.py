@@ -62,6 +62,15 @@ def test_a_worker_that_says_nothing_is_given_up_after_a_while() -> None:
     assert not crew.is_retired("1")
 
 
+def test_one_that_is_not_wanted_any_more_is_told_to_go_but_has_not_hung() -> None:
+    crew = crew_of("0", "1", target=1)
+    crew.dismiss("1")
+    assert (crew.is_retired("1"), crew.has_hung("1")) == (True, False)
+    crew.note_silence("0", 0.0)
+    assert [worker for worker, _ in crew.retire({}, 1e3)] == ["0"]
+    assert crew.has_hung("0")
+
+
 def test_one_that_speaks_again_in_time_is_kept() -> None:
     crew = crew_of("0", target=1)
     crew.note_silence("0", 100.0)

@@ -28,6 +28,7 @@ class Launcher:
     def __init__(self, fleet: Fleet) -> None:
         self.fleet, self.now, self.room = fleet, 0.0, None
         self.poll()
+        self.poll()
 
     def poll(self, *exits: ProcessExit, after_s: float = LONG_S) -> list[Loss]:
         self.now += after_s
@@ -185,17 +186,41 @@ def test_spares_run_beside_the_workers_and_are_replaced_too() -> None:
     assert launcher.desired == ("worker-1", "worker-2", "worker-3")
 
 
+def test_no_worker_runs_before_it_is_known_how_many_have_room() -> None:
+    fleet = Fleet(workers=2, servers=1)
+    assert fleet.desired(0.0) == ("ps-0",)
+    fleet.on_status([], [], 1, 0.0)
+    assert (fleet.desired(0.0), fleet.waiting(0.0)) == (("ps-0", "worker-0"), 1)
+
+
+def test_who_only_starts_is_let_go_before_who_trains() -> None:
+    launcher = Launcher(Fleet(workers=3, servers=0))
+    launcher.fleet.note_ready("worker-2")
+    launcher.fleet.scale(1, launcher.now)
+    assert launcher.desired == ("worker-2",)
+    assert launcher.fleet.take_dismissed() == ["worker-0", "worker-1"]
+    assert launcher.fleet.take_dismissed() == []
+
+
+def test_a_worker_that_waits_for_its_turn_is_still_wanted() -> None:
+    launcher = Launcher(Fleet(workers=1, servers=0))
+    launcher.poll(killed("worker-0"))
+    (loss,) = launcher.poll(killed("worker-1"), after_s=1.0)
+    assert loss.delay_s > 0
+    assert (launcher.desired, launcher.fleet.waiting(launcher.now)) == ((), 1)
+
+
 def test_no_more_run_than_have_room_and_the_rest_waits() -> None:
     launcher = Launcher(Fleet(workers=3, servers=1))
     launcher.room = 1
     launcher.poll()
-    assert (launcher.desired, launcher.fleet.waiting) == (("ps-0", "worker-0"), 2)
+    assert (launcher.desired, launcher.fleet.waiting(launcher.now)) == (("ps-0", "worker-0"), 2)
     launcher.room = 2
     launcher.poll()
-    assert (launcher.desired, launcher.fleet.waiting) == (("ps-0", "worker-0", "worker-3"), 1)
+    assert (launcher.desired, launcher.fleet.waiting(launcher.now)) == (("ps-0", "worker-0", "worker-3"), 1)
     launcher.room = 0
     launcher.poll()
-    assert (launcher.desired, launcher.fleet.waiting) == (("ps-0",), 3)
+    assert (launcher.desired, launcher.fleet.waiting(launcher.now)) == (("ps-0",), 3)
 
 
 def test_a_worker_that_hangs_is_replaced_and_named_until_it_is_gone() -> None:
@@ -225,8 +250,8 @@ def test_the_next_master_goes_on_with_ids_and_target() -> None:
 
 
 def test_a_job_that_is_resumed_with_another_number_has_that_number() -> None:
-    record = Fleet(workers=2, servers=1).record
-    assert Fleet(workers=1, servers=1, record=record).desired(0.0) == ("ps-0", "worker-0")
+    record = Launcher(Fleet(workers=2, servers=1)).fleet.record
+    assert Launcher(Fleet(workers=1, servers=1, record=record)).desired == ("ps-0", "worker-0")
 
 
 @given(
