@@ -22,6 +22,7 @@ from benchmarks.chaos_data import EVALUATED, FLAGS, MODES, VERSIONS, write_data
 from benchmarks.chaos_job import ChaosJob, Missed
 from benchmarks.chaos_report import Run, line_of, summary_of
 from benchmarks.chaos_schedule import Fault, Mode, Schedule, draw
+from edlz.services.errors import EdlzError
 
 __all__ = ["Chaos", "main"]
 
@@ -50,8 +51,8 @@ class Chaos:
             problems = outcome.problems
             if digest and outcome.digest != digest:
                 problems += (f"digest {outcome.digest[:12]}, undisturbed {digest[:12]}",)
-        except Missed as missed:
-            outcome, problems = None, (str(missed),)
+        except (Missed, EdlzError, OSError) as error:  # a file that is not there breaks a promise too
+            outcome, problems = None, (str(error),)
         took_s = time.monotonic() - began_s
         if problems:
             return Run(schedule, took_s, 0, problems, str(place), command)
@@ -91,14 +92,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 if all promises were kept, otherwise 1.
+        0 if all promises were kept, otherwise 1; 130 if interrupted.
     """
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no process is left behind either
+    # As Ctrl-C, so that no process is left behind.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     folder = Path(tempfile.mkdtemp(prefix="edlz-chaos-"))
     chaos = Chaos(folder)
+    runs: list[Run] = []
+    try:
+        _run_all(chaos, options, runs)
+    except KeyboardInterrupt:
+        print(f"interrupted; what there is lies in {folder}")
+        return 130
+    finally:
+        print(summary_of(runs))
+    is_good = not any(run.problems for run in runs)
+    if is_good:
+        shutil.rmtree(folder)
+    return 0 if is_good else 1
+
+
+def _run_all(chaos: Chaos, options: argparse.Namespace, runs: list[Run]) -> None:
     low, high = options.faults
-    runs = []
     for number in range(options.runs):
         seed = options.seed + number
         mode: Mode = ("sync", "async")[seed % 2] if options.mode == "both" else options.mode
@@ -106,11 +122,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = f"python -m benchmarks.chaos --seed={seed} --runs=1 --mode={mode} --faults={low}..{high}"
         runs.append(chaos.run(schedule, command))
         print(line_of(runs[-1]), flush=True)
-    print(summary_of(runs))
-    is_good = not any(run.problems for run in runs)
-    if is_good:
-        shutil.rmtree(folder)
-    return 0 if is_good else 1
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -43,6 +43,7 @@ class Network:
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self._handlers: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self._refused: Counter[str] = Counter()
         self._delays: dict[str, tuple[float, asyncio.Event]] = {}  # seconds, and whether a piece has met it
 
@@ -66,9 +67,10 @@ class Network:
     async def close(self) -> None:
         for server in self._servers:
             server.close()
-        for handler in list(self._handlers):
-            handler.cancel()
-        await asyncio.gather(*self._handlers, return_exceptions=True)
+        self._is_closed = True
+        for connection in self._connections:
+            connection.abort()
+        await asyncio.gather(*self._handlers)
 
     # -- what is seen, and what is done
 
@@ -111,6 +113,8 @@ class Network:
         except OSError:  # the server is away: so is this connection
             return
         connection = Connection(server, [writer, requests])
+        if self._is_closed:
+            connection.abort()
         self._connections.add(connection)
         try:
             async with asyncio.TaskGroup() as group:

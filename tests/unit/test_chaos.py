@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from states import make_state
 
-from benchmarks.chaos_checks import examine
+from benchmarks.chaos import Chaos
+from benchmarks.chaos_checks import Outcome, examine
 from benchmarks.chaos_data import EVALUATED, VERSIONS
+from benchmarks.chaos_job import Missed
 from benchmarks.chaos_network import Network
 from benchmarks.chaos_report import Run, line_of, summary_of
 from benchmarks.chaos_schedule import Fault, Mode, Schedule, draw
@@ -160,6 +163,38 @@ def test_a_status_with_a_broken_promise(tmp_path: Path, changes: dict[str, objec
     problems = examine(leave(tmp_path, status=status), evaluated=EVALUATED).problems
     assert len(problems) == 1
     assert problem in problems[0]
+
+
+class Played(Chaos):
+    """Runs no processes: each job leaves what `play` says."""
+
+    def __init__(self, folder: Path, play: Callable[[bool], Outcome]) -> None:
+        super().__init__(folder)
+        self._play = play
+
+    def _job(self, place: Path, mode: Mode, *about: object) -> Outcome:
+        place.mkdir()
+        return self._play(bool(about[-1]))
+
+
+def test_other_bits_than_undisturbed_fail_a_synchronous_run(tmp_path: Path) -> None:
+    played = Played(tmp_path, lambda is_disturbed: Outcome("b" if is_disturbed else "a", 856, ()))
+    run = played.run(SCHEDULE, "again")
+    assert run.problems == ("digest b, undisturbed a",)
+    assert (run.command, Path(run.folder).is_dir()) == ("again", True)
+    asynchronous = played.run(dataclasses.replace(SCHEDULE, mode="async"))
+    assert (asynchronous.problems, asynchronous.minibatches) == ((), 856)
+    assert not (tmp_path / "run-7-async").exists()
+
+
+@pytest.mark.parametrize("error", [Missed("ps-0 ended with 70"), FileNotFoundError("no status.json")])
+def test_a_job_that_does_not_end_well_fails_the_run(tmp_path: Path, error: Exception) -> None:
+    def play(is_disturbed: bool) -> Outcome:
+        raise error
+
+    run = Played(tmp_path, play).run(dataclasses.replace(SCHEDULE, mode="async"))
+    assert run.problems == (str(error),)
+    assert Path(run.folder).is_dir()
 
 
 # ---------------------------------------------------------------- lines
