@@ -203,13 +203,16 @@ HELLO = b"READY worker/3/0123456789ab."
 
 
 @contextlib.asynccontextmanager
-async def echo_behind_a_line() -> AsyncIterator[tuple[Network, int]]:
-    """A server that sends back what it gets, and the port of the line to it."""
+async def echo_behind_a_line() -> AsyncIterator[tuple[Network, int, bytearray]]:
+    """A server that sends back what it gets, the port of the line to it, and what it got."""
     folder = Path(tempfile.mkdtemp(prefix="edlz-"))  # the path of a Unix socket must be short
+
+    received = bytearray()
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while piece := await reader.read(1 << 16):
+                received.extend(piece)
                 writer.write(piece)
                 await writer.drain()
         writer.close()
@@ -218,7 +221,7 @@ async def echo_behind_a_line() -> AsyncIterator[tuple[Network, int]]:
     network = Network()
     try:
         endpoint = await network.add_line("ps-0", str(folder / "s"))
-        yield network, int(endpoint.rpartition(":")[2])
+        yield network, int(endpoint.rpartition(":")[2]), received
     finally:
         await network.close()
         server.close()
@@ -241,7 +244,7 @@ async def read_to_end(reader: asyncio.StreamReader) -> bytes:
 
 def test_a_line_carries_and_knows_whose_connection_it_is() -> None:
     async def play() -> None:
-        async with echo_behind_a_line() as (network, port):
+        async with echo_behind_a_line() as (network, port, _):
             _, writer = await connect(port)
             assert [network.connections_of(name) for name in ("worker-3", "ps-0", "worker-30")] == [1, 1, 0]
             writer.close()
@@ -252,13 +255,14 @@ def test_a_line_carries_and_knows_whose_connection_it_is() -> None:
 @pytest.mark.parametrize("process", ["worker-3", "ps-0"])
 def test_a_cut_breaks_in_the_middle_of_a_piece_and_meets_nobody_else(process: str) -> None:
     async def play() -> None:
-        async with echo_behind_a_line() as (network, port):
+        async with echo_behind_a_line() as (network, port, received):
             reader, writer = await connect(port)
             others, other = await connect(port, HELLO.replace(b"/3/", b"/4/"))
             cut = asyncio.create_task(network.cut(process, 60.0))
             await asyncio.sleep(0)  # it has begun
             writer.write(b"x" * 1000)
             assert len(await read_to_end(reader)) < 1000
+            assert received.count(b"x") == 500
             if process == "worker-3":
                 other.write(b"y" * 1000)
                 assert await others.readexactly(1000) == b"y" * 1000
@@ -276,7 +280,7 @@ def test_a_cut_breaks_in_the_middle_of_a_piece_and_meets_nobody_else(process: st
 
 def test_a_delay_holds_up_what_a_process_sends_and_gets() -> None:
     async def play() -> None:
-        async with echo_behind_a_line() as (network, port):
+        async with echo_behind_a_line() as (network, port, _):
             reader, writer = await connect(port)
             other = asyncio.create_task(network.delay("worker-4", 0.001, 0.0))
             delay = asyncio.create_task(network.delay("worker-3", 0.001, 0.0))
