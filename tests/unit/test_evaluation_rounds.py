@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edlz.services.master.evaluation import EvaluationRounds
+from edlz.services.master.evaluation import LEASE_TIMEOUT_S, EvaluationRounds
 from edlz.services.messages import DoneEvaluation, EvaluationResult
 from edlz.services.metric_state import merge_states
 from edlz.services.plan import Plan, Shard
@@ -73,6 +73,24 @@ def test_a_lost_workers_tasks_are_leased_again() -> None:
     again = rounds.next_lease(B, (), 1.0)
     assert again is not None
     assert again.task == 0
+
+
+def test_a_lease_ends_by_time_or_when_its_holder_does_not_hold_it() -> None:
+    rounds = EvaluationRounds(PLAN, every=0)
+    rounds.open_final(7)
+    for at in (0.0, 10.0, 20.0):
+        assert rounds.next_lease(A, (), at) is not None
+    assert rounds.next_lease(A, ((1, 0),), LEASE_TIMEOUT_S + 5) is None  # its own
+    late = rounds.next_lease(B, (), LEASE_TIMEOUT_S + 5)
+    assert late is not None
+    assert late.task == 0
+    rounds.reconcile(A, ((1, 1),))
+    left = rounds.next_lease(B, ((1, 0),), LEASE_TIMEOUT_S + 5)
+    assert left is not None
+    assert left.task == 2
+    rounds.report(done(1, 1))
+    assert rounds.next_lease(B, ((1, 0), (1, 2)), 10 * LEASE_TIMEOUT_S) is None
+    rounds.check_invariants()
 
 
 def test_a_round_of_the_final_version_is_the_final_one() -> None:
