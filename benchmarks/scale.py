@@ -35,7 +35,7 @@ from edlz.services.messages import (
 
 __all__ = ["measure"]
 
-ASYNC, SYNC = Size("async", tasks=100_000), Size("sync", tasks=10_000)
+ASYNC, SYNC = Size("async", tasks=100_000), Size("sync", tasks=5_000)
 MOST_CORE_SHARE = 0.5  # CPU seconds in a virtual second
 MOST_TAIL = 3.0  # of the median task
 WORKERS, PARTITIONS = 500, 10
