@@ -31,6 +31,7 @@ CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
     "local_slots",
     "worker_pod_priority",
     "restart_master",
+    "skip_bad_tasks",
     "evaluation_steps",
     "checkpoint_steps",
     "checkpoint_dir",

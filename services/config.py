@@ -126,6 +126,7 @@ class JobConfig:
         0, "N", "workers of all your jobs here; 0: no limit", readers="train", minimum=0
     )
     worker_pod_priority: str = _workers("", "WHO", "goes first: high | low | high=0.5 | CLASS")
+    skip_bad_tasks: bool = _workers(False, "", "end tasks that always fail, go on without")
 
     # ------------------------------------------------------------ results
     evaluation_steps: int = _results(

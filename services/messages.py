@@ -139,6 +139,18 @@ class Recount(Record, frozen=True, kw_only=True):
     doubled: int = 0
 
 
+class ClosedTask(Record, frozen=True, kw_only=True):
+    """Where a partition stands with a task that it takes no pushes of: staged minibatches count as applied.
+
+    `number` is that of the master's wish to close it.
+    """
+
+    task: int
+    number: int
+    mark: int
+    finished: bool
+
+
 class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
     """Partition -> master, each heartbeat and after a change; answered by Granted or PartitionOrders."""
 
@@ -162,6 +174,7 @@ class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
     frozen: int = 0  # async: the newest checkpoint for which pushes were held
     parts: tuple[CheckpointPart, ...] = ()  # not yet known to be in a complete checkpoint
     recount: Recount = Recount()
+    closed: tuple[ClosedTask, ...] = ()
 
 
 class Granted(Message, frozen=True, kw_only=True, tag=11):
@@ -185,6 +198,8 @@ class PartitionOrders(Message, frozen=True, kw_only=True, tag=12):
     seal: bool = False
     checkpoint: CheckpointOrder | None = None
     checkpointed: int = 0  # checkpoints up to this number are complete or abandoned
+    ends: tuple[tuple[int, int], ...] = ()  # (task, index): it ends there, by an empty minibatch
+    closing: tuple[tuple[int, int], ...] = ()  # (task, number): take no pushes, report where it stands
 
 
 # ---------------------------------------------------------------- worker -> master
@@ -331,6 +346,7 @@ class WorkerOrders(Message, frozen=True, kw_only=True, tag=21):
     again: tuple[int, ...] = ()
     dump: bool = False  # write down what all threads are at: it goes, since it got nowhere
     address_list: Identity = NO_IDENTITY  # the newest list of partitions; a worker that has it gets none
+    ends: tuple[tuple[int, int], ...] = ()  # (task, index) of tasks in hand that end there, without it
 
 
 # ---------------------------------------------------------------- worker -> partition
@@ -621,6 +637,7 @@ class FailureView(Record, frozen=True, kw_only=True):
     help: str = ""
     traceback: str = ""
     exit_code: int = 1
+    task: int | None = None  # the training task that failed
 
 
 class JobStatus(Message, frozen=True, kw_only=True, tag=43):
@@ -657,6 +674,12 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     checkpoint: int | None = None  # newest complete version of this run
     checkpoint_age_s: float | None = None
     lost_workers: int = 0
+    skipped_tasks: int = 0  # training tasks that were ended where they raised
+    skipped_minibatches: int = 0  # and what they left out, of a feed that keeps every record
+    skipped_evaluation_tasks: int = 0
+    snapshot: int | None = None  # version that all partitions could go on from
+    snapshot_age_s: float | None = None
+    snapshot_ratio: float = 0.0  # how far the job was when it was first seen
 
 
 REQUESTS = (

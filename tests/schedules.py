@@ -5,7 +5,7 @@ import random
 from hypothesis import strategies as st
 from simulated_job import Fault, Schedule
 
-__all__ = ["random_schedule", "schedules"]
+__all__ = ["contended_schedule", "random_schedule", "schedules"]
 
 
 @st.composite
@@ -27,7 +27,9 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
     last = max([f.at for f in faults], default=0.0)
     evaluation = draw(st.integers(0, 2))
     count = epochs * tasks
-    failing = st.tuples(st.integers(0, count - 1), st.integers(1, 2))
+    skips = draw(st.booleans())
+    failing = st.tuples(st.integers(0, count - 1), st.integers(1, 6 if skips else 2))
+    bad = st.tuples(st.integers(0, count - 1), st.integers(0, 3))
     return Schedule(
         seed=draw(st.integers(0, 2**31)),
         mode=mode,
@@ -45,6 +47,9 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
         checkpoint_steps=draw(st.sampled_from((0, 2, 5))),
         tolerance=draw(st.sampled_from((0, 0, 1, 3))) if mode == "async" else 0,
         vectors_every=draw(st.sampled_from((1, 1, 3))) if mode == "async" else 1,
+        skips=skips,
+        bad=tuple(draw(st.lists(bad, max_size=3))) if skips else (),
+        bad_evaluations=tuple(range(draw(st.integers(0, evaluation)))) if skips else (),
         faults=(*faults, Fault(last, "join", "w0")),
     )
 
@@ -83,5 +88,44 @@ def random_schedule(seed: int, mode: str) -> Schedule:
         checkpoint_steps=rng.choice((0, 2, 4)),
         tolerance=rng.choice((0, 0, 1, 3)) if mode == "async" else 0,
         vectors_every=rng.choice((1, 1, 3)) if mode == "async" else 1,
+        skips=True,
+        bad=tuple(
+            (rng.randrange(epochs * tasks), rng.randint(0, 3)) for _ in range(rng.choice((0, 0, 1, 2)))
+        ),
+        failing=tuple((rng.randrange(epochs * tasks), rng.randint(1, 5)) for _ in range(rng.choice((0, 1)))),
+        faults=(*sorted(faults, key=lambda fault: fault.at), Fault(last, "join", "w0")),
+    )
+
+
+def contended_schedule(seed: int, mode: str) -> Schedule:
+    """A schedule in which tasks are ended that others, stalled or slow, are still at."""
+    rng = random.Random(seed)
+    partitions, tasks = rng.choice((2, 3)), rng.randint(2, 4)
+    roles = ("w1", "w1", "w2", "p0", "p1", "m")
+    faults = [
+        Fault(
+            rng.uniform(3, 40),
+            rng.choice(("stall", "stall", "kill", "cut")),
+            rng.choice(roles),
+            rng.uniform(8, 20),
+        )
+        for _ in range(rng.randint(2, 8))
+    ]
+    last = max(fault.at for fault in faults)
+    return Schedule(
+        seed=seed,
+        mode=mode,
+        slots=rng.randint(1, 3),
+        epochs=1,
+        lengths=tuple(rng.randint(2, 6) for _ in range(tasks)),
+        partitions=partitions,
+        workers=3,
+        noise=rng.choice((0.0, 0.05, 0.1)),
+        snapshot_every_s=rng.choice((2.0, 10.0)),
+        has_tables=rng.random() < 0.3,
+        checkpoint_steps=rng.choice((0, 4)),
+        tolerance=rng.choice((0, 0, 2)) if mode == "async" else 0,
+        skips=True,
+        lame=tuple(("w0", task) for task in range(tasks)),
         faults=(*sorted(faults, key=lambda fault: fault.at), Fault(last, "join", "w0")),
     )

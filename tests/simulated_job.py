@@ -23,11 +23,13 @@ from edlz.services.layout import Layout, Variable, VectorLayout, slice_bounds
 from edlz.services.master import instructions as master_core
 from edlz.services.master.entries import JournalState
 from edlz.services.master.job import MasterCore
+from edlz.services.master.task_queue import MAX_ATTEMPTS
 from edlz.services.messages import (
     DoneEvaluation,
     ErrorReply,
     EvaluationResult,
     FailedTask,
+    FailureView,
     Initialise,
     InitializerSpec,
     Job,
@@ -110,6 +112,10 @@ class Schedule:
     tolerance: int = 0  # of versions; above 0 the mode is "async" with sums of `slots` gradients
     vectors_every: int = 1
     stop_at: float = 0.0  # somebody asks the job to stop; 0 for never
+    skips: bool = False  # --skip_bad_tasks
+    bad: tuple[tuple[int, int], ...] = ()  # minibatches (task, index) whose code always raises
+    bad_evaluations: tuple[int, ...] = ()  # evaluation tasks whose code always raises
+    lame: tuple[tuple[str, int], ...] = ()  # (worker, task): it raises there, others need not
     faults: tuple[Fault, ...] = ()
 
     @property
@@ -187,7 +193,22 @@ def compute_rows(
     return b"".join(seen), tuple(gradients)
 
 
-def reference_values(schedule: Schedule) -> bytes:
+def raises_at(schedule: Schedule, task: int, index: int, end_at: int | None) -> int | None:
+    """The bad minibatch that is met when this one is looked at; half of them raise when they are read.
+
+    To know whether a minibatch is the last one, the next one is read, unless the task has been ended there.
+    """
+    for bad in bad_minibatches(schedule, task):
+        if bad == index or (bad == index + 1 and bad % 2 == 0 and bad != end_at):
+            return bad
+    return None
+
+
+def bad_minibatches(schedule: Schedule, task: int) -> list[int]:
+    return sorted(bad for t, bad in schedule.bad if t == task and bad < schedule.lengths[task])
+
+
+def reference_values(schedule: Schedule, ends: dict[int, int]) -> bytes:
     """One worker, one partition, no faults: what synchronous mode must end with."""
     plan, (dense, state, counters) = schedule.plan, initial_vectors()
     store = Store(
@@ -208,15 +229,18 @@ def reference_values(schedule: Schedule) -> bytes:
     first = 0
     while first < plan.task_count:
         tasks = plan.round_tasks(first)
-        for index in range(max(1, *(schedule.lengths[task] for task in tasks))):
-            pushes = [reference_push(schedule, store, task, index) for task in tasks]
+        steps = [ends[task] + 1 if task in ends else schedule.lengths[task] for task in tasks]
+        for index in range(max(1, *steps)):
+            pushes = [reference_push(schedule, store, task, index, ends.get(task)) for task in tasks]
             store.commit([push for push in pushes if push is not None])
         first = tasks[-1] + 1
     return final_bytes([store.capture((0, 0))])
 
 
-def reference_push(schedule: Schedule, store: Store, task: int, index: int) -> Push | None:
+def reference_push(schedule: Schedule, store: Store, task: int, index: int, end: int | None) -> Push | None:
     asked, length = ids_of(schedule, task, index, 1), schedule.lengths[task]
+    if end is not None and index >= end:
+        return make_push(task, index, 0) if index == end else None
     if asked is None:
         return None
     values = store.values()
@@ -224,6 +248,8 @@ def reference_push(schedule: Schedule, store: Store, task: int, index: int) -> P
     seen, row_gradients = compute_rows(asked, joined, task, index)
     parts = compute_gradient(values.dense, values.state, values.counters, task, index, seen)
     push = make_push(task, index, length, *parts)
+    if end is not None:
+        push = msgspec.structs.replace(push, is_last=False)
     return with_rows(push, asked[0], split_gradients(asked, row_gradients)[0]) if schedule.tables else push
 
 
@@ -309,6 +335,7 @@ class Process:
     is_up: bool = True
     stalled_until: float = 0.0
     requests: dict[int, list[Any]] = field(default_factory=dict)  # id -> [role, key, body, sent at]
+    ends: dict[int, int | None] = field(default_factory=dict)  # of a worker's tasks in hand
 
 
 @dataclass(eq=False)
@@ -337,6 +364,8 @@ class SimulatedJob:
             "digest": "",
             "evaluations": (),
             "saved": -1,
+            "ends": (),
+            "skipped_evaluations": (),
         }
         self.disks = [Disk() for _ in range(schedule.partitions)]
         self.sealed: dict[Any, State] = {}
@@ -353,6 +382,7 @@ class SimulatedJob:
                 "checkpoint_steps": schedule.checkpoint_steps,
                 "sync_version_tolerance": schedule.tolerance,
                 "get_model_steps": schedule.vectors_every,
+                "skip_bad_tasks": schedule.skips,
             },
             plan=self.plan,
             partitions=schedule.partitions,
@@ -378,6 +408,9 @@ class SimulatedJob:
                 break
             master = self._process("m")
             if master is not None and master.core.is_stopped:
+                return self
+            if master is not None and master.core.failure is not None:
+                self._check_failure(master.core.failure)
                 return self
         self._check_end()
         return self
@@ -415,7 +448,7 @@ class SimulatedJob:
         boot = next(self._boots)
         core: Any
         if role == "m":
-            names = ("term", "is_complete", "digest", "evaluations", "saved")
+            names = ("term", "is_complete", "digest", "evaluations", "saved", "ends", "skipped_evaluations")
             state = JournalState(**{name: self.journal[name] for name in names})
             schedule = self.schedule
             core = MasterCore(self.job, state, schedule.evaluation_steps, schedule.checkpoint_steps)
@@ -710,12 +743,39 @@ class SimulatedJob:
         event = (process.name, "on_built", (self.schedule.has_tables,))
         self._at(self.now + self.rng.uniform(0.5, 4), "event", event)
 
-    def _carry_w_begin(self, process: Process, instruction: Any) -> None:
+    def _carry_w_begin(self, process: Process, begin: worker_core.Begin) -> None:
         """Records are read when they are needed here."""
+        process.ends.setdefault(begin.task, begin.end_at)  # a task in hand stays as it is
 
-    _carry_w_drop = _carry_w_cancel = _carry_w_begin
+    def _carry_w_drop(self, process: Process, drop: worker_core.Drop) -> None:
+        process.ends.pop(drop.task, None)
+
+    def _carry_w_cancel(self, process: Process, cancel: worker_core.Cancel) -> None:
+        """Late answers do no harm."""
+
+    def _meets_bad(self, process: Process, task: int, index: int) -> int | None:
+        end_at = process.ends.get(task)
+        if end_at is not None and index >= end_at:
+            raise Violation(f"minibatch {task, index} is looked at, but its task ends at {end_at}")
+        return raises_at(self.schedule, task, index, end_at)
+
+    def _fail(self, process: Process, task: int, index: int, attempt: int, delay: float) -> None:
+        failed = FailedTask(
+            kind="training",
+            task=task,
+            index=index,
+            error="ValueError: no",
+            where="",
+            traceback="",
+            attempt=attempt,
+        )
+        self._at(self.now + delay, "event", (process.name, "on_failed", (task, attempt, failed)))
 
     def _carry_w_findids(self, process: Process, find: worker_core.FindIds) -> None:
+        bad = self._meets_bad(process, find.task, find.index)
+        if bad is not None and bad % 2 == 0:
+            self._fail(process, find.task, bad, find.attempt, self.rng.uniform(0, 0.5))
+            return
         ids = ids_of(self.schedule, find.task, find.index, self.schedule.partitions)
         event = (process.name, "on_ids", (find.task, find.index, find.attempt, ids))
         self._at(self.now + self.rng.uniform(0, 0.5), "event", event)
@@ -728,19 +788,14 @@ class SimulatedJob:
     def _carry_w_compute(self, process: Process, compute: worker_core.Compute) -> None:
         task, index, length = compute.task, compute.index, self.schedule.lengths[compute.task]
         delay = self.rng.uniform(0.1, 1.0)
-        if self.failures_left.get(task):
+        bad = self._meets_bad(process, task, index)
+        if bad is None and (process.role, task) in self.schedule.lame:
+            bad = index
+        if bad is None and self.failures_left.get(task):
             self.failures_left[task] -= 1
-            failed = FailedTask(
-                kind="training",
-                task=task,
-                index=index,
-                error="ValueError: no",
-                where="",
-                traceback="",
-                attempt=compute.attempt,
-            )
-            event = (process.name, "on_failed", (task, compute.attempt, failed))
-            self._at(self.now + delay, "event", event)
+            bad = index
+        if bad is not None:
+            self._fail(process, task, bad, compute.attempt, delay)
             return
         if self.plan.is_sync and len({part.version for part in compute.parts}) != 1:
             raise Violation(f"gradient of {task, index} on parameters of several versions")
@@ -765,6 +820,9 @@ class SimulatedJob:
             pushes = [with_rows(*each) for each in zip(pushes, compute.ids, split, strict=True)]
         ahead, has_looked = None, self.rng.random() > self.schedule.noise
         if compute.ahead is not None and has_looked:
+            bad = self._meets_bad(process, task, compute.ahead)
+            has_looked = bad is None or bad % 2 == 1
+        if compute.ahead is not None and has_looked:
             ahead = ids_of(self.schedule, task, compute.ahead, count)
         outcome = Outcome(index + 1 >= length, tuple(pushes), ahead, has_looked)
         event = (process.name, "on_computed", (task, compute.attempt, outcome))
@@ -772,6 +830,19 @@ class SimulatedJob:
 
     def _carry_w_evaluate(self, process: Process, evaluate: worker_core.Evaluate) -> None:
         lease = evaluate.lease
+        if lease.task in self.schedule.bad_evaluations:
+            failed = FailedTask(
+                kind="evaluation",
+                task=lease.task,
+                index=0,
+                error="ValueError: no",
+                where="",
+                traceback="",
+                round=lease.round,
+                attempt=self.rng.randrange(1 << 30),
+            )
+            self._at(self.now + 0.1, "event", (process.name, "on_evaluation_failed", (failed,)))
+            return
         done = DoneEvaluation(
             round=lease.round,
             task=lease.task,
@@ -791,19 +862,50 @@ class SimulatedJob:
         if not self.journal["is_complete"]:
             raise Violation("the job does not end: nothing left to happen")
         finals = [self.sealed[p, self.journal["sealed"][p]] for p in range(self.schedule.partitions)]
+        ends = dict(self.journal["ends"])
+        self._check_ends(ends)
+        wanted = [ends.get(task, length) for task, length in enumerate(self.schedule.lengths)]
         for p, state in enumerate(finals):
-            if tuple(state.counts) != self.schedule.lengths:
-                raise Violation(f"partition {p} applied {list(state.counts)}, not {self.schedule.lengths}")
+            if list(state.counts) != wanted:
+                raise Violation(f"partition {p} applied {list(state.counts)}, not {wanted}")
             if state.ledger.finished != (0, self.plan.task_count):
                 raise Violation(f"partition {p} sealed {state.ledger}")
-        if self.plan.is_sync and final_bytes(finals) != reference_values(self.schedule):
+        if self.plan.is_sync and final_bytes(finals) != reference_values(self.schedule, ends):
             raise Violation("the final parameters are not the same bits")
         if self.schedule.evaluation_tasks:
             self._check_evaluations(finals[0].version)
 
+    def _check_ends(self, ends: dict[int, int]) -> None:
+        """What always raises has ended its task, and nothing else has, but for what raised often."""
+        sometimes, often = self._sometimes_bad()
+        for task in range(len(self.schedule.lengths)):
+            end, bad = ends.get(task), bad_minibatches(self.schedule, task)
+            if not bad and end is not None and task not in often:
+                raise Violation(f"task {task} was ended at {end}, but could be computed")
+            if bad and (end is None or end > bad[0] or (end < bad[0] and task not in sometimes)):
+                raise Violation(f"task {task} was ended at {end}, but raises at {bad[0]}")
+
+    def _sometimes_bad(self) -> tuple[set[int], set[int]]:
+        """The tasks that raise for somebody, and those of them that do so often enough to be ended."""
+        failing, lame = self.schedule.failing, {task for _, task in self.schedule.lame}
+        often = {task for task, times in failing if times >= MAX_ATTEMPTS}
+        return {task for task, _ in failing} | lame, often | lame
+
+    def _check_failure(self, failure: FailureView) -> None:
+        """A job may only fail for a task that cannot be left out."""
+        schedule = self.schedule
+        often = self._sometimes_bad()[1]
+        bad = {task for task, _ in schedule.bad if bad_minibatches(schedule, task)}
+        if failure.task not in (often if schedule.skips else often | bad):
+            raise Violation(f"the job failed: {failure}")
+
     def _check_evaluations(self, final_version: int) -> None:
         versions = [version for version, _ in self.journal["evaluations"]]
-        wanted = float(self.schedule.evaluation_tasks * 4)
+        wanted = float((self.schedule.evaluation_tasks - len(self.schedule.bad_evaluations)) * 4)
+        if not wanted:
+            if versions:
+                raise Violation(f"evaluated, but every task raises: {versions}")
+            return
         if any(metrics["n"] != wanted for _, metrics in self.journal["evaluations"]):
             raise Violation(f"a round counted a record twice or never: {self.journal['evaluations']}")
         if not versions or (self.plan.is_sync and versions[-1] != final_version):

@@ -117,7 +117,7 @@ _NAMES_BY_REASON: dict[str, str] = {
     _PARTS: "job_command need_tf_config need_task_manager need_pod_manager need_elasticdl_job_service use_go_ps",
     "export of the model": "output",
     "TensorBoard": "tensorboard_log_dir",
-    "going on after a task that always fails": "skip_bad_tasks task_fault_tolerance",
+    "giving up at the first error (a task is tried three times)": "task_fault_tolerance",
     "going on with an earlier job": "fresh",
     "showing the plan alone": "dry_run",
     "encryption between machines": "transport_security",

@@ -83,6 +83,13 @@ class Checkpoints:
         else:
             self._is_asked = True
 
+    def rewind(self, version: int) -> None:
+        """What comes after `version` may differ from what was computed before all partitions went back to it."""
+        if self._is_sync:
+            self.completed = min(self.completed, version)
+            if self.newest is not None and self.newest > version:
+                self.newest = None
+
     def withdraw(self) -> None:
         """Give up what is asked for and not complete."""
         self._abandon()

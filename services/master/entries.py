@@ -29,6 +29,8 @@ class JournalState:
     evaluations: tuple[tuple[int, dict[str, float]], ...] = ()
     saved: int = -1  # version of the checkpoint that an orderly stop has taken; -1 for none
     fleet: FleetRecord | None = None
+    ends: tuple[tuple[int, int], ...] = ()  # (task, index): bad tasks, and where they end
+    skipped_evaluations: tuple[int, ...] = ()  # evaluation tasks that count as no records
 
 
 @dataclass

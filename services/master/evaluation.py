@@ -68,6 +68,7 @@ class EvaluationRounds:
     every: int
     first_number: int = 1
     concluded_version: int = -1  # of the newest round whose metrics are known
+    skipped: set[int] = field(default_factory=set)  # tasks that count as no records
     _rounds: dict[int, _Round] = field(default_factory=dict)
     _triggered: int = 0  # last version that opened a round
     _opened: int = 0
@@ -76,7 +77,7 @@ class EvaluationRounds:
 
     @property
     def has_data(self) -> bool:
-        return bool(self.plan.evaluation_ranges)
+        return len(self.skipped) < len(self.plan.evaluation_ranges)
 
     @property
     def is_idle(self) -> bool:
@@ -105,7 +106,9 @@ class EvaluationRounds:
 
     def _open(self, version: int, *, is_final: bool) -> None:
         number = self.first_number + self._opened
-        self._rounds[number] = _Round(number, version, is_final)
+        round_ = self._rounds[number] = _Round(number, version, is_final)
+        for task in self.skipped:
+            round_.leases.close(task)
         self._opened += 1
 
     def skip_to(self, version: int) -> None:
@@ -147,11 +150,27 @@ class EvaluationRounds:
     def report(self, done: DoneEvaluation) -> None:
         """Keep a task's metric state; the first report counts."""
         round_ = self._rounds.get(done.round)
-        if round_ is None or not 0 <= done.task < len(self.plan.evaluation_ranges):
+        is_task = 0 <= done.task < len(self.plan.evaluation_ranges) and done.task not in self.skipped
+        if round_ is None or not is_task:
             return
         round_.states.setdefault(done.task, done)
         round_.leases.close(done.task)
-        if len(round_.states) == len(self.plan.evaluation_ranges) and round_.merged is None:
+        self._merge_if_whole(round_)
+
+    def skip(self, task: int) -> None:
+        """Leave out a task that always fails, in the rounds in work and in later ones."""
+        self.skipped.add(task)
+        for round_ in list(self._rounds.values()):
+            round_.leases.close(task)
+            if not round_.states and not self.has_data:  # nothing is left that could be evaluated
+                del self._rounds[round_.number]
+            self._merge_if_whole(round_)
+
+    def _is_whole(self, round_: _Round) -> bool:
+        return len(round_.states.keys() | self.skipped) == len(self.plan.evaluation_ranges)
+
+    def _merge_if_whole(self, round_: _Round) -> None:
+        if round_.states and round_.merged is None and self._is_whole(round_):
             round_.merged = merge_states([round_.states[task].states for task in sorted(round_.states)])
 
     def conclusion(self, incarnation: Identity, now: float) -> Conclusion | None:
@@ -196,8 +215,8 @@ class EvaluationRounds:
     def check_invariants(self) -> None:
         for round_ in self._rounds.values():
             closed = TaskSet()
-            for task in round_.states:
+            for task in round_.states.keys() | self.skipped:
                 closed.add(task)
             round_.leases.check_invariants(closed)
-            is_whole = len(round_.states) == len(self.plan.evaluation_ranges)
+            is_whole = self._is_whole(round_)
             assert (round_.merged is not None) == is_whole, "a round is merged when it is whole"

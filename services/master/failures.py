@@ -1,35 +1,42 @@
-"""What the user is told when a job ends without success: the first cause, with the place in the data."""
+"""What the user is told of tasks that always fail: the first cause, with the place in the data."""
 
-from edlz.services.messages import FailedTask, Failure, FailureView
+import re
+
+from edlz.services.messages import FailedTask, Failure, FailureView, Job
 from edlz.services.plan import Plan
 
-__all__ = ["failure_of_task", "failure_of_worker"]
+__all__ = ["Attempts", "failure_of_task", "failure_of_worker", "skip_text"]
+
+Attempts = list[tuple[str, FailedTask]]
+"""Failed attempts at one task, each with its worker, in the order in which they were reported."""
 
 
-def failure_of_task(plan: Plan, attempts: list[tuple[str, FailedTask]]) -> FailureView:
-    """Describe a task that has failed as often as it may.
-
-    Parameters
-    ----------
-    attempts : list of (worker, FailedTask)
-        In the order in which they were reported.
-    """
+def failure_of_task(job: Job, attempts: Attempts) -> FailureView:
+    """Describe a task that has failed as often as it may, and cannot or may not be left out."""
     first = attempts[0][1]
-    workers = ", ".join(worker for worker, _ in attempts)
     is_training = first.kind == "training"
-    place = plan.task_range(first.task) if is_training else plan.evaluation_ranges[first.task]
-    when = f"epoch {plan.epoch(first.task) + 1}" if is_training else "evaluation"
     is_same = all(failed.error == first.error for _, failed in attempts)
     raised = "raised the same error" if is_same else "failed"
-    last = place.first + place.count - 1
+    correct = f"correct {_culprit(first)}, then: edlz resume {job.name}"
+    skip = f"or leave these records out: edlz resume {job.name} --skip_bad_tasks"
     return FailureView(
-        text=f"task {first.task} {raised} {len(attempts)} times (workers {workers})",
-        data=f"{place.name}, records {place.first}..{last}, {when}, minibatch {first.index}",
+        text=f"{_name(first)} {raised} {_how_often(attempts)}",
+        data=f"{_place(job.plan, first)}, minibatch {first.index}",
         where=first.where,
         error=first.error,
-        help="correct the model code or the data, then start the job again",
+        help=correct if job.config.get("skip_bad_tasks") else f"{correct}\n{skip}",
         traceback=first.traceback,
+        task=first.task if is_training else None,
     )
+
+
+def skip_text(plan: Plan, attempts: Attempts, end: int | None = None) -> str:
+    """Say what is left out of the job, and why; `end`: the first minibatch of a training task that is."""
+    first = attempts[0][1]
+    which = "" if end is None else f" from minibatch {end} on"
+    reason = f"it failed {_how_often(attempts)}: {first.error}"
+    where = f" ({first.where})" if first.where else ""
+    return f"{_name(first)} is skipped{which}, {_place(plan, first)}: {reason}{where}"
 
 
 def failure_of_worker(failure: Failure) -> FailureView:
@@ -40,3 +47,24 @@ def failure_of_worker(failure: Failure) -> FailureView:
         traceback=failure.traceback,
         exit_code=2 if failure.code == "config" else 1,
     )
+
+
+def _name(failed: FailedTask) -> str:
+    return f"task {failed.task}" if failed.kind == "training" else f"evaluation task {failed.task}"
+
+
+def _how_often(attempts: Attempts) -> str:
+    return f"{len(attempts)} times (workers {', '.join(worker for worker, _ in attempts)})"
+
+
+def _place(plan: Plan, failed: FailedTask) -> str:
+    is_training = failed.kind == "training"
+    records = plan.task_range(failed.task) if is_training else plan.evaluation_ranges[failed.task]
+    when = f"epoch {plan.epoch(failed.task) + 1}" if is_training else "evaluation"
+    return f"{records.name}, records {records.first}..{records.first + records.count - 1}, {when}"
+
+
+def _culprit(failed: FailedTask) -> str:
+    """The user's function that raised, as one would say it."""
+    function = re.search(r" in ([A-Za-z_]\w*)$", failed.where)
+    return f"{function[1]}()" if function else "the model's code or the data"

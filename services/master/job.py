@@ -28,6 +28,7 @@ from edlz.services.master.instructions import (
     Retire,
     TakeDigest,
 )
+from edlz.services.master.skips import Skips
 from edlz.services.master.task_queue import Holder, TaskQueue
 from edlz.services.messages import (
     NO_IDENTITY,
@@ -101,6 +102,7 @@ class MasterCore:
         self.checkpoints = Checkpoints(
             is_sync=job.plan.is_sync, steps=checkpoint_steps, first_number=(self.term << 20) + 1
         )
+        self.skips = Skips(job, journal, self.queue, self.evaluation, first_number=(self.term << 20) + 1)
         self._saves = checkpoint_steps > 0
         self.is_stopped = False
         self._stop_version = 0  # what the checkpoint of a stop has to have at least
@@ -323,6 +325,8 @@ class MasterCore:
             seal=self._is_running and self.queue.is_done,
             checkpoint=self.checkpoints.orders(status.partition, is_sealed=status.is_sealed),
             checkpointed=self.checkpoints.completed,
+            ends=tuple(self.skips.ends.items()),
+            closing=self.skips.closing,
         )
 
     def _common_snapshots(self) -> set[SnapshotName]:
@@ -351,6 +355,12 @@ class MasterCore:
             if self.job.begins_from and not self.results:  # it was trained, and evaluated, elsewhere
                 self.evaluation.skip_to(self.version)
             out.append(Announce("job", f"training begins at v{self.version}, {len(done)} tasks done."))
+        ended = self.skips.advance([entry.status for entry in entries])
+        out += ended
+        if ended:
+            self.checkpoints.rewind(max(entry.status.version for entry in entries))
+        if self.skips.hopeless is not None:
+            return out + self.fail(failure_of_task(self.job, self.skips.hopeless))
         out += self.checkpoints.advance(self.partitions, self.version)
         if not self.queue.is_done:
             self._is_concluding = False
@@ -523,6 +533,7 @@ class MasterCore:
             noted_results=tuple(result.round for result in status.results),
             noted_failures=noted_failures,
             again=again,
+            ends=self.skips.of((*status.holding, *(() if lease is None else (lease,)))),
         )
 
     def _lease(self, status: WorkerStatus, now: float) -> int | None:
@@ -572,10 +583,12 @@ class MasterCore:
         noted = []
         for failed in status.failed:
             noted.append(failed.key)
+            if self.skips.is_known(failed):
+                continue
             book = self.queue if failed.kind == "training" else self.evaluation
             attempts = book.fail(status.worker, status.boot, failed)
-            if attempts:
-                out += self.fail(failure_of_task(self.plan, attempts))
+            if attempts and not self.skips.take(attempts):
+                out += self.fail(failure_of_task(self.job, attempts))
         return tuple(noted)
 
     # -- checks

@@ -80,6 +80,7 @@ class Progress:
         self._tables = TableFigures()
         self._checkpoint_seen: tuple[int | None, float] = (None, now)
         self.lost_workers = 0
+        self._snapshot_seen: tuple[int | None, float, float] = (None, now, 0.0)
         self._events: deque[EventView] = deque(maxlen=MAX_EVENTS)
         self._event_count = core.term << 20  # a viewer has seen those of earlier masters
 
@@ -112,6 +113,9 @@ class Progress:
         self._tables.sample(self._statuses, now)
         if self._core.checkpoints.newest != self._checkpoint_seen[0]:
             self._checkpoint_seen = (self._core.checkpoints.newest, now)
+        if self._snapshot != self._snapshot_seen[0]:
+            total = self._core.plan.records_per_epoch * self._core.plan.epochs
+            self._snapshot_seen = (self._snapshot, now, records / total if total else 1.0)
         if self._core.phase is Phase.RUNNING and self._training_since_s is None:
             self._training_since_s = now
         if len(self._core.workers) != self._crew:
@@ -134,6 +138,17 @@ class Progress:
     @property
     def _statuses(self) -> list[PartitionStatus]:
         return [entry.status for _, entry in sorted(self._core.partitions.items())]
+
+    @property
+    def _snapshot(self) -> int | None:
+        """The newest version that all partitions could go on from (sync: the very same one)."""
+        core = self._core
+        names = [set(status.snapshots) for status in self._statuses]
+        if len(names) < core.job.partitions:
+            return None
+        if core.plan.is_sync:
+            names = [set.intersection(*names)]
+        return min((max((version for _, version in each), default=0) for each in names), default=None)
 
     @property
     def records(self) -> int:
@@ -165,6 +180,7 @@ class Progress:
         core, plan = self._core, self._core.plan
         total = plan.records_per_epoch * plan.epochs
         records = total if core.is_complete else self.records
+        snapshot, snapshot_s, snapshot_ratio = self._snapshot_seen
         done = plan.task_count if core.is_complete else len(core.queue.done)
         epoch = min(plan.epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0
         return JobStatus(
@@ -199,6 +215,12 @@ class Progress:
             lost_workers=self.lost_workers,
             checkpoint=core.checkpoints.newest,
             checkpoint_age_s=None if core.checkpoints.newest is None else now - self._checkpoint_seen[1],
+            skipped_tasks=len(core.skips.ends),
+            skipped_minibatches=core.skips.minibatches,
+            skipped_evaluation_tasks=core.skips.evaluation_tasks,
+            snapshot=snapshot,
+            snapshot_age_s=None if snapshot is None else now - snapshot_s,
+            snapshot_ratio=snapshot_ratio,
         )
 
     def _eta_s(self, left: int, now: float) -> float | None:

@@ -49,11 +49,12 @@ class TaskQueue:
 
     plan: Plan
     done: TaskSet = field(default_factory=TaskSet)
-    _leases: Leases = field(default_factory=Leases)  # closed there: what is done
+    _leases: Leases = field(default_factory=Leases)  # closed there: what is done, or closed here
     _returned: dict[int, None] = field(default_factory=dict)  # a lost worker's free tasks: first in line
     _failures: dict[int, list[tuple[str, FailedTask]]] = field(default_factory=dict)
     _seen_failures: set[tuple[int, int, int]] = field(default_factory=set)
     _durations_s: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    _closed: set[int] = field(default_factory=set)  # not leased until it is decided where they end
     _open_round: tuple[int, float] = (-1, 0.0)  # sync: first task of the round in work, and since when
     _waiting_for: str = ""  # sync: a worker that had less than its share when `_may_take` last looked
 
@@ -74,12 +75,13 @@ class TaskQueue:
 
     def restart(self, done: TaskSet) -> None:
         """Begin again from what the ledgers have (a new era, or a restarted master)."""
-        self.done, self._leases, self._returned = done, Leases(done), {}
+        self.done, self._returned = done, {}
+        self._leases = Leases(self._unleased)
 
     def keep(self, finished: TaskSet) -> None:
         """A partition began a new life with this ledger: what it lacks is not done."""
         self.done = self.done.intersection(finished)
-        self._leases.reopen(self.done)
+        self._leases.reopen(self._unleased)
 
     def finish(self, task: int, now: float) -> None:
         """A true report: every partition has finished the task."""
@@ -124,6 +126,26 @@ class TaskQueue:
         attempts = self._failures.setdefault(failed.task, [])
         attempts.append((worker, failed))
         return attempts if len(attempts) >= MAX_ATTEMPTS else None
+
+    def close(self, task: int) -> None:
+        """Lease a bad task no more, until it is known where it ends."""
+        self._closed.add(task)
+        self._returned.pop(task, None)
+        self._leases.close(task)
+
+    def reopen(self, task: int) -> None:
+        """Lease a task again; its attempts start anew."""
+        self._closed.discard(task)
+        self._failures.pop(task, None)
+        self._leases.reopen(self._unleased)
+
+    @property
+    def _unleased(self) -> TaskSet:
+        """The tasks that are done or closed."""
+        tasks = TaskSet(self.done.bounds)
+        for task in self._closed:
+            tasks.add(task)
+        return tasks
 
     # -- leases
 
@@ -215,7 +237,7 @@ class TaskQueue:
     # -- checks
 
     def check_invariants(self) -> None:
-        self._leases.check_invariants(self.done)
+        self._leases.check_invariants(self._unleased)
         assert all(map(self._leases.is_free, self._returned)), "a returned task is done, or leased"
 
 

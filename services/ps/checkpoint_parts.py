@@ -58,6 +58,14 @@ class CheckpointParts:
             del self._reported[min(self._reported)]
         return True
 
+    def rewind(self, version: int) -> None:
+        """The partition goes back to a version (sync): later ones are cut again.
+
+        They have the same bits, unless a task is ended that somebody could compute before.
+        """
+        self._last = min(self._last, version)
+        self._reported = {n: part for n, part in self._reported.items() if part.version <= version}
+
     def forget(self, up_to: int) -> None:
         """The master knows how these have ended."""
         self._reported = {n: part for n, part in self._reported.items() if n > up_to}

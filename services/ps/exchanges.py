@@ -5,6 +5,7 @@ from collections.abc import Hashable
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.messages import ANY_VERSION, Exchanged, Identity, NewestPull, Pull, Push
 from edlz.services.plan import Plan
+from edlz.services.ps.endings import Endings
 from edlz.services.ps.instructions import Reply
 from edlz.services.ps.store import Store, Values
 
@@ -25,11 +26,14 @@ class Exchanges:
     ----------
     snapshot_at, checkpoint_at : int
         Sync: versions at which all partitions cut; every answer and push carries them on.
+    endings : Endings
+        Of the partition's life.
     """
 
     def __init__(self, plan: Plan, store: Store, incarnation: Identity) -> None:
         self.plan, self.store, self.incarnation = plan, store, incarnation
         self.snapshot_at = self.checkpoint_at = 0
+        self.endings = Endings(are_known=True)
         self._task_count = plan.task_count
 
     def newest(self, to: Hashable, pull: NewestPull) -> list[Reply]:
@@ -42,6 +46,12 @@ class Exchanges:
         """
         self._check_rows(pull)
         return [Reply(to, self._exchanged(None, pull, pull.have_version))]
+
+    def standing(self, task: int) -> tuple[int, bool]:
+        """Return the mark of a task, and whether it is finished, with all that was taken of it."""
+        ledger = self.store.received
+        mark = ledger.mark(task)
+        return mark, not mark and task in ledger.finished
 
     def check(self, push: Push, rate_scale: float = 1.0) -> None:
         """Raise RemoteProtocolError if a push could not be applied with this factor to its learning rates.

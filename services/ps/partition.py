@@ -18,6 +18,7 @@ from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
     NO_IDENTITY,
     CheckpointOrder,
+    ClosedTask,
     Exchange,
     Granted,
     Identity,
@@ -42,6 +43,7 @@ from edlz.services.plan import Plan
 from edlz.services.ps.asynchronous import Asynchronous, AsyncSettings
 from edlz.services.ps.beginning import begun_from, difference, initial_state
 from edlz.services.ps.checkpoint_parts import CheckpointParts
+from edlz.services.ps.endings import Endings
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Write
 from edlz.services.ps.recount import recount
 from edlz.services.ps.state import State
@@ -117,6 +119,7 @@ class Partition:
         self._parts = CheckpointParts()
         self._cut_done = 0  # async: the newest checkpoint that this partition has cut
         self._is_snapshotting = False  # a recovery snapshot is being written
+        self._endings = Endings(are_known=False)
 
     @property
     def condition(self) -> Condition:
@@ -179,6 +182,7 @@ class Partition:
                     frozen=self._asynchronous.frozen if self._asynchronous else 0,
                     parts=self._parts.reported,
                     recount=self._recount(),
+                    closed=self._closed(),
                 )
             )
         ]
@@ -186,6 +190,17 @@ class Partition:
     def _recount(self) -> Recount:
         store = self.store
         return Recount() if store is None else recount(store.counts, store.ledger, self.plan.minibatches)
+
+    def _closed(self) -> tuple[ClosedTask, ...]:
+        """Where this partition stands with the tasks that it takes no pushes of."""
+        exchanges = self._exchanges
+        if exchanges is None:
+            return ()
+        found = ((task, number, exchanges.standing(task)) for task, number in self._endings.closing.items())
+        return tuple(
+            ClosedTask(task=task, number=number, mark=mark, finished=is_finished)
+            for task, number, (mark, is_finished) in found
+        )
 
     @property
     def _asynchronous(self) -> Asynchronous | None:
@@ -253,6 +268,7 @@ class Partition:
         self._milestones = [every for name in names if (every := int(self._config.get(name) or 0))]
         if self.plan.is_sync:
             self._exchanges = Synchronous(self.plan, store, incarnation, self._on_commit)
+            self._exchanges.endings = self._endings
             return
         config = self._config
         settings = AsyncSettings(
@@ -260,6 +276,7 @@ class Partition:
             tolerance=int(config.get("sync_version_tolerance") or 0),
         )
         self._exchanges = Asynchronous(self.plan, store, incarnation, settings)
+        self._exchanges.endings = self._endings
 
     @property
     def _config(self) -> dict[str, str | int | float | bool | None]:
@@ -269,6 +286,7 @@ class Partition:
     def _obey(self, orders: PartitionOrders, now: float) -> list[Instruction]:
         if orders.stop:
             return [Exit("the master said stop")]
+        is_closing = self._endings.obey(orders)
         if self.store is None:
             return []
         is_newer = orders.era is not None and (self.era is None or orders.era > self.era)
@@ -282,6 +300,8 @@ class Partition:
             if name[1] < orders.discard_below and name[0] != NO_IDENTITY
         ]
         out += self._obey_checkpoint(orders, self.store, now)
+        if is_closing:  # the master waits for where this partition stands
+            out += self._status(now)
         is_full = len(self.store.ledger.finished) == self.plan.task_count
         if orders.seal and is_full and not self.is_sealed and not self._is_sealing:
             self._is_sealing = True
@@ -297,6 +317,7 @@ class Partition:
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
         self.era, self._last_snapshot_s = era, now
+        self._parts.rewind(self.store.version if self.store else 0)
         newer = [other for other in self._snapshots.names() if other[1] > name[1]]
         return [Link(name), *(Drop(other) for other in newer), *self._status(now)]
 

@@ -47,6 +47,13 @@ class Synchronous(Exchanges):
         """The tasks of which a slot is staged."""
         return tuple(self._staged)
 
+    def standing(self, task: int) -> tuple[int, bool]:
+        mark, is_finished = super().standing(task)
+        staged = self._staged.get(task)
+        if staged is None:
+            return mark, is_finished
+        return mark + (staged.gradient is not None), staged.is_last
+
     def exchange(self, to: Hashable, body: Exchange, now: float) -> list[Reply]:
         """Stage a push, answer a pull when it is due.
 
@@ -66,6 +73,9 @@ class Synchronous(Exchanges):
             if body.version > self.store.version:
                 return [Reply(to, Refused(reason="behind"))]
             if body.version == self.store.version:
+                is_staged = push.task in self._staged
+                if not is_staged and not self.endings.are_none and self.endings.bars(push, self.store.ledger):
+                    return [Reply(to, Refused(reason="held"))]
                 out += self._stage(push)
         if pull is None:
             return [*out, Reply(to, self._exchanged(push.task if push else None))]

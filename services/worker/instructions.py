@@ -76,10 +76,11 @@ class Build:
 
 @dataclass(frozen=True)
 class Begin:
-    """A task is in hand: its records can be read ahead."""
+    """A task is in hand: its records can be read ahead, up to minibatch `end_at` if there is one."""
 
     task: int
     lane: int
+    end_at: int | None = None
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class _Run:
 
     assignment: Assignment
     position: int
+    end: int | None = None  # the first minibatch that must not be looked at
     ahead: Any = None
     is_started: bool = False  # its first minibatch has been looked for
 
@@ -63,11 +64,14 @@ class Lanes:
         self._feed, self._code, self._function = feed, code, function
         self._lanes: list[_Lane] = []
         self._ranges: dict[int, TaskRange] = {}
+        self._ends: dict[int, int | None] = {}
         self._lane_of: dict[int, _Lane] = {}
         # By task and index: the newest, which may be asked for again, and those behind it seen ahead of time.
         self._kept: dict[int, dict[int, Minibatch]] = {}
 
-    def begin(self, task: int, records: TaskRange, lane: int = 0, first: int = 0) -> None:
+    def begin(
+        self, task: int, records: TaskRange, lane: int = 0, first: int = 0, end: int | None = None
+    ) -> None:
         """Take a task in hand: its records are read ahead, behind those of the lane's other tasks.
 
         Parameters
@@ -76,10 +80,12 @@ class Lanes:
             A small number; lanes are made as they are named.
         first : int
             The first minibatch that will be asked for.
+        end : int, optional
+            The first one that never will, as the user's code raises on it: none before it is the last.
         """
         if self.has(task):
             return
-        self._ranges[task] = records
+        self._ranges[task], self._ends[task] = records, end
         while len(self._lanes) <= lane:
             self._lanes.append(_Lane(self._feed))
         self._enter(task, self._lanes[lane], first)
@@ -155,6 +161,7 @@ class Lanes:
     def drop(self, task: int) -> None:
         """Give a task up, whether in the middle or at its end; one that is not in hand is none."""
         self._ranges.pop(task, None)
+        self._ends.pop(task, None)
         self._kept.pop(task, None)
         self._leave(task)
 
@@ -165,6 +172,7 @@ class Lanes:
         self._lanes.clear()
         self._lane_of.clear()
         self._ranges.clear()
+        self._ends.clear()
         self._kept.clear()
 
     def _fetch(self, task: int, index: int) -> Minibatch | None:
@@ -187,7 +195,7 @@ class Lanes:
         return found
 
     def _enter(self, task: int, lane: "_Lane", first: int) -> None:
-        lane.add(task, self._ranges[task], first)
+        lane.add(task, self._ranges[task], first, self._ends[task])
         self._lane_of[task] = lane
 
     def _leave(self, task: int) -> None:
@@ -227,8 +235,8 @@ class _Lane:
         """The minibatch that its first task hands out next."""
         return self.runs[0].position
 
-    def add(self, task: int, records: TaskRange, first: int) -> None:
-        run = _Run(Assignment(next(_numbers), task, records, first), first)
+    def add(self, task: int, records: TaskRange, first: int, end: int | None) -> None:
+        run = _Run(Assignment(next(_numbers), task, records, first), first, end)
         self.runs.append(run)
         if self.stream is None:
             self.stream = self.feed.open()
@@ -246,16 +254,26 @@ class _Lane:
             if run.ahead is None:
                 self.runs.popleft()
                 # A task without any minibatch still has an end, which somebody must push.
-                return Minibatch(run.task, 0, True, None) if index == 0 else None
+                is_its_end = index == 0 and run.end is None
+                return Minibatch(run.task, 0, True, None) if is_its_end else None
         while run.ahead is not None:
             position, element = run.position, run.ahead
             run.position += 1
-            is_last = self._look_ahead(run)
-            if is_last:
-                self.runs.popleft()
+            is_last = self._is_last(run)
             if position == index:
                 return Minibatch(run.task, index, is_last, element)
         return None
+
+    def _is_last(self, run: _Run) -> bool:
+        """Whether the task ends with the minibatch before `run.position`; then it leaves the lane."""
+        if run.position == run.end:
+            run.ahead = None
+            self.remove(run.task)  # with all that the stream has read of it
+            return False
+        is_over = self._look_ahead(run)
+        if is_over:
+            self.runs.popleft()
+        return is_over and run.end is None
 
     def remove(self, task: int) -> None:
         run = next((run for run in self.runs if run.task == task), None)
@@ -285,4 +303,4 @@ class _Lane:
         runs = list(self.runs)
         self.close()
         for run in runs:
-            self.add(run.task, run.assignment.records, run.position)
+            self.add(run.task, run.assignment.records, run.position, run.end)

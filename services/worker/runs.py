@@ -32,6 +32,7 @@ class Run:
     task: int
     attempt: int
     lane: int
+    end_at: int | None = None  # the master has ended the task before this minibatch
     phase: Phase = Phase.QUEUED
     index: int = 0
     version: int = 0
@@ -50,6 +51,15 @@ class Run:
     asked: int | None = None  # the minibatch whose rows the pull under way brings; None for a probe
     wants_vectors: bool = True  # whether the pull under way brings vectors too
     ahead: dict[int, dict[int, Exchanged]] = field(default_factory=dict)  # async: answers to earlier pulls
+
+    def end(self, end_at: int) -> None:
+        """The task ends before this minibatch; nothing has to be looked up for that."""
+        self.end_at = end_at
+        self.ids[end_at] = None
+
+    def looks_ahead_to(self, index: int) -> int | None:
+        """Return a later minibatch whose rows are worth knowing, unless the task has been ended before it."""
+        return None if self.end_at is not None and index >= self.end_at else index
 
     def begin_pull(self, attempt: int) -> None:
         """Forget what was under way, and ask where the partitions stand."""

@@ -152,8 +152,8 @@ class WorkerService:
             case Build(job):
                 self._job = job
                 self._keras.submit(lambda: self._build(job), self._on_built, self._on_fatal)
-            case Begin(task, lane):
-                self._keras.submit(lambda: self._ready_trainer.begin(task, lane), _nothing, self._on_error)
+            case Begin(task, lane, end_at):
+                self._begin(task, lane, end_at)
             case Drop(task):
                 self._keras.submit(lambda: self._ready_trainer.drop(task), _nothing, self._on_error)
             case FindIds():
@@ -287,6 +287,12 @@ class WorkerService:
         except TaskError:
             return None, False
         return (None if groups is None else self._row_ids(groups)), True
+
+    def _begin(self, task: int, lane: int, end_at: int | None) -> None:
+        def work() -> None:
+            self._ready_trainer.begin(task, lane, end_at=end_at)
+
+        self._keras.submit(work, _nothing, self._on_error)
 
     def _join(self, asked: tuple[RowIds, ...], answers: tuple[Exchanged, ...]) -> "tuple[Vector, ...]":
         assert self._built is not None

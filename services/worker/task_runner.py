@@ -183,8 +183,9 @@ class TaskRunner:
         training.note_failures(orders.noted_failures)
         for task in orders.again:
             out += training.begin_again(task)
+        out += training.end(orders.ends)
         if orders.lease is not None:
-            out += training.take(orders.lease.task)
+            out += training.take(orders.lease.task, dict(orders.ends).get(orders.lease.task))
         return out
 
     # -- partitions

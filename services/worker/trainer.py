@@ -158,7 +158,7 @@ class Trainer:
 
     # -- training
 
-    def begin(self, task: int, lane: int = 0, first: int = 0) -> None:
+    def begin(self, task: int, lane: int = 0, first: int = 0, end_at: int | None = None) -> None:
         """Take a training task in hand: its records are read ahead.  A task in hand stays as it is.
 
         Parameters
@@ -168,10 +168,12 @@ class Trainer:
             same one.
         first : int
             The first minibatch that will be computed.
+        end_at : int, optional
+            The first one that will not, nor be looked at: the user's code raises on it.
         """
         lanes = self._ready.lanes
         if not lanes.has(task):
-            lanes.begin(task, self._plan.task_range(task), lane, first)
+            lanes.begin(task, self._plan.task_range(task), lane, first, end_at)
 
     def find_ids(self, task: int, index: int) -> "tuple[GroupedIds, ...] | None":
         """Return which rows minibatch (task, index) looks up, reading ahead as far as need be.

@@ -143,15 +143,31 @@ class Training:
         self._runs, self._busy = {}, None
         return out
 
-    def take(self, task: int) -> list[Instruction]:
-        """Take a leased task in hand.  Tasks that follow one another share a lane: one stream of records."""
+    def take(self, task: int, end_at: int | None = None) -> list[Instruction]:
+        """Take a leased task in hand.  Tasks that follow one another share a lane: one stream of records.
+
+        `end_at`: the master has ended it before this minibatch.
+        """
         if task in self._runs:
             return []
         is_later = self.plan.is_later_round if self.plan.is_sync else lambda task, than: True
         used = {run.lane for run in self._runs.values() if not is_later(task, run.task)}
         lane = next(lane for lane in itertools.count() if lane not in used)
-        self._runs[task] = Run(task, next(self._attempts), lane)
-        return [Begin(task, lane)]
+        run = self._runs[task] = Run(task, next(self._attempts), lane)
+        if end_at is not None:
+            run.end(end_at)
+        return [Begin(task, lane, end_at)]
+
+    def end(self, ends: Iterable[tuple[int, int]]) -> list[Instruction]:
+        """The master has ended tasks; the records behind must not be looked at any more."""
+        out: list[Instruction] = []
+        for task, end_at in ends:
+            run = self._runs.get(task)
+            if run is not None and run.end_at is None:
+                run.end(end_at)
+                if run.phase is not Phase.REPORTING:
+                    out += [Drop(task), Begin(task, run.lane, end_at)]
+        return out
 
     def forget(self, tasks: Iterable[int]) -> list[Instruction]:
         """The master has noted how these ended."""
@@ -167,7 +183,7 @@ class Training:
         run = self._runs.get(task)
         if run is None or run.phase is not Phase.REPORTING:
             return []
-        return [Begin(run.task, run.lane), *self._probe(run)]  # its records were given back
+        return [Begin(run.task, run.lane, run.end_at), *self._probe(run)]  # its records were given back
 
     def on_moved(self, partitions: Iterable[int]) -> list[Instruction]:
         """Partitions have other addresses: who waits for one of them begins again."""
@@ -259,6 +275,9 @@ class Training:
             if parts is None or is_other_step:
                 out += self._pull(run)  # the parameters in hand are of another step meanwhile
                 continue
+            if run.index == run.end_at:
+                out += self._push_end(run)
+                continue
             return [*out, *self._compute(run, parts)]
         return out
 
@@ -267,7 +286,7 @@ class Training:
         if not self._has_tables:
             return [Compute(run.task, run.index, run.attempt, run.version, parts)]
         rows, ids = tuple(run.answers[p] for p in range(self._count)), run.ids[run.index] or ()
-        ahead = run.index + (2 if self._looks_ahead else 1)
+        ahead = run.looks_ahead_to(run.index + (2 if self._looks_ahead else 1))
         return [
             *self._look_ahead(run),
             Compute(run.task, run.index, run.attempt, run.version, parts, ids, rows, ahead),
@@ -458,16 +477,33 @@ class Training:
         self._busy = None
         self.steps += 1
         self._requests.note_computed()
-        run.is_last, run.acks = outcome.is_last, set()
-        pushes = [
-            msgspec.structs.replace(push, snapshot_at=run.snapshot_at, checkpoint_at=run.checkpoint_at)
-            for push in outcome.pushes
-        ]
+        run.is_last, run.acks = outcome.is_last and run.end_at is None, set()
+        pushes = [self._with_cuts(run, push) for push in outcome.pushes]
         if self._has_tables and outcome.has_looked_ahead:
             run.note_ids(run.index + (2 if self._looks_ahead else 1), outcome.ahead)
-        if self._looks_ahead:
-            return self._push_ahead(run, pushes, outcome, now)
-        is_over = not self.plan.is_sync and outcome.is_last
+        return self._push_ahead(run, pushes, now) if self._looks_ahead else self._push(run, pushes)
+
+    def _with_cuts(self, run: Run, push: Push) -> Push:
+        """A push carries on at which versions all partitions cut, and never ends a task that the master ends."""
+        cuts = {"snapshot_at": run.snapshot_at, "checkpoint_at": run.checkpoint_at}
+        return msgspec.structs.replace(push, is_last=run.is_last, **cuts)
+
+    def _push_end(self, run: Run) -> list[Instruction]:
+        """The task has been ended before this minibatch: nothing is computed, an empty one ends it."""
+        run.is_last, run.acks = True, set()
+        empty = Push(
+            task=run.task,
+            index=run.index,
+            is_last=True,
+            learning_rate=0.0,
+            gradient=None,
+            state=None,
+            counters=None,
+        )
+        return self._push(run, [self._with_cuts(run, empty)] * self._count)
+
+    def _push(self, run: Run, pushes: list[Push]) -> list[Instruction]:
+        is_over = not self.plan.is_sync and run.is_last
         if is_over or self._has_more_slots(run):
             run.phase = Phase.PUSHING
             return list(self._requests.push_all(run, pushes, "ack"))
@@ -497,9 +533,9 @@ class Training:
         run.phase, run.answers = Phase.PULLING, {}
         return out
 
-    def _push_ahead(self, run: Run, pushes: list[Push], outcome: Outcome, now: float) -> list[Instruction]:
+    def _push_ahead(self, run: Run, pushes: list[Push], now: float) -> list[Instruction]:
         """Async with rows: push, ask for the minibatch after the next, and go on with the next."""
-        if outcome.is_last:
+        if run.is_last:
             run.phase = Phase.PUSHING
             return list(self._requests.push_all(run, pushes, "ack"))
         run.wants_vectors = self._requests.wants_vectors(run, list(self._runs.values()))
