@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from edlz.services.worker.pipeline import FeedSettings
 from edlz.services.worker.task_reader import Assignment
+from edlz.services.worker.user_code import Blame
 
 __all__ = ["blame_record"]
 
@@ -17,37 +19,44 @@ class _OutOfTimeError(Exception):
 
 
 def blame_record(
-    settings: FeedSettings, assignment: Assignment, run: Callable[[list[bytes]], Iterable[Any]]
-) -> str:
-    """Return `record 17 of data/part-0`, or nothing if no single record is to blame.
+    settings: FeedSettings,
+    assignment: Assignment,
+    run: Callable[[list[bytes]], Iterable[Any]],
+    in_python: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Blame:
+    """Find the record that is to blame.
 
     Parameters
     ----------
     run : callable
         (records) -> what the feed makes of them; making it or iterating over it raises if the bad one is
         among them.
+    in_python : callable
+        Gives a context in which `run` raises from the very line of the user's code.
     """
     until = time.monotonic() + _LIMIT_S
 
-    def raises(records: list[bytes]) -> bool:
+    def error_of(records: list[bytes]) -> Exception | None:
         try:
             for _ in run(records):
                 if time.monotonic() > until:
                     raise _OutOfTimeError
         except _OutOfTimeError:
             raise
-        except Exception:  # whatever the user's code raises
-            return True
-        return False
+        except Exception as e:  # whatever the user's code raises
+            return e
+        return None
 
     try:
         records = settings.read(assignment)
         good, bad = 0, len(records)  # the first `good` records pass, the first `bad` ones do not
         while bad - good > 1:
             middle = (good + bad) // 2
-            good, bad = (good, middle) if raises(records[:middle]) else (middle, bad)
-        if not records or not raises(records[bad - 1 : bad]):
-            return ""
+            good, bad = (good, middle) if error_of(records[:middle]) else (middle, bad)
+        if not records or not error_of(records[bad - 1 : bad]):
+            return Blame()
+        record = f"record {settings.number(assignment, bad - 1)} of {assignment.records.name}"
+        with in_python():
+            return Blame(record, error_of(records[bad - 1 : bad]))
     except Exception:  # the error that is being explained matters, not this one
-        return ""
-    return f"record {settings.number(assignment, bad - 1)} of {assignment.records.name}"
+        return Blame()

@@ -17,7 +17,7 @@ from edlz.services.errors import DataError, EdlzError, ModelError
 from edlz.services.plan import TaskRange
 from edlz.services.worker.feed import Feed, Stream
 from edlz.services.worker.task_reader import Assignment
-from edlz.services.worker.user_code import TaskError, UserCode, definition
+from edlz.services.worker.user_code import Blame, TaskError, UserCode, definition
 
 __all__ = ["Lanes", "Minibatch"]
 
@@ -187,7 +187,7 @@ class Lanes:
             raise
         except Exception as e:
             index = lane.position  # looking ahead may have met it
-            blamed = "" if isinstance(e, EdlzError) else self._feed.blame(lane.assignment)
+            blamed = Blame() if isinstance(e, EdlzError) else self._feed.blame(lane.assignment)
             self.drop(task)
             raise self._code.task_error(task, index, e, self._function, blamed) from e
         if found is not None:

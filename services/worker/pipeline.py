@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tensorflow.python.data.ops import unbatch_op
+from tensorflow.python.data.ops import debug_mode, unbatch_op
 
 from edlz.api.mode import Mode
 from edlz.services.errors import ModelError
@@ -13,6 +13,7 @@ from edlz.services.worker.backend import tf
 from edlz.services.worker.elements import split_element
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.task_reader import Assignment
+from edlz.services.worker.user_code import Blame
 
 __all__ = [
     "ENDLESS",
@@ -24,6 +25,7 @@ __all__ = [
     "Stream",
     "batches_of",
     "endless",
+    "maps_in_python",
     "with_options",
 ]
 
@@ -87,7 +89,7 @@ class Feed(Protocol):
     def open(self) -> Stream:
         """Return a new stream."""
 
-    def blame(self, assignment: Assignment) -> str:
+    def blame(self, assignment: Assignment) -> Blame:
         """Return which record makes the user's code raise, or nothing if that is not to be found out."""
 
 
@@ -172,6 +174,16 @@ def _refusing_cache_files() -> Iterator[None]:
         yield
     finally:
         cls.cache = original
+
+
+@contextmanager
+def maps_in_python() -> Iterator[None]:
+    """Run the functions that datasets map line by line, as Python: their errors name the line, and it is slow."""
+    debug_mode.toggle_debug_mode(True)
+    try:
+        yield
+    finally:
+        debug_mode.toggle_debug_mode(False)
 
 
 def endless() -> ModelError:

@@ -24,9 +24,11 @@ from edlz.services.worker.pipeline import (
     Stream,
     batches_of,
     endless,
+    maps_in_python,
     with_options,
 )
 from edlz.services.worker.task_reader import Assignment
+from edlz.services.worker.user_code import Blame
 
 __all__ = ["RebuiltFeed", "RecordsFeed"]
 
@@ -44,8 +46,10 @@ class RebuiltFeed:
     def open(self) -> Stream:
         return _SeparateStreams(self._minibatches)
 
-    def blame(self, assignment: Assignment) -> str:
-        return blame_record(self._settings, assignment, lambda records: self._build(assignment, records))
+    def blame(self, assignment: Assignment) -> Blame:
+        return blame_record(
+            self._settings, assignment, lambda records: self._build(assignment, records), maps_in_python
+        )
 
     def _minibatches(self, assignment: Assignment) -> Iterator[tuple[int, Element]]:
         dataset = self._build(assignment, self._settings.read(assignment))
@@ -108,7 +112,7 @@ class RecordsFeed:
     def open(self) -> Stream:
         return _SeparateStreams(self._minibatches)
 
-    def blame(self, assignment: Assignment) -> str:
+    def blame(self, assignment: Assignment) -> Blame:
         return blame_record(self._settings, assignment, lambda records: [self._call(records)])
 
     def _minibatches(self, assignment: Assignment) -> Iterator[tuple[int, Element]]:

@@ -29,10 +29,12 @@ from edlz.services.worker.pipeline import (
     Stream,
     batches_of,
     endless,
+    maps_in_python,
     with_options,
 )
 from edlz.services.worker.random_ops import stateful_random_ops
 from edlz.services.worker.task_reader import Assignment
+from edlz.services.worker.user_code import Blame
 
 __all__ = ["StreamedFeed"]
 
@@ -98,11 +100,11 @@ class StreamedFeed:
             iterator = DatasetIterator(with_options(dataset, self._settings))
         return _SharedStream(self, iterator, inbox)
 
-    def blame(self, assignment: Assignment) -> str:
+    def blame(self, assignment: Assignment) -> Blame:
         def run(records: list[bytes]) -> Any:
             return batches_of(self._contract, self._settings, tf.constant(records, tf.string))[0]
 
-        return blame_record(self._settings, assignment, run)
+        return blame_record(self._settings, assignment, run, maps_in_python)
 
     def _trace(self, stream: Any) -> Any:
         """One task's minibatches, each with its assignment's number and its index, and a marker behind them."""

@@ -10,13 +10,23 @@ import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.messages import FailedTask
 
-__all__ = ["TaskError", "UserCode", "UserCodeError", "brief", "definition", "describe", "through_autograph"]
+__all__ = [
+    "Blame",
+    "TaskError",
+    "UserCode",
+    "UserCodeError",
+    "brief",
+    "definition",
+    "describe",
+    "through_autograph",
+]
 
 ErrorT = TypeVar("ErrorT", bound=EdlzError)
 
@@ -61,6 +71,20 @@ class UserCodeError(ModelError):
         super().__init__(message, help)
         self.where = where
         self.traceback = traceback
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Which record makes the user's code raise.
+
+    Attributes
+    ----------
+    record : `record 17 of data/part-0`, or nothing if no single one is to blame
+    error : what that record alone raised, in Python where that is possible
+    """
+
+    record: str = ""
+    error: Exception | None = None
 
 
 class TaskError(EdlzError):
@@ -144,17 +168,19 @@ class UserCode:
         index: int,
         cause: Exception,
         fallback: Callable[..., Any] | None = None,
-        blamed: str = "",
+        blamed: Blame = Blame(),
     ) -> TaskError:
-        """Return the error of one task's records; `blamed` names the one that is to blame."""
+        """Return the error of one task's records; `blamed` names the one that is to blame, and its line."""
         if isinstance(cause, EdlzError):
             return TaskError(task, index, cause.message)
+        record = f" ({blamed.record})" if blamed.record else ""
+        shown = blamed.error if blamed.error and self.where(blamed.error) else cause
         return TaskError(
             task,
             index,
-            f"{type(cause).__name__}: {brief(cause)}" + (f" ({blamed})" if blamed else ""),
-            where=self.where(cause, fallback),
-            traceback=self.text(cause),
+            f"{type(cause).__name__}: {brief(cause)}{record}",
+            where=self.where(shown, fallback),
+            traceback=self.text(shown),
         )
 
     def where(self, cause: BaseException, fallback: Callable[..., Any] | None = None) -> str:
