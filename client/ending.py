@@ -54,7 +54,7 @@ def conclude(evidence: Evidence, glyphs: Glyphs, *, is_full: bool) -> tuple[Sequ
     if status is not None and status.state == "Succeeded" and code == 0:
         return success_block(status, ending, glyphs), False, 0
     failure = _with_reason(evidence, status.failure if status is not None else None)
-    lines: list[Line] = list(failure_block(failure, evidence.job_name, ending))
+    lines: list[Line] = list(failure_block(failure, evidence.job_name, ending, status))
     if failure.traceback:
         path = evidence.logs / "failure.txt"
         path.write_text(failure.traceback.rstrip() + "\n", encoding="utf-8")

@@ -52,6 +52,7 @@ def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -
         facts.append(f"{count_of(status.lost_workers, 'worker')} replaced")
     if facts:
         lines.append([Span("  " + "   ".join(facts))])
+    lines += [[Span(f"  {left_out}", "wait")] for left_out in _left_out(status)]
     if status.digest:
         lines.append(_digest_line(status, ending, glyphs))
     lines.append([Span("  logs     ", "dim"), Span(str(ending.logs))])
@@ -68,8 +69,13 @@ def _each(status: JobStatus) -> str:
     return "; " + "; ".join(wrong) if wrong else ", each in the model exactly once"
 
 
-def failure_block(failure: FailureView, job_name: str, ending: Ending) -> list[Line]:
-    """Return the first cause of a failure: what, on which data, in which line of whose code, and what to do."""
+def failure_block(
+    failure: FailureView, job_name: str, ending: Ending, status: JobStatus | None = None
+) -> list[Line]:
+    """Return the first cause of a failure: what, on which data, in which line of whose code, and what to do.
+
+    `status`, if the master left one, tells what is kept.
+    """
     lines: list[Line] = [[Span("error: ", "bad"), Span(f'job "{job_name}" failed: {failure.text}')]]
     if failure.data:
         lines.append([Span("  data    ", "dim"), Span(failure.data)])
@@ -81,9 +87,35 @@ def failure_block(failure: FailureView, job_name: str, ending: Ending) -> list[L
     if failure.error:
         lead = _CODE_INDENT if failure.where else "  error   "
         lines.append([Span(lead, "dim"), Span(failure.error)])
-    lines.append([Span("  logs    ", "dim"), Span(str(ending.logs))])
-    if failure.help:
-        lines.append([Span("help: ", "bold"), Span(failure.help)])
+    if status is not None and status.snapshot is not None:
+        lines.append([Span("  kept    ", "dim"), Span(_kept(status))])
+    if failure.task is None:
+        lines.append([Span("  logs    ", "dim"), Span(str(ending.logs))])
+    else:
+        command = f"edlz logs {job_name} --task {failure.task}"
+        lines.append([Span("  log     ", "dim"), Span(command), Span("       full traceback", "dim")])
+    for place, line in enumerate(failure.help.splitlines()):
+        lines.append([Span("      " if place else "help: ", "bold"), Span(line)])
+    return lines
+
+
+def _kept(status: JobStatus) -> str:
+    """What the job can go on from."""
+    if not status.snapshot:
+        return "nothing yet: it goes on from the beginning"
+    age = "" if status.snapshot_age_s is None else f", snapshot of {duration(status.snapshot_age_s)} ago"
+    return f"v{status.snapshot:,} ({percent(status.snapshot_ratio)}){age}"
+
+
+def _left_out(status: JobStatus) -> list[str]:
+    """What `--skip_bad_tasks` has left out of the job."""
+    lines = []
+    if status.skipped_tasks:
+        minibatches = count_of(status.skipped_minibatches, "minibatch")
+        lines.append(f"{count_of(status.skipped_tasks, 'task')} skipped after errors: {minibatches} left out")
+    if status.skipped_evaluation_tasks:
+        tasks = count_of(status.skipped_evaluation_tasks, "evaluation task")
+        lines.append(f"{tasks} skipped after errors: the metrics are without their records")
     return lines
 
 

@@ -51,6 +51,7 @@ def status_object(status: JobStatus) -> dict[str, Any]:
             "todo": status.tasks_total - status.tasks_done - leased,
             "leased": leased,
             "done": status.tasks_done,
+            "skipped": status.skipped_tasks,
         },
         "workers": [_worker(worker) for worker in status.workers],
         "ps": [_partition(partition, status.checkpoint) for partition in status.partitions],

@@ -33,7 +33,7 @@ Workers        --num_workers [2]  --num_ps_pods [1]
 Results        --evaluation_steps  --log_loss_steps [100]  --checkpoint_steps
                --checkpoint_dir [the job's]
 This run       --job_name [the model's]  --config  --progress [auto]
-More: --help=GROUP  model(11)  training(14)  workers(10)  results(7)  run(7)
+More: --help=GROUP  model(11)  training(14)  workers(11)  results(7)  run(7)
       --help=WORD   flags about a word, e.g. --help=evaluation
       --help-all    all of them
 """

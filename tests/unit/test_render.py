@@ -283,7 +283,7 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
         "started_at": 100.0,
         "digest": None,
     }
-    assert found["tasks"] == {"todo": 162, "leased": 2, "done": 236}
+    assert found["tasks"] == {"todo": 162, "leased": 2, "done": 236, "skipped": 0}
     assert found["workers"][0]["step_s"] == {
         "read": 0.001,
         "pull": 0.002,
@@ -336,17 +336,39 @@ def test_failure(tmp_path: Path) -> None:
         data="census-train-04, records 8064..8191, epoch 1, minibatch 1",
         where=f"{model}:41 in feed",
         error='ValueError: could not parse "?" as a number',
-        help="correct feed()",
+        help="correct feed(), then: edlz resume census\n"
+        "or leave these records out: edlz resume census --skip_bad_tasks",
+        task=63,
     )
-    assert plain(failure_block(failure, "census", ENDING)) == (
+    kept = changed(snapshot=412, snapshot_ratio=0.313, snapshot_age_s=12.2)
+    assert plain(failure_block(failure, "census", ENDING, kept)) == (
         'error: job "census" failed: task 63 raised the same error 3 times (workers 0, 1, 0)\n'
         "  data    census-train-04, records 8064..8191, epoch 1, minibatch 1\n"
         f"  code    {model}:41 in feed\n"
         '            41 |     age = tf.strings.to_number(row["age"])\n'
         '          ValueError: could not parse "?" as a number\n'
-        "  logs    /jobs/mnist/logs\n"
-        "help: correct feed()\n"
+        "  kept    v412 (31 %), snapshot of 12s ago\n"
+        "  log     edlz logs census --task 63       full traceback\n"
+        "help: correct feed(), then: edlz resume census\n"
+        "      or leave these records out: edlz resume census --skip_bad_tasks\n"
     )
+
+
+def test_a_failure_before_the_first_snapshot_keeps_nothing() -> None:
+    text = plain(failure_block(FailureView(text="x", help="y"), "a", ENDING, changed(snapshot=0)))
+    assert text.endswith(
+        "  kept    nothing yet: it goes on from the beginning\n  logs    /jobs/mnist/logs\nhelp: y\n"
+    )
+
+
+def test_what_was_skipped_is_said() -> None:
+    status = msgspec.structs.replace(
+        DONE, skipped_tasks=3, skipped_minibatches=41, skipped_evaluation_tasks=1
+    )
+    text = plain(success_block(status, ENDING))
+    assert "  3 tasks skipped after errors: 41 minibatches left out\n" in text
+    assert "  1 evaluation task skipped after errors: the metrics are without their records\n" in text
+    assert "skipped" not in plain(success_block(DONE, ENDING))
 
 
 def test_failure_on_another_machine_names_the_place_only() -> None:
