@@ -3,13 +3,17 @@
 from typing import Any
 
 import pytest
-from schedules import random_schedule
+from schedules import contended_schedule, random_schedule
 from simulated_job import Schedule, SimulatedJob, Violation
 
 from edlz.services.errors import EdlzError
+from edlz.services.master import skips
 from edlz.services.master.job import MasterCore
 from edlz.services.master.task_queue import TaskQueue
+from edlz.services.messages import ClosedTask, PartitionStatus
 from edlz.services.ps.asynchronous import Asynchronous
+from edlz.services.ps.checkpoint_parts import CheckpointParts
+from edlz.services.ps.endings import Endings
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
 from edlz.services.worker.runs import Phase, Run
@@ -55,3 +59,29 @@ def test_without_the_rule_a_promise_breaks(rule: str, monkeypatch: pytest.Monkey
     mode, cls, name, broken = RULES[rule]
     monkeypatch.setattr(cls, name, broken)
     assert any(breaks(random_schedule(seed, mode)) for seed in range(SCHEDULES))
+
+
+def closed_at_nothing(status: PartitionStatus, number: int) -> ClosedTask:
+    return ClosedTask(task=0, number=number, mark=0, finished=False)
+
+
+ENDING_RULES: dict[str, tuple[str, Any, str, Any]] = {
+    "sync: partitions take nothing beyond a task's end": ("sync", Endings, "bars", lambda *_: False),
+    "async: partitions take nothing beyond a task's end": ("async", Endings, "bars", lambda *_: False),
+    "a task ends where all partitions can end it": ("async", skips, "_closed", closed_at_nothing),
+    "parts of a history that ended otherwise are cut again": (
+        "sync",
+        CheckpointParts,
+        "rewind",
+        lambda *_: None,
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", ENDING_RULES)
+def test_without_the_rule_partitions_disagree_about_a_bad_task(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mode, owner, name, broken = ENDING_RULES[rule]
+    monkeypatch.setattr(owner, name, broken)
+    assert any(breaks(contended_schedule(seed, mode)) for seed in range(SCHEDULES))

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schedules import random_schedule, schedules
-from simulated_job import Schedule, SimulatedJob
+from schedules import contended_schedule, random_schedule, schedules
+from simulated_job import Fault, Schedule, SimulatedJob
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -41,6 +41,47 @@ def test_a_stop_saves_where_the_job_is(mode: str, partitions: int, seed: int) ->
     assert not job.journal["is_complete"], "it ended before the stop"
     assert job.journal["saved"] in job.checkpoints
     assert 0 < job.checkpoints[job.journal["saved"]][0].ledger.minibatches < 96
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("has_tables", [False, True])
+def test_bad_minibatches_end_their_tasks_where_they_raise(mode: str, has_tables: bool) -> None:
+    schedule = Schedule(
+        3,
+        mode,
+        2,
+        1,
+        (4, 3, 4, 2, 4),
+        2,
+        2,
+        evaluation_tasks=3,
+        evaluation_steps=4,
+        has_tables=has_tables,
+        skips=True,
+        bad=((0, 2), (1, 0), (2, 1), (2, 3), (3, 1)),
+        bad_evaluations=(1,),
+        faults=(Fault(9.0, "kill", "p0"), Fault(14.0, "kill", "m"), Fault(18.0, "kill", "w0")),
+    )
+    job = SimulatedJob(schedule).run()
+    assert job.journal["ends"] == ((0, 2), (1, 0), (2, 1), (3, 1))
+    assert job.journal["skipped_evaluations"] == (1,)
+    skips = [line for line in job.log if "is skipped" in line]
+    assert sum("evaluation task 1 is skipped, test, records 4..7" in line for line in skips) == 1
+    assert sum("task 2 is skipped from minibatch 1 on" in line for line in skips) == 1
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_without_the_flag_a_bad_minibatch_fails_the_job(mode: str) -> None:
+    schedule = Schedule(3, mode, 2, 1, (4, 3, 4, 2), 2, 2, bad=((2, 1),))
+    job = SimulatedJob(schedule).run()
+    assert any("task 2 raised the same error 3 times" in line for line in job.log)
+    assert job.journal["ends"] == ()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("seed", range(20))
+def test_partitions_agree_on_the_end_of_a_task_that_others_are_still_at(mode: str, seed: int) -> None:
+    SimulatedJob(contended_schedule(seed, mode)).run()
 
 
 def test_a_schedule_repeats() -> None:

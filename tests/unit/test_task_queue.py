@@ -110,6 +110,18 @@ def test_what_a_restored_ledger_lacks_is_done_again() -> None:
     assert queue.next_task(status("a", A), {}, 2.0) == 1
 
 
+def test_a_closed_task_is_not_leased_and_its_attempts_start_anew() -> None:
+    queue = make_queue("sync", tasks=2)
+    for attempt in range(3):
+        queue.fail("0", 1, failed(0, attempt))
+    queue.close(0)
+    assert queue.next_task(status("a", A), {}, 0.0) == 1
+    assert queue.next_task(status("b", B), {}, 0.0) is None
+    queue.reopen(0)
+    assert queue.next_task(status("b", B), {}, 0.0) == 0
+    assert queue.fail("0", 1, failed(0, 3)) is None
+
+
 def test_the_third_failure_is_the_last_and_repeats_do_not_count() -> None:
     queue = make_queue()
     assert queue.fail("0", 1, failed(2, 1)) is None
