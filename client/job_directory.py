@@ -44,11 +44,13 @@ class JobDirectory:
     sockets : a short folder for `ipc://` addresses, only this user's; gone after the run
     scratch : a folder in it for temporary files of the services
     earlier : where an earlier run's files went, if there was one
+    last_word : the status that the run before had left in a folder that is resumed
     """
 
     path: Path
     sockets: Path
     earlier: Path | None
+    last_word: bytes | None = None
 
     @property
     def logs(self) -> Path:
@@ -61,6 +63,11 @@ class JobDirectory:
     def endpoint(self, name: str) -> str:
         """Return the address of a service of this job, as ZeroMQ writes it."""
         return f"ipc://{self.sockets}/{name}.sock"
+
+    def keep_last_word(self) -> None:
+        """Put back what the run before has said: no master has begun another one."""
+        if self.last_word is not None and not (self.path / _STATUS).exists():
+            (self.path / _STATUS).write_bytes(self.last_word)
 
 
 @contextmanager
@@ -95,7 +102,9 @@ def open_job_directory(config: JobConfig, *, is_resumed: bool = False) -> Iterat
         refuse_running_master(path, config.job_name)
         earlier = None if is_resumed else _move_aside(path)
         (path / _LOGS).mkdir(mode=0o700, exist_ok=True)
-        (path / _STATUS).unlink(missing_ok=True)  # of a run before
+        status = path / _STATUS  # of a run before
+        last_word = status.read_bytes() if is_resumed and status.is_file() else None
+        status.unlink(missing_ok=True)
         remember(config.job_name, path)
         if not is_resumed:  # those of a resumed job count once its master has taken them
             write_settings(path, config)
@@ -103,7 +112,7 @@ def open_job_directory(config: JobConfig, *, is_resumed: bool = False) -> Iterat
         try:
             write_lock(lock, {**owner, "sockets": str(sockets)})
             (sockets / _SCRATCH).mkdir()
-            yield JobDirectory(path, sockets, earlier)
+            yield JobDirectory(path, sockets, earlier, last_word)
         finally:
             _remove_sockets_folder(sockets)
     finally:

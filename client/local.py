@@ -105,6 +105,8 @@ async def _run(
         link.close()
     if supervisor.evidence.status is not None:
         write_settings(folder.path, config)
+    else:
+        folder.keep_last_word()
     lines, is_error, code = conclude(supervisor.evidence, glyphs, is_full=is_full)
     screen.close(lines, is_error=is_error)
     return code

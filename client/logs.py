@@ -61,6 +61,8 @@ def logs(
         if is_live:
             _follow(chosen, files, output)
     except KeyboardInterrupt:
+        if not is_live:
+            raise
         raise left_the_view(chosen.word, f"edlz logs -f {chosen.word}") from None
     finally:
         files.close()

@@ -42,9 +42,13 @@ class Terminal:
         found: dict[str, Any] = json.loads(self.run("status", "job", "-o", "json"))
         return found
 
-    def is_training(self) -> bool:
-        found = self.status()
-        return found["job"]["state"] == "Training" and found["progress"]["minibatches"] > 0
+    def wait_for_training(self, folder: Path, times: int) -> None:
+        """Return when the job trains that has begun to do so this often."""
+        log = folder / "logs" / "master.log"  # watched first, since it costs nothing
+        began = lambda: log.exists() and log.read_text().count("training begins") >= times  # noqa: E731
+        wait_for(began, f"training begins, {times}")
+        wait_for(lambda: self.status()["progress"]["minibatches"] > 0, "a minibatch is applied")
+        assert self.status()["job"]["state"] == "Training"
 
 
 def finish(process: "subprocess.Popen[str]", code: int) -> str:
@@ -58,8 +62,7 @@ def test_the_life_of_a_job_in_the_background(tmp_path: Path, small_mnist: Path) 
     folder = tmp_path / "disk" / "job"
     data = f"--training_data={small_mnist}/train"
     first = terminal.start("train", "--job_name=job", f"--job_dir={folder}", data, "--num_epochs=400", *FLAGS)
-    wait_for(lambda: (folder / "journal.sqlite").exists(), "the job has been planned")
-    wait_for(terminal.is_training, "the job trains")
+    terminal.wait_for_training(folder, 1)
 
     (listed,) = [line.split() for line in terminal.run("ls").splitlines() if line.startswith("job ")]
     assert listed[1] == "Training"
@@ -87,7 +90,7 @@ def test_the_life_of_a_job_in_the_background(tmp_path: Path, small_mnist: Path) 
     assert terminal.run("stop", "job", code=2).startswith('error: job "job" is not running: Stopped')
 
     resumed = terminal.start("resume", "job", "--num_workers=1")
-    wait_for(terminal.is_training, "the job goes on")
+    terminal.wait_for_training(folder, 2)
     assert terminal.status()["progress"]["minibatches"] >= found["progress"]["minibatches"]
     killed_pid = terminal.status()["job"]["pid"]
     assert killed_pid == resumed.pid
@@ -113,3 +116,8 @@ def test_waiting_for_the_end_of_a_short_job(tmp_path: Path, small_mnist: Path) -
     assert "job  Succeeded  100 %" in terminal.run("wait", "job")
     finish(training, 0)
     assert "next: edlz logs job    edlz rm job" in terminal.run("status", "job")
+    refused = terminal.start("resume", "job")
+    output, _ = refused.communicate(timeout=60)
+    assert refused.returncode != 0
+    assert "is complete" in output
+    assert "job  Succeeded  100 %" in terminal.run("status", "job")  # as before

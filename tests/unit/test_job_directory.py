@@ -95,6 +95,24 @@ def test_earlier_runs_are_moved_aside_with_their_logs(config: JobConfig) -> None
     assert [path.read_text() for path in kept] == ["run 0", "run 1"]
 
 
+def test_a_resumed_run_that_does_not_begin_leaves_what_the_one_before_said(config: JobConfig) -> None:
+    with open_job_directory(config) as folder:
+        folder.keep_last_word()
+        assert not (folder.path / "status.json").exists()
+        (folder.path / "status.json").write_text("succeeded")
+    with open_job_directory(config, is_resumed=True) as folder:
+        assert not (folder.path / "status.json").exists()
+        folder.keep_last_word()
+    assert (folder.path / "status.json").read_text() == "succeeded"
+    with open_job_directory(config, is_resumed=True) as folder:
+        (folder.path / "status.json").write_text("stopped")
+        folder.keep_last_word()
+    assert (folder.path / "status.json").read_text() == "stopped"
+    with open_job_directory(config, is_resumed=True):
+        pass
+    assert not (folder.path / "status.json").exists()
+
+
 def test_everything_is_taken_away_when_the_run_fails(config: JobConfig) -> None:
     with pytest.raises(KeyboardInterrupt), open_job_directory(config) as folder:
         raise KeyboardInterrupt
