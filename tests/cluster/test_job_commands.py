@@ -45,7 +45,10 @@ class Terminal:
     def wait_for_training(self, folder: Path, times: int) -> None:
         """Return when the job trains that has begun to do so this often."""
         log = folder / "logs" / "master.log"  # watched first, since it costs nothing
-        began = lambda: log.exists() and log.read_text().count("training begins") >= times  # noqa: E731
+
+        def began() -> bool:
+            return log.exists() and log.read_text().count("training begins") >= times
+
         wait_for(began, f"training begins, {times}")
         wait_for(lambda: self.status()["progress"]["minibatches"] > 0, "a minibatch is applied")
         assert self.status()["job"]["state"] == "Training"
