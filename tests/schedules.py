@@ -88,11 +88,6 @@ def random_schedule(seed: int, mode: str) -> Schedule:
         checkpoint_steps=rng.choice((0, 2, 4)),
         tolerance=rng.choice((0, 0, 1, 3)) if mode == "async" else 0,
         vectors_every=rng.choice((1, 1, 3)) if mode == "async" else 1,
-        skips=True,
-        bad=tuple(
-            (rng.randrange(epochs * tasks), rng.randint(0, 3)) for _ in range(rng.choice((0, 0, 1, 2)))
-        ),
-        failing=tuple((rng.randrange(epochs * tasks), rng.randint(1, 5)) for _ in range(rng.choice((0, 1)))),
         faults=(*sorted(faults, key=lambda fault: fault.at), Fault(last, "join", "w0")),
     )
 

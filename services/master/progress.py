@@ -178,8 +178,9 @@ class Progress:
     def status(self, since: int, now: float) -> JobStatus:
         """Return what a screen shows now; events after number `since`."""
         core, plan = self._core, self._core.plan
-        total = plan.records_per_epoch * plan.epochs
-        records = total if core.is_complete else self.records
+        left_out = core.skips.records
+        total = plan.records_per_epoch * plan.epochs - left_out
+        records = total if core.is_complete else min(self.records, total)
         snapshot, snapshot_s, snapshot_ratio = self._snapshot_seen
         done = plan.task_count if core.is_complete else len(core.queue.done)
         epoch = min(plan.epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0
@@ -196,7 +197,7 @@ class Progress:
             records=records,
             records_total=total,
             minibatches=self.minibatches,
-            minibatches_total=plan.minibatches_per_epoch * plan.epochs,
+            minibatches_total=plan.minibatches_per_epoch * plan.epochs - core.skips.minibatches,
             version=core.version,
             records_per_s=self._rate,
             eta_s=self._eta_s(total - records, now),

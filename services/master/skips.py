@@ -80,6 +80,12 @@ class Skips:
         return sum(max(1, whole - end) for whole, end in wholes)
 
     @property
+    def records(self) -> int:
+        """How many records are left out, of a feed that keeps every record."""
+        size = self._plan.minibatch_size
+        return sum(max(0, self._plan.task_records(task) - end * size) for task, end in self.ends.items())
+
+    @property
     def evaluation_tasks(self) -> int:
         return len(self._evaluation.skipped)
 

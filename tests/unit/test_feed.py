@@ -7,6 +7,7 @@ import random
 import textwrap
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,8 +126,8 @@ def make(tmp_path):
         lanes.close()
 
 
-def begin(lanes, task, lane=0, first=0, count=TASK):
-    lanes.begin(task, TaskRange(name="data", first=0, count=count), lane, first)
+def begin(lanes, task, lane=0, first=0, count=TASK, end=None):
+    lanes.begin(task, TaskRange(name="data", first=0, count=count), lane, first, end)
 
 
 def bits(minibatch):
@@ -534,6 +535,48 @@ def test_a_bad_record_fails_its_task_and_no_other(make, form):
         run(lanes, 1)
     begin(lanes, 0)
     assert run(lanes, 0) == good
+
+
+@pytest.mark.parametrize("form", ["plain", "noisy", "oldest"])
+def test_what_is_before_the_end_of_a_bad_task_can_be_had(make, form):
+    """The minibatch that raises is not even looked at to see whether the one before is the last."""
+
+    def bad(assignment):
+        records = read(assignment)
+        return [*records[:5], b"1,2,oops", *records[6:]] if assignment.task == 1 else records
+
+    lanes = make(FORMS[form], read=bad)
+    begin(lanes, 0)
+    begin(lanes, 1, end=1)
+    begin(lanes, 2)
+    assert len(run(lanes, 0)) == 3
+    found = lanes.minibatch(1, 0)
+    assert (found.index, found.is_last) == (0, False)
+    assert bits(lanes.minibatch(1, 0)) == bits(found)
+    lanes.drop(1)
+    assert len(run(lanes, 2)) == 3
+    begin(lanes, 1, end=1)
+    assert lanes.ahead(1, 0).is_last is False
+    assert bits(lanes.minibatch(1, 0)) == bits(found)
+
+
+def test_no_minibatch_before_the_end_of_a_bad_task_is_its_last(make):
+    lanes = make(PLAIN)
+    begin(lanes, 1, end=5)
+    assert [lanes.minibatch(1, index).is_last for index in range(3)] == [False] * 3
+    with pytest.raises(TaskError, match="gave no minibatch 3"):
+        lanes.minibatch(1, 3)
+
+
+def test_a_bad_record_is_told_with_its_line(make):
+    lanes = make(PLAIN, read=lambda a: [b"x,y,z"] * TASK)
+    begin(lanes, 6)
+    with pytest.raises(TaskError) as error:
+        lanes.minibatch(6, 0)
+    place, _, function = error.value.where.partition(" in ")
+    path, _, line = place.rpartition(":")
+    assert function == "parse"
+    assert "to_number" in Path(path).read_text().splitlines()[int(line) - 1]
 
 
 @pytest.mark.parametrize("form", ["plain", "noisy", "oldest"])

@@ -36,6 +36,17 @@ def test_facts_survive_the_process(tmp_path: Path) -> None:
         assert not journal.state().is_complete
 
 
+def test_what_was_skipped_survives_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with Journal(path) as journal:
+        journal.begin(JOB)
+        journal.write(1, {"term": 1})
+        journal.write(1, {"ends": ((3, 1), (8, 0)), "skipped_evaluations": (2,)})
+    with Journal(path) as journal:
+        assert journal.state().ends == ((3, 1), (8, 0))
+        assert journal.state().skipped_evaluations == (2,)
+
+
 def test_an_older_master_cannot_write(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with Journal(path) as old, Journal(path) as new:

@@ -103,7 +103,7 @@ def test_a_task_ends_at_its_smallest_failure_or_at_the_greatest_mark(
     assert "ValueError: no" in out[1].text
     assert bench.skips.closing == ()
     assert bench.skips.of((0, 1)) == ((1, end),)
-    assert bench.skips.minibatches == 5 - end
+    assert (bench.skips.minibatches, bench.skips.records) == (5 - end, 10 - 2 * end)
 
 
 def test_it_is_decided_when_all_partitions_have_closed_the_task() -> None:
