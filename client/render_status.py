@@ -62,7 +62,7 @@ def status_screen(
         lines.append([Span("FOLDER    ", "dim"), Span(str(sight.job.path))])
     lines = [cut(line, width, glyphs) for line in lines]
     if status.state == "Failed" and status.failure is not None:
-        lines += failure_block(status.failure, status.name, Ending(0.0, 0, Path(sight.job.logs)))
+        lines += failure_block(status.failure, status.name, Ending(0.0, Path(sight.job.logs)))
     commands = "    ".join(next_commands(sight, has_checkpoints=has_checkpoints))
     return [*lines, [Span("next: ", "dim"), Span(commands, "bold")]]
 

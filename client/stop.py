@@ -110,6 +110,6 @@ def _print_end(job: LocalJob) -> None:
 
     (sight,) = look_at([job])
     if sight.status.state == "Stopped" and not sight.note:
-        print_lines(stopped_block(sight.status, job.word, Ending(0.0, 0, job.logs)))
+        print_lines(stopped_block(sight.status, job.word, Ending(0.0, job.logs)))
     else:
         print_status(sight)

@@ -205,30 +205,33 @@ class MasterCore:
     def dismiss(self, worker: str) -> list[Instruction]:
         """A worker is not wanted any more: its leases are free at once, and it hears that it should go."""
         self.crew.dismiss(worker)
-        entry = self.workers.pop(worker, None)
-        self.crew.forget(worker)
-        if entry is None or self.is_over:
+        if self._remove_worker(worker) is None:
             return []
-        self.queue.release(entry.incarnation)
-        self.evaluation.release(entry.incarnation)
         return [Announce("worker", f"worker-{worker} leaves; it is not wanted any more.")]
 
     def lose_worker(self, worker: str, reason: str) -> list[Instruction]:
         """A worker is gone (its launcher says so, or it is silent): its leases are free at once."""
-        entry = self.workers.pop(worker, None)
-        self._asking.pop(worker, None)
-        self._incarnations_by_name.pop(f"worker-{worker}", None)
-        self.crew.forget(worker)
-        if entry is None or self.is_over:
+        back = self._remove_worker(worker)
+        if back is None:
             return []
-        back = [task for task in entry.holding if self.queue.holder(task) == entry.incarnation]
-        self.queue.release(entry.incarnation)
-        self.evaluation.release(entry.incarnation)
         text = f"worker-{worker} lost: {reason}."
         if back:
             tasks = ", ".join(str(task) for task in back)
             text += f" Task {tasks} goes on elsewhere: no minibatch is lost, none counts twice."
         return [Announce("worker", text)]
+
+    def _remove_worker(self, worker: str) -> list[int] | None:
+        """Free a worker's leases and return its tasks; None if it was not there, or that matters no more."""
+        entry = self.workers.pop(worker, None)
+        self._asking.pop(worker, None)
+        self._incarnations_by_name.pop(f"worker-{worker}", None)
+        self.crew.forget(worker)
+        if entry is None or self.is_over:
+            return None
+        back = [task for task in entry.holding if self.queue.holder(task) == entry.incarnation]
+        self.queue.release(entry.incarnation)
+        self.evaluation.release(entry.incarnation)
+        return back
 
     def fail(self, failure: FailureView) -> list[Instruction]:
         """End the job without success; the first cause stays."""
