@@ -106,10 +106,10 @@ def test_a_worker_whose_code_hangs_is_told_from_a_slow_one(start: Start, tmp_pat
     job.wait_for_output("Task:3 completed")
     trap.touch()
     job.wait_for_output("worker-1 starts in its place")
+    wait_for(lambda: "in _wait" in job.log("worker-0"), "the line in which worker-0 hangs")
     trap.unlink()
     status = job.finish()
     check_exactly_once(job.folder)
-    assert "in _wait" in job.log("worker-0")
     assert status.lost_workers >= 1
 
 
