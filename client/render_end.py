@@ -124,7 +124,7 @@ def stopped_block(status: JobStatus | None, job_name: str, ending: Ending) -> li
     where = ""
     if status is not None:
         where = f" at {percent(status.ratio)}, epoch {status.epoch} of {status.epochs}, v{status.version:,}"
-    lines: list[Line] = [[Span("Stopped", "wait"), Span(f"  {job_name}{where}. Nothing is lost.")]]
+    lines: list[Line] = [[Span("Stopped", "wait"), Span(f"  {job_name}{where}. {_saved(status)}")]]
     if status is None:
         lines = [[Span("Stopped", "wait"), Span(f"  {job_name} before it began.")]]
     else:
@@ -132,6 +132,13 @@ def stopped_block(status: JobStatus | None, job_name: str, ending: Ending) -> li
         lines.append([Span("  go on   ", "dim"), Span(f"edlz resume {job_name}"), Span(fewer, "dim")])
         lines.append([Span("  forget  ", "dim"), Span(f"edlz rm {job_name}")])
     return [*lines, [Span("  logs    ", "dim"), Span(str(ending.logs))]]
+
+
+def _saved(status: JobStatus | None) -> str:
+    """Return what a stop has kept: what was trained after its checkpoint was cut is trained again."""
+    if status is None or status.checkpoint is None or status.checkpoint == status.version:
+        return "Nothing is lost."
+    return f"Nothing is lost: it goes on from v{status.checkpoint:,}."
 
 
 def _digest_line(status: JobStatus, ending: Ending, glyphs: Glyphs) -> list[Span]:

@@ -68,7 +68,7 @@ def job_object(sight: JobSight) -> dict[str, Any]:
     found["job"]["reason"] = found["job"]["reason"] or sight.note or None
     found["job"]["folder"] = str(sight.job.path)
     found["job"]["pid"] = sight.pid
-    found["job"]["asked_workers"] = sight.asked_workers
+    found["job"]["asked_workers"] = sight.status.target_workers or sight.asked_workers
     return found
 
 
@@ -98,7 +98,8 @@ def _row(sight: JobSight, now: float) -> list[str | Span]:
 def _workers(sight: JobSight) -> str:
     """Return how many take part, of how many that were asked for; by hand nobody has said how many."""
     count = working(sight.status.workers) if sight.is_live else 0
-    return f"{count}/{sight.asked_workers}" if sight.holder or sight.asked_workers else str(count)
+    asked = sight.status.target_workers or sight.asked_workers
+    return f"{count}/{asked}" if sight.holder or asked else str(count)
 
 
 def _last(sight: JobSight) -> str:

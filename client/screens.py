@@ -128,7 +128,7 @@ class PlainScreen(_Base):
             self._next_at = status.now + due_again_s(running_s)
         elif status.now >= self._next_at and status.state in ("Training", "Evaluating"):
             self._next_at = status.now + due_again_s(running_s)
-            logger.info("%s", progress_line(status, self._asked_workers))
+            logger.info("%s", progress_line(status, status.target_workers or self._asked_workers))
 
 
 class QuietScreen(_Base):
@@ -216,7 +216,7 @@ class LiveScreen(_Base):
         block = live_block(
             status,
             self._console.width,
-            asked_workers=self._asked_workers,
+            asked_workers=status.target_workers or self._asked_workers,
             is_eta_rough=status.is_eta_rough,
             glyphs=self._glyphs,
             footer=self._footer,

@@ -674,6 +674,7 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     checkpoint: int | None = None  # newest complete version of this run
     checkpoint_age_s: float | None = None
     lost_workers: int = 0
+    target_workers: int = 0  # that should run; 0 where they are started by hand
     skipped_tasks: int = 0  # training tasks that were ended where they raised
     skipped_minibatches: int = 0  # and what they left out, of a feed that keeps every record
     skipped_evaluation_tasks: int = 0

@@ -79,7 +79,7 @@ class Progress:
         self._workers: dict[str, _WorkerRow] = {}
         self._tables = TableFigures()
         self._checkpoint_seen: tuple[int | None, float] = (None, now)
-        self.lost_workers = 0
+        self.lost_workers = self.target_workers = 0
         self._snapshot_seen: tuple[int | None, float, float] = (None, now, 0.0)
         self._events: deque[EventView] = deque(maxlen=MAX_EVENTS)
         self._event_count = core.term << 20  # a viewer has seen those of earlier masters
@@ -110,6 +110,8 @@ class Progress:
     def sample(self, now: float) -> None:
         """Take the rate of applied records; called about once a second."""
         records = self.records
+        live = self._core.workers
+        self._workers = {worker: row for worker, row in self._workers.items() if worker in live}
         self._tables.sample(self._statuses, now)
         if self._core.checkpoints.newest != self._checkpoint_seen[0]:
             self._checkpoint_seen = (self._core.checkpoints.newest, now)
@@ -214,6 +216,7 @@ class Progress:
             failure=core.failure,
             tables=self._tables.views(self._statuses),
             lost_workers=self.lost_workers,
+            target_workers=self.target_workers,
             checkpoint=core.checkpoints.newest,
             checkpoint_age_s=None if core.checkpoints.newest is None else now - self._checkpoint_seen[1],
             skipped_tasks=len(core.skips.ends),

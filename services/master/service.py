@@ -245,7 +245,7 @@ class MasterService:
 
     def _on_fleet(self, losses: list[Loss], now: float) -> None:
         """The fleet has changed: make it durable before anybody hears of it."""
-        self._progress.lost_workers = self._fleet.lost
+        self._progress.lost_workers, self._progress.target_workers = self._fleet.lost, self._fleet.target
         if self._is_supervised:
             self._core.crew.supervise(self._fleet.target)
         if self._fleet.record != self._fleet_record:
