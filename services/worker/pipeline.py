@@ -109,10 +109,14 @@ def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) ->
             f"feed() returned {type(dataset).__name__}, not a tf.data.Dataset", "return dataset.map(parse)"
         )
     batches = _rebatched(dataset, settings.minibatch_size)
-    if batches is None:
+    if batches is not None:  # rebatch() does not know that an endless dataset is
+        cardinality = dataset.cardinality()
+    else:
+        # Of the batches: another reader of what is batched is in the way of tf.data's optimisations.
         batches = _with_plain_rows(dataset.batch(settings.minibatch_size))
+        cardinality = batches.cardinality()
     split_element(batches.element_spec)
-    return batches, dataset.cardinality()
+    return batches, cardinality
 
 
 def _rebatched(dataset: Any, size: int) -> Any:
