@@ -275,6 +275,8 @@ class MasterService:
         when = f" in {loss.delay_s:.0f}s" if loss.delay_s >= 1 else ""
         if loss.replacement == loss.name:
             return f"{loss.name} starts again{when}; requests to it wait."
+        if self._config.warm_spares:
+            return f"a spare takes over; {loss.replacement} starts as the next one{when}."
         left, target = len(self._core.workers), self._fleet.target
         return (
             f"{loss.replacement} starts in its place{when}.  {left} of {target} workers training meanwhile."
