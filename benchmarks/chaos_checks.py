@@ -6,9 +6,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from edlz.services.job_status import JobStatus
 from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
-from edlz.services.messages import Job, JobStatus
+from edlz.services.messages import Job
 from edlz.services.ps.snapshots import SnapshotFolder
 
 __all__ = ["Outcome", "examine"]

@@ -20,12 +20,9 @@ from benchmarks.stand_ins import Partitions, TaskState, Work, Worker
 from edlz.services.master.entries import JournalState
 from edlz.services.master.instructions import Instruction, Reply, TakeDigest
 from edlz.services.master.job import MasterCore
-from edlz.services.messages import (
-    Job,
-    Message,
-    WorkerOrders,
-)
+from edlz.services.messages import Job, WorkerOrders
 from edlz.services.plan import Plan, Shard
+from edlz.services.records import Message
 from edlz.services.worker.task_runner import ASK_AGAIN_S, HEARTBEAT_S
 
 __all__ = ["Crowd", "Outcome", "Size"]

@@ -27,7 +27,6 @@ from edlz.services.messages import (
     Initialise,
     InitializerSpec,
     Job,
-    Message,
     OptimizerSpec,
     PartitionOrders,
     PartitionStatus,
@@ -39,6 +38,7 @@ from edlz.services.messages import (
 )
 from edlz.services.plan import Plan, Shard
 from edlz.services.ps.store import initial_digest
+from edlz.services.records import Message
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
 from edlz.services.sockets import process_context
 

@@ -30,7 +30,8 @@ from benchmarks.processes import cpu_s
 from benchmarks.rows import Row, format_rows
 from edlz.services.codec import Codec
 from edlz.services.errors import EdlzError
-from edlz.services.messages import Message, Ping, Pong
+from edlz.services.messages import Ping, Pong
+from edlz.services.records import Message
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
 
 __all__ = ["measure"]

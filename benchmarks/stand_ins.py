@@ -9,12 +9,12 @@ from edlz.services.messages import (
     DoneTask,
     Granted,
     Identity,
-    Message,
     PartitionOrders,
     PartitionStatus,
     WorkerStatus,
 )
 from edlz.services.plan import Plan
+from edlz.services.records import Message
 
 __all__ = ["Partitions", "TaskState", "Work", "Worker"]
 

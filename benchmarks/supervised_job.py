@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.processes import quiet_environment
 from edlz.services.errors import PeerUnavailable
-from edlz.services.messages import JobStatus, StatusRequest
+from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.rpc import RpcClient
 
 __all__ = ["Sample", "SupervisedJob"]

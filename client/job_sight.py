@@ -16,7 +16,7 @@ from edlz.client.job_lock import LockHolder, lock_holder, master_by_hand
 from edlz.client.master_line import MASTER, ask_all, endpoint_by_hand
 from edlz.client.post_mortem import last_words
 from edlz.services.errors import ConfigError
-from edlz.services.messages import FailureView, JobStatus
+from edlz.services.job_status import FailureView, JobStatus
 
 __all__ = ["JobSight", "look_at", "refuse_idle"]
 

@@ -10,8 +10,9 @@ from edlz.client.job_lock import LockHolder
 from edlz.services.config import JobConfig
 from edlz.services.endpoints import parse_endpoint
 from edlz.services.errors import EdlzError, PeerUnavailable
+from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.master.journal import planned_job
-from edlz.services.messages import JobStatus, Message, StatusRequest
+from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 
 __all__ = ["ANSWER_S", "MASTER", "ask", "ask_all", "ask_master", "endpoint_by_hand"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edlz.client.spans import UNICODE, Glyphs, Line, Span
 from edlz.client.wording import count_of, duration, metric, percent
-from edlz.services.messages import FailureView, JobStatus
+from edlz.services.job_status import FailureView, JobStatus
 
 __all__ = ["Ending", "failure_block", "stopped_block", "success_block"]
 

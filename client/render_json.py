@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from edlz.services.messages import JobStatus, PartitionView, TableView, WorkerView
+from edlz.services.job_status import JobStatus, PartitionView, TableView, WorkerView
 
 __all__ = ["API_VERSION", "json_line", "object_text", "status_object"]
 

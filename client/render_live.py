@@ -18,7 +18,7 @@ from edlz.client.wording import (
     short_count,
     working,
 )
-from edlz.services.messages import EvaluationView, JobStatus, PartitionView, WorkerView
+from edlz.services.job_status import EvaluationView, JobStatus, PartitionView, WorkerView
 
 __all__ = ["FOOTER", "MAX_WORKERS", "live_block"]
 

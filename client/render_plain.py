@@ -1,7 +1,7 @@
 """A job's progress as one line of a log: what a pipe and a file get."""
 
 from edlz.client.wording import working
-from edlz.services.messages import JobStatus
+from edlz.services.job_status import JobStatus
 
 __all__ = ["due_again_s", "progress_line"]
 

@@ -13,7 +13,7 @@ from edlz.client.render_end import Ending, failure_block
 from edlz.client.render_jobs import STATE_ROLES
 from edlz.client.spans import UNICODE, Glyphs, Line, Role, Span
 from edlz.client.wording import duration, memory, metric, percent, short_count
-from edlz.services.messages import JobStatus, PartitionView, TableView, WorkerView
+from edlz.services.job_status import JobStatus, PartitionView, TableView, WorkerView
 
 __all__ = ["next_commands", "status_screen"]
 

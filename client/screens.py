@@ -17,7 +17,7 @@ from edlz.client.render_live import FOOTER, live_block
 from edlz.client.render_plain import due_again_s, progress_line
 from edlz.client.spans import UNICODE, Glyphs, Line, Span, paint, plain
 from edlz.client.terminal import Look
-from edlz.services.messages import JobStatus
+from edlz.services.job_status import JobStatus
 
 __all__ = ["JsonScreen", "LiveScreen", "PlainScreen", "QuietScreen", "Screen", "make_screen"]
 

@@ -115,7 +115,7 @@ async def _follow(job: LocalJob, screen: "Screen") -> None:
 
     from edlz.client.job_lock import lock_holder
     from edlz.client.master_line import ANSWER_S, ask
-    from edlz.services.messages import JobStatus, StatusRequest
+    from edlz.services.job_status import JobStatus, StatusRequest
 
     seen: int | None = None
     is_silent = False

@@ -20,8 +20,10 @@ from edlz.client.screens import Screen
 from edlz.services.backoff import Backoff
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.exits import Cause, cause_of
+from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.launcher import count_workers
-from edlz.services.messages import JobStatus, Message, ProcessExit, StatusRequest, SupervisorOrders
+from edlz.services.messages import ProcessExit, SupervisorOrders
+from edlz.services.records import Message
 
 __all__ = ["MASTER", "MasterLink", "Supervisor"]
 

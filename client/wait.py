@@ -12,7 +12,7 @@ from edlz.services.errors import EdlzError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edlz.services.messages import JobStatus
+    from edlz.services.job_status import JobStatus
 
 __all__ = ["StillRunning", "exit_code_of", "wait", "wait_for_end"]
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from itertools import pairwise
 
-from edlz.services.messages import EvaluationView, JobStatus, WorkerView
+from edlz.services.job_status import EvaluationView, JobStatus, WorkerView
 
 __all__ = [
     "best_evaluation",

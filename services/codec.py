@@ -20,7 +20,8 @@ import numpy as np
 
 from edlz.core_ext._tensors import TensorReader, TensorWriter, size_in_bytes
 from edlz.services.errors import ConfigError, LocalProtocolError, RemoteProtocolError
-from edlz.services.messages import ANSWERS, REQUESTS, Message
+from edlz.services.messages import ANSWERS, REQUESTS
+from edlz.services.records import Message
 
 __all__ = ["FRAME_BYTES", "PROTOCOL_VERSION", "Buffer", "Codec", "Limits", "MalformedMessage"]
 

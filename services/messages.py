@@ -7,12 +7,13 @@ becomes bytes is the codec's affair: an array field travels as raw frames behind
 
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 
+from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.layout import Layout
 from edlz.services.ledger import LedgerRecord
 from edlz.services.plan import Plan, TaskRange
+from edlz.services.records import Message, Record
 
 # Spelled out: where Python has type aliases of its own, npt.NDArray is one, which the codec cannot look into.
 DenseVector = np.ndarray[tuple[Any, ...], np.dtype[np.float32]]
@@ -22,20 +23,8 @@ MetricState = dict[str, list[np.ndarray[tuple[Any, ...], np.dtype[np.float64]]]]
 Identity = tuple[int, int]  # (term, n): an incarnation or an era
 SnapshotName = tuple[Identity, int]  # (era or incarnation, version)
 
-JobState = Literal[
-    "Pending", "Starting", "Training", "Evaluating", "Stopping", "Succeeded", "Failed", "Stopped"
-]
-
 NO_IDENTITY: Identity = (0, 0)
 ANY_VERSION = -1  # a pull of whatever the partition has now
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A part of a message."""
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Base of everything that travels by itself."""
 
 
 # ---------------------------------------------------------------- any peer
@@ -570,117 +559,6 @@ class Scaled(Message, frozen=True, kw_only=True, tag=45):
     before: int
     after: int
     warning: str = ""
-
-
-class StatusRequest(Message, frozen=True, kw_only=True, tag=42):
-    """Any viewer -> master; answered by JobStatus.  `since`: the last event seen."""
-
-    since: int = 0
-
-
-class WorkerView(Record, frozen=True, kw_only=True):
-    id: str
-    state: str
-    task: int | None = None
-    records_per_s: float = 0.0
-    read_ms: float = 0.0
-    pull_ms: float = 0.0
-    compute_ms: float = 0.0
-    push_ms: float = 0.0
-    wait_ms: float = 0.0
-    memory_bytes: int = 0
-    note: str = ""
-
-
-class TableView(Record, frozen=True, kw_only=True):
-    """An embedding table over all partitions; `hit_rate`: share of the rows read that had been trained."""
-
-    path: str
-    rows: int
-    memory_bytes: int
-    hit_rate: float | None = None
-    new_rows_per_s: float = 0.0
-
-
-class PartitionView(Record, frozen=True, kw_only=True):
-    id: str
-    state: str
-    version: int
-    memory_bytes: int = 0
-    cpu_share: float = 0.0
-    rows: int = 0
-    expected: int = 0  # minibatches that should be in its state by now, and those that are: see Recount
-    applied: int = 0
-    missing: int = 0
-    doubled: int = 0
-
-
-class EventView(Record, frozen=True, kw_only=True):
-    seq: int
-    at: float
-    kind: str
-    text: str
-
-
-class EvaluationView(Record, frozen=True, kw_only=True):
-    version: int
-    metrics: dict[str, float]
-
-
-class FailureView(Record, frozen=True, kw_only=True):
-    """The first cause of a failed job."""
-
-    text: str  # 'task 63 raised the same error 3 times (workers 0, 1, 0)'
-    data: str = ""
-    where: str = ""
-    error: str = ""
-    help: str = ""
-    traceback: str = ""
-    exit_code: int = 1
-    task: int | None = None  # the training task that failed
-
-
-class JobStatus(Message, frozen=True, kw_only=True, tag=43):
-    """What a screen shows of the job; times in seconds."""
-
-    name: str
-    state: JobState
-    mode: Literal["sync", "async"]
-    slots: int
-    started_at: float
-    now: float
-    ratio: float = 0.0
-    epoch: int = 0
-    epochs: int = 0
-    records: int = 0
-    records_total: int = 0
-    minibatches: int = 0
-    minibatches_total: int = 0
-    version: int = 0
-    records_per_s: float = 0.0
-    eta_s: float | None = None
-    stalled_s: float | None = None
-    loss: float | None = None
-    tasks_done: int = 0
-    tasks_total: int = 0
-    evaluations: tuple[EvaluationView, ...] = ()
-    workers: tuple[WorkerView, ...] = ()
-    partitions: tuple[PartitionView, ...] = ()
-    events: tuple[EventView, ...] = ()
-    digest: str = ""
-    failure: FailureView | None = None
-    is_eta_rough: bool = False  # the number of workers has just changed
-    tables: tuple[TableView, ...] = ()
-    checkpoint: int | None = None  # newest complete version of this run
-    checkpoint_age_s: float | None = None
-    lost_workers: int = 0
-    target_workers: int = 0  # that should run; 0 where they are started by hand
-    skipped_tasks: int = 0  # training tasks that were ended where they raised
-    skipped_minibatches: int = 0  # and what they left out, of a feed that keeps every record
-    skipped_evaluation_tasks: int = 0
-    snapshot: int | None = None  # version that all partitions could go on from
-    snapshot_age_s: float | None = None
-    snapshot_ratio: float = 0.0  # how far the job was when it was first seen
 
 
 REQUESTS = (

@@ -31,7 +31,8 @@ from edlz.services.errors import (
     PeerUnavailable,
     RemoteProtocolError,
 )
-from edlz.services.messages import ErrorReply, Message, Ping, Pong
+from edlz.services.messages import ErrorReply, Ping, Pong
+from edlz.services.records import Message
 from edlz.services.sockets import ClientTransport, DealerSocket, Departure, RouterSocket, ServerTransport
 
 __all__ = ["ReplyTo", "RpcClient", "RpcServer", "Traffic"]

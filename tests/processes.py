@@ -21,11 +21,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
-from edlz.services.messages import Job, JobStatus, Message, StatusRequest
+from edlz.services.messages import Job
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.ps.state import State
+from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 
 __all__ = ["MODELS", "HandJob", "TrainJob", "check_exactly_once", "wait_for"]

@@ -19,6 +19,7 @@ import numpy as np
 
 from edlz.core_ext.ids import group_ids
 from edlz.services.errors import EdlzError
+from edlz.services.job_status import FailureView
 from edlz.services.layout import Layout, Variable, VectorLayout, slice_bounds
 from edlz.services.master import instructions as master_core
 from edlz.services.master.entries import JournalState
@@ -29,11 +30,9 @@ from edlz.services.messages import (
     ErrorReply,
     EvaluationResult,
     FailedTask,
-    FailureView,
     Initialise,
     InitializerSpec,
     Job,
-    Message,
     OptimizerSpec,
     PartInfo,
     Push,
@@ -46,6 +45,7 @@ from edlz.services.ps import instructions as ps_core
 from edlz.services.ps.partition import BASE, Partition
 from edlz.services.ps.state import MemoryRows, State
 from edlz.services.ps.store import Store, initial_digest
+from edlz.services.records import Message
 from edlz.services.worker import instructions as worker_core
 from edlz.services.worker.instructions import Outcome
 from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients

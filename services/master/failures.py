@@ -2,7 +2,8 @@
 
 import re
 
-from edlz.services.messages import FailedTask, Failure, FailureView, Job
+from edlz.services.job_status import FailureView
+from edlz.services.messages import FailedTask, Failure, Job
 from edlz.services.plan import Plan
 
 __all__ = ["Attempts", "failure_of_task", "failure_of_worker", "skip_text"]

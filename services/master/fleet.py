@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from edlz.services.backoff import Backoff
 from edlz.services.errors import ConfigError
 from edlz.services.exits import Cause, cause_of
+from edlz.services.job_status import FailureView
 from edlz.services.launcher import split_name
 from edlz.services.master.entries import FleetRecord
-from edlz.services.messages import FailureView, ProcessExit
+from edlz.services.messages import ProcessExit
 
 __all__ = ["Fleet", "Loss"]
 

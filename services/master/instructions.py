@@ -3,7 +3,8 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edlz.services.messages import Message, PartInfo, PartitionAddress
+from edlz.services.messages import PartInfo, PartitionAddress
+from edlz.services.records import Message
 
 __all__ = [
     "Announce",

@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Hashable
 from enum import Enum
 
+from edlz.services.job_status import FailureView
 from edlz.services.ledger import LedgerRecord
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.crew import HANG_S, Crew
@@ -34,12 +35,10 @@ from edlz.services.messages import (
     NO_IDENTITY,
     DoneTask,
     EvaluationResult,
-    FailureView,
     Granted,
     Identity,
     Job,
     Lease,
-    Message,
     PartitionAddress,
     PartitionOrders,
     PartitionStatus,
@@ -47,6 +46,7 @@ from edlz.services.messages import (
     WorkerOrders,
     WorkerStatus,
 )
+from edlz.services.records import Message
 
 __all__ = ["MasterCore", "Phase"]
 

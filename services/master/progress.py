@@ -11,18 +11,10 @@ from typing import Literal
 
 import msgspec
 
+from edlz.services.job_status import EvaluationView, EventView, JobStatus, PartitionView, WorkerView
 from edlz.services.master.job import MasterCore, Phase
 from edlz.services.master.table_figures import TableFigures
-from edlz.services.messages import (
-    EvaluationView,
-    EventView,
-    JobStatus,
-    PartitionStatus,
-    PartitionView,
-    WorkerStatus,
-    WorkerTelemetry,
-    WorkerView,
-)
+from edlz.services.messages import PartitionStatus, WorkerStatus, WorkerTelemetry
 
 __all__ = ["Progress"]
 

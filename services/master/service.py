@@ -15,6 +15,7 @@ from edlz.services.checkpoints.pruning import prune, remove_unfinished
 from edlz.services.checkpoints.writing import write_manifest
 from edlz.services.config import JobConfig
 from edlz.services.errors import DataError, RemoteProtocolError
+from edlz.services.job_status import FailureView, StatusRequest
 from edlz.services.launcher import split_name
 from edlz.services.master.digest import take_digest
 from edlz.services.master.fleet import Loss
@@ -35,10 +36,8 @@ from edlz.services.master.planning import lock_folder, make_fleet, open_journal
 from edlz.services.master.progress import Progress
 from edlz.services.messages import (
     Exchange,
-    FailureView,
     Initialise,
     Job,
-    Message,
     NewestPull,
     PartitionAddress,
     PartitionStatus,
@@ -46,12 +45,12 @@ from edlz.services.messages import (
     ReadVector,
     Scaled,
     ScaleRequest,
-    StatusRequest,
     SupervisorOrders,
     SupervisorStatus,
     WorkerStatus,
 )
 from edlz.services.ps.service import PartitionService
+from edlz.services.records import Message
 from edlz.services.rpc import RpcClient, RpcServer
 from edlz.services.runtime import Stop, when_failed
 

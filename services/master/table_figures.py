@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from edlz.services.messages import PartitionStatus, TableTelemetry, TableView
+from edlz.services.job_status import TableView
+from edlz.services.messages import PartitionStatus, TableTelemetry
 
 __all__ = ["TableFigures"]
 

@@ -6,8 +6,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from edlz.services.messages import Job, Message, PartitionStatus, SnapshotName
+from edlz.services.messages import Job, PartitionStatus, SnapshotName
 from edlz.services.ps.state import State
+from edlz.services.records import Message
 
 __all__ = ["Drop", "Exit", "Instruction", "Link", "Reply", "Report", "Snapshots", "Write"]
 

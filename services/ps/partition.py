@@ -25,7 +25,6 @@ from edlz.services.messages import (
     Initialise,
     Initialised,
     Job,
-    Message,
     NewestPull,
     PartInfo,
     PartitionOrders,
@@ -49,6 +48,7 @@ from edlz.services.ps.recount import recount
 from edlz.services.ps.state import State
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
+from edlz.services.records import Message
 
 __all__ = ["BASE", "HEARTBEAT_S", "Condition", "Partition"]
 

@@ -22,7 +22,6 @@ from edlz.services.messages import (
     ErrorReply,
     Exchange,
     Initialise,
-    Message,
     NewestPull,
     PartInfo,
     PartitionStatus,
@@ -32,6 +31,7 @@ from edlz.services.messages import (
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Write
 from edlz.services.ps.partition import HEARTBEAT_S, Partition
 from edlz.services.ps.snapshots import SnapshotFolder
+from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.runtime import EventQueue, Stop, when_failed
 

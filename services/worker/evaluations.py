@@ -9,11 +9,11 @@ from edlz.services.messages import (
     EvaluationLease,
     EvaluationResult,
     Exchanged,
-    Message,
     NewestPull,
     RowIds,
     WorkerOrders,
 )
+from edlz.services.records import Message
 from edlz.services.worker.instructions import (
     AskPartition,
     Conclude,

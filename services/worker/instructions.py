@@ -3,16 +3,8 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edlz.services.messages import (
-    Conclusion,
-    EvaluationLease,
-    Exchanged,
-    Job,
-    Message,
-    Push,
-    RowIds,
-    WorkerStatus,
-)
+from edlz.services.messages import Conclusion, EvaluationLease, Exchanged, Job, Push, RowIds, WorkerStatus
+from edlz.services.records import Message
 
 __all__ = [
     "AskMaster",

@@ -26,13 +26,13 @@ from edlz.services.messages import (
     Failure,
     Initialise,
     Job,
-    Message,
     Push,
     RowIds,
     WorkerOrders,
     WorkerStatus,
 )
 from edlz.services.ps.store import initial_digest
+from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.runtime import Stop, when_failed
 from edlz.services.worker.instructions import (

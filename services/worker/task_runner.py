@@ -17,7 +17,6 @@ from edlz.services.messages import (
     Identity,
     Initialised,
     Job,
-    Message,
     PartitionAddress,
     RowIds,
     WorkerOrders,
@@ -25,6 +24,7 @@ from edlz.services.messages import (
     WorkerTelemetry,
 )
 from edlz.services.plan import Plan
+from edlz.services.records import Message
 from edlz.services.worker.evaluations import Evaluations
 from edlz.services.worker.instructions import AskMaster, AskPartition, Build, Exit, Instruction, Outcome
 from edlz.services.worker.known_partitions import KnownPartitions

@@ -23,17 +23,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from edlz.services.messages import (
-    DoneTask,
-    Exchanged,
-    FailedTask,
-    Identity,
-    Message,
-    Push,
-    Refused,
-    RowIds,
-)
+from edlz.services.messages import DoneTask, Exchanged, FailedTask, Identity, Push, Refused, RowIds
 from edlz.services.plan import Plan
+from edlz.services.records import Message
 from edlz.services.worker.instructions import (
     Begin,
     Compute,

@@ -33,17 +33,8 @@ from edlz.services.errors import (
     RemoteProtocolError,
     StaleGradient,
 )
-from edlz.services.messages import (
-    ErrorReply,
-    Exchange,
-    Message,
-    NewestPull,
-    Ping,
-    Pong,
-    Push,
-    ReadVector,
-    VectorPart,
-)
+from edlz.services.messages import ErrorReply, Exchange, NewestPull, Ping, Pong, Push, ReadVector, VectorPart
+from edlz.services.records import Message
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
 
 ANY_PORT = "tcp://127.0.0.1:0"

@@ -22,9 +22,10 @@ from benchmarks.chaos_job import Missed
 from benchmarks.chaos_network import Network
 from benchmarks.chaos_report import Run, line_of, summary_of
 from benchmarks.chaos_schedule import Fault, Mode, Schedule, draw
+from edlz.services.job_status import EvaluationView, JobStatus, PartitionView
 from edlz.services.ledger import LedgerRecord
 from edlz.services.master.journal import Journal
-from edlz.services.messages import EvaluationView, Job, JobStatus, PartitionView
+from edlz.services.messages import Job
 from edlz.services.plan import Plan, Shard
 from edlz.services.ps.snapshots import SnapshotFolder
 

@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 from edlz.services import codec as codec_module
 from edlz.services.codec import FRAME_BYTES, PROTOCOL_VERSION, Codec, Limits, MalformedMessage
 from edlz.services.errors import ConfigError, LocalProtocolError, RemoteProtocolError
+from edlz.services.job_status import JobStatus
 from edlz.services.messages import (
     ANSWERS,
     REQUESTS,
     Exchange,
     Exchanged,
-    JobStatus,
-    Message,
     Ping,
     Pull,
     Push,
@@ -31,6 +30,7 @@ from edlz.services.messages import (
     WorkerStatus,
     WorkerTelemetry,
 )
+from edlz.services.records import Message
 
 VECTOR_PART_TAG = 37
 FULL = FRAME_BYTES // 8  # elements of 8 bytes that fill a frame

@@ -21,20 +21,18 @@ from edlz.client.job_directory import JobDirectory, open_job_directory
 from edlz.client.wait import exit_code_of
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, RemoteProtocolError
-from edlz.services.master.journal import Journal
-from edlz.services.messages import (
+from edlz.services.job_status import (
     EventView,
     FailureView,
-    Job,
     JobStatus,
-    Message,
     PartitionView,
-    Scaled,
-    ScaleRequest,
     StatusRequest,
     WorkerView,
 )
+from edlz.services.master.journal import Journal
+from edlz.services.messages import Job, Scaled, ScaleRequest
 from edlz.services.plan import Plan, Shard
+from edlz.services.records import Message
 from edlz.services.rpc import RpcServer
 
 STATUS = JobStatus(

@@ -17,16 +17,16 @@ from edlz.client.render_jobs import job_object, jobs_object, jobs_table, scaled_
 from edlz.client.render_json import object_text
 from edlz.client.render_status import status_screen
 from edlz.client.spans import ASCII, Span, paint, plain, width_of
-from edlz.services.messages import (
+from edlz.services.job_status import (
     EvaluationView,
     EventView,
     FailureView,
     JobStatus,
     PartitionView,
-    Scaled,
     TableView,
     WorkerView,
 )
+from edlz.services.messages import Scaled
 
 NOW = 100_000.0
 HOLDER = LockHolder(4242, Path("/tmp/edlz-abcdefgh"))

@@ -14,12 +14,12 @@ from edlz.services.messages import (
     DoneTask,
     Identity,
     Job,
-    Message,
     PartitionStatus,
     WorkerOrders,
     WorkerStatus,
 )
 from edlz.services.plan import Plan, Shard
+from edlz.services.records import Message
 from edlz.services.worker.task_runner import TaskRunner
 
 seqs = itertools.count(1)

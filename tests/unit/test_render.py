@@ -21,15 +21,15 @@ from edlz.client.screens import JsonScreen, LiveScreen, PlainScreen, QuietScreen
 from edlz.client.spans import ASCII, UNICODE, paint, plain, width_of
 from edlz.client.terminal import glyphs_for, has_colour, look_for
 from edlz.client.wording import best_evaluation, count_of, duration, metric, percent
-from edlz.services.messages import (
+from edlz.services.job_status import (
     EvaluationView,
     EventView,
     FailureView,
     JobStatus,
     PartitionView,
-    ProcessExit,
     WorkerView,
 )
+from edlz.services.messages import ProcessExit
 
 WORKERS = tuple(
     WorkerView(

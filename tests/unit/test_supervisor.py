@@ -25,14 +25,9 @@ from edlz.services import backoff
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import LaunchError, PeerUnavailable, RemoteProtocolError
-from edlz.services.messages import (
-    EventView,
-    JobStatus,
-    Message,
-    ProcessExit,
-    SupervisorOrders,
-    SupervisorStatus,
-)
+from edlz.services.job_status import EventView, JobStatus
+from edlz.services.messages import ProcessExit, SupervisorOrders, SupervisorStatus
+from edlz.services.records import Message
 
 LIMIT_S = 30.0
 WAITS = "import signal; print('ready', flush=True); signal.pause()"
