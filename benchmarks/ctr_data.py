@@ -19,11 +19,17 @@ SCATTER = 2_654_435_761  # makes frequent ids strangers in the table, as hashing
 RECORD = np.dtype([("ids", "<i8", IDS), ("numbers", "<f4", NUMBERS), ("label", "<f4")])
 
 
-def write_records(path: Path, count: int) -> None:
-    """Write `count` random records, always the same ones: a RecordIO file, and a plain one beside it (.raw)."""
+def write_records(path: Path, count: int, *, is_uniform: bool = False) -> None:
+    """Write `count` random records, always the same ones: a RecordIO file, and a plain one beside it (.raw).
+
+    Uniform ids, where asked for, make nearly all rows come to exist within 100,000 records.
+    """
     generator = np.random.default_rng(7)
     records = np.zeros(count, RECORD)
-    ranks = np.exp(generator.random((count, IDS)) * math.log(VOCABULARY - 1)).astype(np.int64)
+    places = generator.random((count, IDS))
+    ranks = (places * VOCABULARY if is_uniform else np.exp(places * math.log(VOCABULARY - 1))).astype(
+        np.int64
+    )
     records["ids"] = ranks * SCATTER % VOCABULARY
     records["numbers"] = generator.random((count, NUMBERS), np.float32)
     records["label"] = generator.random(count) < CLICKS

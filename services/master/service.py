@@ -57,6 +57,7 @@ from edlz.services.runtime import Stop, when_failed
 __all__ = ["MasterService", "serve_master"]
 
 TICK_S = 0.25
+LINGER_S = 5.0  # who does not get the last answer waits for a master that will never come
 FAREWELL_S = 8.0  # how long the end of the job waits for everybody to hear of it
 
 _A_SPARE = "a spare"
@@ -99,7 +100,9 @@ class MasterService:
         self._awaited: dict[str, float] = {}  # workers in the place of lost ones -> since when
         self._stepping: set[str] = set()  # workers that have begun to train
         self._error: BaseException | None = None
-        self._server = RpcServer(config.listen_endpoint, self._on_request, role="master", job=job.name)
+        self._server = RpcServer(
+            config.listen_endpoint, self._on_request, role="master", job=job.name, linger_s=LINGER_S
+        )
         when_failed(self._server.failed, self._on_server_failed)
         self._hosted_stop = Stop()
         self._hosted: PartitionService | None = None
