@@ -58,6 +58,7 @@ __all__ = ["MasterService", "serve_master"]
 
 TICK_S = 0.25
 LINGER_S = 5.0  # who does not get the last answer waits for a master that will never come
+PARTING_S = 0.5  # between the last answer and the end of the connections
 FAREWELL_S = 8.0  # how long the end of the job waits for everybody to hear of it
 
 _A_SPARE = "a spare"
@@ -133,18 +134,30 @@ class MasterService:
 
     async def _serve(self) -> None:
         over_since: float | None = None
+        told_since: float | None = None
         while not self._stop.is_set:
             now = self._clock()
             self._carry_out(self._core.on_tick(now))
             self._progress.sample(now)
             if self._core.is_over:
                 over_since = now if over_since is None else over_since
-                has_heard = self._has_supervisor_heard or not self._is_supervised
-                if (self._core.is_everyone_told() and has_heard) or now - over_since > FAREWELL_S:
+                if self._core.is_everyone_told() and told_since is None:
+                    told_since = now
+                if now - over_since > FAREWELL_S or (
+                    told_since is not None and self._may_leave(now - told_since)
+                ):
                     return
             await asyncio.sleep(TICK_S if over_since is None else TICK_S / 5)
         if self._error is not None:
             raise self._error
+
+    def _may_leave(self, told_s: float) -> bool:
+        """Whether nobody needs this master any more, so long after everybody was told of the end.
+
+        A supervisor ends whoever is left.  Without one, an answer that is lost is waited for for ever, and
+        closing a connection on which something has just come in may break it before it is read.
+        """
+        return self._has_supervisor_heard if self._is_supervised else told_s > PARTING_S
 
     def close(self) -> None:
         if self._hosted:
