@@ -160,6 +160,11 @@ class HandJob:
     def job(self) -> Job:
         return _job_of(self.folder)
 
+    def sealed(self) -> list[State]:
+        """Return the newest durable state of every partition."""
+        job = self.job
+        return [_sealed(self.folder, job, index) for index in range(job.partitions)]
+
     def check_exactly_once(self) -> None:
         check_exactly_once(self.folder)
 
