@@ -1,7 +1,6 @@
 """A job under `edlz train`, watched through its master and disturbed by signals."""
 
 import asyncio
-import json
 import os
 import re
 import signal
@@ -14,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.processes import quiet_environment
+from edlz.client.job_lock import lock_holder
 from edlz.services.errors import PeerUnavailable
 from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.rpc import RpcClient
@@ -66,12 +66,13 @@ class SupervisedJob:
         with (self.home / "out").open("wb") as out:
             environment = quiet_environment(EDLZ_HOME=str(self.home))
             self._process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
-        lock = self.home / "jobs" / "job" / "lock"
-        while not (lock.exists() and "sockets" in lock.read_text()):
-            if self._process.poll() is not None:
-                raise RuntimeError(f"the job has not begun\n{self.output}")
+        while self._process.poll() is None:
+            holder = lock_holder(self.home / "jobs" / "job")
+            endpoint = holder.endpoint("master") if holder is not None else None
+            if endpoint is not None:
+                return endpoint
             time.sleep(POLL_S)
-        return f"ipc://{json.loads(lock.read_text())['sockets']}/master.sock"
+        raise RuntimeError(f"the job has not begun\n{self.output}")
 
     async def __aexit__(self, *_: object) -> None:
         assert self._line is not None

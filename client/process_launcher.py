@@ -80,9 +80,8 @@ class ProcessLauncher:
         self._services: dict[str, _Service] = {}  # what runs
         self._tails: dict[str, deque[str]] = {}  # of what runs and what has ended
         self._exits: list[ProcessExit] = []
-        self._launches = itertools.count(
-            time.time_ns() // 1_000
-        )  # rising also from one supervisor to the next
+        # Rising also from one supervisor to the next.
+        self._launches = itertools.count(time.time_ns() // 1_000)
         self._out_of_memory = OutOfMemory()
         self.exited = asyncio.Event()
 

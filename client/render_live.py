@@ -7,7 +7,7 @@ right.
 from collections import Counter
 from collections.abc import Sequence
 
-from edlz.client.spans import UNICODE, Glyphs, Line, Role, Span, fit, width_of
+from edlz.client.spans import UNICODE, Glyphs, Line, Span, fit, width_of
 from edlz.client.wording import (
     best_evaluation,
     count_of,
@@ -15,6 +15,7 @@ from edlz.client.wording import (
     memory,
     metric,
     percent,
+    role_of,
     short_count,
     working,
 )
@@ -27,15 +28,6 @@ MAX_WORKERS = 8
 _LABEL = 7  # columns of the first column
 _STATE_AND_TASK = 16  # columns of the two together: a long state takes from the task's
 _SHORTEST_BAR, _LONGEST_BAR = 10, 40
-_ROLES: dict[str, Role] = {
-    "training": "good",
-    "evaluating": "good",
-    "serving": "good",
-    "done": "good",
-    "sealed": "good",
-    "lost": "bad",
-    "failed": "bad",
-}
 _NOT_YET = ("Pending", "Starting")
 _STEP_PARTS = (("read", 4), ("pull", 4), ("compute", 7), ("push", 4), ("wait", 4))
 
@@ -186,7 +178,7 @@ def _partition_row(partition: PartitionView, status: JobStatus, glyphs: Glyphs) 
 
 
 def _state(state: str, glyphs: Glyphs) -> Span:
-    return Span(f"{glyphs.mark} {state:<8}", _ROLES.get(state, "wait"))
+    return Span(f"{glyphs.mark} {state:<8}", role_of(state))
 
 
 def _rest_of_workers(workers: Sequence[WorkerView]) -> list[Line]:

@@ -11,22 +11,13 @@ from edlz.client.job_sight import JobSight
 from edlz.client.render_checkpoint import age
 from edlz.client.render_end import Ending, failure_block
 from edlz.client.render_jobs import STATE_ROLES
-from edlz.client.spans import UNICODE, Glyphs, Line, Role, Span
-from edlz.client.wording import duration, memory, metric, percent, short_count
+from edlz.client.spans import UNICODE, Glyphs, Line, Span
+from edlz.client.wording import duration, memory, metric, percent, role_of, short_count
 from edlz.services.job_status import JobStatus, PartitionView, TableView, WorkerView
 
 __all__ = ["next_commands", "status_screen"]
 
 _SHOWN_EVENTS = 4
-_ROLES: dict[str, Role] = {
-    "training": "good",
-    "evaluating": "good",
-    "serving": "good",
-    "done": "good",
-    "sealed": "good",
-    "lost": "bad",
-    "failed": "bad",
-}
 
 
 def status_screen(
@@ -128,7 +119,7 @@ def _workers(workers: Sequence[WorkerView], *, is_wide: bool) -> list[Line]:
     for worker in workers:
         row: list[str | Span] = [
             f"worker-{worker.id}",
-            Span(worker.state, _ROLES.get(worker.state, "wait")),
+            Span(worker.state, role_of(worker.state)),
             "-" if worker.task is None else f"{worker.task:,}",
             f"{worker.records_per_s:,.0f}" if worker.records_per_s else "-",
         ]
@@ -153,7 +144,7 @@ def _partitions(status: JobStatus) -> list[Line]:
 def _partition(view: PartitionView) -> list[str | Span]:
     return [
         f"ps-{view.id}",
-        Span(view.state, _ROLES.get(view.state, "wait")),
+        Span(view.state, role_of(view.state)),
         short_count(view.rows) if view.rows else "-",
         memory(view.memory_bytes),
         f"{view.cpu_share * 100:.0f} %",

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from itertools import pairwise
 
+from edlz.client.spans import Role
 from edlz.services.job_status import EvaluationView, JobStatus, WorkerView
 
 __all__ = [
@@ -13,10 +14,20 @@ __all__ = [
     "memory",
     "metric",
     "percent",
+    "role_of",
     "short_count",
     "working",
 ]
 
+_ROLES: dict[str, Role] = {
+    "training": "good",
+    "evaluating": "good",
+    "serving": "good",
+    "done": "good",
+    "sealed": "good",
+    "lost": "bad",
+    "failed": "bad",
+}
 _WORKING = frozenset(("training", "waiting", "evaluating"))
 _SMALLER_IS_BETTER = ("loss", "error", "mse", "mae", "rmse", "perplexity", "crossentropy", "deviance")
 
@@ -78,3 +89,8 @@ def best_evaluation(status: JobStatus, name: str) -> EvaluationView | None:
     is_smaller_better = any(word in name.lower() for word in _SMALLER_IS_BETTER)
     pick = min if is_smaller_better else max
     return pick(having, key=lambda view: view.metrics[name])
+
+
+def role_of(state: str) -> Role:
+    """Return how the state of a worker or a parameter server is shown."""
+    return _ROLES.get(state, "wait")

@@ -4,9 +4,7 @@ A job's processes are started by hand, as a user would in several terminals, on 
 their own; every wait is for a condition and has an end; nothing is left behind.
 """
 
-import asyncio
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -21,6 +19,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from edlz.client.job_lock import lock_holder
+from edlz.client.master_line import ask_master
 from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
@@ -28,7 +28,6 @@ from edlz.services.messages import Job
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.ps.state import State
 from edlz.services.records import Message
-from edlz.services.rpc import RpcClient
 
 __all__ = ["MODELS", "HandJob", "TrainJob", "check_exactly_once", "wait_for"]
 
@@ -237,15 +236,11 @@ class TrainJob:
     def request(self, body: Message) -> Message:
         """Ask the master something."""
 
-        async def ask() -> Message:
-            sockets = json.loads((self.folder / "lock").read_text())["sockets"]
-            line = RpcClient(f"ipc://{sockets}/master.sock", role="viewer", identity="test")
-            try:
-                return await line.request(body, 10.0)
-            finally:
-                line.close()
-
-        return asyncio.run(ask())
+        holder = lock_holder(self.folder)
+        assert holder is not None, self.output()
+        answer = ask_master(holder, body, 10.0)
+        assert answer is not None, f"the master does not answer\n{self.output()}"
+        return answer
 
     def status(self) -> JobStatus:
         """Return what the master says of the running job."""

@@ -15,7 +15,7 @@ from edlz.services.backoff import Backoff
 from edlz.services.errors import ConfigError
 from edlz.services.exits import Cause, cause_of
 from edlz.services.job_status import FailureView
-from edlz.services.launcher import split_name
+from edlz.services.launcher import is_worker, split_name
 from edlz.services.master.entries import FleetRecord
 from edlz.services.messages import ProcessExit
 
@@ -185,7 +185,7 @@ class Fleet:
             return None
         code = f"exited with code {exit_.code}" if exit_.signal is None else f"signal {exit_.signal}"
         reason, cause = exit_.reason or code, cause_of(exit_)
-        if split_name(name)[0] == "worker":
+        if is_worker(name):
             return self._replace(name, reason, cause, now)
         return self._restart(name, reason, cause, now)
 
@@ -204,7 +204,7 @@ class Fleet:
 
     @property
     def _crew(self) -> list[str]:
-        return [name for name in self._pods if name.startswith("worker-")]
+        return list(filter(is_worker, self._pods))
 
     @property
     def _wanted(self) -> int:
@@ -220,10 +220,8 @@ class Fleet:
             self._failures += 1
             if self._failures > self._relaunches:
                 return self._lose_for_good(name, reason)
-        before = set(self._pods)
-        self._fill(now + delay_s)
-        new = [name for name in self._pods if name not in before]
-        return Loss(name, reason, replacement=new[0] if new else "", delay_s=delay_s)
+        joined = self._fill(now + delay_s)
+        return Loss(name, reason, replacement=joined[0] if joined else "", delay_s=delay_s)
 
     def _lose_for_good(self, name: str, reason: str) -> Loss:
         self._lost_for_good[name] = reason
@@ -238,11 +236,13 @@ class Fleet:
     def _lived_s(self, pod: _Pod, now: float) -> float:
         return 0.0 if pod.seen_s is None else now - pod.seen_s
 
-    def _fill(self, not_before_s: float) -> None:
-        """Let new workers join until there are as many as wanted, or as have room."""
-        while len(self._crew) < self._most_now():
-            self._pods[f"worker-{self._next_id}"] = _Pod(not_before_s)
-            self._next_id += 1
+    def _fill(self, not_before_s: float) -> list[str]:
+        """Let new workers join until there are as many as wanted, or as have room; return their names."""
+        missing = max(0, self._most_now() - len(self._crew))
+        joined = [f"worker-{self._next_id + number}" for number in range(missing)]
+        self._pods |= {name: _Pod(not_before_s) for name in joined}
+        self._next_id += missing
+        return joined
 
     def _shrink(self) -> None:
         """Let those leave that are too many: first who does not train yet, the youngest before others."""

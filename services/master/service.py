@@ -227,9 +227,9 @@ class MasterService:
         self._has_supervisor_heard = self._core.is_over
         if not self._core.is_over:
             self._on_fleet(self._fleet.on_status(status.running, status.exits, status.room, now), now)
-        desired = self._fleet.desired(now)
+        desired = () if is_over else self._fleet.desired(now)
         if self._core.is_over:  # whoever has left will not be missed
-            desired = tuple(name for name in desired if name in status.running and not is_over)
+            desired = tuple(name for name in desired if name in status.running)
         return SupervisorOrders(
             term=self._core.term,
             desired=desired,
