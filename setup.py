@@ -3,7 +3,7 @@
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
-FOLDERS = ("api", "client", "core_ext", "model_zoo", "services")
+FOLDERS = ("api", "client", "core_ext", "k8s", "model_zoo", "services")
 # -ffp-contract=off: every instruction set gives the same bits.  -fno-math-errno: sqrtf vectorises.
 # Never -march=native or -Ofast: a wheel runs on any x86-64, and denormals are left alone.
 FLAGS = ["-O3", "-fno-math-errno", "-ffp-contract=off", "-fopenmp-simd", "-g0"]
@@ -11,7 +11,7 @@ FLAGS = ["-O3", "-fno-math-errno", "-ffp-contract=off", "-fopenmp-simd", "-g0"]
 setup(
     packages=[f"edlz.{name}" for name in find_packages(include=[p for f in FOLDERS for p in (f, f"{f}.*")])],
     package_dir={f"edlz.{folder}": folder for folder in FOLDERS},
-    package_data={"": ["py.typed", "*.pyi"], "edlz.model_zoo": ["data/*"]},
+    package_data={"": ["py.typed", "*.pyi"], "edlz.k8s": ["manifests/*"], "edlz.model_zoo": ["data/*"]},
     ext_modules=cythonize(
         [
             Extension(

@@ -15,7 +15,6 @@ from edlz.client.ending import FINAL_STATES, Evidence, written_status
 from edlz.client.job_directory import JobDirectory
 from edlz.client.local_slots import LocalSlots
 from edlz.client.process_launcher import ProcessLauncher
-from edlz.client.reconciler import Reconciler
 from edlz.client.screens import Screen
 from edlz.services.backoff import Backoff
 from edlz.services.errors import EdlzError, PeerUnavailable
@@ -23,6 +22,7 @@ from edlz.services.exits import Cause, cause_of
 from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.launcher import count_workers
 from edlz.services.messages import ProcessExit, SupervisorOrders
+from edlz.services.reconciler import Reconciler
 from edlz.services.records import Message
 
 __all__ = ["MASTER", "MasterLink", "Supervisor"]

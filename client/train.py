@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +12,7 @@ from edlz.client.completion import complete_value
 from edlz.services.config import flags
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import GROUPS
-from edlz.services.configuration.problems import InvalidConfigError, print_problems
+from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 
 __all__ = ["FlagCommand", "train", "with_flags_of"]
 
@@ -76,6 +76,7 @@ def run_train(argv: Sequence[str]) -> int:
 
     reading = read_config(argv, "train", os.environ)
     errors, warnings = list(reading.errors), list(reading.warnings)
+    errors += _not_on_a_cluster_yet(reading.config.given)
     if not errors:
         preflight = check_job(reading.config)
         errors += preflight.errors
@@ -84,3 +85,8 @@ def run_train(argv: Sequence[str]) -> int:
     if errors:
         raise InvalidConfigError(errors)
     return run_local(reading.config)
+
+
+def _not_on_a_cluster_yet(given: Collection[str]) -> list[Problem]:
+    names = [f.name for f in flags() if f.group in ("kubernetes", "images") and f.name in given]
+    return [Problem(f"--{name}: clusters are not in this version of edlz", "leave it out") for name in names]

@@ -6,7 +6,7 @@ Usage: python scripts/link_folders.py FOLDER
 import sys
 from pathlib import Path
 
-FOLDERS = ("api", "client", "core_ext", "model_zoo", "services")
+FOLDERS = ("api", "client", "core_ext", "k8s", "model_zoo", "services")
 
 
 def main() -> None:

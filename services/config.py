@@ -33,6 +33,8 @@ _data = partial(flag, group="model", readers=_JOB)
 _training = partial(flag, group="training", readers=_JOB)
 _workers = partial(flag, group="workers", readers=_JOB)
 _results = partial(flag, group="results", readers=_JOB)
+_cluster = partial(flag, group="kubernetes", readers=_JOB)
+_images = partial(flag, group="images", readers="train")
 _run = partial(flag, group="run", readers="train master worker ps")
 _service = partial(flag, group="service", common=True)
 
@@ -41,6 +43,9 @@ _VALIDATION_ALIASES = ("validation_data_dir", "evaluation_data", "evaluation_dat
 _INIT_ALIASES = ("init_from_checkpoint", "checkpoint_filename_for_init")
 _CODECS = ("bytes", "tf_example")
 _PROGRESS = ("auto", "live", "plain", "quiet", "json")
+_PULL = ("Always", "IfNotPresent", "Never")
+_DRY = ("client", "server")
+_SECURITY = ("curve", "none")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _STRATEGIES = ("Local", "ParameterServerStrategy", "AllreduceStrategy")
 _LATER = {"Local": "training in one process", "AllreduceStrategy": "training without parameter servers"}
@@ -141,6 +146,49 @@ class JobConfig:
         30.0, "SECS", "between the job's recovery snapshots", minimum=0.1
     )
 
+    # ------------------------------------------------------------ on a cluster
+    image_name: str = _cluster("", "IMAGE", "run on Kubernetes, with this image", common=True)
+    worker_image: str = _cluster("", "IMAGE", "of ps and workers, if another one")
+    namespace: str = _cluster("", "NAME", "where the job runs", common=True, default_text="the context's")
+    master_resource_request: str = _cluster("cpu=0.1,memory=1024Mi", "K=V,K=V", "what the master asks for")
+    master_resource_limit: str = _cluster("", "K=V,K=V", "its limits", default_text="the request")
+    ps_resource_request: str = _cluster("cpu=1,memory=4096Mi", "K=V,K=V", "what each ps asks for")
+    ps_resource_limit: str = _cluster("", "K=V,K=V", "its limits", default_text="the request")
+    worker_resource_request: str = _cluster("cpu=1,memory=4096Mi", "K=V,K=V", "what each worker asks for")
+    worker_resource_limit: str = _cluster("", "K=V,K=V", "its limits", default_text="the request")
+    max_worker_memory: str = _cluster(
+        "", "SIZE", "a worker out of memory gets up to this", default_text="twice its limit"
+    )
+    master_pod_priority: str = _cluster("", "CLASS", "priority class of the master")
+    ps_pod_priority: str = _cluster("", "CLASS", "priority class of the ps")
+    volume: str = _cluster("", "K=V,K=V;…", "claim_name= or host_path=, mount_path=", common=True)
+    image_pull_policy: str = _cluster("Always", "WHEN", "Always | IfNotPresent | Never", choices=_PULL)
+    restart_policy: str = _cluster(
+        "OnFailure", "WHEN", "of the master's container", choices=("OnFailure", "Always", "Never")
+    )
+    envs: str = _cluster("", "K=V,K=V", "environment of every pod")
+    populate_env_names: str = _cluster("", "REGEX", "the master's variables for ps and workers")
+    cluster_spec: str = _cluster("", "FILE", "Python: an object that changes pods")
+    cluster_spec_json: str = _cluster("", "JSON", "the same as data")
+    log_file_path: str = _cluster("", "FILE", "each pod's output goes there too")
+    force_use_kube_config_file: bool = _cluster(False, "", "the kubeconfig, even inside a pod")
+    yaml: str = _cluster("", "FILE", "write the manifests, create nothing", readers="train")
+    dry_run: str = _cluster("", "WHERE", "client | server: show, do nothing", readers="train", choices=_DRY)
+    skip_preflight: bool = _cluster(False, "", "submit without the checks", readers="train")
+    follow: bool = _cluster(False, "", "stay until the job ends", readers="train")
+
+    # ------------------------------------------------------------ images
+    image_base: str = _images("", "IMAGE", "build the job's image on this one", aliases=("base_image",))
+    docker_image_prefix: str = _images(
+        "", "PREFIX", "push the built image there", aliases=("docker_image_repository",)
+    )
+    push_image: bool = _images(False, "", "push the built image")
+    extra_pypi_index: str = _images("", "URL", "another package index for the build")
+    local_pkg_dir: str = _images("", "DIR", "install edlz from the wheels there")
+    docker_base_url: str = _images("", "URL", "the Docker daemon", default_text="DOCKER_HOST")
+    docker_tlscert: str = _images("", "FILE", "certificate for the daemon")
+    docker_tlskey: str = _images("", "FILE", "key for the daemon")
+
     # ------------------------------------------------------------ this run
     job_name: str = _run(
         None, "NAME", "a-z, digits and -", readers=_JOB, common=True, default_text="the model's"
@@ -154,6 +202,7 @@ class JobConfig:
     )
     restart_master: bool = _run(True, "", "start the master again if it is lost", readers="train")
     resume: bool = _run(False, "", "go on with the job in the folder", readers="master", hidden=True)
+    transport_security: str = _run("curve", "HOW", "beyond this machine: curve | none", choices=_SECURITY)
     log_level: str = _run("INFO", "LEVEL", "DEBUG | INFO | WARNING | ERROR | CRITICAL", choices=_LEVELS)
     log_format: str = _run("text", "FORMAT", "text | json: one object a line", choices=("text", "json"))
 
@@ -170,6 +219,7 @@ class JobConfig:
         maximum=65535,
         defaults={"ps": None},
     )
+    keys_dir: str = _service("", "DIR", "the job's keys, to talk to other machines", "master worker ps")
     endpoint: str = _service("", "ADDRESS", "where to listen, as ZeroMQ writes it", "master ps", hidden=True)
 
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)

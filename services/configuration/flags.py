@@ -25,6 +25,8 @@ GROUPS: dict[str, str] = {
     "training": "Training",
     "workers": "Workers",
     "results": "Results",
+    "kubernetes": "Kubernetes",
+    "images": "Images",
     "run": "This run",
     "service": "This service",
 }
@@ -90,8 +92,9 @@ def flag(default: Any, metavar: str, help: str, readers: str, *, group: str, **m
     return dataclasses.field(default=default, metadata={"flag": about})
 
 
-_KUBERNETES = "running on Kubernetes"
-_IMAGES = "building images"
+_OLD_RESOURCES = "a flag for each resource (use --worker_resource_request=cpu=1,memory=4096Mi)"
+_OLD_VOLUME = "a flag for each part of a volume (use --volume=claim_name=…,mount_path=…)"
+_POD_WATCH = "a job that does not watch its pods"
 _CALLBACKS = "callbacks"
 _READERS = "data readers other than RecordIO"
 _PREDICTION = "prediction (edlz predict)"
@@ -99,17 +102,10 @@ _TIMED = "evaluation by time (use --evaluation_steps)"
 _PARTS = "running a part of edlz or another framework"
 
 _NAMES_BY_REASON: dict[str, str] = {
-    _KUBERNETES: """image_name worker_image namespace volume volume_name mount_path image_pull_policy
-        restart_policy envs populate_env_names cluster_spec cluster_spec_json yaml
-        force_use_kube_config_file aux_params log_file_path
-        relaunch_timeout_worker follow skip_preflight
-        master_resource_request worker_resource_request ps_resource_request
-        master_resource_limit worker_resource_limit ps_resource_limit
-        master_cpu_request master_cpu_limit master_memory_request master_memory_limit
-        worker_cpu_request worker_cpu_limit worker_memory_request worker_memory_limit
-        master_pod_priority ps_pod_priority""",
-    _IMAGES: """image_base base_image docker_image_prefix docker_image_repository push_image
-        extra_pypi_index local_pkg_dir docker_base_url docker_tlscert docker_tlskey""",
+    _OLD_RESOURCES: """master_cpu_request master_cpu_limit master_memory_request master_memory_limit
+        worker_cpu_request worker_cpu_limit worker_memory_request worker_memory_limit""",
+    _OLD_VOLUME: "volume_name mount_path",
+    _POD_WATCH: "aux_params relaunch_timeout_worker",
     _CALLBACKS: "callbacks learning_rate_scheduler max_step",
     _READERS: "custom_data_reader data_reader_params codec_file",
     _PREDICTION: "prediction_data prediction_data_dir prediction_outputs_processor",
@@ -119,8 +115,6 @@ _NAMES_BY_REASON: dict[str, str] = {
     "TensorBoard": "tensorboard_log_dir",
     "giving up at the first error (a task is tried three times)": "task_fault_tolerance",
     "going on with an earlier job": "fresh",
-    "showing the plan alone": "dry_run",
-    "encryption between machines": "transport_security",
 }
 
 LATER_FLAGS: dict[str, str] = {

@@ -16,7 +16,7 @@ __all__ = ["COLUMNS", "help_page", "help_topic"]
 COLUMNS = 80
 _EVERYTHING = "all"
 _FLAG_COLUMN, _TEXT_COLUMN, _DEFAULT_COLUMN = 2, 27, 71
-_INLINE_GROUPS = ("workers", "results", "run")
+_INLINE_GROUPS = ("workers", "results", "kubernetes", "run")
 _INLINE_COLUMN = 15
 
 _PURPOSES: dict[Reader, str] = {
@@ -104,6 +104,8 @@ def _line(reader: Reader, about: Flag) -> str:
     if not tail:
         return head
     column = min(_DEFAULT_COLUMN, COLUMNS - 1 - len(tail))
+    if len(head) >= column:
+        return f"{head}\n{'':<{column - 1}} {tail}"
     return f"{head:<{column - 1}} {tail}"
 
 

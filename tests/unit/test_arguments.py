@@ -221,7 +221,6 @@ def test_row_6_unknown_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ("- seed", "job.yaml: holds no flags"),
         ("seed: 'x", "job.yaml:1: not YAML: found unexpected end of stream"),
         ("config: other.yaml", "job.yaml:1: a config file cannot name another"),
-        ("image_name: x", "--image_name (job.yaml:1): running on Kubernetes is not in this version of edlz"),
         ("seed: two", '--seed="two" (job.yaml:1) is not a whole number'),
     ],
 )
@@ -278,10 +277,10 @@ def test_flags_of_later_work_are_refused(name: str) -> None:
     assert help_line
 
 
-def test_the_refusal_of_an_image() -> None:
-    expected = "--image_name: running on Kubernetes is not in this version of edlz"
-    assert only_error(read("--image_name=edlz:mnist"))[0] == expected
-    assert only_error(read("--image-name", "edlz:mnist"))[0] == expected
+def test_the_refusal_of_a_later_flag() -> None:
+    expected = "--max_step: callbacks is not in this version of edlz"
+    assert only_error(read("--max_step=3"))[0] == expected
+    assert only_error(read("--max-step", "3"))[0] == expected
 
 
 def test_what_is_needed_is_asked_for() -> None:

@@ -134,7 +134,7 @@ def test_every_flag_is_described_well() -> None:
 
 def test_every_later_flag_has_a_reason() -> None:
     assert all(LATER_FLAGS.values())
-    assert {"image_name", "task_fault_tolerance", "callbacks", "output", "prediction_data"} <= set(
+    assert {"volume_name", "task_fault_tolerance", "callbacks", "output", "prediction_data"} <= set(
         LATER_FLAGS
     )
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.client.reconciler import Action, Reconciler
 from edlz.services.launcher import split_name
 from edlz.services.messages import ProcessExit, SupervisorOrders
+from edlz.services.reconciler import Action, Reconciler
 
 
 def orders(*desired: str, stop: bool = False) -> SupervisorOrders:
