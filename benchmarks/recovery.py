@@ -124,8 +124,12 @@ async def _lose_server(home: Path, data: Path) -> list[Row]:
     async with SupervisedJob(home, _flags(data, "--num_workers=2", "--num_ps_pods=1")) as job:
         await _until_both_train(job)
         full = int(ROWS_SHARE * VOCABULARY)
-        await job.watch(lambda sample: sum(p.rows for p in sample.status.partitions) > full, "1M rows")
-        at = await job.watch(lambda _: True, "a version")
+        has_rows = await job.watch(
+            lambda sample: sum(p.rows for p in sample.status.partitions) > full, "1M rows"
+        )
+        at = await job.watch(
+            lambda sample: (sample.status.snapshot or 0) >= has_rows.status.version, "a snapshot of them"
+        )
         killed_s = job.kill("ps-0")
         await job.watch_event("ps-0 is back")
         again = await job.watch(

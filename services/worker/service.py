@@ -53,6 +53,7 @@ from edlz.services.worker.instructions import (
     SendInitialise,
 )
 from edlz.services.worker.keras_thread import KerasThread
+from edlz.services.worker.loss_log import LossLog
 from edlz.services.worker.meter import Meter
 from edlz.services.worker.parameters import Parameters, slice_of, slice_push
 from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
@@ -96,8 +97,7 @@ class WorkerService:
         self._built: Built | None = None
         self._parameters: Parameters | None = None
         self._job: Job | None = None
-        self._log_every = config.log_loss_steps
-        self._logged_version = 0
+        self._loss_log = LossLog(config.log_loss_steps)
         self._local_steps = False
         self._error: BaseException | None = None
         when_failed(self._master.failed, self._on_error)
@@ -240,7 +240,7 @@ class WorkerService:
 
     def _build(self, job: Job) -> "Built":
         config = self._config.joined_with(job.config)
-        self._log_every = config.log_loss_steps
+        self._loss_log.every = config.log_loss_steps
         self._local_steps = not job.plan.is_sync and config.get_model_steps > 1
         from edlz.services.worker.trainer import Trainer
 
@@ -386,14 +386,10 @@ class WorkerService:
                 msgspec.structs.replace(push, rows=asked, row_gradients=part)
                 for push, asked, part in zip(pushes, compute.ids, gradients, strict=True)
             )
-        self._log_loss(compute.version, computed.loss)
+        if computed.loss is not None:
+            self._loss_log.note(compute.version, computed.loss)
         outcome = Outcome(computed.is_last, pushes, ahead, has_looked)
         self._feed("on_computed", compute.task, compute.attempt, outcome)
-
-    def _log_loss(self, version: int, loss: float | None) -> None:
-        if loss is not None and version // self._log_every > self._logged_version // self._log_every:
-            self._logged_version = version
-            logger.info("Loss = %s, steps = %d", loss, version)
 
     def _evaluate(self, evaluate: Evaluate) -> None:
         self._meter.begin("evaluating", None)

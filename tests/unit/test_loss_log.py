@@ -1,0 +1,28 @@
+"""Which steps a worker logs the loss of."""
+
+import logging
+
+import pytest
+
+from edlz.services.worker.loss_log import LossLog
+
+
+def logged(caplog: pytest.LogCaptureFixture, every: int, versions: list[int]) -> list[str]:
+    log = LossLog(every)
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        for version in versions:
+            log.note(version, 0.5)
+    return [record.getMessage().rpartition(" ")[2] for record in caplog.records]
+
+
+def test_a_line_each_so_many_versions(caplog: pytest.LogCaptureFixture) -> None:
+    assert logged(caplog, 10, [1, 9, 11, 12, 20, 47, 49]) == ["11", "20", "47"]
+
+
+def test_versions_that_come_again_are_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    assert logged(caplog, 10, [101, 40, 45, 51]) == ["101", "51"]
+
+
+def test_a_version_that_was_pulled_ahead_of_time_is_no_step_back(caplog: pytest.LogCaptureFixture) -> None:
+    assert logged(caplog, 10, [101, 99, 102, 110]) == ["101", "110"]
