@@ -21,7 +21,7 @@ import msgspec
 from edlz.client import child
 from edlz.client.log_file import LogFile
 from edlz.client.out_of_memory import OutOfMemory
-from edlz.services.config import flags_by_spelling
+from edlz.services.config import edlz_home, flags_by_spelling
 from edlz.services.errors import LaunchError
 from edlz.services.messages import ProcessExit
 
@@ -229,10 +229,13 @@ def service_environment(environ: Mapping[str, str], scratch: Path) -> dict[str, 
     """Return the environment of a service.
 
     Our flags are not in it: the service gets them as arguments.  TensorFlow is quiet, and what it leaves in
-    the folder of temporary files (code that it generates) goes to `scratch`.
+    the folder of temporary files (code that it generates) goes to `scratch`.  Who wants no compiled modules
+    beside the sources gets them in EDLZ_HOME: compiling TensorFlow anew is more than half of a worker's start.
     """
     ours = {f"EDLZ_{spelling.upper()}" for spelling in flags_by_spelling()}
     environment = {name: value for name, value in environ.items() if name not in ours}
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     environment["TMPDIR"] = str(scratch)
+    if environment.pop("PYTHONDONTWRITEBYTECODE", "") and "PYTHONPYCACHEPREFIX" not in environment:
+        environment["PYTHONPYCACHEPREFIX"] = str(edlz_home() / "pycache")
     return environment

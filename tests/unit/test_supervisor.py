@@ -559,6 +559,18 @@ def test_the_environment_of_services(tmp_path: Path) -> None:
     }
 
 
+def test_services_keep_compiled_modules_apart_from_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
+    given = {"PYTHONDONTWRITEBYTECODE": "1"}
+    found = service_environment(given, tmp_path)
+    assert found["PYTHONPYCACHEPREFIX"] == str(tmp_path / "home" / "pycache")
+    assert "PYTHONDONTWRITEBYTECODE" not in found
+    own = service_environment({**given, "PYTHONPYCACHEPREFIX": "/own"}, tmp_path)
+    assert own["PYTHONPYCACHEPREFIX"] == "/own"
+
+
 def test_commands_of_services_are_what_the_services_read(folder: JobDirectory) -> None:
     config = JobConfig(
         model_def="m.n.custom_model", training_data="d", num_workers=3, seed=4, recovery_snapshot_secs=2.5
