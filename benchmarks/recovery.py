@@ -41,7 +41,7 @@ def measure() -> list[Row]:
         write_records(uniform, RECORDS, is_uniform=True)
         rows += asyncio.run(_lose_server(place / "p", uniform))
         rows += asyncio.run(_lose_master(place / "m", data))
-        return [*rows, _cost_of_snapshots(place, data)]
+        return [*rows, _cost_of_snapshots(place, uniform)]
 
 
 def _flags(data: Path, *more: str) -> list[str]:
