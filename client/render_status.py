@@ -6,6 +6,8 @@ Pure: what is known of the job, the time and a width give lines.
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from edlz.client.columns import aligned, cut
 from edlz.client.job_sight import JobSight
 from edlz.client.render_checkpoint import age
@@ -53,9 +55,17 @@ def status_screen(
         lines.append([Span("FOLDER    ", "dim"), Span(str(sight.job.path))])
     lines = [cut(line, width, glyphs) for line in lines]
     if status.state == "Failed" and status.failure is not None:
-        lines += failure_block(status.failure, status.name, Ending(0.0, Path(sight.job.logs)))
+        ending = Ending(0.0, Path(sight.job.logs))
+        lines += failure_block(status.failure, status.name, ending, _aged(status, now))
     commands = "    ".join(next_commands(sight, has_checkpoints=has_checkpoints))
     return [*lines, [Span("next: ", "dim"), Span(commands, "bold")]]
+
+
+def _aged(status: JobStatus, now: float) -> JobStatus:
+    """Return a status with the age that its snapshot has now."""
+    if status.snapshot_age_s is None:
+        return status
+    return msgspec.structs.replace(status, snapshot_age_s=status.snapshot_age_s + now - status.now)
 
 
 def next_commands(sight: JobSight, *, has_checkpoints: bool) -> list[str]:

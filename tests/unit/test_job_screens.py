@@ -245,6 +245,12 @@ def test_status_of_a_failed_job() -> None:
     )
 
 
+def test_status_of_a_failed_job_says_what_is_kept_and_how_old_it_is_by_now() -> None:
+    failed = msgspec.structs.replace(FAILED, snapshot=300, snapshot_ratio=0.25, snapshot_age_s=12.0)
+    screen = plain(status_screen(sight(failed, "census"), failed.now + 48, width=80))
+    assert "  kept    v300 (25 %), snapshot of 1m ago\n" in screen
+
+
 def test_status_of_a_job_that_has_ended_shows_no_process() -> None:
     status = ended("Stopped", events=())
     assert plain(status_screen(sight(status), NOW, width=80)) == (
