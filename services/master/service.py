@@ -61,7 +61,6 @@ LINGER_S = 5.0  # who does not get the last answer waits for a master that will 
 PARTING_S = 0.5  # between the last answer and the end of the connections
 FAREWELL_S = 8.0  # how long the end of the job waits for everybody to hear of it
 
-_A_SPARE = "a spare"
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +98,7 @@ class MasterService:
         self._tasks: asyncio.TaskGroup | None = None
         self._is_supervised = self._has_supervisor_heard = False
         self._awaited: dict[str, float] = {}  # workers in the place of lost ones -> since when
+        self._spare_awaited_s: float | None = None  # since when any spare should take over
         self._stepping: set[str] = set()  # workers that have begun to train
         self._error: BaseException | None = None
         self._server = RpcServer(
@@ -282,9 +282,16 @@ class MasterService:
         if loss.replacement:
             self._announce(Announce(role, self._replacement_text(loss)))
             if role == "worker":
-                self._awaited[loss.replacement if not self._config.warm_spares else _A_SPARE] = now
+                self._await(loss.replacement, now)
         if loss.failure:
             self._carry_out(self._core.fail(loss.failure))
+
+    def _await(self, replacement: str, now: float) -> None:
+        """A worker was lost: note since when its place is empty."""
+        if self._config.warm_spares:
+            self._spare_awaited_s = now
+        else:
+            self._awaited[replacement] = now
 
     def _replacement_text(self, loss: Loss) -> str:
         when = f" in {loss.delay_s:.0f}s" if loss.delay_s >= 1 else ""
@@ -304,7 +311,8 @@ class MasterService:
             return
         self._stepping.add(name)
         self._fleet.note_ready(name)
-        lost_s, spare_s = self._awaited.pop(name, None), self._awaited.pop(_A_SPARE, None)
+        lost_s, spare_s = self._awaited.pop(name, None), self._spare_awaited_s
+        self._spare_awaited_s = None
         if lost_s is not None:
             self._announce(Announce("worker", f"{name} training after {now - lost_s:.1f}s."))
         elif spare_s is not None:
