@@ -256,7 +256,8 @@ class RpcClient:
         self._waiting: dict[int, _Request] = {}
         self._under_way: dict[int, _Request] = {}  # at most `credits`
         self._awaited: set[asyncio.Future[Message]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None  # of uvloop, no TimerHandle if it is due at once
+        self._timer_s = NEVER  # when it rings
         self._is_closed = False
         self._log = _RareLog()
         name = f"{role}/{identity}/{secrets.token_hex(6)}".encode()
@@ -406,9 +407,10 @@ class RpcClient:
         if due_at == NEVER or self._is_closed:
             return
         if self._timer is not None:
-            if self._timer.when() <= due_at:
+            if self._timer_s <= due_at:
                 return
             self._timer.cancel()
+        self._timer_s = due_at
         self._timer = self._loop.call_at(due_at, self._on_timer)
 
     def _on_timer(self) -> None:

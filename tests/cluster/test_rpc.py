@@ -512,6 +512,20 @@ def test_a_cancelled_request_gets_no_answer_and_frees_its_place(run: Run) -> Non
     run(main())
 
 
+def test_a_deadline_that_is_over_already(run: Run) -> None:
+    """uvloop's `call_at` returns no TimerHandle for a time that has passed, as after a long stall."""
+
+    async def main() -> None:
+        async with pair() as (_, client):
+            answers: list[object] = []
+            for _ in range(3):
+                client.send(REQUEST, answers.append, deadline_s=-1.0)
+            await until(lambda: len(answers) == 3)
+            assert all(isinstance(answer, PeerUnavailable) for answer in answers)
+
+    run(main())
+
+
 def test_a_request_past_its_deadline_frees_its_place(run: Run) -> None:
     async def main() -> None:
         async with pair(credits=1, retry_s=60) as (server, client):
