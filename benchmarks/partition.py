@@ -18,6 +18,7 @@ from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.codec import Buffer, Codec
 from edlz.services.config import JobConfig
 from edlz.services.layout import Layout, Variable, VectorLayout
+from edlz.services.loop_socket import process_context
 from edlz.services.messages import (
     ANY_VERSION,
     NO_IDENTITY,
@@ -40,7 +41,6 @@ from edlz.services.plan import Plan, Shard
 from edlz.services.ps.store import initial_digest
 from edlz.services.records import Message
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
-from edlz.services.sockets import process_context
 
 __all__ = ["Partition", "adagrad_table"]
 

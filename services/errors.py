@@ -19,6 +19,7 @@ __all__ = [
     "PeerUnavailable",
     "RemoteProtocolError",
     "StaleGradient",
+    "error_of",
 ]
 
 
@@ -117,3 +118,11 @@ ERRORS_BY_CODE: dict[str, type[EdlzError]] = {
         JobFailed,
     )
 }
+
+
+def error_of(code: str, message: str, help: str) -> EdlzError:  # noqa: A002
+    """Return the error that a peer sent."""
+    cls = ERRORS_BY_CODE.get(code)
+    if cls is None:
+        return RemoteProtocolError(f"an error of unknown code {code!r}: {message}", help)
+    return cls(message, help)

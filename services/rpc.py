@@ -15,7 +15,6 @@ import asyncio
 import logging
 import random
 import secrets
-import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
@@ -25,15 +24,16 @@ import msgspec
 from edlz.core_ext._tensors import size_in_bytes
 from edlz.services.codec import Buffer, Codec, Limits, MalformedMessage
 from edlz.services.errors import (
-    ERRORS_BY_CODE,
     EdlzError,
     LocalProtocolError,
     PeerUnavailable,
-    RemoteProtocolError,
+    error_of,
 )
 from edlz.services.messages import ErrorReply, Ping, Pong
 from edlz.services.records import Message
+from edlz.services.security import Security
 from edlz.services.sockets import ClientTransport, DealerSocket, Departure, RouterSocket, ServerTransport
+from edlz.services.traffic import RareLog, Traffic
 
 __all__ = ["ReplyTo", "RpcClient", "RpcServer", "Traffic"]
 
@@ -41,7 +41,6 @@ logger = logging.getLogger(__name__)
 
 RETRY_S, RETRY_MAX_S = 2.0, 10.0  # PROTOCOL, section 5
 JITTER: Final = 0.2
-LOG_EVERY_S: Final = 5.0
 NEVER: Final = float("inf")
 
 OnAnswer = Callable[[Message | EdlzError], None]
@@ -54,25 +53,13 @@ class ReplyTo(msgspec.Struct, frozen=True, gc=False):
     request_id: int
 
 
-@dataclass
-class Traffic:
-    """What passed an endpoint so far."""
-
-    requests: int = 0  # server: valid ones received; client: sent, repetitions included
-    answers: int = 0
-    malformed: int = 0  # received messages that did not fit
-    dropped: int = 0  # server: answers to peers that were gone; client: answers that nobody waits for
-    bytes_in: int = 0
-    bytes_out: int = 0
-
-
 class RpcServer:
     """Takes requests at an endpoint, on the running event loop.
 
     Parameters
     ----------
     endpoint : str
-        `tcp://127.0.0.1:PORT` (0 or `*`: a free one) or `ipc://PATH`.
+        `tcp://HOST:PORT` (0 or `*`: a free one) or `ipc://PATH`.
     handler : callable (to: ReplyTo, body: Message)
         Called for every valid request but Ping, inline: it must not take longer than about 0.5 ms.  It
         answers by `reply`, now or later.  An EdlzError from it becomes the answer.
@@ -81,6 +68,8 @@ class RpcServer:
     linger_s : float
         How long answers may still go out after `close`; 0.1 at least.
     limits : Limits, optional
+    security : Security, optional
+        Where it may listen and whom it lets in; by default anybody, on this machine.
 
     Attributes
     ----------
@@ -107,15 +96,18 @@ class RpcServer:
         job: str = "",
         linger_s: float = 1.0,
         limits: Limits | None = None,
+        security: Security | None = None,
     ) -> None:
         limits = limits or Limits()
         self._codec = Codec("requests", limits)
         self.handler = handler
         self._pong = Pong(role=role, job=job)
-        self._log = _RareLog()
+        self._log = RareLog(logger)
         self.traffic = Traffic()
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._transport: ServerTransport = RouterSocket(endpoint, self._on_message, limits, linger_s=linger_s)
+        self._transport: ServerTransport = RouterSocket(
+            endpoint, self._on_message, limits, linger_s=linger_s, security=security or Security()
+        )
         self.endpoint = self._transport.endpoint
 
     def reply(self, to: Hashable, body: Message) -> None:
@@ -216,17 +208,22 @@ class RpcClient:
     linger_s : float
         How long requests may still go out after `close`; 0.1 at least.
     limits : Limits, optional
+    security : Security, optional
+        Where it may connect to, and with which keys; by default on this machine, with none.
+    server : str
+        The server's role in the job, by which its key is known: `master` or `ps`.
 
     Attributes
     ----------
     failed : Future
-        Gets the exception when an `on_answer` has raised one; the client is closed then.
+        Gets the exception when an `on_answer` has raised one, or when the server keeps refusing this client's
+        keys; the client is closed then.
     traffic : Traffic
 
     Raises
     ------
     ConfigError
-        If the endpoint is none, or lies beyond this machine.
+        If the endpoint is none, or lies beyond this machine and there are no keys.
     """
 
     def __init__(
@@ -241,6 +238,8 @@ class RpcClient:
         retry_max_s: float = RETRY_MAX_S,
         linger_s: float = 1.0,
         limits: Limits | None = None,
+        security: Security | None = None,
+        server: str = "master",
     ) -> None:
         limits = limits or Limits()
         self.endpoint = endpoint
@@ -259,10 +258,18 @@ class RpcClient:
         self._timer: asyncio.Handle | None = None  # of uvloop, no TimerHandle if it is due at once
         self._timer_s = NEVER  # when it rings
         self._is_closed = False
-        self._log = _RareLog()
+        self._log = RareLog(logger)
         name = f"{role}/{identity}/{secrets.token_hex(6)}".encode()
         self._transport: ClientTransport = DealerSocket(
-            endpoint, name, self._on_message, self._on_connected, limits, linger_s=linger_s
+            endpoint,
+            name,
+            self._on_message,
+            self._on_connected,
+            self._on_refused,
+            limits,
+            linger_s=linger_s,
+            security=security or Security(),
+            server=server,
         )
 
     @property
@@ -359,9 +366,12 @@ class RpcClient:
         self._waiting.clear()
         self._under_way.clear()
         self._transport.close()
+        self._fail_awaited(PeerUnavailable(f"the connection to {self.endpoint} was closed"))
+
+    def _fail_awaited(self, error: EdlzError) -> None:
         for answer in self._awaited:
             if not answer.done():
-                answer.set_exception(PeerUnavailable(f"the connection to {self.endpoint} was closed"))
+                answer.set_exception(error)
 
     # ------------------------------------------------------------ sending
 
@@ -392,6 +402,15 @@ class RpcClient:
                 return
         self._send_waiting()
         self._wake_at(min((r.due_at for r in self._under_way.values()), default=NEVER))
+
+    def _on_refused(self, error: EdlzError) -> None:
+        """Give up: the server will not take this process' keys, however often it is asked."""
+        logger.error("%s; %s", error.message, error.help)
+        self._fail_awaited(error)
+        self.close()
+        if not self.failed.done():
+            self.failed.set_exception(error)
+            self.failed.exception()  # it has been logged, should nobody ask for it
 
     def _repeat(self, request: _Request, now: float) -> None:
         request.retry_s = min(2 * request.retry_s, self._retry_max_s)
@@ -433,6 +452,9 @@ class RpcClient:
 
     def _unanswered(self, request: _Request) -> PeerUnavailable:
         was_sent = request.departure is not None
+        refusal = self._transport.refusal
+        if refusal is not None:
+            return PeerUnavailable(refusal.message, refusal.help)
         what = "took {} but did not answer" if was_sent else "could not be reached for {}"
         return PeerUnavailable(
             f"{self.endpoint} {what.format(request.kind)} within {request.deadline - request.asked_at:.1f} s",
@@ -458,7 +480,7 @@ class RpcClient:
             return
         self.traffic.answers += 1
         if isinstance(outcome, ErrorReply):
-            outcome = _received_error(outcome)
+            outcome = error_of(outcome.code, outcome.message, outcome.help)
         self._finish(request, outcome)
         if not self._is_closed:
             self._send_waiting()
@@ -473,29 +495,3 @@ class RpcClient:
             self.close()
             if not self.failed.done():
                 self.failed.set_exception(error)
-
-
-class _RareLog:
-    """Logs the first of many equal lines, and every few seconds how many there were."""
-
-    def __init__(self) -> None:
-        self._held_back: dict[str, tuple[float, int]] = {}  # text to: until when, how many
-
-    def warning(self, text: str, *fields: object) -> None:
-        now = time.monotonic()
-        until, count = self._held_back.get(text, (0.0, 0))
-        if now < until:
-            self._held_back[text] = until, count + 1
-            return
-        self._held_back[text] = now + LOG_EVERY_S, 0
-        if count:
-            logger.warning(text + " (and %d like it before)", *fields, count)
-        else:
-            logger.warning(text, *fields)
-
-
-def _received_error(reply: ErrorReply) -> EdlzError:
-    cls = ERRORS_BY_CODE.get(reply.code)
-    if cls is None:
-        return RemoteProtocolError(f"an error of unknown code {reply.code!r}: {reply.message}", reply.help)
-    return cls(reply.message, reply.help)

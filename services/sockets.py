@@ -1,35 +1,31 @@
-"""The only module that makes sockets: ZeroMQ's, hooked into the running event loop.
+"""The sockets that services talk by: a server's and a client's, hooked into the running event loop.
 
-A socket is a plain one whose file descriptor the loop watches; zmq.asyncio with its futures would cost 60 to
-100 us a message.  The descriptor speaks up only when ZeroMQ has new commands
-for this thread, and any call of a socket may consume them: so whoever has called one looks at its events
-afterwards, and reads whatever is there.
-
-Everything stays on this machine (loopback TCP, Unix sockets); what goes beyond needs encryption, which
-this version does not have.  How messages get into a socket and out of it is `services/wire.py`'s affair, what
-they mean `services/codec.py`'s, and who sends what again when `services/rpc.py`'s.
+Which addresses they may use, and with which keys, is `services/security.py`'s affair.  How messages get into a
+socket and out of it is `services/wire.py`'s, what they mean `services/codec.py`'s, and who sends what again when
+`services/rpc.py`'s.
 """
 
 import asyncio
-import atexit
 import contextlib
 import errno
-import functools
 import os
 import socket
 import stat
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import zmq
-import zmq.utils.garbage  # for its place among the exit handlers, see process_context
 
 from edlz.services.codec import Buffer, Limits
-from edlz.services.endpoints import Endpoint, parse_endpoint
-from edlz.services.errors import LaunchError
+from edlz.services.endpoints import Endpoint
+from edlz.services.errors import EdlzError, LaunchError
+from edlz.services.handshakes import Refusals, RefusedPeers
+from edlz.services.loop_socket import MESSAGES_PER_WAKE, LoopSocket
+from edlz.services.monitor import Monitor
 from edlz.services.ports import port_problem
-from edlz.services.wire import Departure, open_wire, release_departed
+from edlz.services.security import Security
+from edlz.services.wire import Departure
+from edlz.services.zap import Doorkeeper, admit_only
 
 __all__ = [
     "ClientTransport",
@@ -37,17 +33,13 @@ __all__ = [
     "Departure",
     "RouterSocket",
     "ServerTransport",
-    "process_context",
 ]
 
-MESSAGES_PER_WAKE: Final = 32  # then the loop's other business has its turn
-SAFETY_HWM: Final = 4096  # messages a peer; credits keep it far from that
 UNBIND_WAIT_MS: Final = 200
-# A socket that is closed without any linger, in the middle of a message, while its connection breaks, makes
-# libzmq 4.3.5 abort the process (session_base.cpp, clean_pipes: the rest of the message is out of reach).
-LEAST_LINGER_MS: Final = 100
 RECONNECT_MS, RECONNECT_MAX_MS = 50, 1000
-RELEASE_EVERY_S: Final = 0.05
+LOOK_S: Final = 2.0  # without a connection, until a client looks at what becomes of its handshakes
+# Between machines a peer can vanish without a word: ask it when it is silent, give it up when it takes nothing.
+SILENCE_S, ASK_EVERY_S, ASK_TIMES, UNTAKEN_MS = 30, 10, 3, 60_000
 # As plain numbers: each operation on zmq's own enumerations costs 0.4 us.
 POLLIN, POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
 
@@ -65,13 +57,15 @@ class ServerTransport(Protocol):
 
 
 class ClientTransport(Protocol):
-    """What an RPC client needs; made with `on_message(frames)` and `on_connected()`.
+    """What an RPC client needs; made with `on_message(frames)`, `on_connected()` and `on_refused(error)`.
 
     `on_connected` is called on the loop each time that the server becomes reachable, after a loss too:
-    what was sent before and not answered may be lost.
+    what was sent before and not answered may be lost.  `on_refused` is called once, when the server has
+    refused all connections for so long that trying on makes no sense.
     """
 
     is_connected: bool
+    refusal: EdlzError | None  # why the server refuses connections, as long as it does
 
     def send(self, frames: Sequence[Buffer]) -> Departure | None:
         """Send a message, never waiting; None if there is no connection."""
@@ -80,84 +74,7 @@ class ClientTransport(Protocol):
     def close(self) -> None: ...
 
 
-@functools.cache
-def process_context() -> "zmq.Context[zmq.Socket[bytes]]":
-    """Return this process' one ZeroMQ context (one thread that does the sending and receiving).
-
-    At exit it waits until what closed sockets still have to send has left, no longer than their linger.
-    Exit handlers run last in, first out, hence the import above: pyzmq's own, which forgets the memory
-    that is shared with ZeroMQ, must come after this one.
-    """
-    context = zmq.Context()
-    atexit.register(_close_context, context)
-    return context
-
-
-# Kept alive until closed: a socket that is lost without having been closed would block the exit for ever.
-_open_sockets: set["zmq.Socket[bytes]"] = set()
-
-
-def _close_context(context: "zmq.Context[zmq.Socket[bytes]]") -> None:
-    for left in _open_sockets:
-        left.close(LEAST_LINGER_MS)
-    context.term()
-
-
-class _LoopSocket(ABC):
-    """A ZeroMQ socket whose messages are handed over on the event loop."""
-
-    def __init__(self, kind: int, limits: Limits, linger_s: float) -> None:
-        self._socket = process_context().socket(kind)
-        _open_sockets.add(self._socket)
-        self._socket.set_hwm(SAFETY_HWM)
-        self._socket.setsockopt(zmq.LINGER, max(round(linger_s * 1000), LEAST_LINGER_MS))
-        self._socket.setsockopt(zmq.MAXMSGSIZE, limits.frame_bytes)
-        # A message of more frames is malformed, whatever they hold: one too many tells, besides the peer's name.
-        self._wire = open_wire(self._socket, limits.frames + 2)
-        self._release_timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
-        self._is_closed = False
-        self._is_drain_due = False
-        self._fd: int | None = None
-
-    def close(self) -> None:
-        """Stop receiving at once; what was sent goes out within the linger."""
-        if not self._is_closed:
-            self._is_closed = True
-            if self._fd is not None:
-                self._loop.remove_reader(self._fd)
-            if self._release_timer is not None:
-                self._release_timer.cancel()
-            self._wire.close()
-            self._socket.close()
-            _open_sockets.discard(self._socket)
-
-    def _watch(self) -> None:
-        self._fd = int(self._socket.getsockopt(zmq.FD))
-        self._loop.add_reader(self._fd, self._drain)
-        self._schedule_drain()
-
-    def _schedule_drain(self) -> None:
-        if not self._is_drain_due:
-            self._is_drain_due = True
-            self._loop.call_soon(self._drain)
-
-    @abstractmethod
-    def _drain(self) -> None:
-        """Hand over what has come, up to a cap."""
-
-    def _watch_departures(self) -> None:
-        """See to it that shared frames are let go of soon after they have left, even if nothing else happens."""
-        if self._release_timer is None:
-            self._release_timer = self._loop.call_later(RELEASE_EVERY_S, self._release)
-
-    def _release(self) -> None:
-        self._release_timer = None
-        if release_departed():
-            self._watch_departures()
-
-
-class RouterSocket(_LoopSocket):
+class RouterSocket(LoopSocket):
     """A server's socket (ZeroMQ: ROUTER).
 
     Parameters
@@ -170,11 +87,13 @@ class RouterSocket(_LoopSocket):
         ZeroMQ drops the connection over a frame that exceeds them.
     linger_s : float
         How long messages may still go out after `close`; 0.1 at least.
+    security : Security
+        Where it may listen, and the keys: with them, who has none of the job's is refused.
 
     Raises
     ------
     ConfigError
-        See parse_endpoint.
+        See Security.admit.
     LaunchError
         If the address is in use or cannot be bound.
     """
@@ -186,18 +105,28 @@ class RouterSocket(_LoopSocket):
         limits: Limits,
         *,
         linger_s: float,
+        security: Security,
     ) -> None:
-        place = parse_endpoint(endpoint, binding=True)
+        place = security.admit(endpoint, binding=True)
         super().__init__(zmq.ROUTER, limits, linger_s)
         self._on_message, self._path = on_message, place.path
+        self._door: Doorkeeper | None = None
+        self._monitor: Monitor | None = None
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         # A client that reconnects while this thread is busy would be ignored for ever without it.  Nobody
         # else has its identity, which contains a random number.
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        self._socket.setsockopt(zmq.IPV6, int(place.is_ipv6))
+        _set_up_tcp(self._socket, place)
         try:
+            if security.keys is not None:
+                self._door = admit_only(security.keys.public)
+                security.guard_server(self._socket, self._door.domain)
+                self._monitor = Monitor(
+                    self._socket, RefusedPeers.EVENTS, RefusedPeers(self._loop.time).on_event
+                )
             _bind(self._socket, place)
         except BaseException:
+            self._close_door()
             super().close()
             raise
         self.endpoint: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
@@ -233,6 +162,7 @@ class RouterSocket(_LoopSocket):
             # While this socket still listens, nobody else can have taken its path.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)
+        self._close_door()
         monitor = self._socket.get_monitor_socket(zmq.EVENT_CLOSED)
         with contextlib.suppress(zmq.ZMQError):
             self._socket.unbind(self.endpoint)
@@ -253,8 +183,14 @@ class RouterSocket(_LoopSocket):
             self._on_message(bytes(frames.pop(0)), frames)
         self._loop.call_soon(self._drain)
 
+    def _close_door(self) -> None:
+        if self._monitor is not None:
+            self._monitor.close()
+        if self._door is not None:
+            self._door.close()
 
-class DealerSocket(_LoopSocket):
+
+class DealerSocket(LoopSocket):
     """A client's socket (ZeroMQ: DEALER); it connects and reconnects by itself.
 
     Messages are queued only for a connection that exists (ZMQ_IMMEDIATE): a server that is away for a
@@ -269,12 +205,18 @@ class DealerSocket(_LoopSocket):
     on_message : callable (frames: list of buffers)
     on_connected : callable ()
         Called each time that the server becomes reachable.
+    on_refused : callable (error: EdlzError)
+        Called once, when the server keeps refusing this client's keys, or that it has none.
     limits, linger_s : see RouterSocket
+    security : Security
+        Where it may connect to, and this process' keys.
+    server : str
+        The role of the server, whose public key must be the job's.
 
     Raises
     ------
     ConfigError
-        See parse_endpoint.
+        See Security.admit.
     """
 
     def __init__(
@@ -283,21 +225,38 @@ class DealerSocket(_LoopSocket):
         identity: bytes,
         on_message: Callable[[list[Buffer]], None],
         on_connected: Callable[[], None],
+        on_refused: Callable[[EdlzError], None],
         limits: Limits,
         *,
         linger_s: float,
+        security: Security,
+        server: str,
     ) -> None:
-        place = parse_endpoint(endpoint)
+        place = security.admit(endpoint)
         super().__init__(zmq.DEALER, limits, linger_s)
-        self._on_message, self._on_connected = on_message, on_connected
+        self._on_message, self._on_connected, self._on_refused = on_message, on_connected, on_refused
         self.is_connected = False
+        self._address = place.address
+        self._refusals = Refusals(endpoint, has_keys=security.keys is not None)
+        self._monitor: Monitor | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
         self._socket.setsockopt(zmq.IDENTITY, identity)
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
-        self._socket.setsockopt(zmq.IPV6, int(place.is_ipv6))
+        _set_up_tcp(self._socket, place)
+        if security.keys is not None:
+            security.guard_client(self._socket, server)
         self._socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
-        self._socket.connect(place.address)
+        self._socket.connect(self._address)
         self._watch()
+        # Without keys nobody refuses on this machine's Unix sockets.
+        self._looks = security.keys is not None or place.path is None
+        self._look_later()
+
+    @property
+    def refusal(self) -> EdlzError | None:
+        """Why the server refuses connections, as long as it does."""
+        return self._refusals.error
 
     def send(self, frames: Sequence[Buffer]) -> Departure | None:
         """Send a message, never waiting; None if there is no connection."""
@@ -323,7 +282,10 @@ class DealerSocket(_LoopSocket):
             # connection that came up in between would go unnoticed.
             events = self._wire.events()
             was_connected, self.is_connected = self.is_connected, bool(events & POLLOUT)
+            if was_connected and not self.is_connected:
+                self._look_later()
             if self.is_connected and not was_connected:
+                self._stop_looking()
                 self._on_connected()
             elif events & POLLIN:
                 frames = self._wire.receive()
@@ -333,6 +295,60 @@ class DealerSocket(_LoopSocket):
                 self._is_drain_due = False
                 return
         self._loop.call_soon(self._drain)
+
+    def close(self) -> None:
+        """Stop receiving at once; what was sent goes out within the linger."""
+        if not self._is_closed:
+            self._stop_looking()
+            super().close()
+
+    # A client that is refused sees nothing but a connection that does not come about.  Looking costs two sockets,
+    # so that is left for the case that it takes long.
+
+    def _look_later(self) -> None:
+        if self._looks and self._look_timer is None:
+            self._look_timer = self._loop.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._look_timer = None
+        if self._is_closed or self.is_connected:
+            return
+        self._look_later()
+        is_first = self._monitor is None
+        if is_first:
+            with contextlib.suppress(zmq.ZMQError):  # as many sockets as there can be: no look then
+                self._monitor = Monitor(self._socket, Refusals.EVENTS, self._on_handshake)
+        if is_first or self._refusals.is_final_for_zeromq:
+            # After most refusals ZeroMQ does not try again by itself.
+            self._refusals.is_final_for_zeromq = False
+            with contextlib.suppress(zmq.ZMQError):
+                self._socket.disconnect(self._address)
+            self._socket.connect(self._address)
+        self._schedule_drain()  # these calls may have consumed what the descriptor has to say
+
+    def _stop_looking(self) -> None:
+        self._refusals.clear()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+            self._look_timer = None
+        if self._monitor is not None:
+            self._monitor.close()
+            self._monitor = None
+
+    def _on_handshake(self, event: int, value: int) -> None:
+        error = self._refusals.on_event(event, value, self._loop.time())
+        if error is not None:
+            self._on_refused(error)
+
+
+def _set_up_tcp(made: "zmq.Socket[bytes]", place: Endpoint) -> None:
+    made.setsockopt(zmq.IPV6, int(place.is_ipv6))
+    if place.is_beyond:
+        made.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        made.setsockopt(zmq.TCP_KEEPALIVE_IDLE, SILENCE_S)
+        made.setsockopt(zmq.TCP_KEEPALIVE_INTVL, ASK_EVERY_S)
+        made.setsockopt(zmq.TCP_KEEPALIVE_CNT, ASK_TIMES)
+        made.setsockopt(zmq.TCP_MAXRT, UNTAKEN_MS)
 
 
 def _bind(server: "zmq.Socket[bytes]", place: Endpoint) -> None:

@@ -1,0 +1,64 @@
+"""What happens to the connections of a socket, told on the event loop (zmq_socket_monitor)."""
+
+import itertools
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+
+import zmq
+
+from edlz.services.codec import Limits
+from edlz.services.loop_socket import MESSAGES_PER_WAKE, LoopSocket
+
+__all__ = ["Monitor"]
+
+_EVENT = struct.Struct("=HI")  # number and value; a second frame has the endpoint
+
+_numbers = itertools.count(1)
+
+
+class Monitor(LoopSocket):
+    """Watches a socket of this thread; close it before that one.
+
+    ZeroMQ's own thread waits for a monitor that does not read: events are small, handled at once, and few.
+
+    Parameters
+    ----------
+    watched : zmq.Socket
+    events : int
+        Which of zmq.EVENT_*.
+    on_event : callable (event: int, value: int)
+    """
+
+    def __init__(
+        self, watched: "zmq.Socket[bytes]", events: int, on_event: Callable[[int, int], None]
+    ) -> None:
+        super().__init__(zmq.PAIR, Limits(), linger_s=0)
+        self._watched, self._on_event = watched, on_event
+        address = f"inproc://edlz-monitor-{next(_numbers)}"
+        try:
+            watched.monitor(address, events)
+            self._socket.connect(address)
+        except BaseException:
+            super().close()
+            raise
+        self._watch()
+
+    def close(self) -> None:
+        if not self._is_closed:
+            with suppress(zmq.ZMQError):
+                self._watched.monitor(None, 0)
+            super().close()
+
+    def _drain(self) -> None:
+        self._is_drain_due = True
+        for _ in range(MESSAGES_PER_WAKE):
+            if self._is_closed:
+                return
+            frames = self._wire.receive()
+            if frames is None:
+                self._is_drain_due = False
+                return
+            event, value = _EVENT.unpack(bytes(frames[0])[: _EVENT.size])
+            self._on_event(event, value)
+        self._loop.call_soon(self._drain)

@@ -1,0 +1,113 @@
+"""Who is let in: the handler that ZeroMQ asks for each client of an encrypting server (RFC 27, ZAP).
+
+ZeroMQ has one handler a process, at a fixed inproc address, which tells servers apart by their domain.  It lives on
+the event loop as long as there is a server that needs it; without it nobody is let in.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+import zmq
+from zmq.utils import z85
+
+from edlz.services.codec import Limits
+from edlz.services.errors import LocalProtocolError
+from edlz.services.loop_socket import MESSAGES_PER_WAKE, LoopSocket
+
+__all__ = ["Doorkeeper", "admit_only"]
+
+ADDRESS: Final = "inproc://zeromq.zap.01"
+VERSION: Final = b"1.0"
+
+logger = logging.getLogger(__name__)
+
+_numbers = itertools.count(1)
+
+
+class Doorkeeper:
+    """Lets in the holders of certain keys at one server; made by `admit_only`."""
+
+    def __init__(self, domain: bytes) -> None:
+        self.domain = domain
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        _Handler.forget(self.domain)
+
+
+def admit_only(keys: Mapping[str, bytes]) -> Doorkeeper:
+    """Let in who holds one of these keys (role: Z85), under a new domain.
+
+    Raises
+    ------
+    LocalProtocolError
+        If another event loop of this process has encrypting servers.
+    """
+    domain = b"edlz-%d" % next(_numbers)
+    _Handler.learn(domain, {z85.decode(key): role for role, key in keys.items()})
+    return Doorkeeper(domain)
+
+
+class _Handler(LoopSocket):
+    """The one ZAP handler of this process."""
+
+    _the_one: "_Handler | None" = None
+
+    def __init__(self) -> None:
+        super().__init__(zmq.ROUTER, Limits(), linger_s=0)
+        self.admitted: dict[bytes, Mapping[bytes, str]] = {}  # domain: raw public key: role
+        try:
+            self._socket.bind(ADDRESS)
+        except zmq.ZMQError as error:
+            super().close()
+            raise LocalProtocolError(f"{ADDRESS} is taken: another library authenticates here") from error
+        self._watch()
+
+    @classmethod
+    def learn(cls, domain: bytes, roles: Mapping[bytes, str]) -> None:
+        if cls._the_one is None:
+            cls._the_one = cls()
+        elif cls._the_one._loop is not asyncio.get_running_loop():
+            raise LocalProtocolError("encrypting servers of one process must share an event loop")
+        cls._the_one.admitted[domain] = roles
+
+    @classmethod
+    def forget(cls, domain: bytes) -> None:
+        if cls._the_one is not None:
+            cls._the_one.admitted.pop(domain, None)
+            if not cls._the_one.admitted:
+                cls._the_one.close()
+                cls._the_one = None
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._socket.unbind(ADDRESS)  # at once, while a closed socket keeps its address for a while
+            super().close()
+
+    def _drain(self) -> None:
+        self._is_drain_due = True
+        for _ in range(MESSAGES_PER_WAKE):
+            if self._is_closed:
+                return
+            frames = self._wire.receive()
+            if frames is None:
+                self._is_drain_due = False
+                return
+            self._answer([bytes(frame) for frame in frames])
+        self._loop.call_soon(self._drain)
+
+    def _answer(self, frames: list[bytes]) -> None:
+        """Answer one question; what is none (they come from ZeroMQ itself) is left, and the peer's time runs out."""
+        if len(frames) < 8 or frames[2] != VERSION:
+            logger.warning("a question of %d frames that is none of ZAP", len(frames))
+            return
+        asking, _, _, request, domain, _, _, mechanism, *credentials = frames
+        roles = self.admitted.get(domain, {})
+        role = roles.get(credentials[0]) if mechanism == b"CURVE" and credentials else None
+        verdict = (
+            (b"200", b"OK", role.encode()) if role is not None else (b"400", b"not a key of this job", b"")
+        )
+        self._wire.send([b"", VERSION, request, *verdict, b""], asking)
