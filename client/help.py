@@ -19,6 +19,7 @@ COMMANDS = {
     "checkpoint show": "what is in a checkpoint",
     "checkpoint verify": "read checkpoints to the last byte",
     "zoo data": "write example data as RecordIO files",
+    "keys": "make keys, for services on several machines",
 }
 CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
     "num_workers",
@@ -46,6 +47,7 @@ _GROUPS = ("checkpoint", "zoo")
 _FLAGS = {
     "zoo data": ("--source", "--records", "--seed"),
     **JOB_FLAGS,
+    "keys": (),
     **dict.fromkeys(("checkpoint ls", "checkpoint show", "checkpoint verify"), ("--output",)),
 }
 
@@ -71,6 +73,7 @@ Train Keras models on machines that come and go.
   edlz checkpoint show    {COMMANDS["checkpoint show"]}
   edlz checkpoint verify  {COMMANDS["checkpoint verify"]}
   edlz zoo data           {COMMANDS["zoo data"]}
+  edlz keys               {COMMANDS["keys"]}
 
   edlz COMMAND --help      the flags of a command
   edlz --version           version of edlz, Python and TensorFlow
@@ -125,6 +128,20 @@ Write example data as RecordIO files: OUTPUT/train and OUTPUT/test.
   --seed N                 criteo-generated: which ones                 [0]
 """
 
+_KEYS = """\
+Usage: edlz keys DIR
+Make the keys of one job, for services that are started by hand on several
+machines: with --keys_dir they talk encrypted, and to each other only.
+
+  DIR                      a folder that does not exist                required
+
+  DIR/public.json          every machine needs it
+  DIR/<role>.key           master, ps, worker: each machine those that run
+                           on it; client: who looks at the job from outside
+
+Keys are secrets: copy them by a safe way (scp), and make new ones for each job.
+"""
+
 
 def asked_help(argv: Sequence[str]) -> str | None:
     """Return the page that a command line asks for, or None if it asks for none.
@@ -150,6 +167,8 @@ def asked_help(argv: Sequence[str]) -> str | None:
         return JOB_PAGES[words[0]]
     if words[0] == "checkpoint":
         return _CHECKPOINT
+    if words[0] == "keys":
+        return _KEYS
     if words[0] == "zoo":
         return _ZOO_DATA if words[1:2] == ["data"] else _ZOO
     problem = unknown_command(argv)

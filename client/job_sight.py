@@ -13,7 +13,7 @@ import msgspec
 from edlz.client.ending import FINAL_STATES, written_status
 from edlz.client.job_index import JOURNAL, SETTINGS, LocalJob
 from edlz.client.job_lock import LockHolder, lock_holder, master_by_hand
-from edlz.client.master_line import MASTER, ask_all, endpoint_by_hand
+from edlz.client.master_line import MASTER, MasterAddress, address_by_hand, ask_all
 from edlz.client.post_mortem import last_words
 from edlz.services.errors import ConfigError
 from edlz.services.job_status import FailureView, JobStatus
@@ -65,7 +65,7 @@ def look_at(jobs: Sequence[LocalJob]) -> list[JobSight]:
         None if holder else master_by_hand(job.path) for job, holder in zip(jobs, holders, strict=True)
     ]
     runners = list(zip(jobs, holders, masters, strict=True))
-    answers = ask_all([_endpoint(*runner) for runner in runners])
+    answers = ask_all([_address(*runner) for runner in runners])
     return [_sight(*runner, answer) for runner, answer in zip(runners, answers, strict=True)]
 
 
@@ -85,10 +85,10 @@ def refuse_idle(sight: JobSight) -> None:
     )
 
 
-def _endpoint(job: LocalJob, holder: LockHolder | None, by_hand: str | None) -> str | None:
+def _address(job: LocalJob, holder: LockHolder | None, by_hand: str | None) -> MasterAddress | None:
     if holder is not None:
-        return holder.endpoint(MASTER)
-    return endpoint_by_hand(job) if by_hand is not None else None
+        return MasterAddress(holder.endpoint(MASTER))
+    return address_by_hand(job) if by_hand is not None else None
 
 
 def _sight(

@@ -4,22 +4,32 @@ import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from edlz.client.job_index import JOURNAL, LocalJob
 from edlz.client.job_lock import LockHolder
 from edlz.services.config import JobConfig
-from edlz.services.endpoints import parse_endpoint
+from edlz.services.endpoints import local_endpoint, parse_endpoint
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.master.journal import planned_job
 from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
+from edlz.services.security import Security
 
-__all__ = ["ANSWER_S", "MASTER", "ask", "ask_all", "ask_master", "endpoint_by_hand"]
+__all__ = ["ANSWER_S", "MASTER", "MasterAddress", "address_by_hand", "ask", "ask_all", "ask_master"]
 
 ANSWER_S = 1.0
 MASTER = "master"
 _LINGER_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class MasterAddress:
+    """Where a master listens, and the settings that say which keys it may want to see."""
+
+    endpoint: str
+    settings: JobConfig | None = None
 
 
 def ask_master(holder: LockHolder, body: Message, deadline_s: float) -> Message | None:
@@ -30,26 +40,29 @@ def ask_master(holder: LockHolder, body: Message, deadline_s: float) -> Message 
     EdlzError
         The one that it answered with.
     """
-    answer = asyncio.run(ask(holder.endpoint(MASTER), body, deadline_s))
+    answer = asyncio.run(ask(MasterAddress(holder.endpoint(MASTER)), body, deadline_s))
     if isinstance(answer, EdlzError):
         raise answer
     return answer
 
 
-def ask_all(endpoints: Sequence[str | None]) -> list[JobStatus | None]:
+def ask_all(addresses: Sequence[MasterAddress | None]) -> list[JobStatus | None]:
     """Return what the masters at these addresses say of their jobs; it takes ANSWER_S at most."""
-    return asyncio.run(_ask_all(endpoints)) if any(endpoints) else [None] * len(endpoints)
+    return asyncio.run(_ask_all(addresses)) if any(addresses) else [None] * len(addresses)
 
 
-async def ask(endpoint: str | None, body: Message, deadline_s: float) -> Message | EdlzError | None:
+async def ask(address: MasterAddress | None, body: Message, deadline_s: float) -> Message | EdlzError | None:
     """Return a master's answer, the error that it answered with, or None if nothing came in time.
 
     The error is returned, not raised: a task group would wrap it.
     """
-    if endpoint is None:
+    if address is None:
         return None
     try:
-        link = RpcClient(endpoint, role="viewer", identity=str(os.getpid()), linger_s=_LINGER_S)
+        security = Security.of(address.settings, "client") if address.settings else None
+        link = RpcClient(
+            address.endpoint, role="viewer", identity=str(os.getpid()), linger_s=_LINGER_S, security=security
+        )
     except EdlzError as e:
         return e
     try:
@@ -62,20 +75,22 @@ async def ask(endpoint: str | None, body: Message, deadline_s: float) -> Message
         link.close()
 
 
-def endpoint_by_hand(job: LocalJob) -> str | None:
-    """Return where a master that was started by hand listens, as its journal has it."""
+def address_by_hand(job: LocalJob) -> MasterAddress | None:
+    """Return where a master that was started by hand on this machine listens, as its journal has it."""
     planned = planned_job(job.path / JOURNAL)
     with suppress(EdlzError):
         if planned is not None:
-            return parse_endpoint(JobConfig.from_record(planned.config).listen_endpoint).address
+            settings = JobConfig.from_record(planned.config)
+            endpoint = local_endpoint(settings.listen_endpoint)
+            return MasterAddress(parse_endpoint(endpoint).address, settings)
     return None  # none has been planned, or it took any free port
 
 
-async def _ask_all(endpoints: Sequence[str | None]) -> list[JobStatus | None]:
+async def _ask_all(addresses: Sequence[MasterAddress | None]) -> list[JobStatus | None]:
     async with asyncio.TaskGroup() as tasks:
         asking = [
-            tasks.create_task(ask(endpoint, StatusRequest(), ANSWER_S), name=f"ask {endpoint}")
-            for endpoint in endpoints
+            tasks.create_task(ask(address, StatusRequest(), ANSWER_S), name=f"ask {address}")
+            for address in addresses
         ]
     answers = [task.result() for task in asking]
     return [answer if isinstance(answer, JobStatus) else None for answer in answers]

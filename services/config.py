@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from edlz.services.configuration.flags import KINDS, Flag, Reader, flag
 from edlz.services.configuration.model_params import parse_model_params
+from edlz.services.endpoints import listening_endpoint, reachable_endpoint
 from edlz.services.errors import RemoteProtocolError
 
 __all__ = ["JobConfig", "Scalar", "edlz_home", "flags", "flags_by_spelling", "legal_job_name"]
@@ -219,6 +220,9 @@ class JobConfig:
         maximum=65535,
         defaults={"ps": None},
     )
+    host: str = _service(
+        "", "HOST", "this machine's name or IP for others", "master ps", default_text="127.0.0.1"
+    )
     keys_dir: str = _service("", "DIR", "the job's keys, to talk to other machines", "master worker ps")
     endpoint: str = _service("", "ADDRESS", "where to listen, as ZeroMQ writes it", "master ps", hidden=True)
 
@@ -251,8 +255,18 @@ class JobConfig:
 
     @property
     def listen_endpoint(self) -> str:
-        """Where this service listens, as ZeroMQ writes it: loopback, if started by hand."""
-        return self.endpoint or f"tcp://127.0.0.1:{self.port or '*'}"
+        """Where this service listens, as ZeroMQ writes it: on loopback, if nothing else is said."""
+        return self.endpoint or listening_endpoint(self.host, self.port)
+
+    def reachable_at(self, bound: str) -> str:
+        """Return what others are told of the place where this service is bound.
+
+        Raises
+        ------
+        ConfigError
+            If it listens on all addresses, and `--host` names none of them.
+        """
+        return reachable_endpoint(bound, self.host)
 
     @property
     def master_endpoint(self) -> str:

@@ -12,7 +12,14 @@ from typing import Final
 
 from edlz.services.errors import ConfigError
 
-__all__ = ["Endpoint", "is_wildcard", "listening_endpoint", "parse_endpoint", "reachable_endpoint"]
+__all__ = [
+    "Endpoint",
+    "is_wildcard",
+    "listening_endpoint",
+    "local_endpoint",
+    "parse_endpoint",
+    "reachable_endpoint",
+]
 
 MAX_PATH_BYTES: Final = 107  # of a Unix socket: sun_path, unix(7), without its closing zero
 LOOPBACK: Final = "127.0.0.1"
@@ -82,6 +89,15 @@ def listening_endpoint(host: str, port: int) -> str:
     elif host != "*" and _NAME.fullmatch(host):
         host = "*"
     return f"tcp://{host or LOOPBACK}:{port or '*'}"
+
+
+def local_endpoint(bound: str) -> str:
+    """Return where a process of the same machine connects to a server that is bound there."""
+    scheme, _, rest = bound.partition("://")
+    host, _, port = rest.rpartition(":")
+    if scheme != "tcp" or not is_wildcard(host):
+        return bound
+    return f"tcp://{'[::1]' if host.startswith('[') else LOOPBACK}:{port}"
 
 
 def reachable_endpoint(bound: str, host: str) -> str:

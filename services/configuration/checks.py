@@ -11,6 +11,7 @@ from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.settings import Setting
 from edlz.services.configuration.worker_priority import parse_worker_priority
+from edlz.services.endpoints import is_wildcard
 from edlz.services.errors import ConfigError
 
 __all__ = ["Finding", "check_flags", "idle_workers"]
@@ -44,6 +45,7 @@ def check_flags(config: JobConfig, settings: Mapping[str, Setting], reader: Read
     if reader in ("worker", "ps") and not _ADDRESS.fullmatch(config.master_addr):
         message = f'--master_addr="{config.master_addr}" is not HOST:PORT'
         yield _error(message, "e.g. --master_addr=localhost:50001", "master_addr")
+    yield from _check_transport(config, reader)
     if config.model_def and config.model_file:
         message = "--model_def with --model_file: both name the model"
         yield _error(message, "drop one of the two", "model_def", "model_file")
@@ -79,6 +81,16 @@ def _check_required(config: JobConfig) -> Iterator[Finding]:
         yield _error("--model_def is missing", _MODEL_EXAMPLE, "model_def", "model_file")
     if not config.training_data:
         yield _error("--training_data is missing", "e.g. --training_data=data/mnist/train", "training_data")
+
+
+def _check_transport(config: JobConfig, reader: Reader) -> Iterator[Finding]:
+    if config.keys_dir and config.transport_security == "none":
+        message = f"--keys_dir={config.keys_dir} with --transport_security=none"
+        yield _error(message, "drop one of the two", "keys_dir", "transport_security")
+    is_told_to_others = reader == "ps" or (reader == "master" and config.num_ps_pods == 0)
+    if is_told_to_others and is_wildcard(config.host):
+        message = f"--host={config.host} is no address that workers can connect to"
+        yield _error(message, "--host=HOST with this machine's name or IP address", "host")
 
 
 def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Reader) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import PartitionAddress, ReadTables, ReadVector, TableDigests, VectorPart
 from edlz.services.rpc import RpcClient
+from edlz.services.security import Security
 
 __all__ = ["take_digest"]
 
@@ -19,15 +20,27 @@ DEADLINE_S = 30.0
 TABLES_DEADLINE_S = 600.0  # about a second for 10 million rows
 
 
-async def take_digest(partitions: tuple[PartitionAddress, ...]) -> str | None:
+async def take_digest(
+    partitions: tuple[PartitionAddress, ...], *, security: Security, server: str
+) -> str | None:
     """Return the hex digest, or None when a partition went away meanwhile.
+
+    Parameters
+    ----------
+    partitions : tuple of PartitionAddress
+    security : Security
+    server : str
+        The role of the processes that the partitions are in.
 
     Raises
     ------
     RemoteProtocolError
         If a partition answers something else than a piece of a vector.
     """
-    clients = [RpcClient(p.endpoint, role="digest", identity=str(p.index)) for p in partitions]
+    clients = [
+        RpcClient(p.endpoint, role="digest", identity=str(p.index), security=security, server=server)
+        for p in partitions
+    ]
     digest = hashlib.sha256()
     try:
         slots: tuple[str, ...] = ()

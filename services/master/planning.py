@@ -27,7 +27,9 @@ _OF_THIS_PROCESS = frozenset(
     {
         "config",
         "endpoint",
+        "host",
         "job_dir",
+        "keys_dir",
         "log_format",
         "log_level",
         "master_addr",
@@ -35,6 +37,7 @@ _OF_THIS_PROCESS = frozenset(
         "progress",
         "ps_id",
         "resume",
+        "transport_security",
         "worker_id",
     }
 )

@@ -14,6 +14,7 @@ import msgspec
 from edlz.services.checkpoints.pruning import prune, remove_unfinished
 from edlz.services.checkpoints.writing import write_manifest
 from edlz.services.config import JobConfig
+from edlz.services.endpoints import local_endpoint
 from edlz.services.errors import DataError, RemoteProtocolError
 from edlz.services.job_status import FailureView, StatusRequest
 from edlz.services.launcher import split_name
@@ -53,6 +54,7 @@ from edlz.services.ps.service import PartitionService
 from edlz.services.records import Message
 from edlz.services.rpc import RpcClient, RpcServer
 from edlz.services.runtime import Stop, when_failed
+from edlz.services.security import Security
 
 __all__ = ["MasterService", "serve_master"]
 
@@ -101,8 +103,14 @@ class MasterService:
         self._spare_awaited_s: float | None = None  # since when any spare should take over
         self._stepping: set[str] = set()  # workers that have begun to train
         self._error: BaseException | None = None
+        self._security = Security.of(config, "master")
         self._server = RpcServer(
-            config.listen_endpoint, self._on_request, role="master", job=job.name, linger_s=LINGER_S
+            config.listen_endpoint,
+            self._on_request,
+            role="master",
+            job=job.name,
+            linger_s=LINGER_S,
+            security=self._security,
         )
         when_failed(self._server.failed, self._on_server_failed)
         self._hosted_stop = Stop()
@@ -112,8 +120,9 @@ class MasterService:
             self._host_partition()
 
     def _host_partition(self) -> None:
-        endpoint = self._server.endpoint
-        self._line = RpcClient(endpoint, role="ps", identity="0")
+        endpoint = self._config.reachable_at(self._server.endpoint)
+        own = local_endpoint(self._server.endpoint)
+        self._line = RpcClient(own, role="ps", identity="0", security=self._security)
         self._hosted = PartitionService(
             0, endpoint, self._server, self._line, self._folder, self._hosted_stop
         )
@@ -354,7 +363,9 @@ class MasterService:
             self._progress.add_event(announce.kind, announce.text, self._clock())
 
     async def _digest(self, partitions: tuple[PartitionAddress, ...]) -> None:
-        self._carry_out(self._core.on_digest(await take_digest(partitions)))
+        server = "master" if self._hosted else "ps"
+        digest = await take_digest(partitions, security=self._security, server=server)
+        self._carry_out(self._core.on_digest(digest))
 
     async def _write_manifest(self, order: WriteManifest) -> None:
         """Make a checkpoint valid, and let go of those that are not kept."""

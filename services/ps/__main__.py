@@ -11,23 +11,27 @@ from edlz.services.ps.allocator import keep_freed_memory
 from edlz.services.ps.service import PartitionService
 from edlz.services.rpc import RpcClient, RpcServer
 from edlz.services.runtime import Stop, run_service
+from edlz.services.security import Security
 
 
 async def serve(config: JobConfig, stop: Stop) -> int:
     """Serve one partition until the master says that the job is over."""
     service: PartitionService | None = None
+    security = Security.of(config, "ps")
     server = RpcServer(
         config.listen_endpoint,
         lambda to, body: None,
         role=f"ps-{config.ps_id}",
         job=config.job_name,
+        security=security,
     )
     server.failed.add_done_callback(lambda _: stop.set(70, "a request could not be handled"))
-    master = RpcClient(config.master_endpoint, role="ps", identity=str(config.ps_id))
+    master: RpcClient | None = None
     try:
+        master = RpcClient(config.master_endpoint, role="ps", identity=str(config.ps_id), security=security)
         service = PartitionService(
             config.ps_id,
-            server.endpoint,
+            config.reachable_at(server.endpoint),
             server,
             master,
             Path(config.job_dir) if config.job_dir else None,
@@ -42,7 +46,8 @@ async def serve(config: JobConfig, stop: Stop) -> int:
     finally:
         if service:
             service.close()
-        master.close()
+        if master:
+            master.close()
         server.close()
     return stop.code
 

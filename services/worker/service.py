@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.config import JobConfig
+from edlz.services.endpoints import parse_endpoint
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.messages import (
     Conclusion,
@@ -35,6 +36,7 @@ from edlz.services.ps.store import initial_digest
 from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.runtime import Stop, when_failed
+from edlz.services.security import Security
 from edlz.services.worker.instructions import (
     AskMaster,
     AskPartition,
@@ -91,8 +93,12 @@ class WorkerService:
         self._core = TaskRunner(
             str(config.worker_id), secrets.randbits(62), self._meter.telemetry, self._pace
         )
-        self._master = RpcClient(config.master_endpoint, role="worker", identity=str(config.worker_id))
+        self._security = Security.of(config, "worker")
+        self._master = RpcClient(
+            config.master_endpoint, role="worker", identity=str(config.worker_id), security=self._security
+        )
         self._lines: dict[int, tuple[str, RpcClient]] = {}
+        self._server_role = "ps"  # of the partitions' servers
         self._trainer: Trainer | None = None
         self._built: Built | None = None
         self._parameters: Parameters | None = None
@@ -151,6 +157,8 @@ class WorkerService:
                 self._hang_up(index)
             case Build(job):
                 self._job = job
+                hosts_partition = JobConfig.from_record(job.config).num_ps_pods == 0
+                self._server_role = "master" if hosts_partition else "ps"
                 self._keras.submit(lambda: self._build(job), self._on_built, self._on_fatal)
             case Begin(task, lane, end_at):
                 self._begin(task, lane, end_at)
@@ -191,12 +199,31 @@ class WorkerService:
         known = self._lines.get(index)
         if known is None or known[0] != endpoint:
             self._hang_up(index)
-            line = RpcClient(endpoint, role="worker", identity=str(self._config.worker_id))
+            if self._is_elsewhere(endpoint):
+                logger.warning(
+                    "ps=%d says that it listens at %s, which is this machine; if it runs on another one"
+                    " start it with --host=HOST",
+                    index,
+                    endpoint,
+                )
+            line = RpcClient(
+                endpoint,
+                role="worker",
+                identity=str(self._config.worker_id),
+                security=self._security,
+                server=self._server_role,
+            )
             when_failed(line.failed, self._on_error)
             known = self._lines[index] = (endpoint, line)
         began = time.perf_counter()
         known[1].send(body, lambda answer: self._feed("on_answer", index, key, answer))
         self._meter.push_s += time.perf_counter() - began
+
+    def _is_elsewhere(self, endpoint: str) -> bool:
+        """Whether a partition gives an address of its own machine, while the master is on another one."""
+        return (
+            parse_endpoint(self._config.master_endpoint).is_beyond and not parse_endpoint(endpoint).is_beyond
+        )
 
     def _hang_up(self, index: int) -> None:
         known = self._lines.pop(index, None)
