@@ -69,9 +69,13 @@ class HandJob:
 
     # -- processes
 
+    def endpoint(self, name: str) -> str:
+        """Return where a service listens: `master`, `ps-0`."""
+        return f"ipc://{self._sockets}/{name}"
+
     @property
     def master_endpoint(self) -> str:
-        return f"ipc://{self._sockets}/master"
+        return self.endpoint("master")
 
     def start_master(self) -> None:
         self._start(
@@ -90,7 +94,7 @@ class HandJob:
             "edlz.services.ps",
             f"--ps_id={index}",
             f"--job_dir={self.folder}",
-            f"--endpoint=ipc://{self._sockets}/ps-{index}",
+            f"--endpoint={self.endpoint(f'ps-{index}')}",
             f"--master_addr={self.master_endpoint}",
             "--log_level=DEBUG",
         )

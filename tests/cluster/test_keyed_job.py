@@ -1,0 +1,60 @@
+"""A job by hand as on several machines: over TCP, encrypted, closed to whoever has no key of it."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+from processes import MODELS, HandJob
+
+from edlz.client.job_index import LocalJob
+from edlz.client.master_line import address_by_hand, ask
+from edlz.services.job_status import JobStatus, StatusRequest
+from edlz.services.keys import make_job_keys, write_keys
+
+FLAGS = (
+    f"--model_file={MODELS}/tiny_mlp.py",
+    "--minibatch_size=20",
+    "--records_per_task=90",
+    "--grads_to_wait=2",
+    "--worker_threads=1",
+)
+
+
+class TcpJob(HandJob):
+    """A job whose services listen on ports."""
+
+    def __init__(self, folder: Path, *flags: str, partitions: int) -> None:
+        super().__init__(folder, *flags, partitions=partitions)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+
+    def endpoint(self, name: str) -> str:
+        return f"tcp://127.0.0.1:{self._port if name == 'master' else 0}"
+
+
+@pytest.mark.parametrize("partitions", [2, 0])
+def test_a_job_with_keys(
+    partitions: int, tmp_path: Path, small_mnist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_keys(tmp_path / "keys", make_job_keys())
+    monkeypatch.setenv("EDLZ_KEYS_DIR", str(tmp_path / "keys"))
+    folder = tmp_path / "job"
+    folder.mkdir()
+    with TcpJob(folder, *FLAGS, f"--training_data={small_mnist}/train", partitions=partitions) as job:
+        job.start(workers=0)
+        job.wait_for_log("master", "listens at tcp://")
+        job.start_worker(9, "--keys_dir=")
+        assert job.wait("worker-9") == 2
+        assert "takes encrypted connections only" in job.log("worker-9")
+        job.wait_for_log("master", "connection refused: peer=127.0.0.1 reason=it does not encrypt")
+
+        local = LocalJob("test", folder, "test")
+        answer = asyncio.run(ask(address_by_hand(local), StatusRequest(), 10.0))
+        assert isinstance(answer, JobStatus)
+
+        job.start_worker(0)
+        job.start_worker(1)
+        assert job.finish(without=("worker-9",)).state == "Succeeded"
+        job.check_exactly_once()
