@@ -8,6 +8,8 @@ Figures are medians over the rounds.
 
 With 1 in flight both of a ZeroMQ server's threads fall asleep twice a request, and most of the time goes into
 waking them; with more in flight they stay awake.
+
+A fourth server has the keys of a job: what encryption costs, for an empty request and for a large tensor.
 """
 
 import asyncio
@@ -15,14 +17,17 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import grpc
+import numpy as np
 import uvloop
 import zmq
 
@@ -30,9 +35,11 @@ from benchmarks.processes import cpu_s
 from benchmarks.rows import Row, format_rows
 from edlz.services.codec import Codec
 from edlz.services.errors import EdlzError
-from edlz.services.messages import Ping, Pong
+from edlz.services.keys import load_keys, make_job_keys, write_keys
+from edlz.services.messages import Ping, Pong, ReadVector, VectorPart
 from edlz.services.records import Message
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
+from edlz.services.security import Security
 
 __all__ = ["measure"]
 
@@ -43,10 +50,19 @@ LEAST_RATIO: Final = 8.0
 LEAST_RATIO_ALONE: Final = 4.0
 MOST_OF_BARE: Final = 1.5
 GRPC_METHOD: Final = "/benchmark/Echo"
+KEYS_VARIABLE: Final = "EDLZ_KEYS_DIR"
+PULL_MB: Final = 4
+PULLS: Final = 40  # a round
+MOST_OF_PLAIN: Final = 1.5  # encrypted, an empty request
+MOST_OF_PLAIN_PULL: Final = 12.0  # and a large tensor, of which plain means little but copying to the kernel
 
 
 def measure() -> list[Row]:
-    """Return two rows for each number of requests in flight; takes about 30 s."""
+    """Return two rows for each number of requests in flight, and what encryption costs; takes about 40 s."""
+    return _measure_empty() + _measure_encrypted()
+
+
+def _measure_empty() -> list[Row]:
     costs: dict[tuple[str, int], list[float]] = {}
     with _server("edlz") as ours, _server("bare") as bare, _server("grpc") as theirs:
         sides: tuple[tuple[str, _Server, Callable[[str, int, int], None]], ...] = (
@@ -85,15 +101,56 @@ def measure() -> list[Row]:
     return rows
 
 
+def _measure_encrypted() -> list[Row]:
+    """Compare two servers that differ in keys alone."""
+    pull = ReadVector(vector="dense", first=0, count=PULL_MB << 18)
+    kinds: tuple[tuple[str, Message, int, int], ...] = (
+        ("empty RPC, 1 in flight", Ping(), 1, REQUESTS),
+        ("empty RPC, 32 in flight", Ping(), 32, REQUESTS),
+        (f"pull of {PULL_MB} MB", pull, 4, PULLS),
+    )
+    costs: dict[tuple[str, str], list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        keys = Path(folder) / "keys"
+        write_keys(keys, make_job_keys())
+        security = Security(load_keys(keys, "worker"))
+        with _server("edlz") as plain, _server("edlz", **{KEYS_VARIABLE: str(keys)}) as encrypted:
+            for turn in range(ROUNDS + 1):
+                for label, body, window, count in kinds:
+                    for name, server in (("plain", plain), ("encrypted", encrypted)):
+                        before_s = server.cpu_s
+                        used = security if name == "encrypted" else None
+                        _ask_edlz(server.address, window, count, body, used)
+                        if turn:
+                            cost_us = (server.cpu_s - before_s) / count * 1e6
+                            costs.setdefault((name, label), []).append(cost_us)
+    rows = []
+    for label, body, _, _ in kinds:
+        plain_us, encrypted_us = (statistics.median(costs[name, label]) for name in ("plain", "encrypted"))
+        most = MOST_OF_PLAIN_PULL if body is pull else MOST_OF_PLAIN
+        rows.append(
+            Row(
+                f"{label}, server CPU, encrypted / plain",
+                f"{encrypted_us:.1f} us",
+                f"plain {plain_us:.1f} us",
+                encrypted_us / plain_us,
+                most,
+                False,
+            )
+        )
+    return rows
+
+
 class _Server:
     """A server process of this module, and where it listens."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, **environment: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.rpc", kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, **environment},
         )
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()
@@ -106,17 +163,21 @@ class _Server:
 
 
 @contextmanager
-def _server(kind: str) -> Iterator[_Server]:
-    server = _Server(kind)
+def _server(kind: str, **environment: str) -> Iterator[_Server]:
+    server = _Server(kind, **environment)
     try:
         yield server
     finally:
         server.process.communicate()  # the end of its input ends it
 
 
-def _ask_edlz(address: str, window: int, count: int) -> None:
+def _ask_edlz(
+    address: str, window: int, count: int, body: Message | None = None, security: Security | None = None
+) -> None:
+    asked = body or Ping()
+
     async def ask() -> None:
-        client = RpcClient(address, role="benchmark", identity="0", credits=window)
+        client = RpcClient(address, role="benchmark", identity="0", credits=window, security=security)
         is_done = asyncio.Event()
         open_requests = count
 
@@ -124,12 +185,12 @@ def _ask_edlz(address: str, window: int, count: int) -> None:
             nonlocal open_requests
             open_requests -= 1
             if open_requests >= window:
-                client.send(Ping(), on_answer)
+                client.send(asked, on_answer)
             elif open_requests == 0:
                 is_done.set()
 
         for _ in range(window):
-            client.send(Ping(), on_answer)
+            client.send(asked, on_answer)
         try:
             async with asyncio.timeout(60):
                 await is_done.wait()
@@ -151,10 +212,15 @@ def _ask_grpc(address: str, window: int, count: int) -> None:
 
 
 async def _serve_edlz() -> None:
-    def handler(to: ReplyTo, body: Message) -> None:
-        raise AssertionError(f"nobody sends {body}")
+    values = np.zeros(PULL_MB << 18, np.float32)
+    part = VectorPart(total=values.size, slots=(), values=values)
 
-    server = RpcServer("tcp://127.0.0.1:0", handler, role="benchmark", linger_s=0)
+    def handler(to: ReplyTo, body: Message) -> None:
+        server.reply(to, part)
+
+    keys = os.environ.get(KEYS_VARIABLE)
+    security = Security(load_keys(Path(keys), "master")) if keys else None
+    server = RpcServer("tcp://127.0.0.1:0", handler, role="benchmark", linger_s=0, security=security)
     print(server.endpoint, flush=True)
     await asyncio.to_thread(sys.stdin.read)
     server.close()

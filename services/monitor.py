@@ -4,6 +4,7 @@ import itertools
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 import zmq
 
@@ -11,6 +12,8 @@ from edlz.services.codec import Limits
 from edlz.services.loop_socket import MESSAGES_PER_WAKE, LoopSocket
 
 __all__ = ["Monitor"]
+
+MOST_UNREAD: Final = 100_000  # far more than have room
 
 _EVENT = struct.Struct("=HI")  # number and value; a second frame has the endpoint
 
@@ -46,6 +49,10 @@ class Monitor(LoopSocket):
 
     def close(self) -> None:
         if not self._is_closed:
+            # ZeroMQ's thread, were it waiting for room here, would keep the next call waiting.
+            for _ in range(MOST_UNREAD):
+                if self._wire.receive() is None:
+                    break
             with suppress(zmq.ZMQError):
                 self._watched.monitor(None, 0)
             super().close()

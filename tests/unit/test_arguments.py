@@ -313,6 +313,23 @@ def test_other_combinations() -> None:
     assert message == '--master_addr="nowhere" is not HOST:PORT'
 
 
+def test_a_service_that_others_reach() -> None:
+    reading = read("--ps_id=1", "--host=node7", "--keys_dir=keys", reader="ps")
+    assert reading.errors == ()
+    assert reading.config.listen_endpoint == "tcp://*:2223"
+    assert reading.config.reachable_at("tcp://0.0.0.0:2223") == "tcp://node7:2223"
+    message, help_ = only_error(read("--ps_id=1", "--host=0.0.0.0", reader="ps"))
+    assert message == "--host=0.0.0.0 is no address that workers can connect to"
+    assert "--host=HOST" in help_
+    job = ("--model_def=m.f", "--training_data=d")
+    assert only_error(read(*job, "--host=*", reader="master"))[0].startswith("--host=* is no address")
+    assert read(*job, "--host=*", "--num_ps_pods=1", reader="master").errors == ()
+    message, _ = only_error(
+        read("--worker_id=1", "--keys_dir=k", "--transport_security=none", reader="worker")
+    )
+    assert message == "--keys_dir=k with --transport_security=none"
+
+
 def test_several_mistakes_are_found_at_once_and_bad_values_cause_no_second_ones() -> None:
     reading = read("--num_worker=1", "word", "--grads_to_wait=x", "--use_async", "--num_workers=-1")
     assert [problem.message for problem in reading.errors] == [
