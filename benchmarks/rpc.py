@@ -54,7 +54,7 @@ KEYS_VARIABLE: Final = "EDLZ_KEYS_DIR"
 PULL_MB: Final = 4
 PULLS: Final = 40  # a round
 MOST_OF_PLAIN: Final = 1.5  # encrypted, an empty request
-MOST_OF_PLAIN_PULL: Final = 12.0  # and a large tensor, of which plain means little but copying to the kernel
+MOST_OF_PLAIN_PULL: Final = 8.0  # and a large tensor, of which plain means little but copying to the kernel
 
 
 def measure() -> list[Row]:
