@@ -28,6 +28,7 @@ __all__ = [
     "JobKeys",
     "KeyPair",
     "RoleKeys",
+    "job_keys_in",
     "load_job_keys",
     "load_keys",
     "make_job_keys",
@@ -153,6 +154,19 @@ def load_job_keys(folder: Path) -> JobKeys:
     _check_curve()
     public = _read_public(folder)
     return JobKeys({role: _read_pair(folder, role, public) for role in ROLES})
+
+
+def job_keys_in(folder: Path) -> JobKeys:
+    """Read the keys of all roles; make them first if the folder does not exist.
+
+    Raises
+    ------
+    ConfigError
+        See `load_keys` and `write_keys`.
+    """
+    if not folder.exists():
+        write_keys(folder, make_job_keys())
+    return load_job_keys(folder)
 
 
 def _check_curve() -> None:

@@ -11,6 +11,7 @@ from edlz.services.errors import ConfigError
 from edlz.services.keys import (
     PUBLIC_FILE,
     ROLES,
+    job_keys_in,
     load_job_keys,
     load_keys,
     make_job_keys,
@@ -33,6 +34,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         assert load_keys(tmp_path / "new" / "keys", role) == keys.of(role)
         assert zmq.curve_public(keys.pairs[role].secret) == keys.pairs[role].public
     assert len({pair.secret for pair in keys.pairs.values()}) == len(ROLES)
+
+
+def test_keys_are_made_once(tmp_path: Path) -> None:
+    keys = job_keys_in(tmp_path / "keys")
+    assert job_keys_in(tmp_path / "keys") == keys == load_job_keys(tmp_path / "keys")
+    (tmp_path / "keys" / "ps.key").unlink()
+    with pytest.raises(ConfigError, match=r"ps\.key"):
+        job_keys_in(tmp_path / "keys")
 
 
 def test_a_role_needs_its_own_secret_only(folder: Path) -> None:
