@@ -1,0 +1,100 @@
+"""What the objects of a job are called on a cluster: pods, services, secret, labels, annotations, folders.
+
+Names are those that users of the older tool know (`elasticdl-<job>-worker-0`), so what they `grep` and
+select by goes on working.
+"""
+
+from dataclasses import dataclass
+
+from edlz.services.launcher import split_name
+
+__all__ = [
+    "CLUSTER_SPEC",
+    "CONFIG",
+    "JOB_DIR",
+    "KEYS_DIR",
+    "MASTER",
+    "MASTER_PORT",
+    "MAX_JOB_NAME",
+    "PS_PORT",
+    "STATUS",
+    "STOP",
+    "WORKERS",
+    "Owner",
+    "labels",
+    "pod_name",
+    "secret_name",
+    "selector",
+    "service_name",
+    "short_name",
+]
+
+STATUS = "edlz.io/status"
+"""Annotation of the master pod: the job's status as JSON."""
+WORKERS = "edlz.io/workers"
+"""Annotation of the master pod: the number of workers wanted."""
+STOP = "edlz.io/stop"
+"""Annotation of the master pod: `save` for an orderly stop with a checkpoint."""
+CONFIG = "edlz.io/config"
+"""Annotation of the master pod: the job's settings as YAML."""
+CLUSTER_SPEC = "edlz.io/cluster-spec"
+"""Annotation of the master pod: the text of the file of --cluster_spec."""
+
+MASTER = "master"
+MASTER_PORT, PS_PORT = 50001, 2222
+JOB_DIR = "/var/lib/edlz/job"
+KEYS_DIR = "/var/run/edlz/keys"
+
+_PREFIX = "elasticdl"
+_MAX_LABEL = 63  # letters: of a container's or service's name, and of a label's value
+_LONGEST_ROLE = len("-worker-99999")
+MAX_JOB_NAME = _MAX_LABEL - len(_PREFIX) - 1 - _LONGEST_ROLE
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The pod whose end removes an object too: the job's master pod."""
+
+    name: str
+    uid: str
+
+
+def pod_name(job: str, name: str) -> str:
+    """Return the name of a pod and of its container; `name` is master, ps-0, worker-3."""
+    return f"{_PREFIX}-{job}-{name}"
+
+
+def short_name(job: str, pod: str) -> str:
+    """Return what `pod_name` was made of: master, ps-0, worker-3."""
+    return pod.removeprefix(f"{_PREFIX}-{job}-")
+
+
+def service_name(job: str, index: int) -> str:
+    """Return the name of the service of a parameter server."""
+    return pod_name(job, f"ps-{index}")
+
+
+def secret_name(job: str) -> str:
+    """Return the name of the secret with the job's keys."""
+    return pod_name(job, "keys")
+
+
+def labels(job: str, name: str) -> dict[str, str]:
+    """Return the labels of an object that belongs to the pod `name`: master, ps-0, worker-3."""
+    role, index = split_name(name)
+    return {
+        "app": _PREFIX,
+        "elasticdl_job_name": job,
+        "elasticdl-job-name": job,
+        "elasticdl-replica-type": role,
+        "elasticdl-replica-index": str(index),
+        "app.kubernetes.io/name": "edlz",
+        "app.kubernetes.io/instance": job,
+        "app.kubernetes.io/component": role,
+        "app.kubernetes.io/managed-by": "edlz",
+    }
+
+
+def selector(job: str) -> str:
+    """Return the label selector, as the API and `kubectl -l` take it, of everything that belongs to a job."""
+    return f"app={_PREFIX},elasticdl-job-name={job}"
