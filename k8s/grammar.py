@@ -1,0 +1,35 @@
+"""What the grammars of the cluster flags share: a problem that cites flag and part, and Kubernetes' names."""
+
+import re
+from collections.abc import Collection
+
+from edlz.services.configuration.nearest import did_you_mean, nearest
+from edlz.services.configuration.problems import Problem
+
+__all__ = ["MAX_LABEL", "MAX_SUBDOMAIN", "is_label", "is_subdomain", "problem_of", "unknown"]
+
+MAX_LABEL, MAX_SUBDOMAIN = 63, 253  # letters
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+
+
+def is_label(text: str) -> bool:
+    """Whether a text is a DNS label: the name of a container, a service, a volume, a namespace."""
+    return len(text) <= MAX_LABEL and _LABEL.fullmatch(text) is not None
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether a text is a DNS subdomain: the name of a pod, a claim, a secret, a priority class."""
+    return len(text) <= MAX_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def problem_of(flag: str, part: str, message: str, help: str) -> Problem:  # noqa: A002
+    """Return the problem with a part of a flag's text: `--volume: "size=3": …`."""
+    return Problem(f'--{flag}: "{part}": {message}' if part else f"--{flag}: {message}", help)
+
+
+def unknown(word: str, allowed: Collection[str]) -> str:
+    """Return the help about a word that is none of those allowed."""
+    everything = f"allowed: {', '.join(sorted(allowed))}"
+    near = did_you_mean(nearest(word, allowed))
+    return f"{near} ({everything})" if near else everything
