@@ -1,0 +1,73 @@
+"""The volumes of a pod and where they are mounted: scratch folders, the job's keys, and what `--volume` names.
+
+A container's root is read-only, so each folder that a service writes to is a mount.  One that lies on no
+`--volume` is an emptyDir: it outlives the container, and goes with the pod.
+"""
+
+from pathlib import PurePosixPath
+
+from kubernetes import client
+
+from edlz.k8s.names import JOB_DIR, KEYS_DIR, MASTER, secret_name
+from edlz.k8s.volumes import Volumes
+from edlz.services.config import JobConfig
+
+__all__ = ["pod_mounts", "pod_volumes", "scratch_folders"]
+
+_GROUP_READS = 0o440
+
+
+def scratch_folders(config: JobConfig, volumes: Volumes) -> dict[str, str]:
+    """Return the folders that are the pod's own and go with it, by the name of their volume."""
+    folders = {"tmp": "/tmp", "job": config.job_dir or JOB_DIR}
+    if config.checkpoint_dir:
+        folders["checkpoints"] = config.checkpoint_dir
+    if config.log_file_path:
+        folders["logs"] = str(PurePosixPath(config.log_file_path).parent)
+    kept: dict[str, str] = {}
+    for name, path in folders.items():
+        if not volumes.holds(path) and not any(
+            PurePosixPath(path).is_relative_to(other) for other in kept.values()
+        ):
+            kept[name] = path
+    return kept
+
+
+def pod_volumes(config: JobConfig, name: str, volumes: Volumes) -> list[client.V1Volume]:
+    """Return the volumes of the pod `name`: master, ps-0, worker-3."""
+    made = [
+        client.V1Volume(name=scratch, empty_dir=client.V1EmptyDirVolumeSource())
+        for scratch in scratch_folders(config, volumes)
+    ]
+    if _has_keys(config, name):
+        source = client.V1SecretVolumeSource(
+            secret_name=secret_name(config.job_name), default_mode=_GROUP_READS
+        )
+        made.append(client.V1Volume(name="keys", secret=source))
+    for volume in volumes.volumes:
+        if volume.claim_name:
+            claim = client.V1PersistentVolumeClaimVolumeSource(claim_name=volume.claim_name)
+            made.append(client.V1Volume(name=volume.name, persistent_volume_claim=claim))
+        else:
+            path = client.V1HostPathVolumeSource(path=volume.host_path, type=volume.host_path_type or None)
+            made.append(client.V1Volume(name=volume.name, host_path=path))
+    return made
+
+
+def pod_mounts(config: JobConfig, name: str, volumes: Volumes) -> list[client.V1VolumeMount]:
+    """Return the mounts of the container of the pod `name`."""
+    made = [
+        client.V1VolumeMount(name=scratch, mount_path=path)
+        for scratch, path in scratch_folders(config, volumes).items()
+    ]
+    if _has_keys(config, name):
+        made.append(client.V1VolumeMount(name="keys", mount_path=KEYS_DIR, read_only=True))
+    return made + [
+        client.V1VolumeMount(name=mount.volume, mount_path=mount.mount_path, sub_path=mount.sub_path or None)
+        for mount in volumes.mounts
+    ]
+
+
+def _has_keys(config: JobConfig, name: str) -> bool:
+    """Whether the job's secret is mounted: the master has no need of it, for it makes the keys."""
+    return name != MASTER and config.transport_security != "none"

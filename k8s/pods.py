@@ -1,0 +1,244 @@
+"""The pods of a job, from its settings.  Pure functions: nothing here talks to a cluster.
+
+A container runs Python itself, with no shell before it, so signals reach the service.  It may write to its
+mounts only: `/tmp`, the job's folder, and what `--volume` names.
+"""
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping
+
+from kubernetes import client
+
+from edlz.k8s.envs import parse_envs, populated_envs
+from edlz.k8s.metadata import metadata
+from edlz.k8s.mounts import pod_mounts, pod_volumes
+from edlz.k8s.names import (
+    CONFIG,
+    JOB_DIR,
+    KEYS_DIR,
+    MASTER,
+    MASTER_PORT,
+    PS_PORT,
+    Owner,
+    pod_name,
+)
+from edlz.k8s.priorities import pod_priority
+from edlz.k8s.resources import cores_of, limits_of, requests_of
+from edlz.k8s.volumes import Volumes, parse_volumes
+from edlz.k8s.worker_memory import with_memory
+from edlz.services.config import JobConfig
+from edlz.services.launcher import split_name
+
+__all__ = ["Owner", "grace_s", "master_pod", "service_pod", "settings_in_pods"]
+
+_GRACE_S = {"master": 30, "ps": 20, "worker": 10}
+_USER = 1000
+
+
+def master_pod(config: JobConfig, image: str) -> client.V1Pod:
+    """Return the pod of a job's master, which makes all the others.
+
+    Parameters
+    ----------
+    config : the settings as they were submitted
+    image : what it runs; ps and workers too, unless --worker_image says otherwise
+    """
+    config = settings_in_pods(config, image)
+    arguments = [_literal(argument) for argument in config.to_arguments("master")]
+    command = ["python", "-m", "edlz.k8s.master", *arguments]
+    command.append(f"--endpoint=tcp://$(MY_POD_IP):{MASTER_PORT}")
+    volumes = parse_volumes(config.volume)
+    name = pod_name(config.job_name, MASTER)
+    about = metadata(config, name, MASTER, None, annotations={CONFIG: config.to_yaml()}, status="Pending")
+    return client.V1Pod(
+        api_version="v1",
+        kind="Pod",
+        metadata=about,
+        spec=_pod_spec(
+            config,
+            MASTER,
+            volumes,
+            _container(
+                config,
+                MASTER,
+                image,
+                command,
+                [*_variables(config), _own_variable("MY_POD_UID", "metadata.uid")],
+                volumes,
+                requests_of(config, MASTER),
+                limits_of(config, MASTER),
+            ),
+            priority=config.master_pod_priority,
+        ),
+    )
+
+
+def service_pod(
+    config: JobConfig,
+    name: str,
+    *,
+    owner: Owner,
+    master_addr: str,
+    memory: str | None = None,
+    priority: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> client.V1Pod:
+    """Return the pod of a parameter server or a worker.
+
+    Parameters
+    ----------
+    config : the master's settings
+    name : ps-0, worker-3
+    owner : the master pod
+    master_addr : HOST:PORT of the master
+    memory : a worker's limit of memory in place of the one in the settings: one before it ran out
+    priority : a worker's class in place of that of its number (see `priorities`)
+    environ : the master's variables, for --populate_env_names
+    """
+    role, index = split_name(name)
+    volumes = parse_volumes(config.volume)
+    requests, limits = requests_of(config, role), limits_of(config, role)
+    if memory is not None:
+        requests, limits = with_memory(requests, limits, memory)
+    variables = _variables(config, populated_envs(config.populate_env_names, environ))
+    variables.append(client.V1EnvVar(name="MASTER_ADDR", value=master_addr))
+    variables.append(client.V1EnvVar(name="WORKER_NUM", value=str(config.num_workers)))
+    if role == "worker":
+        variables.append(client.V1EnvVar(name="WORKER_ID", value=str(index)))
+    command = _service_command(config, role, index, master_addr)
+    image = config.worker_image or config.image_name
+    return client.V1Pod(
+        api_version="v1",
+        kind="Pod",
+        metadata=metadata(config, pod_name(config.job_name, name), name, owner),
+        spec=_pod_spec(
+            config,
+            name,
+            volumes,
+            _container(config, name, image, command, variables, volumes, requests, limits),
+            priority=pod_priority(config, name) if priority is None else priority,
+        ),
+    )
+
+
+def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
+    """Return the settings as they hold in the pods: image, folders, keys, a worker's threads.
+
+    `--job_dir` counts only if it lies on a volume: whatever else it says is a folder of the submitting machine.
+    """
+    volumes = parse_volumes(config.volume)
+    job_dir = config.job_dir if config.job_dir and volumes.holds(config.job_dir) else JOB_DIR
+    threads = config.worker_threads
+    cpu = limits_of(config, "worker").get("cpu") or requests_of(config, "worker").get("cpu")
+    if "worker_threads" not in config.given and cpu:
+        threads = max(1, math.ceil(cores_of(cpu)))
+    is_secure = config.transport_security != "none"
+    return dataclasses.replace(
+        config,
+        image_name=image,
+        job_dir=job_dir,
+        keys_dir=f"{job_dir}/keys" if is_secure else "",
+        worker_threads=threads,
+        endpoint="",
+        port=MASTER_PORT,
+    )
+
+
+def grace_s(name: str) -> int:
+    """Return the seconds that a pod has to end in order, by its name: master, ps-0, worker-3."""
+    return _GRACE_S[split_name(name)[0]]
+
+
+def _service_command(config: JobConfig, role: str, index: int, master_addr: str) -> list[str]:
+    command = [
+        "python",
+        "-m",
+        f"edlz.services.{role}",
+        f"--{role}_id={index}",
+        f"--master_addr={master_addr}",
+    ]
+    if role == "ps":
+        command += [
+            f"--endpoint=tcp://$(MY_POD_IP):{PS_PORT}",
+            f"--job_dir={_literal(config.job_dir or JOB_DIR)}",
+        ]
+    if config.transport_security == "none":
+        command.append("--transport_security=none")
+    else:
+        command.append(f"--keys_dir={KEYS_DIR}")
+    return [*command, f"--log_level={config.log_level}", f"--log_format={config.log_format}"]
+
+
+def _pod_spec(
+    config: JobConfig, name: str, volumes: Volumes, container: client.V1Container, *, priority: str
+) -> client.V1PodSpec:
+    is_master = name == MASTER
+    return client.V1PodSpec(
+        containers=[container],
+        volumes=pod_volumes(config, name, volumes),
+        restart_policy=config.restart_policy if is_master else "Never",
+        termination_grace_period_seconds=grace_s(name),
+        priority_class_name=priority or None,
+        automount_service_account_token=None if is_master else False,
+        enable_service_links=False,
+        security_context=client.V1PodSecurityContext(
+            run_as_non_root=True,
+            run_as_user=_USER,
+            run_as_group=_USER,
+            fs_group=_USER,
+            fs_group_change_policy="OnRootMismatch",
+            seccomp_profile=client.V1SeccompProfile(type="RuntimeDefault"),
+        ),
+    )
+
+
+def _container(
+    config: JobConfig,
+    name: str,
+    image: str,
+    command: list[str],
+    variables: list[client.V1EnvVar],
+    volumes: Volumes,
+    requests: Mapping[str, str],
+    limits: Mapping[str, str],
+) -> client.V1Container:
+    if config.log_file_path:
+        copy = ["python", "-m", "edlz.k8s.log_copy", f"--file={config.log_file_path}", "--"]
+        command = copy + command
+    return client.V1Container(
+        name=pod_name(config.job_name, name),
+        image=image,
+        image_pull_policy=config.image_pull_policy,
+        command=command,
+        env=variables,
+        resources=client.V1ResourceRequirements(requests=dict(requests), limits=dict(limits)),
+        volume_mounts=pod_mounts(config, name, volumes),
+        security_context=client.V1SecurityContext(
+            allow_privilege_escalation=False,
+            capabilities=client.V1Capabilities(drop=["ALL"]),
+            read_only_root_filesystem=True,
+        ),
+    )
+
+
+def _variables(config: JobConfig, populated: Mapping[str, str] | None = None) -> list[client.V1EnvVar]:
+    """Return the variables of every pod; what the user gives wins, but for our own names."""
+    given = {"HOME": "/tmp", **(populated or {}), **parse_envs(config.envs)}
+    own = [
+        _own_variable("MY_POD_IP", "status.podIP"),
+        _own_variable("MY_POD_NAME", "metadata.name"),
+        _own_variable("MY_NAMESPACE", "metadata.namespace"),
+    ]
+    return own + [client.V1EnvVar(name=name, value=value) for name, value in given.items()]
+
+
+def _own_variable(name: str, field_path: str) -> client.V1EnvVar:
+    source = client.V1EnvVarSource(field_ref=client.V1ObjectFieldSelector(field_path=field_path))
+    return client.V1EnvVar(name=name, value_from=source)
+
+
+def _literal(text: str) -> str:
+    """Return an argument that Kubernetes leaves as it is: it takes `$(NAME)` for a variable."""
+    return text.replace("$", "$$")
