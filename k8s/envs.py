@@ -13,6 +13,7 @@ from edlz.services.configuration.problems import InvalidConfigError, Problem
 __all__ = ["OWN_NAMES", "parse_env_names", "parse_envs", "populated_envs"]
 
 OWN_NAMES = (
+    "CLUSTER_SPEC_TEXT",
     "MASTER_ADDR",
     "MY_NAMESPACE",
     "MY_POD_IP",
