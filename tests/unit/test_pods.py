@@ -1,0 +1,436 @@
+"""The pods, services and secret of a job, as an API server would see them."""
+
+import dataclasses
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edlz.k8s.demo import DEMOS, MANIFESTS, demo_manifest
+from edlz.k8s.manifest import to_plain, to_yaml
+from edlz.k8s.names import MAX_JOB_NAME, labels, pod_name, selector, short_name
+from edlz.k8s.object_check import object_problems
+from edlz.k8s.pods import Owner, master_pod, service_pod, settings_in_pods
+from edlz.k8s.ps_service import ps_service
+from edlz.k8s.secret import keys_secret
+from edlz.services.config import JobConfig
+from edlz.services.configuration.arguments import read_config
+
+VERSIONS = [f"1.{minor}" for minor in range(28, int(kubernetes_validate.latest_version().split(".")[1]) + 1)]
+OWNER = Owner("elasticdl-mnist-master", "6f3c5d1e-0000-4000-8000-000000000000")
+ADDRESS = "10.1.2.3:50001"
+
+
+def job(**changes: Any) -> JobConfig:
+    settings = {
+        "job_name": "mnist",
+        "model_def": "mnist.mnist_functional_api.custom_model",
+        "training_data": "/data/mnist/train",
+        "image_name": "edlz:mnist",
+        "volume": "host_path=/data,mount_path=/data",
+        **changes,
+    }
+    return JobConfig(**settings)
+
+
+def master(**changes: Any) -> dict[str, Any]:
+    return dict(to_plain(master_pod(job(**changes), "edlz:mnist")))
+
+
+def pod(name: str, memory: str | None = None, **changes: Any) -> dict[str, Any]:
+    config = settings_in_pods(job(**changes), "edlz:mnist")
+    made = service_pod(config, name, owner=OWNER, master_addr=ADDRESS, memory=memory, environ={"NCCL_A": "1"})
+    return dict(to_plain(made))
+
+
+def container(plain: dict[str, Any]) -> dict[str, Any]:
+    (only,) = plain["spec"]["containers"]
+    return dict(only)
+
+
+def variables(plain: dict[str, Any]) -> dict[str, str]:
+    return {
+        variable["name"]: variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"]
+        for variable in container(plain)["env"]
+    }
+
+
+def mounts(plain: dict[str, Any]) -> dict[str, str]:
+    return {mount["mountPath"]: mount["name"] for mount in container(plain)["volumeMounts"]}
+
+
+def all_objects() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give every kind of object for many settings."""
+    resources = ("cpu=1,memory=4096Mi", "cpu=500m,memory=1.5G,disk=5G,gpu=1")
+    volumes = (
+        "",
+        "host_path=/data,mount_path=/data",
+        "claim_name=c,mount_path=/a,sub_path=x;claim_name=c,mount_path=/b,volume_name=v;host_path=/h,"
+        "type=Directory,mount_path=/var/lib/edlz",
+    )
+    more: tuple[dict[str, Any], ...] = (
+        {},
+        {"transport_security": "none", "log_file_path": "/logs/$(MY_POD_NAME).log", "namespace": "research"},
+        {
+            "envs": "A=1,2,B=1e3",
+            "populate_env_names": "NCCL_.*",
+            "checkpoint_dir": "/ckpt",
+            "worker_pod_priority": "high=0.5",
+            "master_pod_priority": "high-priority",
+            "worker_image": "registry.example.com:5000/team/edlz:worker",
+            "image_pull_policy": "Never",
+            "restart_policy": "Never",
+            "job_name": "a" * MAX_JOB_NAME,
+        },
+    )
+    for resource, volume, changes in product(resources, volumes, more):
+        settings = {"worker_resource_request": resource, "volume": volume, **changes}
+        config = settings_in_pods(job(**settings), "edlz:mnist")
+        yield "master", master(**settings)
+        for name in ("ps-0", "worker-0", "worker-99999"):
+            yield name, pod(name, **settings)
+        yield "worker-1", pod("worker-1", memory="6144Mi", **settings)
+        yield "service", to_plain(ps_service(config, 0, OWNER))
+        yield "secret", to_plain(keys_secret(config, {"server.key": b"\x00k"}, OWNER))
+
+
+def test_every_object_passes_the_schemas_of_all_versions() -> None:
+    objects = [plain for _, plain in all_objects()]
+    for number, plain in enumerate(objects):
+        for version in VERSIONS if number < 21 else VERSIONS[-1:]:
+            kubernetes_validate.validate(plain, version, strict=True)
+
+
+def test_every_object_passes_our_own_check() -> None:
+    for name, plain in all_objects():
+        assert object_problems(plain) == [], name
+
+
+def test_every_object_has_the_labels_of_its_job() -> None:
+    for name, plain in all_objects():
+        found = plain["metadata"]["labels"]
+        assert (
+            found["elasticdl-job-name"] == found["elasticdl_job_name"] == found["app.kubernetes.io/instance"]
+        )
+        assert ("ownerReferences" in plain["metadata"]) == (name != "master")
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_names_and_labels() -> None:
+    assert pod_name("j", "worker-3") == "elasticdl-j-worker-3"
+    assert short_name("j", "elasticdl-j-worker-3") == "worker-3"
+    assert labels("j", "ps-1")["elasticdl-replica-index"] == "1"
+    assert set(selector("j").split(",")) <= {f"{key}={value}" for key, value in labels("j", "ps-1").items()}
+
+
+def test_the_owner_holds_what_it_made() -> None:
+    (reference,) = pod("worker-0")["metadata"]["ownerReferences"]
+    assert (reference["name"], reference["uid"], reference["blockOwnerDeletion"]) == (
+        OWNER.name,
+        OWNER.uid,
+        True,
+    )
+
+
+# ---------------------------------------------------------------- the master
+
+
+def arguments_of(plain: dict[str, Any], module: str) -> list[str]:
+    command = container(plain)["command"]
+    start = command.index(module)
+    assert command[start - 2 : start] == ["python", "-m"]
+    return [argument.replace("$$", "$") for argument in command[start + 1 :]]
+
+
+def test_the_master_gets_the_settings_of_the_job() -> None:
+    changes = {"num_epochs": 3, "model_params": "name='a$(HOME)b$$c'", "seed": 7, "envs": "A=$(B)"}
+    reading = read_config(arguments_of(master(**changes), "edlz.k8s.master"), "master", {})
+    assert reading.errors == ()
+    assert reading.config.model_params == changes["model_params"]
+    assert (reading.config.num_epochs, reading.config.seed, reading.config.envs) == (3, 7, "A=$(B)")
+    assert reading.config.endpoint == "tcp://$(MY_POD_IP):50001"
+    assert reading.config.image_name == "edlz:mnist"
+
+
+@given(st.text(st.characters(codec="ascii", categories=("L", "N", "P", "S")), max_size=20))
+def test_kubernetes_leaves_our_arguments_as_they_are(text: str) -> None:
+    """Kubernetes takes `$(NAME)` for a variable, and `$$` for a dollar."""
+    command = container(master(training_data=f"/{text}"))["command"]
+    argument = next(argument for argument in command if argument.startswith("--training_data="))
+    expanded = argument.replace("$$", "\0")
+    assert "$" not in expanded
+    assert expanded.replace("\0", "$") == f"--training_data=/{text}"
+
+
+def test_the_master_pod_says_what_it_is_for() -> None:
+    plain = master(num_workers=5)
+    assert plain["metadata"]["labels"]["status"] == "Pending"
+    assert yaml.safe_load(plain["metadata"]["annotations"]["edlz.io/config"])["num_workers"] == 5
+    assert variables(plain)["MY_POD_UID"] == "metadata.uid"
+    assert plain["spec"]["restartPolicy"] == "OnFailure"
+
+
+def test_the_threads_of_a_worker_are_those_of_its_pod() -> None:
+    def threads(**changes: Any) -> int:
+        return settings_in_pods(job(**changes), "i").worker_threads
+
+    assert threads(worker_resource_request="cpu=500m,memory=1Gi") == 1
+    assert threads(worker_resource_request="cpu=2.5", worker_resource_limit="cpu=4") == 4
+    assert threads(worker_threads=3, given=frozenset({"worker_threads"})) == 3
+
+
+# ---------------------------------------------------------------- ps and workers
+
+
+def test_commands_have_no_shell() -> None:
+    for _, plain in all_objects():
+        if plain["kind"] == "Pod":
+            assert container(plain)["command"][:2] == ["python", "-m"]
+
+
+def test_a_worker_and_a_ps_know_their_master() -> None:
+    worker = read_config(arguments_of(pod("worker-3"), "edlz.services.worker"), "worker", {}).checked()
+    assert (worker.worker_id, worker.master_addr, worker.keys_dir) == (3, ADDRESS, "/var/run/edlz/keys")
+    ps = read_config(arguments_of(pod("ps-1"), "edlz.services.ps"), "ps", {}).checked()
+    assert (ps.ps_id, ps.endpoint, ps.job_dir) == (1, "tcp://$(MY_POD_IP):2222", "/var/lib/edlz/job")
+
+
+def test_variables_of_a_worker() -> None:
+    found = variables(
+        pod("worker-3", envs="A=1,2,HOME=/home/me", populate_env_names="NCCL_.*", num_workers=4)
+    )
+    assert found == {
+        "MY_POD_IP": "status.podIP",
+        "MY_POD_NAME": "metadata.name",
+        "MY_NAMESPACE": "metadata.namespace",
+        "HOME": "/home/me",
+        "NCCL_A": "1",
+        "A": "1,2",
+        "MASTER_ADDR": ADDRESS,
+        "WORKER_NUM": "4",
+        "WORKER_ID": "3",
+    }
+
+
+def test_more_memory_for_one_that_ran_out_of_it() -> None:
+    resources = container(pod("worker-7", memory="6144Mi"))["resources"]
+    assert resources == {
+        "requests": {"cpu": "1", "memory": "6144Mi"},
+        "limits": {"cpu": "1", "memory": "6144Mi"},
+    }
+
+
+def test_a_service_leads_to_its_ps_alone() -> None:
+    config = job()
+    plain = to_plain(ps_service(config, 1, OWNER))
+    for name, is_selected in (("ps-1", True), ("ps-0", False), ("worker-1", False)):
+        found = labels("mnist", name)
+        assert all(found[key] == value for key, value in plain["spec"]["selector"].items()) == is_selected
+    assert plain["spec"]["ports"][0]["port"] == 2222
+    assert plain["metadata"]["annotations"] == plain["metadata"]["labels"]
+
+
+# ---------------------------------------------------------------- security and folders
+
+
+def test_pods_have_no_rights_that_they_do_not_need() -> None:
+    for plain in (master(), pod("ps-0"), pod("worker-0")):
+        assert plain["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert plain["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container(plain)["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }
+    assert pod("ps-0")["spec"]["automountServiceAccountToken"] is False
+    assert "automountServiceAccountToken" not in master()["spec"]
+
+
+def test_keys_are_mounted_where_they_are_used() -> None:
+    assert mounts(pod("worker-0"))["/var/run/edlz/keys"] == "keys"
+    assert "/var/run/edlz/keys" not in mounts(master())
+    assert "--keys_dir=/var/lib/edlz/job/keys" in container(master())["command"]
+    without = pod("worker-0", transport_security="none")
+    assert "/var/run/edlz/keys" not in mounts(without)
+    assert "--transport_security=none" in container(without)["command"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "paths"),
+    [
+        ({}, {"/tmp", "/var/lib/edlz/job", "/data"}),
+        ({"volume": ""}, {"/tmp", "/var/lib/edlz/job"}),
+        ({"volume": "claim_name=c,mount_path=/tmp"}, {"/tmp", "/var/lib/edlz/job"}),
+        ({"checkpoint_dir": "/data/ckpt"}, {"/tmp", "/var/lib/edlz/job", "/data"}),
+        ({"checkpoint_dir": "/ckpt"}, {"/tmp", "/var/lib/edlz/job", "/ckpt", "/data"}),
+        ({"checkpoint_dir": "/tmp/ckpt"}, {"/tmp", "/var/lib/edlz/job", "/data"}),
+        ({"job_dir": "/data/jobs/mnist"}, {"/tmp", "/data"}),
+        ({"job_dir": "/home/me/jobs"}, {"/tmp", "/var/lib/edlz/job", "/data"}),
+        ({"log_file_path": "/logs/x.log"}, {"/tmp", "/var/lib/edlz/job", "/logs", "/data"}),
+        ({"log_file_path": "/data/$(MY_POD_NAME).log"}, {"/tmp", "/var/lib/edlz/job", "/data"}),
+    ],
+)
+def test_each_folder_that_is_written_to_is_a_mount(changes: dict[str, Any], paths: set[str]) -> None:
+    assert set(mounts(master(**changes))) == paths
+    assert set(mounts(pod("ps-0", **changes))) == paths | {"/var/run/edlz/keys"}
+
+
+def test_output_goes_to_a_file_too() -> None:
+    command = container(pod("ps-0", log_file_path="/data/$(MY_POD_NAME).log"))["command"]
+    assert command[2:6] == ["edlz.k8s.log_copy", "--file=/data/$(MY_POD_NAME).log", "--", "python"]
+
+
+def test_the_job_directory_can_lie_on_a_volume() -> None:
+    command = container(pod("ps-0", job_dir="/data/jobs/mnist"))["command"]
+    assert "--job_dir=/data/jobs/mnist" in command
+    assert "--keys_dir=/data/jobs/mnist/keys" in container(master(job_dir="/data/jobs/mnist"))["command"]
+
+
+# ---------------------------------------------------------------- manifests
+
+
+@pytest.mark.parametrize("file", sorted(DEMOS))
+def test_demos_are_current(file: str) -> None:
+    """`python -m edlz.k8s.demo` writes them anew."""
+    assert (MANIFESTS / file).read_text(encoding="utf-8") == demo_manifest(file)
+
+
+@pytest.mark.parametrize("path", sorted(MANIFESTS.glob("*.yaml")), ids=lambda path: str(path.name))
+def test_manifests_pass_the_schemas_of_all_versions(path: Any) -> None:
+    objects = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    assert objects
+    for plain in objects:
+        assert object_problems(plain) == []
+        for version in VERSIONS:
+            kubernetes_validate.validate(plain, version, strict=True)
+
+
+def test_the_rights_are_no_more_than_a_job_needs() -> None:
+    role, binding = yaml.safe_load_all((MANIFESTS / "edlz-rbac.yaml").read_text(encoding="utf-8"))
+    rights = {rule["resources"][0]: set(rule["verbs"]) for rule in role["rules"]}
+    assert rights == {
+        "pods": {"create", "delete", "get", "list", "watch", "patch"},
+        "pods/log": {"get"},
+        "pods/finalizers": {"update"},
+        "services": {"create", "delete", "get", "patch"},
+        "secrets": {"create", "delete"},
+    }
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "default"}]
+
+
+def test_priority_classes_have_the_values_of_the_tutorial() -> None:
+    classes = yaml.safe_load_all((MANIFESTS / "priority-classes.yaml").read_text(encoding="utf-8"))
+    assert {plain["metadata"]["name"]: plain["value"] for plain in classes} == {
+        "high-priority": 1000000,
+        "low-priority": 1000,
+    }
+
+
+def test_yaml_is_read_as_it_was_written() -> None:
+    objects = [plain for _, plain in all_objects()]
+    assert list(yaml.safe_load_all(to_yaml(objects))) == objects
+
+
+@pytest.mark.parametrize(
+    "text", ["1e3", "y", "no", "012", "0o7", "1_000", "~", "", "null", ".5", "1:30", "0x1F", "=", "-"]
+)
+def test_a_text_is_no_number_for_any_reader(text: str) -> None:
+    assert f'value: "{text}"\n' in to_yaml([{"value": text}])
+
+
+@given(
+    st.recursive(
+        st.text() | st.integers() | st.booleans(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_any_text_survives_yaml(item: Any) -> None:
+    assert yaml.safe_load(to_yaml([{"item": item}])) == {"item": item}
+
+
+# ---------------------------------------------------------------- our own check
+
+
+def broken(**spec: Any) -> dict[str, Any]:
+    plain = pod("worker-0")
+    return {**plain, "spec": {**plain["spec"], **spec}}
+
+
+def with_container(**changes: Any) -> dict[str, Any]:
+    return broken(containers=[{**container(pod("worker-0")), **changes}])
+
+
+@pytest.mark.parametrize(
+    ("plain", "problem"),
+    [
+        ({"kind": "Pod", "metadata": {"name": "A_b"}}, 'metadata.name "A_b" is no name of a Pod'),
+        (
+            {"kind": "Service", "metadata": {"name": "1a"}, "spec": {"ports": [{"port": 1}]}},
+            'metadata.name "1a" is no name of a Service',
+        ),
+        (
+            {"kind": "Pod", "metadata": {"name": "a", "labels": {"x": "a b"}}},
+            'metadata.labels["x"]: "a b" is no value: letters, digits, -, _ and ., at most 63',
+        ),
+        (
+            {"kind": "Pod", "metadata": {"name": "a", "labels": {"/x": "a"}}},
+            'metadata.labels: "/x" is no key',
+        ),
+        (
+            {"kind": "Pod", "metadata": {"name": "a", "annotations": {"x": "a" * (1 << 18)}}},
+            "metadata.annotations are more than 262144 bytes",
+        ),
+        (broken(priorityClassName="High"), 'spec.priorityClassName "High" is no name of a priority class'),
+        (
+            broken(tolerations=[{"key": "a", "operator": "Exist"}]),
+            'spec.tolerations: operator "Exist" is none of Equal, Exists, Lt, Gt',
+        ),
+        (broken(volumes=[]), 'container elasticdl-mnist-worker-0: /tmp: no volume "tmp"'),
+        (
+            with_container(resources={"requests": {"memory": "1K"}}),
+            'container elasticdl-mnist-worker-0: requests.memory: "1K" is no quantity',
+        ),
+        (
+            with_container(resources={"requests": {"disk": "1"}}),
+            'container elasticdl-mnist-worker-0: requests: "disk" is no resource',
+        ),
+        (
+            with_container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
+            "container elasticdl-mnist-worker-0: cpu: the request of 2 exceeds the limit of 1",
+        ),
+        (
+            with_container(resources={"requests": {"a.b/gpu": "2"}}),
+            "container elasticdl-mnist-worker-0: a.b/gpu: a device needs a limit equal to the request",
+        ),
+        (
+            with_container(env=[{"name": "A"}, {"name": "A"}]),
+            'container elasticdl-mnist-worker-0: env: "A" stands there twice',
+        ),
+        (with_container(image=""), 'container elasticdl-mnist-worker-0: "" is no image'),
+        (
+            with_container(name="a" * 64),
+            f'container "{"a" * 64}": no name of a container (at most 63 letters)',
+        ),
+    ],
+)
+def test_what_no_server_would_take(plain: dict[str, Any], problem: str) -> None:
+    assert problem in object_problems(plain)
+
+
+def test_a_job_name_of_the_greatest_length_fits_everywhere() -> None:
+    assert object_problems(pod("worker-99999", job_name="a" * MAX_JOB_NAME)) == []
+    assert object_problems(pod("worker-99999", job_name="a" * (MAX_JOB_NAME + 1))) != []
+
+
+def test_settings_in_pods_are_steady() -> None:
+    config = settings_in_pods(job(job_dir="/data/j"), "edlz:mnist")
+    assert settings_in_pods(dataclasses.replace(config), "edlz:mnist") == config
