@@ -120,6 +120,10 @@ class ApiServer:
         """How long a request for a revision of the future waits for it; 3 s, as in the original."""
         self._handlers.too_large_wait_s = seconds
 
+    @property
+    def admin_token(self) -> str:
+        return self.access.token(ADMIN)
+
     def service_account_token(self, namespace: str, name: str = "default") -> str:
         return self.access.token(self.access.service_account(namespace, name))
 

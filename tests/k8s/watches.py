@@ -75,6 +75,8 @@ class Watch:
             yield event
         next_bookmark = begin + self._bookmark_interval_s
         last_bookmark = begin + self._timeout_s - _LAST_BOOKMARK_S
+        if last_bookmark < begin:
+            last_bookmark = float("inf")
         while (now := self._loop.time()) < begin + self._timeout_s:
             self._check_faults(now - begin)
             self._news.clear()
