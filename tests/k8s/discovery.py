@@ -33,6 +33,10 @@ def answer(path: str) -> dict[str, Any] | None:
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(name) for name in _groups()]}
     if path == "/api/v1":
         return _resource_list("", "v1")
+    if path == "/openapi/v3":
+        return {"paths": {p: {"serverRelativeURL": f"/openapi/v3/{p}?hash=0"} for p in _group_paths()}}
+    if path.removeprefix("/openapi/v3/") in _group_paths():
+        return _open_api(path.removeprefix("/openapi/v3/"))
     match path.removeprefix("/apis/").split("/"):
         case [group] if group in _groups():
             return {"kind": "APIGroup", "apiVersion": "v1"} | _group(group)
@@ -90,3 +94,29 @@ def _sub_entry(row: Resource, name: str) -> dict[str, Any]:
         "kind": kinds.get(name, row.kind),
         "verbs": verbs.get(name, ["create"]),
     }
+
+
+# -- OpenAPI: only what kubectl looks for, which is that the server checks fields itself
+
+
+def _group_paths() -> list[str]:
+    return ["api/v1", *(f"apis/{group}/v1" for group in _groups())]
+
+
+def _open_api(path: str) -> dict[str, Any]:
+    group = "" if path == "api/v1" else path.split("/")[1]
+    parameters = [
+        {"name": name, "in": "query", "schema": {"type": "string"}} for name in ("dryRun", "fieldValidation")
+    ]
+    paths = {}
+    for row in RESOURCES.values():
+        if row.group == group and "patch" in row.verbs:
+            inner = "namespaces/{namespace}/" if row.is_namespaced else ""
+            operation = {
+                "parameters": parameters,
+                "responses": {},
+                "x-kubernetes-action": "patch",
+                "x-kubernetes-group-version-kind": {"group": group, "version": "v1", "kind": row.kind},
+            }
+            paths[f"/{path}/{inner}{row.name}/{{name}}"] = {"patch": operation}
+    return {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "v1.36.2"}, "paths": paths}

@@ -9,7 +9,17 @@ from tests.k8s.errors import ApiError
 
 __all__ = ["Faults", "Refusal"]
 
-_REASONS = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+_REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
 _TEXTS = {429: "Too many requests, please try again later.", 500: "Internal error occurred: injected"}
 
 
@@ -40,7 +50,7 @@ class Faults:
     watch_life_s : float or None
         Break every watch without an end after this time.
     is_expired : bool
-        Answer every watch and list that names a revision (but 0) with 410 Expired.
+        Answer every new watch that names a revision (but 0) with 410 Expired, as after a compaction.
     doubles_events : bool
         Send each event of a watch twice.
     shuffle_seed : int or None
@@ -71,7 +81,10 @@ class Faults:
         retry_after_s: int = 1,
         matches: Callable[[str, str], bool] = lambda method, path: True,
     ) -> None:
-        """Refuse the next `times` requests (all, if None), or a share of them, for which `matches(method, path)`."""
+        """Refuse the next `times` requests (all, if None), or a share of them, for which `matches` is true.
+
+        `matches` gets the method and the path with its query.
+        """
         refusal = Refusal(status, times, share, random.Random(seed), retry_after_s, matches)
         with self._lock:
             self._refusals.append(refusal)

@@ -51,7 +51,7 @@ class Handlers:
         try:
             if self._faults.delay_s:
                 await asyncio.sleep(self._faults.delay_s)
-            self._faults.check(request.method, request.path)
+            self._faults.check(request.method, request.path_qs)
             return await self._answer(request)
         except ApiError as error:
             return _json(error.status(), error.code, error.headers)
@@ -202,6 +202,8 @@ class Handlers:
     # -- bodies
 
     async def _body(self, request: web.Request, target: Target) -> Any:
+        if request.content_type == "application/vnd.kubernetes.protobuf":
+            raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
         return parse_body(await request.read(), target.resource.kind)
 
     async def _delete_options(self, request: web.Request) -> dict[str, Any]:

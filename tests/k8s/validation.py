@@ -11,7 +11,7 @@ from tests.k8s.errors import Cause
 from tests.k8s.history import Object
 from tests.k8s.kinds import Resource
 
-__all__ = ["bytes_or_cores", "creation_faults", "update_faults"]
+__all__ = ["creation_faults", "update_faults"]
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -58,15 +58,6 @@ _FACTORS = {
 }
 
 
-def bytes_or_cores(quantity: str | float) -> float:
-    """Return a quantity such as `1024Mi`, `100m`, `2` or `1e3` as a number."""
-    text = str(quantity)
-    number = re.match(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?(?![0-9])", text)
-    if number is None:
-        raise ValueError(f"{quantity!r} is no quantity")
-    return float(number[0]) * _FACTORS[text[number.end() :]]
-
-
 def creation_faults(resource: Resource, obj: Object) -> list[Cause]:
     faults = list(_metadata(resource, obj["metadata"]))
     check = _CHECKS.get(resource.name)
@@ -87,6 +78,15 @@ def update_faults(resource: Resource, old: Object, new: Object) -> list[Cause]:
     elif resource.name in ("rolebindings", "clusterrolebindings") and old["roleRef"] != new.get("roleRef"):
         faults.append(Cause("roleRef", f"Invalid value: {_shown(new.get('roleRef'))}: cannot change roleRef"))
     return faults
+
+
+def _number(quantity: str | float) -> float:
+    """Return a quantity such as `1024Mi`, `100m`, `2` or `1e3` as a number."""
+    text = str(quantity)
+    number = re.match(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?(?![0-9])", text)
+    if number is None:
+        raise ValueError(f"{quantity!r} is no quantity")
+    return float(number[0]) * _FACTORS[text[number.end() :]]
 
 
 def _shown(value: Any) -> str:
@@ -291,10 +291,10 @@ def _resources(resources: dict[str, Any], path: str) -> Iterator[Cause]:
             if "/" not in name and name not in ("cpu", "memory", "ephemeral-storage"):
                 if not name.startswith("hugepages-"):
                     yield _bad(f"{path}.{group}", name, "must be a standard resource type or fully qualified")
-            elif bytes_or_cores(quantity) < 0:
+            elif _number(quantity) < 0:
                 yield _bad(f"{path}.{group}[{name}]", str(quantity), "must be greater than or equal to 0")
     for name, quantity in resources.get("requests", {}).items():
-        if name in limits and bytes_or_cores(quantity) > bytes_or_cores(limits[name]):
+        if name in limits and _number(quantity) > _number(limits[name]):
             why = f"must be less than or equal to {name} limit of {limits[name]}"
             yield _bad(f"{path}.requests", str(quantity), why)
 

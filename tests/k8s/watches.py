@@ -68,7 +68,7 @@ class Watch:
     async def _events(self) -> AsyncIterator[Object]:
         begin = self._loop.time()
         position, initial = self._begin()
-        if self._is_too_old(position):
+        if self._is_too_old(position) or (self._faults.is_expired and self._start):
             yield {"type": "ERROR", "object": expired(position, self._store.history.oldest).status()}
             return
         for event in initial:
@@ -110,8 +110,7 @@ class Watch:
         return position, events
 
     def _is_too_old(self, position: int) -> bool:
-        is_expired = self._faults.is_expired and bool(self._start)
-        return is_expired or position < self._store.history.oldest
+        return position < self._store.history.oldest
 
     def _mixed(self, changes: list[Change]) -> list[Object]:
         events = [event for change in changes for event in self._seen(change)]
