@@ -140,7 +140,8 @@ def _tolerations(spec: dict[str, Any]) -> None:
 
 
 def _tolerates(toleration: dict[str, Any], key: str) -> bool:
-    return toleration.get("key", key) == key and toleration.get("effect", "NoExecute") == "NoExecute"
+    is_about = bool(toleration.get("key", key) == key)
+    return is_about and toleration.get("effect", "NoExecute") == "NoExecute"
 
 
 def qos_class(spec: dict[str, Any]) -> str:

@@ -82,8 +82,8 @@ _EVENT_FIELDS = (
     "source",
     "type",
 )
-_RBAC = {"group": "rbac.authorization.k8s.io", "schema_package": "rbac"}
-_REVIEW = {
+_RBAC: dict[str, Any] = {"group": "rbac.authorization.k8s.io", "schema_package": "rbac"}
+_REVIEW: dict[str, Any] = {
     "group": "authorization.k8s.io",
     "schema_package": "authorization",
     "is_namespaced": False,

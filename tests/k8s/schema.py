@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]
 
 from tests.k8s.errors import bad_request
 from tests.k8s.kinds import Resource

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tests.k8s.admission import admit_pod, check_namespace
 from tests.k8s.defaults import random_suffix, set_defaults
@@ -23,20 +23,25 @@ from tests.k8s.schema import check_types, schema_of
 from tests.k8s.selectors import field_selector, label_selector
 from tests.k8s.validation import creation_faults, update_faults
 
-Objects = list[Object]
-
 __all__ = ["Store", "copy_of", "timestamp"]
+
+Objects = list[Object]
+_Json = TypeVar("_Json")
 
 _STALE = "the object has been modified; please apply your changes to the latest version and try again"
 _KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName")
 
 
-def copy_of(value: Any) -> Any:
+def copy_of(value: _Json) -> _Json:
     """Copy JSON data; several times faster than copy.deepcopy."""
+    return cast(_Json, _copy(value))
+
+
+def _copy(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: copy_of(item) for key, item in value.items()}
+        return {key: _copy(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [copy_of(item) for item in value]
+        return [_copy(item) for item in value]
     return value
 
 
@@ -77,8 +82,7 @@ class Store:
     # -- reading
 
     def get(self, resource: str, name: str, namespace: str = "default") -> Object:
-        found: Object = copy_of(self.stored(RESOURCES[resource], name, namespace))
-        return found
+        return copy_of(self.stored(RESOURCES[resource], name, namespace))
 
     def find(self, resource: str, name: str, namespace: str = "default") -> Object | None:
         """Return the object, or None when there is none."""

@@ -183,6 +183,20 @@ def test_an_update_may_not_name_another_object_or_an_old_revision() -> None:
     assert "UID in the precondition" in refusal(409, lambda: store.update("pods", old))
 
 
+def test_an_update_cannot_change_what_the_server_has_set() -> None:
+    store = Store()
+    old = store.create("pods", pod())["metadata"]
+    sent = {
+        "name": "a",
+        "creationTimestamp": "2000-01-01T00:00:00Z",
+        "deletionTimestamp": "2000-01-01T00:00:00Z",
+    }
+    spec = store.get("pods", "a")["spec"]
+    new = store.update("pods", {"metadata": {**sent, "labels": {"k": "v"}, "generation": 9}, "spec": spec})
+    new["metadata"].pop("labels")
+    assert new["metadata"] == {**old, "resourceVersion": str(store.revision)}
+
+
 def test_a_status_changes_only_by_its_subresource() -> None:
     store = Store()
     store.create("pods", pod())

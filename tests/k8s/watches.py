@@ -1,9 +1,10 @@
 """Watches: the stream of a resource's changes, as a selector sees them."""
 
 import asyncio
+import contextlib
 import json
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any
 
 from tests.k8s.errors import expired
@@ -54,7 +55,7 @@ class Watch:
         if self._start:
             await reach_revision(self._store, self._start, wait_s)
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def lines(self) -> AsyncGenerator[bytes, None]:
         unsubscribe = self._store.subscribe(self._on_change)
         forget = self._faults.on_drop(self._drop)
         try:
@@ -155,7 +156,7 @@ class Watch:
         self._wake()
 
     def _wake(self) -> None:
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop has just been closed
             self._loop.call_soon_threadsafe(self._news.set)
 
     def _check_faults(self, age_s: float) -> None:
