@@ -13,7 +13,7 @@ import msgspec
 from edlz.client.ending import FINAL_STATES, written_status
 from edlz.client.job_index import JOURNAL, SETTINGS, LocalJob
 from edlz.client.job_lock import LockHolder, lock_holder, master_by_hand
-from edlz.client.master_line import MASTER, MasterAddress, address_by_hand, ask_all
+from edlz.client.master_line import MASTER, MasterAddress, address_by_hand, address_of, ask_all
 from edlz.client.post_mortem import last_words
 from edlz.services.errors import ConfigError
 from edlz.services.job_status import FailureView, JobStatus
@@ -87,7 +87,7 @@ def refuse_idle(sight: JobSight) -> None:
 
 def _address(job: LocalJob, holder: LockHolder | None, by_hand: str | None) -> MasterAddress | None:
     if holder is not None:
-        return MasterAddress(holder.endpoint(MASTER))
+        return address_of(holder)
     return address_by_hand(job) if by_hand is not None else None
 
 

@@ -17,7 +17,16 @@ from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.security import Security
 
-__all__ = ["ANSWER_S", "MASTER", "MasterAddress", "address_by_hand", "ask", "ask_all", "ask_master"]
+__all__ = [
+    "ANSWER_S",
+    "MASTER",
+    "MasterAddress",
+    "address_by_hand",
+    "address_of",
+    "ask",
+    "ask_all",
+    "ask_master",
+]
 
 ANSWER_S = 1.0
 MASTER = "master"
@@ -40,7 +49,7 @@ def ask_master(holder: LockHolder, body: Message, deadline_s: float) -> Message 
     EdlzError
         The one that it answered with.
     """
-    answer = asyncio.run(ask(MasterAddress(holder.endpoint(MASTER)), body, deadline_s))
+    answer = asyncio.run(ask(address_of(holder), body, deadline_s))
     if isinstance(answer, EdlzError):
         raise answer
     return answer
@@ -73,6 +82,12 @@ async def ask(address: MasterAddress | None, body: Message, deadline_s: float) -
         return e
     finally:
         link.close()
+
+
+def address_of(holder: LockHolder) -> MasterAddress | None:
+    """Return where the master of a supervised job listens; None if its supervisor has not said."""
+    endpoint = holder.endpoint(MASTER)
+    return None if endpoint is None else MasterAddress(endpoint)
 
 
 def address_by_hand(job: LocalJob) -> MasterAddress | None:

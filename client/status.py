@@ -114,14 +114,13 @@ async def _follow(job: LocalJob, screen: "Screen") -> None:
     import msgspec
 
     from edlz.client.job_lock import lock_holder
-    from edlz.client.master_line import ANSWER_S, MASTER, MasterAddress, ask
+    from edlz.client.master_line import ANSWER_S, address_of, ask
     from edlz.services.job_status import JobStatus, StatusRequest
 
     seen: int | None = None
     is_silent = False
     while (holder := lock_holder(job.path)) is not None:
-        address = MasterAddress(holder.endpoint(MASTER))
-        answer = await ask(address, StatusRequest(since=seen or 0), ANSWER_S)
+        answer = await ask(address_of(holder), StatusRequest(since=seen or 0), ANSWER_S)
         if isinstance(answer, JobStatus):
             newest = max((event.seq for event in answer.events), default=seen or 0)
             screen.update(answer if seen is not None else msgspec.structs.replace(answer, events=()))

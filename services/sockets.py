@@ -65,7 +65,11 @@ class ClientTransport(Protocol):
     """
 
     is_connected: bool
-    refusal: EdlzError | None  # why the server refuses connections, as long as it does
+
+    @property
+    def refusal(self) -> EdlzError | None:
+        """Why the server refuses connections, as long as it does."""
+        ...
 
     def send(self, frames: Sequence[Buffer]) -> Departure | None:
         """Send a message, never waiting; None if there is no connection."""
