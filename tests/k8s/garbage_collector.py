@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["orphans", "remains"]
+__all__ = ["FOREGROUND", "dependents_first", "orphans", "released", "remains"]
 
 Object = Mapping[str, Any]
+FOREGROUND = "foregroundDeletion"
 
 
 def orphans(objects: Iterable[Object]) -> list[Object]:
@@ -32,3 +33,35 @@ def remains(namespaces: Iterable[Object], objects: Iterable[Object]) -> tuple[li
     full = {one["metadata"]["namespace"] for one in inside}
     to_delete = [one for one in inside if not one["metadata"].get("deletionTimestamp")]
     return to_delete, sorted(ending - full)
+
+
+def dependents_first(objects: Iterable[Object]) -> list[Object]:
+    """Return what is to be deleted before owners that are being deleted in the foreground."""
+    objects = list(objects)
+    ending = {one["metadata"]["uid"] for one in objects if _is_in_foreground(one)}
+    return [
+        one
+        for one in objects
+        if not one["metadata"].get("deletionTimestamp") and ending.intersection(_owners(one))
+    ]
+
+
+def released(objects: Iterable[Object]) -> list[Object]:
+    """Return the owners deleted in the foreground on which nothing that blocks depends any more."""
+    objects = list(objects)
+    held = {
+        owner["uid"]
+        for one in objects
+        for owner in one["metadata"].get("ownerReferences") or []
+        if owner.get("blockOwnerDeletion")
+    }
+    return [one for one in objects if _is_in_foreground(one) and one["metadata"]["uid"] not in held]
+
+
+def _is_in_foreground(one: Object) -> bool:
+    metadata = one["metadata"]
+    return bool(metadata.get("deletionTimestamp")) and FOREGROUND in (metadata.get("finalizers") or [])
+
+
+def _owners(one: Object) -> list[str]:
+    return [owner["uid"] for owner in one["metadata"].get("ownerReferences") or []]

@@ -13,7 +13,16 @@ from typing import Any
 from tests.k8s.pod_life import Times
 from tests.k8s.scheduler import tolerates
 
-__all__ = ["Collect", "Evict", "NodeController", "NodeDecision", "Reachable", "Unreachable"]
+__all__ = [
+    "TAINTS",
+    "UNREACHABLE",
+    "Collect",
+    "Evict",
+    "NodeController",
+    "NodeDecision",
+    "Reachable",
+    "Unreachable",
+]
 
 Object = Mapping[str, Any]
 UNREACHABLE = "node.kubernetes.io/unreachable"
