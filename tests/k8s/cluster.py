@@ -10,50 +10,33 @@ Pods get addresses of their own in 127.0.0.0/8. How pods see their volumes: cont
 """
 
 import asyncio
-import contextlib
 import itertools
 import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.k8s.access import ADMIN
+from tests.k8s.any_cluster import AnyCluster
 from tests.k8s.api_server import ApiServer
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.kubelet import Environment, Images, Kubelet
 from tests.k8s.pod_life import Times
 from tests.k8s.store import Store, timestamp
 
-__all__ = ["PYTHON_IMAGE", "TestCluster", "make_claim", "wait_for"]
+__all__ = ["PYTHON_IMAGE", "TestCluster"]
 
 _T = TypeVar("_T")
 Object = dict[str, Any]
 Objects = list[Object]
 PYTHON_IMAGE = "edlz:test"  # an image that has this Python and edlz
-WAIT_S, CLOSE_S = 120.0, 30.0
-_POLL_S = 0.02
+CLOSE_S = 30.0
 
 
-def wait_for(condition: Callable[[], _T], what: str, timeout_s: float = WAIT_S) -> _T:
-    """Return the condition's first true value; fail with `what` when it does not come."""
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        if value := condition():
-            return value
-        time.sleep(_POLL_S)
-    raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
-
-
-def make_claim(name: str, size: str = "1Gi") -> Object:
-    """Return a volume claim."""
-    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": size}}}
-    return {"metadata": {"name": name}, "spec": spec}
-
-
-class TestCluster:
+class TestCluster(AnyCluster):
     """An emulated cluster, to be used with `with`; it starts without nodes.
 
     Parameters
@@ -73,8 +56,6 @@ class TestCluster:
         Those that nodes can run; `image` is one of them.
     kubeconfig : Path
         For an administrator; its namespace is `namespace`.
-    is_emulated : bool
-        Whether the powers over nodes and containers exist.
     """
 
     __test__ = False
@@ -106,7 +87,7 @@ class TestCluster:
         self._loop.call_soon_threadsafe(self._stop)
         self._thread.join(CLOSE_S)
         self.api.__exit__()
-        self._check()
+        self.check()
 
     # -- for clients
 
@@ -122,10 +103,12 @@ class TestCluster:
             self.api.write_kubeconfig(path, ADMIN, self.namespace)
         return path
 
+    def emulated(self) -> "TestCluster":
+        return self
+
     # -- objects
 
     def create(self, resource: str, obj: Object) -> Object:
-        """Create an object, in the cluster's namespace if it has one."""
         return self.store.create(resource, obj, self.namespace)
 
     def find(self, resource: str, name: str) -> Object | None:
@@ -138,59 +121,10 @@ class TestCluster:
         self.store.delete(resource, name, self.namespace, grace_s=grace_s)
 
     def log(self, pod: str, container: str | None = None, *, previous: bool = False) -> str:
-        """Return what a container has printed."""
         found = self.store.get("pods", pod, self.namespace)
         name = container or found["spec"]["containers"][0]["name"]
         log = self._kubelet_of(found).log(self.namespace, pod, name, previous)
         return b"".join(text for _, text in log.lines(0)).decode(errors="replace")
-
-    def events(self, pod: str) -> Objects:
-        """Return the events about a pod, oldest first."""
-        found = [one for one in self.list("events") if one["involvedObject"]["name"] == pod]
-        return sorted(found, key=lambda one: int(one["metadata"]["resourceVersion"]))
-
-    # -- waiting
-
-    def wait_for(self, condition: Callable[[], _T], what: str, timeout_s: float = WAIT_S) -> _T:
-        """Return the condition's first true value; fail with `what` and the pods' state when it does not come."""
-
-        def checked() -> _T:
-            self._check()
-            return condition()
-
-        try:
-            return wait_for(checked, what, timeout_s)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.describe()}") from None
-
-    def wait_for_phase(self, pod: str, *phases: str, timeout_s: float = WAIT_S) -> Object:
-        """Return the pod once it is in one of the phases."""
-
-        def found() -> Object | None:
-            pod_ = self.find("pods", pod)
-            phase = None if pod_ is None else pod_["status"].get("phase")
-            if phase in ("Succeeded", "Failed") and phase not in phases:
-                raise AssertionError(f"pod {pod} is {phase}, not {' or '.join(phases)}")
-            return pod_ if phase in phases else None
-
-        pod_ = self.wait_for(found, f"pod {pod} is {' or '.join(phases)}", timeout_s)
-        assert pod_ is not None
-        return pod_
-
-    def wait_until_gone(self, pod: str, timeout_s: float = WAIT_S) -> None:
-        self.wait_for(lambda: self.find("pods", pod) is None, f"pod {pod} is gone", timeout_s)
-
-    def describe(self) -> str:
-        """Return all pods with their state, events and the end of their logs."""
-        parts = []
-        for pod in self.list("pods"):
-            name, status = pod["metadata"]["name"], pod["status"]
-            states = [one["state"] for one in status.get("containerStatuses") or []]
-            parts.append(f"--- {name}: {status.get('phase')} {pod['spec'].get('nodeName')} {states}")
-            parts += [f"    {one['reason']}: {one['message']}" for one in self.events(name)[-8:]]
-            with contextlib.suppress(Exception):
-                parts.append(self.log(name)[-3000:])
-        return "\n".join(parts)
 
     # -- powers over nodes
 
@@ -218,7 +152,8 @@ class TestCluster:
 
         async def join() -> None:
             kubelet = Kubelet(name, self._environment())
-            self.control_plane.kubelets[name] = self.api.kubelets[name] = kubelet
+            self.control_plane.kubelets[name] = kubelet
+            self.api.kubelets[name] = kubelet.log
             kubelet.step(self.store.clock())  # its first heartbeat comes before its node is looked at
             self.store.create("nodes", node)
 
@@ -334,10 +269,10 @@ class TestCluster:
         if self._work is not None:
             self._work.cancel()
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self._failure is not None:
             raise AssertionError("the emulated cluster itself has failed") from self._failure
 
     def _call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        self._check()
+        self.check()
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CLOSE_S)

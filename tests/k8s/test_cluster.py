@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.k8s.cluster import PYTHON_IMAGE, TestCluster, make_claim
+from tests.k8s.any_cluster import make_claim
+from tests.k8s.cluster import PYTHON_IMAGE, TestCluster
 from tests.k8s.containers import can_mount
 from tests.k8s.pod_life import Times
 
