@@ -86,6 +86,7 @@ class TestCluster(AnyCluster):
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop)
         self._thread.join(CLOSE_S)
+        assert not self._thread.is_alive(), "the cluster's thread does not end"
         self.api.__exit__()
         self.check()
 
@@ -227,11 +228,11 @@ class TestCluster(AnyCluster):
             folder=self._folder,
             images=self.images,
             times=self._times,
-            now=self.store.clock,
             wake=self.control_plane.wake,
             new_address=self._new_address,
             service_account=self._service_account,
             variables=self._variables,
+            write_kubeconfig=self._write_kubeconfig,
             limits_memory=self._limits_memory,
         )
 
@@ -249,6 +250,9 @@ class TestCluster(AnyCluster):
             "ca.crt": ca,
             "namespace": namespace,
         }
+
+    def _write_kubeconfig(self, path: Path, namespace: str, account: str) -> None:
+        self.api.write_kubeconfig(path, self.api.access.service_account(namespace, account), namespace)
 
     def _variables(self) -> Mapping[str, str]:
         return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.api.port)}

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tests.k8s import containers
 from tests.k8s.containers import Container, start_container
 from tests.k8s.errors import ApiError, not_found
 from tests.k8s.kinds import RESOURCES
@@ -73,11 +74,11 @@ class Environment:
     folder: Path
     images: Images
     times: Times
-    now: Callable[[], float]
     wake: Callable[[], None]
     new_address: Callable[[], str]
     service_account: Callable[[str, str], Mapping[str, str]]  # (namespace, name) -> files of its volume
-    variables: Callable[[], Mapping[str, str]]  # of every container
+    variables: Callable[[], Mapping[str, str]]  # by which every container finds the API server
+    write_kubeconfig: Callable[[Path, str, str], None]  # (path, namespace, service account)
     limits_memory: bool = False
 
 
@@ -218,19 +219,16 @@ class Kubelet:
 
     def _take_over(self, now: float) -> None:
         """Compare what runs here with the pods that the API has for this node."""
-        there = {}
-        for pod in self._store.history.all("pods").values():
-            if pod["spec"].get("nodeName") == self.node:
-                there[pod["metadata"]["uid"]] = pod
+        pods = self._store.history.all("pods").values()
+        there = {one["metadata"]["uid"]: one for one in pods if one["spec"].get("nodeName") == self.node}
         for uid, pod in self._pods.items():
             if uid not in there:
                 pod.life.removed(now)
         for uid, found in there.items():
             if uid not in self._pods:
-                if found["status"].get("phase") not in ("Succeeded", "Failed"):
-                    self._pods[uid] = self._adopt(found, now)
-                else:
+                if found["status"].get("phase") in ("Succeeded", "Failed"):
                     continue
+                self._pods[uid] = self._adopt(found, now)
             mine = self._pods[uid]
             if mine.version != found["metadata"]["resourceVersion"]:
                 mine.version = found["metadata"]["resourceVersion"]
@@ -300,7 +298,7 @@ class Kubelet:
             own = pod.folder.environment(spec, lookup, pod.life.pod_ip, pod.life.host_ip)
         except Missing as error:
             return pod.life.not_started(name, error.reason, error.message, now)
-        variables = {**self._environment.variables(), "HOSTNAME": object_["metadata"]["name"], **own}
+        variables = {**self._access(pod), "HOSTNAME": object_["metadata"]["name"], **own}
         entrypoint = self._environment.images.entrypoint(spec["image"])
         try:
             container = start_container(pod.folder, spec, start.attempt, variables, entrypoint, on_exit)
@@ -308,6 +306,14 @@ class Kubelet:
             return pod.life.not_started(name, "RunContainerError", str(error), now)
         pod.containers[name], pod.attempts[name] = container, start.attempt
         return pod.life.started(name, container.id, now)
+
+    def _access(self, pod: _Pod) -> Mapping[str, str]:
+        """Return how containers find the API server; without mounts there is no token at its usual path."""
+        if containers.can_mount():
+            return self._environment.variables()
+        path, account = pod.folder.path / "kubeconfig", pod.life.pod["spec"]["serviceAccountName"]
+        self._environment.write_kubeconfig(path, pod.life.pod["metadata"]["namespace"], account)
+        return {"KUBECONFIG": str(path)}
 
     def _show(self, pod: _Pod, now: float) -> None:
         status, metadata = pod.life.status(now), pod.life.pod["metadata"]

@@ -97,9 +97,9 @@ class PodFolder:
 
     def _source(self, volume: Object) -> Path:
         if (path := volume.get("hostPath")) is not None:
-            return Path(path["path"])
+            return Path(str(path["path"]))
         if (claim := volume.get("persistentVolumeClaim")) is not None:
-            return self._claims / self._pod["metadata"]["namespace"] / claim["claimName"]
+            return self._claims / str(self._pod["metadata"]["namespace"]) / str(claim["claimName"])
         return self.path / "volumes" / volume["name"]
 
     def _contents(self, volume: str, part: Object, lookup: Lookup) -> dict[str, bytes]:
@@ -192,7 +192,7 @@ def image_environment() -> dict[str, str]:
     kept = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     known = {name: os.environ[name] for name in kept if name in os.environ}
-    return {**known, "PATH": path, "HOME": "/root", "CUDA_VISIBLE_DEVICES": "-1"}
+    return {**known, "PATH": path, "HOME": "/tmp", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def image_folders() -> list[str]:

@@ -45,7 +45,7 @@ class RealCluster(AnyCluster):
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
         self.namespace = f"edlz-test-{secrets.token_hex(4)}"
         self.image = os.environ.get("EDLZ_TEST_IMAGE", "elasticdl:test")
-        self._client = config.new_client_from_config(config_file=str(kubeconfig))
+        self._client = _client_of(kubeconfig)
         self._kubeconfig = folder / "kubeconfig"
         self._kubeconfig.write_text(_with_namespace(kubeconfig, self.namespace))
 
@@ -118,6 +118,10 @@ class RealCluster(AnyCluster):
         if not 200 <= answer.status < 300:
             raise ApiException(http_resp=answer)
         return content
+
+
+def _client_of(kubeconfig: Path) -> Any:  # the library's function has no types
+    return config.new_client_from_config(config_file=str(kubeconfig))  # type: ignore[no-untyped-call]
 
 
 def _path(resource: str, namespace: str = "", name: str = "") -> str:

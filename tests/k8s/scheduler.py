@@ -306,7 +306,7 @@ def tolerates(toleration: Object, taint: Object) -> bool:
         return False
     if toleration.get("operator", "Equal") == "Exists":
         return True
-    return toleration.get("value", "") == taint.get("value", "")
+    return str(toleration.get("value", "")) == str(taint.get("value", ""))
 
 
 def _selects(pod: Object, labels: Mapping[str, str]) -> bool:
