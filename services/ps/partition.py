@@ -102,7 +102,7 @@ class Partition:
         self.is_sealed = False
         self._seq = 0
         self._obeyed = 0  # number of the last orders obeyed in this term
-        self._ledger_known: tuple[int, Identity | None, Identity | None] | None = None
+        self._ledger_known: tuple[object, ...] = ()  # as what the master has heard the ledger in full
         self._next_status_s = 0.0
         self._status_version = 0
         self._milestones: list[int] = []  # every so many versions the master has something to begin
@@ -157,7 +157,8 @@ class Partition:
         self._seq += 1
         self._next_status_s = now + (NEAR_HEARTBEAT_S if self._near else HEARTBEAT_S)
         ledger = self.store.ledger if self.store else None
-        is_known = self._ledger_known == (self.term, self.incarnation, self.era)
+        frozen = self._asynchronous.frozen if self._asynchronous else 0
+        is_known = self._ledger_known == (self.term, self.incarnation, self.era, frozen)
         self._status_version = self.store.version if self.store else 0
         return [
             Report(
@@ -179,7 +180,7 @@ class Partition:
                     is_sealed=self.is_sealed,
                     telemetry=self._telemetry(),
                     near=self._near,
-                    frozen=self._asynchronous.frozen if self._asynchronous else 0,
+                    frozen=frozen,
                     parts=self._parts.reported,
                     recount=self._recount(),
                     closed=self._closed(),
@@ -231,7 +232,7 @@ class Partition:
             return [Exit("another process has taken this partition's place")] if answer.stop else []
         self._obeyed = answer.number
         if asked.ledger is not None:
-            self._ledger_known = (asked.term, asked.incarnation, asked.era)
+            self._ledger_known = (asked.term, asked.incarnation, asked.era, asked.frozen)
         return self._obey(answer, now)
 
     def _on_granted(self, granted: Granted, now: float) -> list[Instruction]:
@@ -394,7 +395,6 @@ class Partition:
             if not asynchronous.freeze(order.number):
                 return []
             self._level_order = None
-            self._ledger_known = None  # the master needs it in full
             return self._status(now)
         return self._level(order, asynchronous, store, now)
 

@@ -1,0 +1,108 @@
+"""A partition while a checkpoint is cut: what it says, what it holds, what it writes (asynchronous mode)."""
+
+from typing import Any
+
+import numpy as np
+from simulated_job import LAYOUT, OPTIMIZER, Disk, initial_vectors
+
+from edlz.services.ledger import LedgerRecord
+from edlz.services.messages import (
+    CheckpointOrder,
+    Exchange,
+    Granted,
+    Initialise,
+    Job,
+    PartitionOrders,
+    PartitionStatus,
+    Push,
+)
+from edlz.services.plan import Plan, Shard
+from edlz.services.ps.instructions import Report, Write
+from edlz.services.ps.partition import Partition
+from edlz.services.ps.store import initial_digest
+
+LIFE = (1, 1)
+
+
+class Bench:
+    """A partition that serves, the only one of its job."""
+
+    def __init__(self) -> None:
+        plan = Plan(
+            mode="async",
+            seed=0,
+            shards=(Shard(name="data", first=0, count=10),),
+            records_per_task=10,
+            minibatch_size=1,
+            epochs=1,
+            slots=1,
+        )
+        disk, parts = Disk(), initial_vectors()
+        self.core = Partition(0, 1, "ipc://ps-0", disk)
+        self.number, self.now = 0, 0.0
+        status = self.statuses(self.core.on_tick(0.0))[-1]
+        status = self.statuses(self.core.on_answer(status, Granted(term=1, incarnation=None), 0.0))[-1]
+        job = Job(name="job", run="1", config={}, plan=plan, partitions=1)
+        self.core.on_answer(status, Granted(term=1, incarnation=LIFE, job=job), 0.0)
+        initialise = Initialise(
+            plan_hash=plan.hash,
+            digest=initial_digest(plan.hash, LAYOUT, OPTIMIZER, (), *parts),
+            layout=LAYOUT,
+            optimizer=OPTIMIZER,
+            tables=(),
+            dense=parts[0],
+            state=parts[1],
+            counters=parts[2],
+        )
+        [base] = self.core.on_request("worker", initialise, 0.0)
+        assert isinstance(base, Write)
+        disk.write(base.state, LIFE)
+        self.status = self.statuses(self.core.on_written(base, 0.0))[-1]
+        self.obey()
+
+    def statuses(self, instructions: list[Any]) -> list[PartitionStatus]:
+        return [instruction.body for instruction in instructions if isinstance(instruction, Report)]
+
+    def obey(self, phase: Any = None, asked: PartitionStatus | None = None, **fields: Any) -> list[Any]:
+        """Let the master answer the newest status, or an older one."""
+        self.number += 1
+        order = CheckpointOrder(number=1, phase=phase, **fields) if phase else None
+        orders = PartitionOrders(term=1, number=self.number, incarnation=LIFE, stop=False, checkpoint=order)
+        out = self.core.on_answer(asked or self.status, orders, 0.0)
+        self.core.check_invariants()
+        self.status = (self.statuses(out) or [self.status])[-1]
+        return out
+
+    def push(self, index: int) -> list[Any]:
+        push = Push(
+            task=0,
+            index=index,
+            is_last=False,
+            learning_rate=0.1,
+            gradient=np.ones_like(initial_vectors()[0]),
+            state=None,
+            counters=None,
+        )
+        body = Exchange(era=(0, 0), incarnation=LIFE, version=index, push=push)
+        out = self.core.on_request(f"worker-{index}", body, 0.0)
+        self.core.check_invariants()
+        return out
+
+    def tick(self) -> PartitionStatus:
+        self.now += 10.0
+        self.status = self.statuses(self.core.on_tick(self.now))[-1]
+        return self.status
+
+
+def test_a_frozen_ledger_is_told_until_the_master_has_it() -> None:
+    bench = Bench()
+    first = bench.status
+    bench.push(0)
+    bench.obey("near")
+    bench.obey("freeze")
+    frozen = bench.status
+    assert (frozen.frozen, frozen.ledger) == (1, LedgerRecord(marks=((0, 1),), minibatches=1))
+    bench.obey("freeze", asked=first)  # with the ledger of before: an answer that was late
+    assert bench.tick().ledger == frozen.ledger
+    bench.obey("freeze")
+    assert bench.tick().ledger is None
