@@ -4,8 +4,8 @@ Theory of operation.  A partition is *joining* until the master has named it (an
 until a worker has initialised it or its disk holds a snapshot, in synchronous mode *unrestored* until
 the master has given it an era, then *serving*, and in the end *sealed*.  It applies a minibatch only if
 its ledger says that this one comes next, so a repeated, late or foreign push changes nothing.  How
-gradients are taken in is `Synchronous`' and `Asynchronous`' affair; here are the partition's lives, its
-disk and its line to the master.  PROTOCOL: sections 3 to 8.
+gradients are taken in is `Synchronous`' and `Asynchronous`' affair, checkpoints are `Cuts`'; here are the
+partition's lives, its disk and its line to the master.  PROTOCOL: sections 3 to 8.
 
 Every public method takes an event and the time and returns instructions; nothing here reads a clock, a
 socket or a file, except that `Snapshots` lists and loads what this partition has written.
@@ -17,7 +17,6 @@ from enum import Enum
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
     NO_IDENTITY,
-    CheckpointOrder,
     ClosedTask,
     Exchange,
     Granted,
@@ -41,7 +40,7 @@ from edlz.services.messages import (
 from edlz.services.plan import Plan
 from edlz.services.ps.asynchronous import Asynchronous, AsyncSettings
 from edlz.services.ps.beginning import begun_from, difference, initial_state
-from edlz.services.ps.checkpoint_parts import CheckpointParts
+from edlz.services.ps.cuts import Cuts
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Write
 from edlz.services.ps.recount import recount
@@ -113,11 +112,7 @@ class Partition:
         self._committed: list[Instruction] = []  # what the steps of the event in hand ask for
         self._initial: State | None = None  # being written as the base
         self._initialisers: list[Hashable] = []
-        self._near = 0  # async: the checkpoint that is about to be cut
-        self._ordered_cut = 0  # sync: number of the last checkpoint that was ordered at once
-        self._level_order: CheckpointOrder | None = None  # async: where the ledger should be for the cut
-        self._parts = CheckpointParts()
-        self._cut_done = 0  # async: the newest checkpoint that this partition has cut
+        self._cuts = Cuts(self._status)
         self._is_snapshotting = False  # a recovery snapshot is being written
         self._endings = Endings(are_known=False)
 
@@ -141,7 +136,7 @@ class Partition:
     @property
     def tick_s(self) -> float:
         """How often the time should be told."""
-        return NEAR_HEARTBEAT_S if self._near else TICK_S
+        return NEAR_HEARTBEAT_S if self._cuts.near else TICK_S
 
     def on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
@@ -155,7 +150,7 @@ class Partition:
 
     def _status(self, now: float) -> list[Instruction]:
         self._seq += 1
-        self._next_status_s = now + (NEAR_HEARTBEAT_S if self._near else HEARTBEAT_S)
+        self._next_status_s = now + (NEAR_HEARTBEAT_S if self._cuts.near else HEARTBEAT_S)
         ledger = self.store.ledger if self.store else None
         frozen = self._asynchronous.frozen if self._asynchronous else 0
         is_known = self._ledger_known == (self.term, self.incarnation, self.era, frozen)
@@ -179,9 +174,9 @@ class Partition:
                     snapshots=self._snapshots.names() if self.store else (),
                     is_sealed=self.is_sealed,
                     telemetry=self._telemetry(),
-                    near=self._near,
+                    near=self._cuts.near,
                     frozen=frozen,
-                    parts=self._parts.reported,
+                    parts=self._cuts.reported,
                     recount=self._recount(),
                     closed=self._closed(),
                 )
@@ -259,7 +254,6 @@ class Partition:
 
     def _load(self, state: State, incarnation: Identity) -> None:
         self.store = self._exchanges = None  # two would take twice the memory
-        self._ordered_cut = 0
         self.store = Store(state, self.plan.seed)
         self.is_sealed, self._is_sealing = False, False
         self._serve(self.store, incarnation)
@@ -300,7 +294,9 @@ class Partition:
             for name in self._snapshots.names()
             if name[1] < orders.discard_below and name[0] != NO_IDENTITY
         ]
-        out += self._obey_checkpoint(orders, self.store, now)
+        if self.condition is not Condition.UNRESTORED:
+            assert self._exchanges is not None
+            out += self._cuts.obey(orders, self._exchanges, self._life, is_sealed=self.is_sealed, now=now)
         if is_closing:  # the master waits for where this partition stands
             out += self._status(now)
         is_full = len(self.store.ledger.finished) == self.plan.task_count
@@ -318,7 +314,7 @@ class Partition:
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
         self.era, self._last_snapshot_s = era, now
-        self._parts.rewind(self.store.version if self.store else 0)
+        self._cuts.rewind(self.store.version if self.store else 0)
         newer = [other for other in self._snapshots.names() if other[1] > name[1]]
         return [Link(name), *(Drop(other) for other in newer), *self._status(now)]
 
@@ -374,87 +370,13 @@ class Partition:
             out += [Drop(name) for name in older if name[0] != NO_IDENTITY]
         return out + self._status(now)
 
-    # -- checkpoints (PROTOCOL: section 8)
-
-    def _obey_checkpoint(self, orders: PartitionOrders, store: Store, now: float) -> list[Instruction]:
-        self._parts.forget(orders.checkpointed)
-        order, asynchronous = orders.checkpoint, self._asynchronous
-        if asynchronous is None:
-            return self._obey_cut(order, store, now)
-        if order is None or order.number <= orders.checkpointed:
-            self._level_order, self._near = None, 0
-            return list(asynchronous.lift(now))
-        if order.number <= self._cut_done:  # it waits for the others, and for the disk
-            return []
-        if order.number > self._near:  # an answer to each status, and often: a cut should not take long
-            self._near = order.number
-            return self._status(now)
-        if order.phase == "near":
-            return []
-        if order.phase == "freeze":
-            if not asynchronous.freeze(order.number):
-                return []
-            self._level_order = None
-            return self._status(now)
-        return self._level(order, asynchronous, store, now)
-
-    def _obey_cut(self, order: CheckpointOrder | None, store: Store, now: float) -> list[Instruction]:
-        """Sync: a cut out of turn; at the end of training all stand at one version already."""
-        synchronous = self._synchronous
-        if order is None or synchronous is None:
-            return []
-        if self.is_sealed:
-            return self._cut(store, store.version, store.version, now)
-        if order.number > self._ordered_cut:
-            self._ordered_cut = order.number
-            # Pushes of this version may be on their way without it; every push of the next one carries it.
-            synchronous.checkpoint_at = store.version + 2
-        return []
-
-    def _level(
-        self, order: CheckpointOrder, asynchronous: Asynchronous, store: Store, now: float
-    ) -> list[Instruction]:
-        assert order.marks is not None
-        self._level_order = order
-        replies = asynchronous.level(order.number, order.marks)
-        return [*replies, *self._cut_when_level(asynchronous, store, now)]
-
-    def _cut_when_level(self, asynchronous: Asynchronous, store: Store, now: float) -> list[Instruction]:
-        """Async: the ledger is what the checkpoint wants: cut, and take pushes again at once."""
-        if not asynchronous.is_level or self._level_order is None:
-            return []
-        order, self._level_order = self._level_order, None
-        self._near, self._cut_done = 0, order.number
-        cut = self._cut(store, order.number, order.version, now)  # before anything more is applied
-        return [*cut, *asynchronous.lift(now)]
-
-    def _cut(self, store: Store, number: int, version: int, now: float) -> list[Instruction]:
-        """Have the state as it is now written as this partition's part of a checkpoint."""
-        if not self._parts.is_new(self._life, number):
-            return []
-        if self._parts.is_full:
-            if self.plan.is_sync:
-                return []  # this version stays incomplete, a later one will not
-            return self._report_part(number, version, None, "the disk is slower than checkpoints come", now)
-        self._parts.begin(self._life, number)
-        return [Write("checkpoint", store.capture(self._life), number, version)]
-
     def on_part_written(self, write: Write, info: PartInfo, now: float) -> list[Instruction]:
         """This partition's part of a checkpoint is durable."""
-        self._parts.end(write.state.era, write.number)
-        return self._report_part(write.number, write.version, info, "", now) if self.is_wanted(write) else []
+        return self._cuts.on_written(write, info, "", is_wanted=self.is_wanted(write), now=now)
 
     def on_part_failed(self, write: Write, error: str, now: float) -> list[Instruction]:
-        """A checkpoint's part could not be written: this checkpoint stays incomplete."""
-        self._parts.end(write.state.era, write.number)
-        return (
-            self._report_part(write.number, write.version, None, error, now) if self.is_wanted(write) else []
-        )
-
-    def _report_part(
-        self, number: int, version: int, info: PartInfo | None, error: str, now: float
-    ) -> list[Instruction]:
-        return self._status(now) if self._parts.report(number, version, info, error) else []
+        """A checkpoint's part could not be written."""
+        return self._cuts.on_written(write, None, error, is_wanted=self.is_wanted(write), now=now)
 
     # -- requests
 
@@ -493,8 +415,8 @@ class Partition:
         out: list[Instruction] = [*replies]
         if self._milestones:
             out += self._status_at_milestone(exchanges.store, now)
-        if self._level_order is not None:
-            out += self._cut_when_level(exchanges, exchanges.store, now)
+        if self._cuts.level_order is not None:
+            out += self._cuts.on_push(exchanges, self._life, now)
         return out
 
     def _exchange_in_step(
@@ -515,9 +437,7 @@ class Partition:
         if exchanges.snapshot_at == store.version:
             self._committed += self._snapshot(now)
         every = int(self._config.get("checkpoint_steps") or 0)
-        is_due = bool(every) and store.version % every == 0
-        if is_due or exchanges.checkpoint_at == store.version:
-            self._committed += self._cut(store, store.version, store.version, now)
+        self._committed += self._cuts.on_commit(exchanges, self._life, every)
         if self.index == 0 and self._is_snapshot_due(now):
             exchanges.snapshot_at = store.version + 1  # every push of this version will carry it
         self._committed += self._status_at_milestone(store, now)

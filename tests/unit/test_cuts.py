@@ -17,7 +17,7 @@ from edlz.services.messages import (
     Push,
 )
 from edlz.services.plan import Plan, Shard
-from edlz.services.ps.instructions import Report, Write
+from edlz.services.ps.instructions import Reply, Report, Write
 from edlz.services.ps.partition import Partition
 from edlz.services.ps.store import initial_digest
 
@@ -106,3 +106,29 @@ def test_a_frozen_ledger_is_told_until_the_master_has_it() -> None:
     assert bench.tick().ledger == frozen.ledger
     bench.obey("freeze")
     assert bench.tick().ledger is None
+
+
+def test_the_part_is_captured_before_any_push_that_was_held() -> None:
+    bench = Bench()
+    bench.push(0)
+    bench.obey("near")
+    bench.obey("freeze")
+    assert bench.push(1) == [], "it is held"
+    marks = LedgerRecord(marks=((0, 1),), minibatches=1)
+    write, *replies = bench.obey("level", marks=marks, version=7)
+    assert isinstance(write, Write)
+    assert (write.kind, write.number, write.version, write.state.ledger) == ("checkpoint", 1, 7, marks)
+    assert [type(reply) for reply in replies] == [Reply]
+    assert bench.core.store is not None
+    assert bench.core.store.ledger.marks == {0: 2}
+    assert bench.obey("level", marks=marks, version=7) == [], "it has been cut"
+
+
+def test_a_push_that_comes_to_the_marks_cuts() -> None:
+    bench = Bench()
+    bench.obey("near")
+    bench.obey("freeze")
+    marks = LedgerRecord(marks=((0, 2),), minibatches=2)
+    assert bench.obey("level", marks=marks, version=2) == []
+    assert [type(i) for i in bench.push(0)] == [Reply]
+    assert [type(i) for i in bench.push(1)] == [Reply, Write]

@@ -1,0 +1,157 @@
+"""The core that takes one partition's parts of checkpoints (PROTOCOL: section 8).
+
+Theory of operation.  A part is the state at a cut, at which all partitions have the same ledger.  In
+synchronous mode every version is one: a partition cuts by itself at multiples of `checkpoint_steps`, and out
+of turn at a version that the master's order fixes on one partition and the workers' pushes carry to the
+others.  In asynchronous mode the master has the partition come *near* (it says often where it stands),
+*freeze* (pushes wait) and *level*: pushes are taken up to given marks, and when they are reached the
+partition cuts and takes all pushes again.  The shell writes the part while training goes on; what has come
+of it is reported until the master says how the checkpoint has ended.
+"""
+
+from collections.abc import Callable
+
+from edlz.services.messages import CheckpointOrder, CheckpointPart, Identity, PartInfo, PartitionOrders
+from edlz.services.ps.asynchronous import Asynchronous
+from edlz.services.ps.checkpoint_parts import CheckpointParts
+from edlz.services.ps.instructions import Instruction, Write
+from edlz.services.ps.store import Store
+from edlz.services.ps.synchronous import Synchronous
+
+__all__ = ["Cuts"]
+
+
+class Cuts:
+    """When one partition cuts, and what it has to report of its parts.
+
+    `life` is the first part of a snapshot's name everywhere here: what has been cut in another life or era
+    does not count in this one.
+
+    Parameters
+    ----------
+    tell : callable (now) -> list of Instruction
+        Tells the master at once how things stand.
+
+    Attributes
+    ----------
+    near : int
+        Async: the checkpoint that is about to be cut; 0 for none.
+    level_order : CheckpointOrder or None
+        Async: where the ledger should be for the cut, until it is there.
+    """
+
+    def __init__(self, tell: Callable[[float], list[Instruction]]) -> None:
+        self._tell = tell
+        self._parts = CheckpointParts()
+        self.near = 0
+        self.level_order: CheckpointOrder | None = None
+        self._done = 0  # async: the newest checkpoint that has been cut
+        self._ordered = 0  # sync: the last checkpoint that was ordered in this era
+
+    @property
+    def reported(self) -> tuple[CheckpointPart, ...]:
+        """What the master has to know of this partition's parts."""
+        return self._parts.reported
+
+    # -- orders
+
+    def obey(
+        self,
+        orders: PartitionOrders,
+        exchanges: Synchronous | Asynchronous,
+        life: Identity,
+        *,
+        is_sealed: bool,
+        now: float,
+    ) -> list[Instruction]:
+        """Do what the master wants for the checkpoint under way; forget those that have ended."""
+        self._parts.forget(orders.checkpointed)
+        order = orders.checkpoint
+        if isinstance(exchanges, Asynchronous):
+            if order is None or order.number <= orders.checkpointed:
+                self.level_order, self.near = None, 0
+                return list(exchanges.lift(now))
+            return self._come_level(order, exchanges, life, now)
+        if order is None:
+            return []
+        if is_sealed:  # all partitions stand at one version already, and no push would spread the word
+            return self._cut_version(exchanges.store, life)
+        if order.number > self._ordered:
+            self._ordered = order.number
+            # Pushes of this version may be on their way without it; every push of the next one carries it.
+            exchanges.checkpoint_at = exchanges.store.version + 2
+        return []
+
+    def rewind(self, version: int) -> None:
+        """Sync: all partitions have gone back to this version, into another era."""
+        self._ordered = 0
+        self._parts.rewind(version)
+
+    def _come_level(
+        self, order: CheckpointOrder, exchanges: Asynchronous, life: Identity, now: float
+    ) -> list[Instruction]:
+        if order.number <= self._done:  # it waits for the others, and for the disk
+            return []
+        if order.number > self.near:  # an answer to each status, and often: a cut should not take long
+            self.near = order.number
+            return self._tell(now)
+        if order.phase == "near":
+            return []
+        if order.phase == "freeze":
+            if not exchanges.freeze(order.number):
+                return []
+            self.level_order = None
+            return self._tell(now)
+        assert order.marks is not None
+        self.level_order = order
+        replies = exchanges.level(order.number, order.marks)
+        return [*replies, *self.on_push(exchanges, life, now)]
+
+    # -- training
+
+    def on_push(self, exchanges: Asynchronous, life: Identity, now: float) -> list[Instruction]:
+        """Async: if the ledger is what the checkpoint wants, cut, and take pushes again at once."""
+        if not exchanges.is_level or self.level_order is None:
+            return []
+        order, self.level_order = self.level_order, None
+        self.near, self._done = 0, order.number
+        # Before anything more is applied.
+        if self._parts.is_full:
+            error = "the disk is slower than checkpoints come"
+            cut = self._report(order.number, order.version, None, error, now)
+        else:
+            cut = [self._cut(exchanges.store, life, order.number, order.version)]
+        return [*cut, *exchanges.lift(now)]
+
+    def on_commit(self, exchanges: Synchronous, life: Identity, every: int) -> list[Instruction]:
+        """Sync: a step is in; cut if a checkpoint is due, each `every` versions (0: never) or by order."""
+        version = exchanges.store.version
+        is_due = bool(every) and version % every == 0
+        if not is_due and exchanges.checkpoint_at != version:
+            return []
+        return self._cut_version(exchanges.store, life)
+
+    def _cut_version(self, store: Store, life: Identity) -> list[Instruction]:
+        """Sync: cut here, unless that has been done; when the disk is behind, a later version will be whole."""
+        if self._parts.is_full or not self._parts.is_new(life, store.version):
+            return []
+        return [self._cut(store, life, store.version, store.version)]
+
+    def _cut(self, store: Store, life: Identity, number: int, version: int) -> Write:
+        """Have the state as it is now written as a part of a checkpoint."""
+        self._parts.begin(life, number)
+        return Write("checkpoint", store.capture(life), number, version)
+
+    # -- parts
+
+    def on_written(
+        self, write: Write, info: PartInfo | None, error: str, *, is_wanted: bool, now: float
+    ) -> list[Instruction]:
+        """A part is durable, or it could not be written: then this checkpoint stays incomplete."""
+        self._parts.end(write.state.era, write.number)
+        return self._report(write.number, write.version, info, error, now) if is_wanted else []
+
+    def _report(
+        self, number: int, version: int, info: PartInfo | None, error: str, now: float
+    ) -> list[Instruction]:
+        return self._tell(now) if self._parts.report(number, version, info, error) else []
