@@ -39,7 +39,7 @@ from edlz.services.messages import (
 )
 from edlz.services.plan import Plan
 from edlz.services.ps.asynchronous import Asynchronous, AsyncSettings
-from edlz.services.ps.beginning import begun_from, difference, initial_state
+from edlz.services.ps.beginning import Beginning, begun_from, difference
 from edlz.services.ps.cuts import Cuts
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Write
@@ -110,8 +110,7 @@ class Partition:
         self._exchanges: Synchronous | Asynchronous | None = None  # of this life and era, while serving
         self._now_s = 0.0  # of the event in hand
         self._committed: list[Instruction] = []  # what the steps of the event in hand ask for
-        self._initial: State | None = None  # being written as the base
-        self._initialisers: list[Hashable] = []
+        self._beginning = Beginning(index)
         self._cuts = Cuts(self._status)
         self._is_snapshotting = False  # a recovery snapshot is being written
         self._endings = Endings(are_known=False)
@@ -244,8 +243,7 @@ class Partition:
                 self._load(self._snapshots.load(newest), granted.incarnation)
             elif self.job.begins_from:
                 found = self._snapshots.load_checkpoint(self.job.begins_from)
-                self._initial = begun_from(found, self.plan)
-                out.append(Write("base", self._initial))
+                out.append(self._beginning.take(begun_from(found, self.plan)))
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
         self.incarnation = granted.incarnation
@@ -358,9 +356,7 @@ class Partition:
         if write.kind == "base":
             assert self.incarnation is not None
             self._load(self._snapshots.load(write.state.name), self.incarnation)
-            self._initial = None
-            out += [Reply(to, Initialised(partition=self.index)) for to in self._initialisers]
-            self._initialisers = []
+            out += self._beginning.on_written()
         elif not self.is_wanted(write):
             return []
         elif write.kind == "seal":
@@ -448,20 +444,10 @@ class Partition:
         if body.plan_hash != self.plan.hash:
             ours, theirs = self.plan.hash[:8], body.plan_hash[:8]
             raise RemoteProtocolError(f"this partition serves plan {ours}, not {theirs}")
-        begun = self.store.begun if self.store else self._initial
-        if begun is not None:
-            problem = difference(begun, body)
-            if problem is not None:
-                return [Reply(to, problem)]
-            if self.store is not None:
-                return [Reply(to, Initialised(partition=self.index))]
-            self._initialisers.append(to)
-            return []
-        if body.dense is None or body.state is None or body.counters is None:
-            return [Reply(to, Refused(reason="not ready"))]
-        self._initial = initial_state(body, self.plan, self.index, self.job.partitions)
-        self._initialisers.append(to)
-        return [Write("base", self._initial)]
+        if self.store is None:
+            return [*self._beginning.on_initialise(to, body, self.job)]
+        problem = difference(self.store.begun, body)
+        return [Reply(to, problem or Initialised(partition=self.index))]
 
     def _read(self, body: ReadVector, store: Store) -> VectorPart:
         try:
