@@ -7,15 +7,13 @@ elements, so that TensorFlow can take a received float32 buffer as it is.
 
 import hashlib
 import math
-from collections.abc import Collection
 from functools import cached_property
-from itertools import pairwise
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ALIGNMENT", "Layout", "Variable", "VectorLayout", "decayed_pieces", "slice_bounds"]
+__all__ = ["ALIGNMENT", "Layout", "Variable", "VectorLayout", "slice_bounds"]
 
 ALIGNMENT = 16  # elements; 64 bytes of float32
 
@@ -75,33 +73,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, array_like=True, dict=Tr
     @cached_property
     def hash(self) -> str:
         return hashlib.sha256(msgspec.msgpack.encode(self)).hexdigest()
-
-
-def decayed_pieces(
-    layout: VectorLayout, undecayed: Collection[int], lo: int, hi: int
-) -> list[tuple[int, int, bool]]:
-    """Return the pieces of [lo, hi) of a vector with and without weight decay, as few as possible.
-
-    Parameters
-    ----------
-    undecayed : collection of int
-        Places of the variables that weight decay leaves alone.
-
-    Returns
-    -------
-    list of (begin, end, is_decayed)
-        Counted from `lo`; one piece if the range is empty.
-    """
-    found: list[tuple[int, int, bool]] = []
-    for place, (begin, end) in enumerate(pairwise(layout.offsets)):
-        begin, end = max(begin, lo) - lo, min(end, hi) - lo
-        is_decayed = place not in undecayed
-        if begin >= end:
-            continue
-        if found and found[-1][2] == is_decayed:
-            begin = found.pop()[0]
-        found.append((begin, end, is_decayed))
-    return found or [(0, hi - lo, True)]
 
 
 def slice_bounds(size: int, partition: int, count: int) -> tuple[int, int]:

@@ -13,9 +13,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.core_ext.dense import add, apply, copy, divide
+from edlz.core_ext.dense import add, copy, divide
 from edlz.core_ext.optimizers import make_optimizer
-from edlz.services.layout import Layout, decayed_pieces, slice_bounds
+from edlz.services.dense_optimizer import DenseOptimizer
+from edlz.services.layout import Layout, slice_bounds
 from edlz.services.ledger import Ledger, LedgerRecord
 from edlz.services.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, TableSpec
 from edlz.services.ps.buffers import LentBuffers
@@ -86,13 +87,10 @@ class Store:
             "rows": (),
         }
         self._begin = msgspec.structs.replace(state, **nothing)
-        settings = state.optimizer.settings
-        self._optimizer = make_optimizer(state.optimizer.name, settings)
-        lo, hi = slice_bounds(state.layout.dense.size, state.partition, state.partitions)
-        segments = decayed_pieces(state.layout.dense, state.optimizer.undecayed, lo, hi)
-        self._undecayed = self._optimizer
-        if not all(is_decayed for _, _, is_decayed in segments):
-            self._undecayed = make_optimizer(state.optimizer.name, {**settings, "weight_decay": 0.0})
+        dense = state.layout.dense
+        bounds = slice_bounds(dense.size, state.partition, state.partitions)
+        slots = {name: slot.copy() for name, slot in state.slots.items()}
+        self._optimizer = DenseOptimizer(state.optimizer, dense, *bounds, slots)
         self._buffers = LentBuffers(len(state.dense))
         self.version, self.iterations = state.version, state.iterations
         self.ledger = Ledger(state.ledger)
@@ -103,20 +101,10 @@ class Store:
         self._dense = self._buffers.take()
         copy(self._dense, state.dense)
         self._state, self._counters = state.state.copy(), state.counters.copy()
-        self._slots = {name: slot.copy() for name, slot in state.slots.items()}
-        self._segments = [  # bounds, slots and optimizer of the pieces with one weight decay
-            (
-                lo,
-                hi,
-                [self._slots[name][lo:hi] for name in self._optimizer.slots],
-                self._optimizer if is_decayed else self._undecayed,
-            )
-            for lo, hi, is_decayed in segments
-        ]
         self.tables = Tables(state.tables, seed, state.rows)
         state.close()
-        optimizers = (self._optimizer, *self.tables.optimizers)
-        self._counts_steps = any(optimizer.counts_steps for optimizer in optimizers)
+        rows_count = any(optimizer.counts_steps for optimizer in self.tables.optimizers)
+        self._counts_steps = rows_count or self._optimizer.counts_steps
         self._asked: tuple[object, ...] = ()  # what `_made` was made from
         self._made = _NO_STEPS
         self._before: Values | None = None  # sync: the version before, still lent out
@@ -186,7 +174,7 @@ class Store:
 
     @property
     def slots(self) -> tuple[str, ...]:
-        return tuple(self._slots)
+        return tuple(self._optimizer.slots)
 
     def values(self) -> Values:
         """Return the newest values; they are not written while they are held."""
@@ -209,7 +197,7 @@ class Store:
         KeyError
             If there is no such vector.
         """
-        vectors = {"dense": self._dense, "state": self._state, **self._slots}
+        vectors = {"dense": self._dense, "state": self._state, **self._optimizer.slots}
         layout = self.layout.state if name == "state" else self.layout.dense
         lo, _ = slice_bounds(layout.size, self._begin.partition, self._begin.partitions)
         return layout.unpadded(vectors[name], lo).astype(np.float32, copy=False)
@@ -226,7 +214,7 @@ class Store:
             dense=self._buffers.lend(self._dense),
             state=self._state,
             counters=self._counters,
-            slots={name: slot.copy() for name, slot in self._slots.items()},
+            slots={name: slot.copy() for name, slot in self._optimizer.slots.items()},
             rows=self.tables.freeze(),
         )
 
@@ -237,7 +225,7 @@ class Store:
             self._state,
             self._counters,
             self.counts,
-            *self._slots.values(),
+            *self._optimizer.slots.values(),
         )
         return sum(vector.nbytes for vector in vectors) + self._dense.nbytes + self.tables.memory_bytes
 
@@ -269,7 +257,7 @@ class Store:
             return
         # In place, unless the newest values are still being sent.
         out = self._dense if self._buffers.is_free(self._dense) else self._buffers.take(self._dense)
-        self._step(out, push.gradient, steps.dense)
+        self._optimizer.apply(steps.dense, out, self._dense, push.gradient)
         self.tables.apply(push, steps.rows)
         self.iterations += 1
         self._dense = out
@@ -312,7 +300,7 @@ class Store:
         if full:
             out = self._buffers.take(self._dense)
             gradient = self._mean([p.gradient for p in full if p.gradient is not None])
-            self._step(out, gradient, steps.dense)
+            self._optimizer.apply(steps.dense, out, self._dense, gradient)
             self.tables.commit(full, steps.rows)
             self.iterations += 1
             self._dense = out
@@ -341,18 +329,10 @@ class Store:
         asked = (push.learning_rate, push.table_rates, rate_scale, iteration)
         if asked != self._asked or not push.learning_rate:  # 0 equals -0, which makes other bits
             rate = push.learning_rate * rate_scale
-            dense = [optimizer.packed_step(rate, self.iterations) for _, _, _, optimizer in self._segments]
+            dense = self._optimizer.steps(rate, self.iterations)
             self._made = _Steps(dense, self.tables.steps(push, rate_scale, self.iterations))
             self._asked = asked
         return self._made
-
-    def _step(self, out: Vector, gradient: Vector, steps: Sequence[bytes]) -> None:
-        values = self._dense
-        if len(self._segments) == 1:
-            apply(steps[0], out, values, self._segments[0][2], gradient)
-            return
-        for (lo, hi, slots, _), step in zip(self._segments, steps, strict=True):
-            apply(step, out[lo:hi], values[lo:hi], slots, gradient[lo:hi])
 
     def _mean(self, vectors: Sequence[Vector]) -> Vector:
         """Return the mean, added up in the given order; valid until the next call."""

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext.memory import aligned_zeros
-from edlz.core_ext.optimizers import make_optimizer
-from edlz.services.layout import Layout, decayed_pieces, slice_bounds
+from edlz.services.dense_optimizer import DenseOptimizer
+from edlz.services.layout import Layout, slice_bounds
 from edlz.services.messages import Exchanged, OptimizerSpec, Push
 
 __all__ = ["Parameters", "slice_of", "slice_push"]
@@ -42,12 +42,7 @@ class Parameters:
         ]
         self._loaded: tuple[tuple[tuple[int, int], int], ...] | None = None
         self._turn = 0
-        self._optimizer = make_optimizer(local.name, local.settings) if local else None
-        self._pieces = decayed_pieces(layout.dense, local.undecayed, 0, sizes[0]) if local else []
-        self._undecayed = self._optimizer
-        if local and not all(is_decayed for _, _, is_decayed in self._pieces):
-            self._undecayed = make_optimizer(local.name, {**local.settings, "weight_decay": 0.0})
-        self._slots = self._optimizer.initial_slots(sizes[0]) if self._optimizer else {}
+        self._optimizer = DenseOptimizer(local, layout.dense, 0, sizes[0]) if local else None
         self._iteration = 0
 
     def assemble(self, parts: tuple[Exchanged, ...]) -> tuple[Vector, Vector, Counters] | None:
@@ -83,15 +78,11 @@ class Parameters:
             State and counters as they were.
         """
         assert self._optimizer is not None, "there is no local optimizer"
-        assert self._undecayed is not None
         dense, state, counters = self._buffers[self._turn]
         self._turn = 1 - self._turn
         out, others = self._buffers[self._turn][0], self._buffers[self._turn][1:]
-        for lo, hi, is_decayed in self._pieces:
-            optimizer = self._optimizer if is_decayed else self._undecayed
-            slots = {name: slot[lo:hi] for name, slot in self._slots.items()}
-            args = (out[lo:hi], dense[lo:hi], slots, gradient[lo:hi])
-            optimizer.apply(*args, learning_rate, self._iteration)
+        steps = self._optimizer.steps(learning_rate, self._iteration)
+        self._optimizer.apply(steps, out, dense, gradient)
         others[0][:], others[1][:] = state, counters
         self._iteration += 1
         return out, *others

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from edlz.services.messages import Push, RowIds
-from edlz.services.worker.parameters import slice_push
+from edlz.services.layout import Layout, Variable, VectorLayout
+from edlz.services.messages import Exchanged, OptimizerSpec, Push, RowIds
+from edlz.services.worker.parameters import Parameters, slice_push
 
 
 def push_with_everything() -> Push:
@@ -50,3 +51,24 @@ def test_the_push_of_an_empty_minibatch_has_no_vectors_to_slice() -> None:
     empty = Push(task=0, index=0, is_last=True, learning_rate=0.1, gradient=None, state=None, counters=None)
 
     assert slice_push(empty, 0, 2) == empty
+
+
+def test_a_workers_own_step_decays_what_a_partitions_would() -> None:
+    variables = tuple(Variable(path=f"v{place}", shape=(16,)) for place in range(3))
+    layout = Layout(dense=VectorLayout(variables=variables))
+    spec = OptimizerSpec(name="SGD", settings={"weight_decay": 0.5, "momentum": 0.5}, undecayed=(1,))
+    part = Exchanged(
+        incarnation=(1, 1),
+        mark=0,
+        finished=False,
+        version=0,
+        dense=np.ones(48, np.float32),
+        state=np.zeros(0, np.float32),
+        counters=np.zeros(0, np.int64),
+    )
+    parameters = Parameters(layout, 1, spec)
+    parameters.assemble((part,))
+
+    dense, _, _ = parameters.step(np.zeros(48, np.float32), 0.5)
+
+    assert dense.reshape(3, 16)[:, 0].tolist() == [0.75, 1.0, 0.75]
