@@ -1,4 +1,4 @@
-"""Which of the live workers get work, and which have hung.
+"""The live workers: which of them get work, and which have hung.
 
 A worker hangs when it says nothing, or when it speaks but has been at one piece of work for far longer than any
 has taken it: a slow worker gets on, a hung one does not.  It is given up for good: another one is started in its
@@ -8,28 +8,37 @@ place, and when it wakes up it is told to go.
 from collections.abc import Iterator, Mapping
 
 from edlz.services.master.entries import WorkerEntry
-from edlz.services.messages import Identity
+from edlz.services.master.task_queue import Holder
 
 __all__ = ["HANG_S", "Crew"]
 
+SILENCE_S = 10.0
 HANG_S = 60.0
 HANG_PIECES = 10.0  # a piece of work may take so many times as long as the longest before it
 
 
 class Crew:
-    """The live workers of a job whose launcher can replace them.
+    """The live workers of a job; its launcher may be able to replace them.
 
     Parameters
     ----------
     hang_s : float
         Seconds without progress until a worker counts as hung.
+
+    Attributes
+    ----------
+    workers : dict of str to WorkerEntry
+        The newest word of each; changed here only.
     """
 
     def __init__(self, hang_s: float = HANG_S) -> None:
+        self.workers: dict[str, WorkerEntry] = {}
         self._hang_s = hang_s
         self._target: int | None = None  # None: nobody can start another worker
-        self._incarnations: dict[str, Identity] = {}
         self._active: frozenset[str] | None = None  # None: to be worked out
+        # Kept up to date, since to make it anew for each status would be most of a large job's work.
+        self._asking: dict[str, Holder] = {}
+        self._asking_of: frozenset[str] | None = None  # the active workers when that was made
         self._silent: dict[str, float] = {}  # lost to silence -> when they were heard last
         self._retired: dict[str, bool] = {}  # who was told to go -> whether it hung
 
@@ -38,27 +47,38 @@ class Crew:
         if target != self._target:
             self._target, self._active = target, None
 
-    def note(self, worker: str, incarnation: Identity) -> None:
-        """A worker is alive."""
+    def note(self, worker: str, entry: WorkerEntry) -> None:
+        """A worker is alive, and has said so."""
         self._silent.pop(worker, None)
-        if self._incarnations.get(worker) != incarnation:
-            self._incarnations[worker], self._active = incarnation, None
+        before = self.workers.get(worker)
+        self.workers[worker] = entry
+        if before is None or before.incarnation != entry.incarnation:
+            self._active = None
+        self._note_asking(worker)
+
+    def silent(self, now: float) -> list[tuple[str, float]]:
+        """Return the workers that have said nothing for long, each with when it was heard last."""
+        entries = self.workers.items()
+        return [(worker, entry.seen_s) for worker, entry in entries if now - entry.seen_s > SILENCE_S]
 
     def note_silence(self, worker: str, seen_s: float) -> None:
         """A worker was lost since it said nothing any more."""
         self._silent[worker] = seen_s
 
-    def forget(self, worker: str) -> None:
-        """A worker is gone."""
+    def forget(self, worker: str) -> WorkerEntry | None:
+        """A worker is gone; return its last word if it was here."""
         self._silent.pop(worker, None)
-        if self._incarnations.pop(worker, None) is not None:
+        self._asking.pop(worker, None)
+        entry = self.workers.pop(worker, None)
+        if entry is not None:
             self._active = None
+        return entry
 
     @property
     def active(self) -> frozenset[str] | None:
         """The workers that get work, or None for all; the same object until it changes."""
         if self._target is not None and self._active is None:
-            oldest = sorted(self._incarnations, key=lambda name: self._incarnations[name])
+            oldest = sorted(self.workers, key=lambda name: self.workers[name].incarnation)
             self._active = frozenset(oldest[: self._target])
         return self._active
 
@@ -66,6 +86,22 @@ class Crew:
         """Whether a worker gets work: those that have been here longest do, the others are spares."""
         active = self.active
         return active is None or worker in active
+
+    @property
+    def asking(self) -> Mapping[str, Holder]:
+        """What each worker holds that gets work and has asked for it."""
+        if self._asking_of is not self.active:
+            self._asking_of, self._asking = self.active, {}
+            for worker in self.workers:
+                self._note_asking(worker)
+        return self._asking
+
+    def _note_asking(self, worker: str) -> None:
+        entry = self.workers[worker]
+        if entry.has_asked and self.is_active(worker):
+            self._asking[worker] = Holder(entry.incarnation, entry.holding)
+        else:
+            self._asking.pop(worker, None)
 
     def dismiss(self, worker: str) -> None:
         """A worker is not wanted any more."""
@@ -79,7 +115,7 @@ class Crew:
         """Whether a worker was given up."""
         return self._retired.get(worker, False)
 
-    def retire(self, workers: Mapping[str, WorkerEntry], now: float) -> Iterator[tuple[str, str]]:
+    def retire(self, now: float) -> Iterator[tuple[str, str]]:
         """Give up the workers that hang; return each with a reason."""
         if self._target is None:
             return
@@ -88,8 +124,17 @@ class Crew:
                 del self._silent[worker]
                 self._retired[worker] = True
                 yield worker, f"hung: nothing heard for {now - seen_s:.0f}s"
-        for worker, entry in workers.items():
+        for worker, entry in self.workers.items():
             busy_s = entry.busy_s + now - entry.seen_s if entry.busy_s else 0.0
             if worker not in self._retired and busy_s > max(self._hang_s, HANG_PIECES * entry.longest_s):
                 self._retired[worker] = True
                 yield worker, f"hung: no progress for {busy_s:.0f}s; its log says where"
+
+    def check_invariants(self) -> None:
+        """Assert that what is kept up to date is what would be made anew."""
+        if self._asking_of is self.active:
+            assert self._asking == {
+                worker: Holder(entry.incarnation, entry.holding)
+                for worker, entry in self.workers.items()
+                if entry.has_asked and self.is_active(worker)
+            }, "what a worker holds is not what it said"

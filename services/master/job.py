@@ -30,7 +30,7 @@ from edlz.services.master.instructions import (
     TakeDigest,
 )
 from edlz.services.master.skips import Skips
-from edlz.services.master.task_queue import Holder, TaskQueue
+from edlz.services.master.task_queue import TaskQueue
 from edlz.services.messages import (
     NO_IDENTITY,
     DoneTask,
@@ -50,7 +50,6 @@ from edlz.services.records import Message
 
 __all__ = ["MasterCore", "Phase"]
 
-SILENCE_S = 10.0
 STOP_S = 15.0  # how long a stop waits for its checkpoint
 
 
@@ -111,11 +110,8 @@ class MasterCore:
         for version, _ in journal.evaluations:
             self.evaluation.skip_to(version)
         self.partitions: dict[int, PartitionEntry] = {}
-        self.workers: dict[str, WorkerEntry] = {}
         self.crew = Crew(hang_s)
         # Kept up to date, since to make them anew for each status would be most of a large job's work.
-        self._asking: dict[str, Holder] = {}  # what each worker holds that gets work and has asked for it
-        self._asking_of: frozenset[str] | None = None  # the crew's active workers when that was made
         self._addresses: tuple[PartitionAddress, ...] = ()  # of the partitions' newest statuses
         self._address_list: Identity = NO_IDENTITY  # its name: another one after each change
         self.era: Identity | None = None
@@ -162,18 +158,19 @@ class MasterCore:
 
     def is_everyone_told(self) -> bool:
         """Whether all live workers and all partitions have heard how the job ended."""
-        peers = {f"worker-{worker}" for worker in self.workers} | {f"ps-{index}" for index in self.partitions}
+        peers = {f"worker-{worker}" for worker in self.crew.workers} | {
+            f"ps-{index}" for index in self.partitions
+        }
         return self.is_over and peers <= self._told
 
     # -- time
 
     def on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        for worker, entry in list(self.workers.items()):
-            if now - entry.seen_s > SILENCE_S:
-                out += self.lose_worker(worker, f"nothing heard for {now - entry.seen_s:.0f}s")
-                self.crew.note_silence(worker, entry.seen_s)
-        out += [Retire(worker, reason) for worker, reason in self.crew.retire(self.workers, now)]
+        for worker, seen_s in self.crew.silent(now):
+            out += self.lose_worker(worker, f"nothing heard for {now - seen_s:.0f}s")
+            self.crew.note_silence(worker, seen_s)
+        out += [Retire(worker, reason) for worker, reason in self.crew.retire(now)]
         out += self.checkpoints.on_tick(self.partitions, now)
         return out + self._advance() + self._stop_when_saved(now)
 
@@ -222,10 +219,8 @@ class MasterCore:
 
     def _remove_worker(self, worker: str) -> list[int] | None:
         """Free a worker's leases and return its tasks; None if it was not there, or that matters no more."""
-        entry = self.workers.pop(worker, None)
-        self._asking.pop(worker, None)
+        entry = self.crew.forget(worker)
         self._incarnations_by_name.pop(f"worker-{worker}", None)
-        self.crew.forget(worker)
         if entry is None or self.is_over:
             return None
         back = [task for task in entry.holding if self.queue.holder(task) == entry.incarnation]
@@ -440,7 +435,7 @@ class MasterCore:
         if status.incarnation is None:
             out = self._grant(f"worker-{status.worker}", status.boot)
             return [*out, Reply(to, self._welcome(status))]
-        entry = self.workers.get(status.worker)
+        entry = self.crew.workers.get(status.worker)
         is_retired = self.crew.is_retired(status.worker)
         if is_retired or (entry and status.incarnation < entry.incarnation):
             orders = WorkerOrders(
@@ -465,7 +460,7 @@ class MasterCore:
         answer = self._answer(status, entry, out, now)
         if self.is_over:
             self._told.add(f"worker-{status.worker}")
-        self.workers[status.worker] = WorkerEntry(
+        entry = WorkerEntry(
             incarnation=status.incarnation,
             seq=status.seq,
             seen_s=now,
@@ -476,16 +471,8 @@ class MasterCore:
             busy_s=status.busy_s,
             longest_s=status.longest_s,
         )
-        self.crew.note(status.worker, status.incarnation)
-        self._note_asking(status.worker)
+        self.crew.note(status.worker, entry)
         return [*out, Reply(to, answer)]
-
-    def _note_asking(self, worker: str) -> None:
-        entry = self.workers[worker]
-        if entry.has_asked and self.crew.is_active(worker):
-            self._asking[worker] = Holder(entry.incarnation, entry.holding)
-        else:
-            self._asking.pop(worker, None)
 
     def _welcome(self, status: WorkerStatus) -> WorkerOrders:
         return WorkerOrders(
@@ -543,11 +530,7 @@ class MasterCore:
         is_asked = self._is_running and not self.is_over and status.wants_task
         if not is_asked or not self.crew.is_active(status.worker):
             return None
-        if self._asking_of is not self.crew.active:
-            self._asking_of, self._asking = self.crew.active, {}
-            for worker in self.workers:
-                self._note_asking(worker)
-        return self.queue.next_task(status, self._asking, now, self.checkpoints.urgent)
+        return self.queue.next_task(status, self.crew.asking, now, self.checkpoints.urgent)
 
     def _take_reports(
         self, status: WorkerStatus, out: list[Instruction], now: float
@@ -600,16 +583,11 @@ class MasterCore:
         """Assert what must hold between events (PROTOCOL: section 9)."""
         self.queue.check_invariants()
         self.evaluation.check_invariants()
+        self.crew.check_invariants()
         if self._is_running and self.plan.is_sync:
             assert self.era is not None, "running without an era"
         entries = (self.partitions[index] for index in sorted(self.partitions))
         assert self._addresses == tuple(_address(entry.status) for entry in entries), "an address is old"
-        if self._asking_of is self.crew.active:
-            assert self._asking == {
-                worker: Holder(entry.incarnation, entry.holding)
-                for worker, entry in self.workers.items()
-                if entry.has_asked and self.crew.is_active(worker)
-            }, "what a worker holds is not what it said"
 
 
 def _address(status: PartitionStatus) -> PartitionAddress:

@@ -102,7 +102,7 @@ class Progress:
     def sample(self, now: float) -> None:
         """Take the rate of applied records; called about once a second."""
         records = self.records
-        live = self._core.workers
+        live = self._core.crew.workers
         self._workers = {worker: row for worker, row in self._workers.items() if worker in live}
         self._tables.sample(self._statuses, now)
         if self._core.checkpoints.newest != self._checkpoint_seen[0]:
@@ -112,8 +112,8 @@ class Progress:
             self._snapshot_seen = (self._snapshot, now, records / total if total else 1.0)
         if self._core.phase is Phase.RUNNING and self._training_since_s is None:
             self._training_since_s = now
-        if len(self._core.workers) != self._crew:
-            self._crew, self._crew_changed_s = len(self._core.workers), now
+        if len(self._core.crew.workers) != self._crew:
+            self._crew, self._crew_changed_s = len(self._core.crew.workers), now
         if self._sampled is None:
             self._sampled = (now, records)
             return
@@ -201,7 +201,7 @@ class Progress:
             tasks_done=done,
             tasks_total=plan.task_count,
             evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.results),
-            workers=tuple(self._worker_view(worker) for worker in sorted(core.workers)),
+            workers=tuple(self._worker_view(worker) for worker in sorted(core.crew.workers)),
             partitions=self._partition_views(),
             events=tuple(event for event in self._events if event.seq > since),
             digest=core.digest,

@@ -308,7 +308,7 @@ class MasterService:
             return f"{loss.name} starts again{when}; requests to it wait."
         if self._config.warm_spares:
             return f"a spare takes over; {loss.replacement} starts as the next one{when}."
-        left, target = len(self._core.workers), self._fleet.target
+        left, target = len(self._core.crew.workers), self._fleet.target
         return (
             f"{loss.replacement} starts in its place{when}.  {left} of {target} workers training meanwhile."
         )

@@ -1,21 +1,29 @@
 """Who gets work, and who hangs."""
 
-from edlz.services.master.crew import Crew
+from edlz.services.master.crew import SILENCE_S, Crew
 from edlz.services.master.entries import WorkerEntry
+from edlz.services.master.task_queue import Holder
 from edlz.services.messages import WorkerOrders
 
 HANG_S = 20.0
 
 
-def entry(n: int, seen_s: float, busy_s: float = 0.0, longest_s: float = 0.0) -> WorkerEntry:
+def entry(
+    n: int,
+    seen_s: float = 0.0,
+    busy_s: float = 0.0,
+    longest_s: float = 0.0,
+    holding: tuple[int, ...] = (),
+    has_asked: bool = True,
+) -> WorkerEntry:
     return WorkerEntry(
         incarnation=(1, n),
         seq=1,
         seen_s=seen_s,
         answer=WorkerOrders(term=1, seq=1, incarnation=(1, n)),
-        holding=(),
+        holding=holding,
         steps=0,
-        has_asked=True,
+        has_asked=has_asked,
         busy_s=busy_s,
         longest_s=longest_s,
     )
@@ -26,7 +34,7 @@ def crew_of(*workers: str, target: int | None) -> Crew:
     if target is not None:
         crew.supervise(target)
     for n, worker in enumerate(workers):
-        crew.note(worker, (1, n))
+        crew.note(worker, entry(n))
     return crew
 
 
@@ -39,7 +47,7 @@ def test_those_that_came_first_work_and_the_next_takes_over() -> None:
     assert active(crew, "0", "1", "2", "3") == ["0", "1"]
     crew.forget("0")
     assert active(crew, "0", "1", "2", "3") == ["1", "2"]
-    crew.note("1", (1, 9))  # a new life of the same name comes last
+    crew.note("1", entry(9))  # a new life of the same name comes last
     assert active(crew, "1", "2", "3") == ["2", "3"]
     crew.supervise(3)
     assert active(crew, "1", "2", "3") == ["1", "2", "3"]
@@ -48,16 +56,18 @@ def test_those_that_came_first_work_and_the_next_takes_over() -> None:
 def test_without_a_launcher_all_work_and_none_is_given_up() -> None:
     crew = crew_of("0", "1", target=None)
     assert active(crew, "0", "1", "anybody") == ["0", "1", "anybody"]
+    crew.forget("0")
     crew.note_silence("0", 0.0)
-    assert list(crew.retire({"1": entry(1, 0.0, busy_s=1e6)}, 1e9)) == []
+    crew.note("1", entry(1, 0.0, busy_s=1e6))
+    assert list(crew.retire(1e9)) == []
 
 
 def test_a_worker_that_says_nothing_is_given_up_after_a_while() -> None:
     crew = crew_of("0", "1", target=2)
     crew.note_silence("0", 100.0)
-    assert list(crew.retire({}, 100.0 + HANG_S)) == []
-    assert list(crew.retire({}, 101.0 + HANG_S)) == [("0", "hung: nothing heard for 21s")]
-    assert list(crew.retire({}, 200.0)) == []
+    assert list(crew.retire(100.0 + HANG_S)) == []
+    assert list(crew.retire(101.0 + HANG_S)) == [("0", "hung: nothing heard for 21s")]
+    assert list(crew.retire(200.0)) == []
     assert crew.is_retired("0")
     assert not crew.is_retired("1")
 
@@ -67,24 +77,44 @@ def test_one_that_is_not_wanted_any_more_is_told_to_go_but_has_not_hung() -> Non
     crew.dismiss("1")
     assert (crew.is_retired("1"), crew.has_hung("1")) == (True, False)
     crew.note_silence("0", 0.0)
-    assert [worker for worker, _ in crew.retire({}, 1e3)] == ["0"]
+    assert [worker for worker, _ in crew.retire(1e3)] == ["0"]
     assert crew.has_hung("0")
 
 
 def test_one_that_speaks_again_in_time_is_kept() -> None:
     crew = crew_of("0", target=1)
     crew.note_silence("0", 100.0)
-    crew.note("0", (1, 0))
-    assert list(crew.retire({"0": entry(0, 125.0)}, 125.0)) == []
+    crew.note("0", entry(0, 125.0))
+    assert list(crew.retire(125.0)) == []
 
 
 def test_a_worker_hangs_where_one_piece_of_work_takes_far_longer_than_any_before() -> None:
     crew = crew_of("0", "1", "2", target=3)
-    workers = {
-        "0": entry(0, 100.0, busy_s=21.0, longest_s=1.0),  # hangs
-        "1": entry(1, 100.0, busy_s=21.0, longest_s=5.0),  # slow: four times its longest
-        "2": entry(2, 100.0, busy_s=0.0),  # has nothing to do
-    }
-    assert list(crew.retire(workers, 100.0)) == [("0", "hung: no progress for 21s; its log says where")]
-    assert list(crew.retire(workers, 100.0)) == []
-    assert [worker for worker, _ in crew.retire(workers, 130.0)] == ["1"]
+    crew.note("0", entry(0, 100.0, busy_s=21.0, longest_s=1.0))  # hangs
+    crew.note("1", entry(1, 100.0, busy_s=21.0, longest_s=5.0))  # slow: four times its longest
+    crew.note("2", entry(2, 100.0, busy_s=0.0))  # has nothing to do
+    assert list(crew.retire(100.0)) == [("0", "hung: no progress for 21s; its log says where")]
+    assert list(crew.retire(100.0)) == []
+    assert [worker for worker, _ in crew.retire(130.0)] == ["1"]
+
+
+def test_who_has_been_silent_for_long() -> None:
+    crew = crew_of("0", "1", target=None)
+    crew.note("1", entry(1, seen_s=5.0))
+    assert crew.silent(SILENCE_S) == []
+    assert crew.silent(SILENCE_S + 1.0) == [("0", 0.0)]
+
+
+def test_what_those_hold_that_have_asked_and_get_work() -> None:
+    crew = crew_of("0", "1", target=2)
+    assert sorted(crew.asking) == ["0", "1"]
+    crew.note("2", entry(2, holding=(3,)))  # a spare
+    crew.note("1", entry(1, holding=(2,)))
+    crew.note("0", entry(0, has_asked=False))
+    assert crew.asking == {"1": Holder((1, 1), (2,))}
+    crew.forget("0")
+    crew.check_invariants()
+    assert crew.asking == {"1": Holder((1, 1), (2,)), "2": Holder((1, 2), (3,))}
+    crew.supervise(1)
+    crew.check_invariants()
+    assert sorted(crew.asking) == ["1"]
