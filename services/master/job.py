@@ -14,10 +14,9 @@ from collections.abc import Hashable
 from enum import Enum
 
 from edlz.services.job_status import FailureView
-from edlz.services.ledger import LedgerRecord
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.crew import HANG_S, Crew
-from edlz.services.master.entries import JournalState, PartitionEntry, WorkerEntry
+from edlz.services.master.entries import JournalState, WorkerEntry
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.failures import failure_of_task, failure_of_worker
 from edlz.services.master.instructions import (
@@ -29,17 +28,16 @@ from edlz.services.master.instructions import (
     Retire,
     TakeDigest,
 )
+from edlz.services.master.partitions import Partitions
 from edlz.services.master.skips import Skips
 from edlz.services.master.task_queue import TaskQueue
 from edlz.services.messages import (
-    NO_IDENTITY,
     DoneTask,
     EvaluationResult,
     Granted,
     Identity,
     Job,
     Lease,
-    PartitionAddress,
     PartitionOrders,
     PartitionStatus,
     SnapshotName,
@@ -109,13 +107,10 @@ class MasterCore:
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
             self.evaluation.skip_to(version)
-        self.partitions: dict[int, PartitionEntry] = {}
         self.crew = Crew(hang_s)
-        # Kept up to date, since to make them anew for each status would be most of a large job's work.
-        self._addresses: tuple[PartitionAddress, ...] = ()  # of the partitions' newest statuses
-        self._address_list: Identity = NO_IDENTITY  # its name: another one after each change
-        self.era: Identity | None = None
         self._serial = itertools.count(1)
+        self.partitions = Partitions(job.partitions, self._identity)
+        self.era: Identity | None = None
         self._granted: dict[int, Identity] = {}  # boot -> incarnation, current or not yet used
         self._incarnations_by_name: dict[str, Identity] = {}  # the newest granted, for the journal
         self._target: SnapshotName | None = None
@@ -143,7 +138,7 @@ class MasterCore:
             return Phase.CONCLUDING
         if self._is_running:
             return Phase.SEALING if self.queue.is_done else Phase.RUNNING
-        return Phase.GATHERING if len(self.partitions) < self.job.partitions else Phase.RESTORING
+        return Phase.RESTORING if self.partitions.are_known else Phase.GATHERING
 
     @property
     def is_over(self) -> bool:
@@ -152,14 +147,12 @@ class MasterCore:
     @property
     def version(self) -> int:
         """The job's version: the smallest of the partitions'."""
-        if len(self.partitions) < self.job.partitions:
-            return 0
-        return min(entry.status.version for entry in self.partitions.values())
+        return self.partitions.version
 
     def is_everyone_told(self) -> bool:
         """Whether all live workers and all partitions have heard how the job ended."""
         peers = {f"worker-{worker}" for worker in self.crew.workers} | {
-            f"ps-{index}" for index in self.partitions
+            f"ps-{index}" for index in self.partitions.entries
         }
         return self.is_over and peers <= self._told
 
@@ -171,7 +164,7 @@ class MasterCore:
             out += self.lose_worker(worker, f"nothing heard for {now - seen_s:.0f}s")
             self.crew.note_silence(worker, seen_s)
         out += [Retire(worker, reason) for worker, reason in self.crew.retire(now)]
-        out += self.checkpoints.on_tick(self.partitions, now)
+        out += self.checkpoints.on_tick(self.partitions.entries, now)
         return out + self._advance() + self._stop_when_saved(now)
 
     def stop(self, now: float) -> list[Instruction]:
@@ -267,55 +260,41 @@ class MasterCore:
             out = self._grant(f"ps-{status.partition}", status.boot)
             granted = Granted(term=self.term, incarnation=self._granted[status.boot], job=self.job)
             return [*out, Reply(to, granted)]
-        entry = self.partitions.get(status.partition)
-        if entry and entry.status.incarnation and status.incarnation < entry.status.incarnation:
+        if self.partitions.is_outdated(status):
             return [Reply(to, self._stop_order(status.incarnation))]
-        out = []
-        if entry is None or status.incarnation != entry.status.incarnation:
-            out += self._admit(status)
-        elif status.seq > entry.status.seq:
-            has_moved = _address(status) != _address(entry.status)
-            entry.status = status
-            entry.ledger = status.ledger or entry.ledger
-            if has_moved:
-                self._list_addresses()
+        is_first = status.partition not in self.partitions.entries
+        out = self._admit(status, is_first=is_first) if self.partitions.take(status) else []
         out += self._advance()
-        return [*out, Reply(to, self._partition_orders(status))]
+        return [*out, Reply(to, self._partition_orders(status, status.incarnation))]
 
     def _stop_order(self, incarnation: Identity) -> PartitionOrders:
         return PartitionOrders(term=self.term, number=next(self._serial), incarnation=incarnation, stop=True)
 
-    def _admit(self, status: PartitionStatus) -> list[Instruction]:
-        """A partition begins a life; it becomes current by this, its first status in it."""
-        is_new = status.partition not in self.partitions
-        entry = PartitionEntry(status, status.ledger or LedgerRecord())
-        self.partitions[status.partition] = entry
-        self._list_addresses()
+    def _admit(self, status: PartitionStatus, *, is_first: bool) -> list[Instruction]:
+        """A partition has begun a life."""
         self._asked_digest = None
         if self.plan.is_sync:
             self._needs_era = self._needs_era or self.era is not None
         else:
-            self.queue.keep(entry.finished)
-        if is_new:
+            self.queue.keep(self.partitions.entries[status.partition].finished)
+        if is_first:
             # An ipc path says nothing to anybody; an address that somebody chose by hand does.
             where = f" at {status.endpoint}" if status.endpoint.startswith("tcp:") else ""
             return [Announce("ps", f"ps-{status.partition} joined{where}.")]
         text = f"ps-{status.partition} is back at v{status.version}; what it lacks is computed again."
         return [Announce("ps", text)]
 
-    def _partition_orders(self, status: PartitionStatus) -> PartitionOrders:
-        entry = self.partitions[status.partition]
-        assert entry.status.incarnation is not None
+    def _partition_orders(self, status: PartitionStatus, incarnation: Identity) -> PartitionOrders:
         if self.is_over:
             self._told.add(f"ps-{status.partition}")
         discard_below = 0
         if self._is_running and self.plan.is_sync:
-            discard_below = max((name[1] for name in self._common_snapshots()), default=0)
+            discard_below = max((name[1] for name in self.partitions.common_snapshots()), default=0)
         is_restoring = self.plan.is_sync and not self._is_running and not self._needs_era
         return PartitionOrders(
             term=self.term,
             number=next(self._serial),
-            incarnation=entry.status.incarnation,
+            incarnation=incarnation,
             stop=self.is_over,
             era=self.era,
             restore=self._target if is_restoring else None,
@@ -327,58 +306,49 @@ class MasterCore:
             closing=self.skips.closing,
         )
 
-    def _common_snapshots(self) -> set[SnapshotName]:
-        return set.intersection(*(set(entry.status.snapshots) for entry in self.partitions.values()))
-
-    def _incarnations(self) -> tuple[Identity, ...]:
-        return tuple(address.incarnation for address in self._addresses)
-
     # -- the job's way
 
     def _advance(self) -> list[Instruction]:
         """Bring the job as far as what is known allows."""
-        entries = list(self.partitions.values())
-        is_whole = len(entries) == self.job.partitions and all(e.status.has_base for e in entries)
-        if self.is_over or not is_whole:
+        if self.is_over or not self.partitions.are_based:
             return []
         out: list[Instruction] = []
-        if self.plan.is_sync and not self._is_in_one_era(entries, out):
+        if self.plan.is_sync and not self._is_in_one_era(out):
             return out
         if not self._is_running:
             self._is_running = True
-            done = entries[0].finished
-            for entry in entries[1:]:
-                done = done.intersection(entry.finished)
+            done = self.partitions.finished()
             self.queue.restart(done)
             if self.job.begins_from and not self.results:  # it was trained, and evaluated, elsewhere
                 self.evaluation.skip_to(self.version)
             out.append(Announce("job", f"training begins at v{self.version}, {len(done)} tasks done."))
-        ended = self.skips.advance([entry.status for entry in entries])
+        statuses = self.partitions.statuses
+        ended = self.skips.advance(statuses)
         out += ended
         if ended:
-            self.checkpoints.rewind(max(entry.status.version for entry in entries))
+            self.checkpoints.rewind(max(status.version for status in statuses))
         if self.skips.hopeless is not None:
             return out + self.fail(failure_of_task(self.job, self.skips.hopeless))
-        out += self.checkpoints.advance(self.partitions, self.version)
+        out += self.checkpoints.advance(self.partitions.entries, self.version)
         if not self.queue.is_done:
             self._is_concluding = False
             opened = self.evaluation.on_version(self.version)
             if opened is not None:
                 out.append(Announce("evaluation", f"Evaluation of v{opened} begins.", 10))
             return out
-        if not all(entry.status.is_sealed for entry in entries):
+        if not all(status.is_sealed for status in statuses):
             return out
         return out + self._conclude()
 
-    def _is_in_one_era(self, entries: list[PartitionEntry], out: list[Instruction]) -> bool:
-        eras = {entry.status.era for entry in entries}
-        if self.era is None and len(eras) == 1 and None not in eras:
-            self.era = entries[0].status.era  # a restarted master goes on in the era it finds
+    def _is_in_one_era(self, out: list[Instruction]) -> bool:
+        eras = {status.era for status in self.partitions.statuses}
+        if self.era is None and len(eras) == 1:
+            [self.era] = eras  # a restarted master goes on in the era it finds
         if self._is_running and eras != {self.era}:
             self._needs_era = True
         if self._needs_era or self.era is None:
             self._is_running = False
-            common = self._common_snapshots()
+            common = self.partitions.common_snapshots()
             if not common:  # a list is out of date: its partition's next status will tell
                 return False
             is_rollback = self.era is not None
@@ -387,7 +357,7 @@ class MasterCore:
             if is_rollback:
                 text = f"all partitions go back to v{self._target[1]}, which all of them have."
                 out.append(Announce("ps", text))
-        return all(entry.status.era == self.era for entry in entries)
+        return eras == {self.era}
 
     def _conclude(self) -> list[Instruction]:
         """Everything is durable: evaluate, take the digest, journal the end."""
@@ -398,21 +368,21 @@ class MasterCore:
         if self.evaluation.has_data and self.evaluation.concluded_version < self.version:
             self.evaluation.open_final(self.version)
         is_idle = self.evaluation.is_idle and self.checkpoints.is_idle
-        if not is_idle or self._asked_digest == self._incarnations():
+        if not is_idle or self._asked_digest == self.partitions.incarnations:
             return []
-        self._asked_digest = self._incarnations()
-        return [TakeDigest(self._addresses)]
+        self._asked_digest = self.partitions.incarnations
+        return [TakeDigest(self.partitions.addresses)]
 
     def on_digest(self, digest: str | None) -> list[Instruction]:
         """The digest of the sealed parameters; None when a partition went away while it was taken."""
         if self._asked_digest is None or self.is_over:
             return []
-        if digest is None or self._asked_digest != self._incarnations() or not self._is_concluding:
+        if digest is None or self._asked_digest != self.partitions.incarnations or not self._is_concluding:
             self._asked_digest = None
             return []
         self.is_complete, self.digest = True, digest
         return [
-            Journal({"is_complete": True, "digest": digest, "sealed": self._incarnations()}),
+            Journal({"is_complete": True, "digest": digest, "sealed": self.partitions.incarnations}),
             Announce("job", f"job complete at v{self.version}."),
         ]
 
@@ -422,12 +392,6 @@ class MasterCore:
         if error:
             return [Announce("checkpoint", f"checkpoint v{version} could not be completed: {error}", 30)]
         return [Announce("checkpoint", f"checkpoint v{version} is complete.")]
-
-    def _list_addresses(self) -> None:
-        """A partition's life, place or base is another one."""
-        entries = (entry for _, entry in sorted(self.partitions.items()))
-        self._addresses = tuple(_address(entry.status) for entry in entries)
-        self._address_list = self._identity()
 
     # -- workers
 
@@ -489,6 +453,7 @@ class MasterCore:
     ) -> WorkerOrders:
         """Take in what a worker reports, and say what it should do."""
         assert status.incarnation is not None
+        partitions = self.partitions
         noted, again = self._take_reports(status, out, now)
         for done in status.evaluated:
             self.evaluation.report(done)
@@ -513,8 +478,8 @@ class MasterCore:
             stop=self.failure is not None or self.is_stopped,
             finished=self.is_complete,
             era=self.era if self.plan.is_sync and self._is_running and self.era else status.era,
-            partitions=() if status.address_list == self._address_list else self._addresses,
-            address_list=self._address_list,
+            partitions=() if status.address_list == partitions.address_list else partitions.addresses,
+            address_list=partitions.address_list,
             lease=None if lease is None else Lease(task=lease),
             evaluation=evaluation,
             conclude=conclude,
@@ -553,7 +518,7 @@ class MasterCore:
             return False
         if self.plan.is_sync:
             return done.era == self.era
-        return done.incarnations == self._incarnations()
+        return done.incarnations == self.partitions.incarnations
 
     def _take_result(self, result: EvaluationResult) -> list[Instruction]:
         finished = self.evaluation.conclude(result)
@@ -584,17 +549,6 @@ class MasterCore:
         self.queue.check_invariants()
         self.evaluation.check_invariants()
         self.crew.check_invariants()
+        self.partitions.check_invariants()
         if self._is_running and self.plan.is_sync:
             assert self.era is not None, "running without an era"
-        entries = (self.partitions[index] for index in sorted(self.partitions))
-        assert self._addresses == tuple(_address(entry.status) for entry in entries), "an address is old"
-
-
-def _address(status: PartitionStatus) -> PartitionAddress:
-    assert status.incarnation is not None, "a partition without a life has no entry"
-    return PartitionAddress(
-        index=status.partition,
-        incarnation=status.incarnation,
-        endpoint=status.endpoint,
-        has_base=status.has_base,
-    )

@@ -131,7 +131,7 @@ class Progress:
 
     @property
     def _statuses(self) -> list[PartitionStatus]:
-        return [entry.status for _, entry in sorted(self._core.partitions.items())]
+        return self._core.partitions.statuses
 
     @property
     def _snapshot(self) -> int | None:
@@ -148,21 +148,19 @@ class Progress:
     def records(self) -> int:
         """Records whose minibatches are in the ledgers of all partitions."""
         core, plan = self._core, self._core.plan
-        if len(core.partitions) < core.job.partitions or not plan.task_count:
+        if not core.partitions.are_known or not plan.task_count:
             return 0
         per_task = plan.records_per_epoch / plan.tasks_per_epoch
-        statuses = [entry.status for entry in core.partitions.values()]
         applied = min(
-            s.finished_tasks * per_task + s.open_minibatches * plan.minibatch_size for s in statuses
+            s.finished_tasks * per_task + s.open_minibatches * plan.minibatch_size for s in self._statuses
         )
         return min(round(applied), plan.records_per_epoch * plan.epochs)
 
     @property
     def minibatches(self) -> int:
-        core = self._core
-        if len(core.partitions) < core.job.partitions:
+        if not self._core.partitions.are_known:
             return 0
-        return min(entry.status.minibatches for entry in core.partitions.values())
+        return min(status.minibatches for status in self._statuses)
 
     @property
     def loss(self) -> float | None:
@@ -253,12 +251,11 @@ class Progress:
 
     def _partition_views(self) -> tuple[PartitionView, ...]:
         views = []
-        for index, entry in sorted(self._core.partitions.items()):
-            status = entry.status
+        for status in self._statuses:
             state = "sealed" if status.is_sealed else "serving" if status.has_base else "starting"
             views.append(
                 PartitionView(
-                    id=str(index),
+                    id=str(status.partition),
                     state=state,
                     version=status.version,
                     memory_bytes=status.telemetry.memory_bytes,
