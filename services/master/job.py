@@ -17,6 +17,7 @@ from edlz.services.job_status import FailureView
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.crew import HANG_S, Crew
 from edlz.services.master.entries import JournalState, WorkerEntry
+from edlz.services.master.eras import Eras
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.failures import failure_of_task, failure_of_worker
 from edlz.services.master.instructions import (
@@ -40,7 +41,6 @@ from edlz.services.messages import (
     Lease,
     PartitionOrders,
     PartitionStatus,
-    SnapshotName,
     WorkerOrders,
     WorkerStatus,
 )
@@ -110,12 +110,10 @@ class MasterCore:
         self.crew = Crew(hang_s)
         self._serial = itertools.count(1)
         self.partitions = Partitions(job.partitions, self._identity)
-        self.era: Identity | None = None
+        self.eras = Eras(self.partitions, self._identity)  # synchronous mode
         self._granted: dict[int, Identity] = {}  # boot -> incarnation, current or not yet used
         self._incarnations_by_name: dict[str, Identity] = {}  # the newest granted, for the journal
-        self._target: SnapshotName | None = None
         self._is_running = False
-        self._needs_era = False
         self._is_concluding = False
         self._asked_digest: tuple[Identity, ...] | None = None
         self._told: set[str] = set()  # who has heard how the job ended
@@ -274,7 +272,7 @@ class MasterCore:
         """A partition has begun a life."""
         self._asked_digest = None
         if self.plan.is_sync:
-            self._needs_era = self._needs_era or self.era is not None
+            self.eras.on_new_life()
         else:
             self.queue.keep(self.partitions.entries[status.partition].finished)
         if is_first:
@@ -290,14 +288,13 @@ class MasterCore:
         discard_below = 0
         if self._is_running and self.plan.is_sync:
             discard_below = max((name[1] for name in self.partitions.common_snapshots()), default=0)
-        is_restoring = self.plan.is_sync and not self._is_running and not self._needs_era
         return PartitionOrders(
             term=self.term,
             number=next(self._serial),
             incarnation=incarnation,
             stop=self.is_over,
-            era=self.era,
-            restore=self._target if is_restoring else None,
+            era=self.eras.newest,
+            restore=None if self._is_running else self.eras.restore,
             discard_below=discard_below,
             seal=self._is_running and self.queue.is_done,
             checkpoint=self.checkpoints.orders(status.partition, is_sealed=status.is_sealed),
@@ -313,8 +310,12 @@ class MasterCore:
         if self.is_over or not self.partitions.are_based:
             return []
         out: list[Instruction] = []
-        if self.plan.is_sync and not self._is_in_one_era(out):
-            return out
+        if self.plan.is_sync:
+            is_reached, announced = self.eras.advance(was_reached=self._is_running)
+            out += announced
+            if not is_reached:
+                self._is_running = False
+                return out
         if not self._is_running:
             self._is_running = True
             done = self.partitions.finished()
@@ -339,25 +340,6 @@ class MasterCore:
         if not all(status.is_sealed for status in statuses):
             return out
         return out + self._conclude()
-
-    def _is_in_one_era(self, out: list[Instruction]) -> bool:
-        eras = {status.era for status in self.partitions.statuses}
-        if self.era is None and len(eras) == 1:
-            [self.era] = eras  # a restarted master goes on in the era it finds
-        if self._is_running and eras != {self.era}:
-            self._needs_era = True
-        if self._needs_era or self.era is None:
-            self._is_running = False
-            common = self.partitions.common_snapshots()
-            if not common:  # a list is out of date: its partition's next status will tell
-                return False
-            is_rollback = self.era is not None
-            self._needs_era, self.era = False, self._identity()
-            self._target = max(common, key=lambda name: (name[1], name[0]))
-            if is_rollback:
-                text = f"all partitions go back to v{self._target[1]}, which all of them have."
-                out.append(Announce("ps", text))
-        return eras == {self.era}
 
     def _conclude(self) -> list[Instruction]:
         """Everything is durable: evaluate, take the digest, journal the end."""
@@ -477,7 +459,7 @@ class MasterCore:
             incarnation=status.incarnation,
             stop=self.failure is not None or self.is_stopped,
             finished=self.is_complete,
-            era=self.era if self.plan.is_sync and self._is_running and self.era else status.era,
+            era=(self.eras.newest if self._is_running else None) or status.era,
             partitions=() if status.address_list == partitions.address_list else partitions.addresses,
             address_list=partitions.address_list,
             lease=None if lease is None else Lease(task=lease),
@@ -517,7 +499,7 @@ class MasterCore:
         if not 0 <= done.task < self.plan.task_count:
             return False
         if self.plan.is_sync:
-            return done.era == self.era
+            return done.era == self.eras.newest
         return done.incarnations == self.partitions.incarnations
 
     def _take_result(self, result: EvaluationResult) -> list[Instruction]:
@@ -551,4 +533,4 @@ class MasterCore:
         self.crew.check_invariants()
         self.partitions.check_invariants()
         if self._is_running and self.plan.is_sync:
-            assert self.era is not None, "running without an era"
+            assert self.eras.newest is not None, "running without an era"

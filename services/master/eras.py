@@ -1,0 +1,76 @@
+"""The core that has all partitions of a synchronous job in one era (PROTOCOL: section 5).
+
+Theory of operation.  An era is a history that all partitions share: it begins at a snapshot that all of them
+have, and ends when a partition begins another life or says that it is elsewhere.  Then a new era is named
+and every partition is told to go back to the newest snapshot that is common to all; the era is reached when
+all say that they are in it.  A restarted master goes on in the era that it finds, if it is the same everywhere.
+"""
+
+from collections.abc import Callable
+
+from edlz.services.master.instructions import Announce
+from edlz.services.master.partitions import Partitions
+from edlz.services.messages import Identity, SnapshotName
+
+__all__ = ["Eras"]
+
+
+class Eras:
+    """The eras of one job.
+
+    Parameters
+    ----------
+    partitions : Partitions
+    new_identity : callable () -> Identity
+        Returns another one, later than all before, at each call.
+
+    Attributes
+    ----------
+    newest : Identity or None
+        The era that all partitions should be in, or None until one is known.
+    """
+
+    def __init__(self, partitions: Partitions, new_identity: Callable[[], Identity]) -> None:
+        self._partitions, self._new_identity = partitions, new_identity
+        self.newest: Identity | None = None
+        self._target: SnapshotName | None = None  # where the newest one begins, if it was named here
+        self._is_lost = False  # the newest one has ended, and none has been named after it
+
+    @property
+    def restore(self) -> SnapshotName | None:
+        """What partitions that are not in the newest era should go back to."""
+        return None if self._is_lost else self._target
+
+    def on_new_life(self) -> None:
+        """A partition has begun a life: what it lacks of the era is gone."""
+        self._is_lost = self._is_lost or self.newest is not None
+
+    def advance(self, *, was_reached: bool) -> tuple[bool, list[Announce]]:
+        """See whether all partitions are in one era, and name a new one if need be; all are known.
+
+        Parameters
+        ----------
+        was_reached : bool
+            Whether they were at the last call.
+
+        Returns
+        -------
+        is_reached : bool
+        announcements : list of Announce
+        """
+        eras = {status.era for status in self._partitions.statuses}
+        if self.newest is None and len(eras) == 1:
+            [self.newest] = eras
+        if was_reached and eras != {self.newest}:
+            self._is_lost = True
+        out: list[Announce] = []
+        if self._is_lost or self.newest is None:
+            common = self._partitions.common_snapshots()
+            if not common:  # a list is out of date: its partition's next status will tell
+                return False, []
+            self._target = max(common, key=lambda name: (name[1], name[0]))
+            if self.newest is not None:
+                text = f"all partitions go back to v{self._target[1]}, which all of them have."
+                out.append(Announce("ps", text))
+            self._is_lost, self.newest = False, self._new_identity()
+        return eras == {self.newest}, out
