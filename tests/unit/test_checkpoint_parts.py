@@ -1,9 +1,11 @@
 """Parts of checkpoints: what a slow or full disk hides, and what it must not."""
 
+from statuses import partition_status
+
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.entries import PartitionEntry
 from edlz.services.master.instructions import Announce, DropParts, WriteManifest
-from edlz.services.messages import CheckpointPart, PartInfo, PartitionStatus
+from edlz.services.messages import CheckpointPart, PartInfo
 from edlz.services.ps.checkpoint_parts import CheckpointParts
 
 LIFE = (1, 1)
@@ -14,25 +16,7 @@ def info_of(partition: int, partitions: int = 2) -> PartInfo:
 
 
 def entry(partition: int, *parts: CheckpointPart) -> PartitionEntry:
-    status = PartitionStatus(
-        partition=partition,
-        boot=1,
-        incarnation=LIFE,
-        seq=1,
-        term=1,
-        endpoint="",
-        era=LIFE,
-        version=300,
-        has_base=True,
-        ledger=None,
-        finished_tasks=0,
-        minibatches=0,
-        open_minibatches=0,
-        snapshots=(),
-        is_sealed=False,
-        parts=parts,
-    )
-    return PartitionEntry(status)
+    return PartitionEntry(partition_status(partition, era=LIFE, version=300, parts=parts))
 
 
 def part(number: int, partition: int, error: str = "", attempt: int = 1) -> CheckpointPart:

@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 import msgspec
+from statuses import partition_status
 
 from edlz.services.ledger import LedgerRecord
 from edlz.services.master.entries import JournalState
@@ -56,22 +57,14 @@ class Master:
 
     def partition(self, index: int, **fields: Any) -> PartitionStatus:
         """Let a partition begin a life."""
-        status = PartitionStatus(
-            partition=index,
+        status = partition_status(
+            index,
             boot=next(seqs) + 1000,
             incarnation=None,
             seq=next(seqs),
             term=self.core.term,
-            endpoint=f"ipc://ps-{index}",
             era=(1, 0) if self.plan.is_sync else None,
-            version=0,
-            has_base=True,
             ledger=LedgerRecord(),
-            finished_tasks=0,
-            minibatches=0,
-            open_minibatches=0,
-            snapshots=(),
-            is_sealed=False,
         )
         granted, _ = self.ask(status)
         status = msgspec.structs.replace(status, incarnation=granted.incarnation)

@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
+from statuses import partition_status
 
 from edlz.services.ledger import Ledger, TaskSet
 from edlz.services.master.entries import JournalState
@@ -64,24 +65,7 @@ def status_of(closing: tuple[tuple[int, int], ...], standing: tuple[int, bool] |
     if standing is not None:
         mark, is_finished = standing
         closed = tuple(ClosedTask(task=t, number=n, mark=mark, finished=is_finished) for t, n in closing)
-    return PartitionStatus(
-        partition=0,
-        boot=1,
-        incarnation=(1, 1),
-        seq=1,
-        term=1,
-        endpoint="",
-        era=None,
-        version=0,
-        has_base=True,
-        ledger=None,
-        finished_tasks=0,
-        minibatches=0,
-        open_minibatches=0,
-        snapshots=(),
-        is_sealed=False,
-        closed=closed,
-    )
+    return partition_status(closed=closed)
 
 
 @pytest.mark.parametrize(
