@@ -1,0 +1,83 @@
+"""Which era the partitions are in, and where the next one begins."""
+
+import itertools
+from typing import Any
+
+from statuses import partition_status
+
+from edlz.services.master.eras import Eras
+from edlz.services.master.partitions import Partitions
+from edlz.services.messages import NO_IDENTITY
+
+BASE = (NO_IDENTITY, 0)
+seqs = itertools.count(1)
+
+
+class Bench:
+    def __init__(self, partitions: int = 2) -> None:
+        numbers = itertools.count(1)
+        self.partitions = Partitions(partitions, lambda: (2, next(numbers)))
+        self.eras = Eras(self.partitions, lambda: (2, next(numbers)))
+
+    def say(self, partition: int, **fields: Any) -> None:
+        self.partitions.take(partition_status(partition, seq=next(seqs), **{"snapshots": (BASE,), **fields}))
+
+    def all_say(self, **fields: Any) -> None:
+        for partition in range(self.partitions.count):
+            self.say(partition, **fields)
+
+
+def test_a_new_job_begins_its_era_at_the_base() -> None:
+    bench = Bench()
+    bench.all_say()
+    assert bench.eras.advance(was_reached=False) == (False, [])
+    assert bench.eras.newest is not None
+    assert bench.eras.restore == BASE
+    bench.say(0, era=bench.eras.newest)
+    assert bench.eras.advance(was_reached=False) == (False, [])
+    bench.say(1, era=bench.eras.newest)
+    assert bench.eras.advance(was_reached=False) == (True, [])
+
+
+def test_a_restarted_master_goes_on_in_the_era_that_it_finds() -> None:
+    bench = Bench()
+    bench.all_say(era=(1, 5))
+    assert bench.eras.advance(was_reached=False) == (True, [])
+    assert bench.eras.newest == (1, 5)
+
+
+def test_a_new_life_takes_all_back_to_the_newest_snapshot_of_all() -> None:
+    bench = Bench()
+    bench.all_say(era=(1, 5))
+    bench.eras.advance(was_reached=False)
+    old, new = ((1, 5), 4), ((1, 5), 8)
+    bench.say(0, era=(1, 5), snapshots=(BASE, old, new))
+    bench.say(1, incarnation=(2, 9), snapshots=(BASE, old))
+    bench.eras.on_new_life()
+    assert bench.eras.restore is None, "not before another era has a name"
+    is_reached, [announced] = bench.eras.advance(was_reached=True)
+    assert not is_reached
+    assert announced.text == "all partitions go back to v4, which all of them have."
+    assert bench.eras.restore == old
+    assert bench.eras.newest is not None
+    assert bench.eras.newest > (1, 5)
+
+
+def test_a_partition_that_is_elsewhere_ends_an_era_that_was_reached() -> None:
+    bench = Bench()
+    bench.all_say(era=(1, 5))
+    bench.eras.advance(was_reached=False)
+    bench.say(0, era=(1, 6))
+    assert bench.eras.advance(was_reached=True)[0] is False
+    assert bench.eras.newest not in ((1, 5), (1, 6))
+
+
+def test_lists_without_a_common_snapshot_are_out_of_date() -> None:
+    bench = Bench()
+    bench.say(0, snapshots=(((1, 5), 4),))
+    bench.say(1, snapshots=(((1, 5), 8),))
+    assert bench.eras.advance(was_reached=False) == (False, [])
+    assert bench.eras.newest is None
+    bench.say(0, snapshots=(((1, 5), 4), ((1, 5), 8)))
+    bench.eras.advance(was_reached=False)
+    assert bench.eras.restore == ((1, 5), 8)
