@@ -31,6 +31,7 @@ from edlz.services.master.instructions import (
 )
 from edlz.services.master.partitions import Partitions
 from edlz.services.master.skips import Skips
+from edlz.services.master.stopping import Stopping
 from edlz.services.master.task_queue import TaskQueue
 from edlz.services.messages import (
     DoneTask,
@@ -47,8 +48,6 @@ from edlz.services.messages import (
 from edlz.services.records import Message
 
 __all__ = ["MasterCore", "Phase"]
-
-STOP_S = 15.0  # how long a stop waits for its checkpoint
 
 
 class Phase(Enum):
@@ -101,9 +100,7 @@ class MasterCore:
         )
         self.skips = Skips(job, journal, self.queue, self.evaluation, first_number=(self.term << 20) + 1)
         self._saves = checkpoint_steps > 0
-        self.is_stopped = False
-        self._stop_version = 0  # what the checkpoint of a stop has to have at least
-        self._stop_by_s: float | None = None  # somebody has asked the job to stop, and waits until then
+        self._stopping = Stopping(self.checkpoints)
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
             self.evaluation.skip_to(version)
@@ -130,13 +127,18 @@ class MasterCore:
             return Phase.COMPLETE
         if self.is_stopped:
             return Phase.STOPPED
-        if self._stop_by_s is not None:
+        if self._stopping.has_begun:
             return Phase.STOPPING
         if self._is_concluding:
             return Phase.CONCLUDING
         if self._is_running:
             return Phase.SEALING if self.queue.is_done else Phase.RUNNING
         return Phase.RESTORING if self.partitions.are_known else Phase.GATHERING
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the job has ended before it was done, since somebody wanted that."""
+        return self._stopping.is_over
 
     @property
     def is_over(self) -> bool:
@@ -163,32 +165,15 @@ class MasterCore:
             self.crew.note_silence(worker, seen_s)
         out += [Retire(worker, reason) for worker, reason in self.crew.retire(now)]
         out += self.checkpoints.on_tick(self.partitions.entries, now)
-        return out + self._advance() + self._stop_when_saved(now)
+        out += self._advance()
+        return out if self.is_over else [*out, *self._stopping.on_tick(now)]
 
     def stop(self, now: float) -> list[Instruction]:
         """End the job before it is done, with a checkpoint to go on from if one can be had soon."""
-        if self.is_over or self._stop_by_s is not None:
+        if self.is_over or self._stopping.has_begun:
             return []
-        self._stop_by_s = now + STOP_S
-        if self._is_running and not self.queue.is_done and self.version:
-            self._stop_version = self.version
-            self.checkpoints.ask(self.version)
-            return [Announce("job", "stopping: a checkpoint is saved first.")]
-        return []
-
-    def _stop_when_saved(self, now: float) -> list[Instruction]:
-        if self._stop_by_s is None or self.is_over:
-            return []
-        is_saved = self.checkpoints.is_idle
-        if not is_saved and now < self._stop_by_s:
-            return []
-        self.checkpoints.withdraw()
-        self.is_stopped = True
-        newest = self.checkpoints.newest
-        if is_saved and newest is not None and newest >= self._stop_version:
-            text = f"stopped; the checkpoint of v{newest} is complete."
-            return [Journal({"saved": newest}), Announce("job", text)]
-        return [Announce("job", "stopped; the recovery snapshots remain.")]
+        is_training = self._is_running and not self.queue.is_done
+        return [*self._stopping.begin(self.version if is_training else 0, now)]
 
     def dismiss(self, worker: str) -> list[Instruction]:
         """A worker is not wanted any more: its leases are free at once, and it hears that it should go."""
