@@ -15,6 +15,7 @@ from enum import Enum
 
 from edlz.services.job_status import FailureView
 from edlz.services.master.checkpoints import Checkpoints
+from edlz.services.master.completion import Completion
 from edlz.services.master.crew import HANG_S, Crew
 from edlz.services.master.entries import JournalState, WorkerEntry
 from edlz.services.master.eras import Eras
@@ -27,7 +28,6 @@ from edlz.services.master.instructions import (
     Journal,
     Reply,
     Retire,
-    TakeDigest,
 )
 from edlz.services.master.partitions import Partitions
 from edlz.services.master.skips import Skips
@@ -91,7 +91,6 @@ class MasterCore:
     ) -> None:
         self.job, self.plan = job, job.plan
         self.term = journal.term + 1
-        self.is_complete, self.digest = journal.is_complete, journal.digest
         self.failure: FailureView | None = None
         self.queue = TaskQueue(job.plan)
         self.evaluation = EvaluationRounds(job.plan, evaluation_steps, first_number=(self.term << 20) + 1)
@@ -99,7 +98,6 @@ class MasterCore:
             is_sync=job.plan.is_sync, steps=checkpoint_steps, first_number=(self.term << 20) + 1
         )
         self.skips = Skips(job, journal, self.queue, self.evaluation, first_number=(self.term << 20) + 1)
-        self._saves = checkpoint_steps > 0
         self._stopping = Stopping(self.checkpoints)
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
@@ -111,8 +109,9 @@ class MasterCore:
         self._granted: dict[int, Identity] = {}  # boot -> incarnation, current or not yet used
         self._incarnations_by_name: dict[str, Identity] = {}  # the newest granted, for the journal
         self._is_running = False
-        self._is_concluding = False
-        self._asked_digest: tuple[Identity, ...] | None = None
+        self._completion = Completion(
+            self.partitions, self.evaluation, self.checkpoints, journal, saves=checkpoint_steps > 0
+        )
         self._told: set[str] = set()  # who has heard how the job ended
 
     def start(self) -> list[Instruction]:
@@ -129,11 +128,21 @@ class MasterCore:
             return Phase.STOPPED
         if self._stopping.has_begun:
             return Phase.STOPPING
-        if self._is_concluding:
+        if self._completion.is_under_way:
             return Phase.CONCLUDING
         if self._is_running:
             return Phase.SEALING if self.queue.is_done else Phase.RUNNING
         return Phase.RESTORING if self.partitions.are_known else Phase.GATHERING
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything is done, and the journal says so."""
+        return self._completion.is_over
+
+    @property
+    def digest(self) -> str:
+        """Of the parameters of a complete job."""
+        return self._completion.digest
 
     @property
     def is_stopped(self) -> bool:
@@ -255,7 +264,7 @@ class MasterCore:
 
     def _admit(self, status: PartitionStatus, *, is_first: bool) -> list[Instruction]:
         """A partition has begun a life."""
-        self._asked_digest = None
+        self._completion.on_new_life()
         if self.plan.is_sync:
             self.eras.on_new_life()
         else:
@@ -317,41 +326,18 @@ class MasterCore:
             return out + self.fail(failure_of_task(self.job, self.skips.hopeless))
         out += self.checkpoints.advance(self.partitions.entries, self.version)
         if not self.queue.is_done:
-            self._is_concluding = False
+            self._completion.put_off()
             opened = self.evaluation.on_version(self.version)
             if opened is not None:
                 out.append(Announce("evaluation", f"Evaluation of v{opened} begins.", 10))
             return out
         if not all(status.is_sealed for status in statuses):
             return out
-        return out + self._conclude()
-
-    def _conclude(self) -> list[Instruction]:
-        """Everything is durable: evaluate, take the digest, journal the end."""
-        if not self._is_concluding:
-            self._is_concluding = True
-            if self._saves:
-                self.checkpoints.ask(self.version)
-        if self.evaluation.has_data and self.evaluation.concluded_version < self.version:
-            self.evaluation.open_final(self.version)
-        is_idle = self.evaluation.is_idle and self.checkpoints.is_idle
-        if not is_idle or self._asked_digest == self.partitions.incarnations:
-            return []
-        self._asked_digest = self.partitions.incarnations
-        return [TakeDigest(self.partitions.addresses)]
+        return [*out, *self._completion.advance()]
 
     def on_digest(self, digest: str | None) -> list[Instruction]:
         """The digest of the sealed parameters; None when a partition went away while it was taken."""
-        if self._asked_digest is None or self.is_over:
-            return []
-        if digest is None or self._asked_digest != self.partitions.incarnations or not self._is_concluding:
-            self._asked_digest = None
-            return []
-        self.is_complete, self.digest = True, digest
-        return [
-            Journal({"is_complete": True, "digest": digest, "sealed": self.partitions.incarnations}),
-            Announce("job", f"job complete at v{self.version}."),
-        ]
+        return [] if self.is_over else [*self._completion.on_digest(digest)]
 
     def on_manifest(self, version: int, error: str = "") -> list[Instruction]:
         """A checkpoint's manifest is durable, or why it is not."""

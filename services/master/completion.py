@@ -1,0 +1,91 @@
+"""The core that completes a job when every task is done (PROTOCOL: section 7).
+
+Theory of operation.  All partitions have sealed what they hold, so it is durable: the model is evaluated for
+the last time, a last checkpoint is taken if the job takes any, and then the digest of the parameters is read.
+It counts only if every partition still lives in the life that it was read in.  With the journal entry that
+holds it the job is complete; nobody hears of that before.  A loss on the way puts all this off.
+"""
+
+from edlz.services.master.checkpoints import Checkpoints
+from edlz.services.master.entries import JournalState
+from edlz.services.master.evaluation import EvaluationRounds
+from edlz.services.master.instructions import Announce, Journal, TakeDigest
+from edlz.services.master.partitions import Partitions
+from edlz.services.messages import Identity
+
+__all__ = ["Completion"]
+
+
+class Completion:
+    """The end of one job.
+
+    Parameters
+    ----------
+    partitions, evaluation, checkpoints : Partitions, EvaluationRounds, Checkpoints
+        The last two are asked for the last of theirs.
+    journal : JournalState
+        The job may be complete already.
+    saves : bool
+        Whether a last checkpoint is taken.
+
+    Attributes
+    ----------
+    is_under_way : bool
+        Whether all is sealed, and the rest to be done.
+    is_over : bool
+        Whether the job is complete, durably.
+    digest : str
+        Of the parameters, when the job is complete.
+    """
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        evaluation: EvaluationRounds,
+        checkpoints: Checkpoints,
+        journal: JournalState,
+        *,
+        saves: bool,
+    ) -> None:
+        self._partitions, self._evaluation, self._checkpoints = partitions, evaluation, checkpoints
+        self._saves = saves
+        self.is_under_way = False
+        self.is_over, self.digest = journal.is_complete, journal.digest
+        self._asked_digest: tuple[Identity, ...] | None = None  # the lives of which it is being read
+
+    def advance(self) -> list[TakeDigest]:
+        """All partitions are sealed: do what comes next."""
+        version = self._partitions.version
+        if not self.is_under_way:
+            self.is_under_way = True
+            if self._saves:
+                self._checkpoints.ask(version)
+        if self._evaluation.has_data and self._evaluation.concluded_version < version:
+            self._evaluation.open_final(version)
+        is_idle = self._evaluation.is_idle and self._checkpoints.is_idle
+        if not is_idle or self._asked_digest == self._partitions.incarnations:
+            return []
+        self._asked_digest = self._partitions.incarnations
+        return [TakeDigest(self._partitions.addresses)]
+
+    def put_off(self) -> None:
+        """Some task is not done after all."""
+        self.is_under_way = False
+
+    def on_new_life(self) -> None:
+        """A partition has begun a life: what is read of the one before counts no more."""
+        self._asked_digest = None
+
+    def on_digest(self, digest: str | None) -> list[Journal | Announce]:
+        """The digest of the sealed parameters; None when a partition went away while it was taken."""
+        if self._asked_digest is None:
+            return []
+        lives = self._partitions.incarnations
+        if digest is None or self._asked_digest != lives or not self.is_under_way:
+            self._asked_digest = None
+            return []
+        self.is_over, self.digest = True, digest
+        return [
+            Journal({"is_complete": True, "digest": digest, "sealed": lives}),
+            Announce("job", f"job complete at v{self._partitions.version}."),
+        ]

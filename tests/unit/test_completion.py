@@ -1,0 +1,95 @@
+"""What is left to do when every task is done: in which order, and what puts it off."""
+
+import itertools
+from typing import Any
+
+from statuses import partition_status
+
+from edlz.services.master.checkpoints import Checkpoints
+from edlz.services.master.completion import Completion
+from edlz.services.master.entries import JournalState
+from edlz.services.master.evaluation import EvaluationRounds
+from edlz.services.master.instructions import Announce, Journal, TakeDigest
+from edlz.services.master.partitions import Partitions
+from edlz.services.messages import Identity
+from edlz.services.plan import Plan, Shard
+
+
+class Bench:
+    """A job whose partitions have sealed version 7."""
+
+    def __init__(self, *, has_data: bool = False, saves: bool = False) -> None:
+        shard = Shard(name="data", first=0, count=1)
+        self.plan = Plan(
+            mode="async",
+            seed=0,
+            shards=(shard,),
+            records_per_task=1,
+            minibatch_size=1,
+            epochs=1,
+            slots=1,
+            evaluation_shards=(shard,) if has_data else (),
+        )
+        numbers = itertools.count(1)
+        self.partitions = Partitions(2, lambda: (1, next(numbers)))
+        self.evaluation = EvaluationRounds(self.plan, 0)
+        self.checkpoints = Checkpoints(is_sync=False, steps=0, first_number=1)
+        self.completion = Completion(
+            self.partitions, self.evaluation, self.checkpoints, JournalState(), saves=saves
+        )
+        for index in range(2):
+            self.begin_life(index, (1, index))
+
+    def begin_life(self, index: int, incarnation: Identity) -> None:
+        self.partitions.take(partition_status(index, incarnation=incarnation, version=7, is_sealed=True))
+        self.completion.on_new_life()
+
+    def digest(self, digest: str | None = "sha") -> list[Any]:
+        return self.completion.on_digest(digest)
+
+
+def test_the_digest_is_asked_for_once_and_completes_the_job() -> None:
+    bench = Bench()
+    assert bench.digest() == [], "nobody has asked for it"
+    assert bench.completion.advance() == [TakeDigest(bench.partitions.addresses)]
+    assert bench.completion.advance() == []
+    assert not bench.completion.is_over
+    journal, announced = bench.digest()
+    assert journal == Journal({"is_complete": True, "digest": "sha", "sealed": ((1, 0), (1, 1))})
+    assert announced == Announce("job", "job complete at v7.")
+    assert (bench.completion.is_over, bench.completion.digest) == (True, "sha")
+
+
+def test_the_last_evaluation_and_checkpoint_come_before_the_digest() -> None:
+    bench = Bench(has_data=True, saves=True)
+    assert bench.completion.advance() == []
+    assert not bench.evaluation.is_idle
+    assert not bench.checkpoints.is_idle
+    bench.checkpoints.withdraw()
+    assert bench.completion.advance() == [], "the evaluation is not there"
+    bench.evaluation.skip(0)
+    assert bench.completion.advance() == [TakeDigest(bench.partitions.addresses)]
+
+
+def test_a_digest_of_lives_that_are_over_does_not_count() -> None:
+    bench = Bench()
+    bench.completion.advance()
+    bench.begin_life(1, (1, 5))
+    assert bench.digest() == []
+    assert bench.completion.advance() == [TakeDigest(bench.partitions.addresses)]
+    assert len(bench.digest()) == 2
+
+
+def test_a_digest_that_could_not_be_taken_is_asked_for_again() -> None:
+    bench = Bench()
+    bench.completion.advance()
+    assert bench.digest(None) == []
+    assert len(bench.completion.advance()) == 1
+
+
+def test_a_digest_that_comes_while_training_goes_on_again_does_not_count() -> None:
+    bench = Bench()
+    bench.completion.advance()
+    bench.completion.put_off()
+    assert bench.digest() == []
+    assert not bench.completion.is_over
