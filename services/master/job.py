@@ -2,14 +2,13 @@
 
 Theory of operation.  The master believes only what statuses of its own term say, and answers each with
 what should be true.  It *gathers* a status from every partition, in synchronous mode *restores* them
-all into one era, then is *running*: leases go out, reports come in.  When every task is done it asks
-the partitions to seal; when all are sealed the model is evaluated for the last time, its digest is
-taken, the end is journalled, and then everybody hears `finished`.  A partition's new life takes back
-what its ledger lacks (asynchronous) or starts a new era (synchronous).  Task progress lives in the
-ledgers, never here.  PROTOCOL: sections 2 to 5, 7 and 8.
+all into one of the `Eras`, then is *running*: leases go out, reports come in.  When every task is done it
+asks the partitions to seal; when all are sealed the `Completion` begins, and when that is journalled
+everybody hears `finished`.  A partition's new life takes back what its ledger lacks (asynchronous) or
+starts a new era (synchronous).  Task progress lives in the ledgers, never here.  PROTOCOL: sections 2 to
+5, 7 and 8.
 """
 
-import itertools
 from collections.abc import Hashable
 from enum import Enum
 
@@ -21,6 +20,7 @@ from edlz.services.master.entries import JournalState, WorkerEntry
 from edlz.services.master.eras import Eras
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.failures import failure_of_task, failure_of_worker
+from edlz.services.master.identities import Identities
 from edlz.services.master.instructions import (
     Announce,
     Exit,
@@ -103,11 +103,9 @@ class MasterCore:
         for version, _ in journal.evaluations:
             self.evaluation.skip_to(version)
         self.crew = Crew(hang_s)
-        self._serial = itertools.count(1)
-        self.partitions = Partitions(job.partitions, self._identity)
-        self.eras = Eras(self.partitions, self._identity)  # synchronous mode
-        self._granted: dict[int, Identity] = {}  # boot -> incarnation, current or not yet used
-        self._incarnations_by_name: dict[str, Identity] = {}  # the newest granted, for the journal
+        self._identities = Identities(self.term)
+        self.partitions = Partitions(job.partitions, self._identities.new)
+        self.eras = Eras(self.partitions, self._identities.new)  # synchronous mode
         self._is_running = False
         self._completion = Completion(
             self.partitions, self.evaluation, self.checkpoints, journal, saves=checkpoint_steps > 0
@@ -205,7 +203,7 @@ class MasterCore:
     def _remove_worker(self, worker: str) -> list[int] | None:
         """Free a worker's leases and return its tasks; None if it was not there, or that matters no more."""
         entry = self.crew.forget(worker)
-        self._incarnations_by_name.pop(f"worker-{worker}", None)
+        self._identities.forget(f"worker-{worker}")
         if entry is None or self.is_over:
             return None
         back = [task for task in entry.holding if self.queue.holder(task) == entry.incarnation]
@@ -229,16 +227,6 @@ class MasterCore:
         assert isinstance(body, WorkerStatus)
         return self._on_worker(to, body, now)
 
-    def _identity(self) -> Identity:
-        return (self.term, next(self._serial))
-
-    def _grant(self, name: str, boot: int) -> list[Instruction]:
-        """Give a process its incarnation; it is in the journal before the process hears of it."""
-        if boot in self._granted:
-            return []
-        self._granted[boot] = self._incarnations_by_name[name] = self._identity()
-        return [Journal({"incarnations": dict(self._incarnations_by_name)})]
-
     # -- partitions
 
     def _on_partition(self, to: Hashable, status: PartitionStatus) -> list[Instruction]:
@@ -249,9 +237,8 @@ class MasterCore:
         if not 0 <= status.partition < self.job.partitions:
             return [Reply(to, self._stop_order((0, 0)))]
         if status.incarnation is None:
-            out = self._grant(f"ps-{status.partition}", status.boot)
-            granted = Granted(term=self.term, incarnation=self._granted[status.boot], job=self.job)
-            return [*out, Reply(to, granted)]
+            incarnation, journal = self._identities.grant(f"ps-{status.partition}", status.boot)
+            return [*journal, Reply(to, Granted(term=self.term, incarnation=incarnation, job=self.job))]
         if self.partitions.is_outdated(status):
             return [Reply(to, self._stop_order(status.incarnation))]
         is_first = status.partition not in self.partitions.entries
@@ -260,7 +247,9 @@ class MasterCore:
         return [*out, Reply(to, self._partition_orders(status, status.incarnation))]
 
     def _stop_order(self, incarnation: Identity) -> PartitionOrders:
-        return PartitionOrders(term=self.term, number=next(self._serial), incarnation=incarnation, stop=True)
+        return PartitionOrders(
+            term=self.term, number=self._identities.number(), incarnation=incarnation, stop=True
+        )
 
     def _admit(self, status: PartitionStatus, *, is_first: bool) -> list[Instruction]:
         """A partition has begun a life."""
@@ -284,7 +273,7 @@ class MasterCore:
             discard_below = max((name[1] for name in self.partitions.common_snapshots()), default=0)
         return PartitionOrders(
             term=self.term,
-            number=next(self._serial),
+            number=self._identities.number(),
             incarnation=incarnation,
             stop=self.is_over,
             era=self.eras.newest,
@@ -350,8 +339,8 @@ class MasterCore:
 
     def _on_worker(self, to: Hashable, status: WorkerStatus, now: float) -> list[Instruction]:
         if status.incarnation is None:
-            out = self._grant(f"worker-{status.worker}", status.boot)
-            return [*out, Reply(to, self._welcome(status))]
+            incarnation, journal = self._identities.grant(f"worker-{status.worker}", status.boot)
+            return [*journal, Reply(to, self._welcome(status, incarnation))]
         entry = self.crew.workers.get(status.worker)
         is_retired = self.crew.is_retired(status.worker)
         if is_retired or (entry and status.incarnation < entry.incarnation):
@@ -365,7 +354,7 @@ class MasterCore:
             return [Reply(to, orders)]
         if entry and status.incarnation == entry.incarnation and status.seq <= entry.seq:
             return [Reply(to, entry.answer)] if status.seq == entry.seq else []
-        out = []
+        out: list[Instruction] = []
         if entry is None or status.incarnation != entry.incarnation:
             if entry:  # a new life of the same id: what the old one held is free
                 self.queue.release(entry.incarnation)
@@ -391,11 +380,11 @@ class MasterCore:
         self.crew.note(status.worker, entry)
         return [*out, Reply(to, answer)]
 
-    def _welcome(self, status: WorkerStatus) -> WorkerOrders:
+    def _welcome(self, status: WorkerStatus, incarnation: Identity) -> WorkerOrders:
         return WorkerOrders(
             term=self.term,
             seq=status.seq,
-            incarnation=self._granted[status.boot],
+            incarnation=incarnation,
             stop=self.failure is not None or self.is_stopped,
             finished=self.is_complete,
             job=self.job,
