@@ -4,7 +4,7 @@ Owns: the newest vectors of each partition, and when they are asked for again.  
 next (`Training`'s).
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 
 from edlz.services.messages import ANY_VERSION, NO_IDENTITY, Exchange, Exchanged, Identity, Pull, Push
 from edlz.services.plan import Plan
@@ -69,8 +69,8 @@ class Requests:
         """The next exchange brings vectors: a local copy of them is gone."""
         self._without_vectors = self._vectors_every
 
-    def wants_vectors(self, run: Run, others: list[Run]) -> bool:
-        """Whether the exchange that a run is about to send should bring vectors."""
+    def wants_vectors(self, run: Run, step: Iterable[Run]) -> bool:
+        """Whether the exchange that a run is about to send should bring vectors; sync: beside those of its step."""
         if not self._plan.is_sync:
             if self._without_vectors < self._vectors_every:
                 return False
@@ -78,12 +78,7 @@ class Requests:
             return True
         # Another slot's pull, sent before, brings this step's vectors.
         return not any(
-            other is not run
-            and other.phase is Phase.PULLING
-            and other.wants_vectors
-            and other.version == run.version
-            and self._plan.is_same_round(other.task, run.task)
-            for other in others
+            other is not run and other.phase is Phase.PULLING and other.wants_vectors for other in step
         )
 
     # -- requests

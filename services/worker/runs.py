@@ -1,11 +1,14 @@
 """What a worker has in hand: a run for each leased training task."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
 from edlz.services.messages import NO_IDENTITY, DoneTask, Exchanged, Identity, RowIds
+from edlz.services.plan import Plan
 
-__all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "HELD_BACK_OFF_S", "Phase", "Run"]
+__all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "HELD_BACK_OFF_S", "Phase", "Run", "Runs"]
 
 BACK_OFF_S, BACK_OFF_MAX_S = 0.1, 1.0
 HELD_BACK_OFF_S, HELD_BACK_OFF_MAX_S = 0.2, 2.0
@@ -91,3 +94,87 @@ class Run:
         """What the master is told of a run that all partitions have finished."""
         lives = tuple(self.incarnations.get(p, NO_IDENTITY) for p in range(partitions))
         return DoneTask(task=self.task, era=era, incarnations=lives)
+
+
+class Runs:
+    """All runs of a worker, in the order in which their tasks were taken.
+
+    Parameters
+    ----------
+    plan : Plan
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._runs: dict[int, Run] = {}
+        self._attempts = itertools.count(1)
+
+    def __iter__(self) -> Iterator[Run]:
+        """Yield all runs; meanwhile they may be dropped."""
+        return iter(list(self._runs.values()))
+
+    def get(self, task: int) -> Run | None:
+        return self._runs.get(task)
+
+    @property
+    def tasks(self) -> tuple[int, ...]:
+        return tuple(self._runs)
+
+    # -- changes
+
+    def new_attempt(self) -> int:
+        """Return a number that no attempt at any task has had."""
+        return next(self._attempts)
+
+    def take(self, task: int) -> Run:
+        """Take a task in hand.  Tasks that follow one another share a lane: one stream of records."""
+        is_later = self._plan.is_later_round if self._plan.is_sync else lambda task, than: True
+        used = {run.lane for run in self if not is_later(task, run.task)}
+        lane = next(lane for lane in itertools.count() if lane not in used)
+        run = self._runs[task] = Run(task, self.new_attempt(), lane)
+        return run
+
+    def drop(self, task: int) -> Run | None:
+        return self._runs.pop(task, None)
+
+    # -- questions
+
+    @property
+    def active(self) -> list[Run]:
+        """Those that have begun, and are not finished everywhere."""
+        return [run for run in self if run.phase not in (Phase.QUEUED, Phase.REPORTING)]
+
+    @property
+    def computing(self) -> Run | None:
+        return next((run for run in self if run.phase is Phase.COMPUTING), None)
+
+    @property
+    def wants_task(self) -> bool:
+        """Whether there is room for another task."""
+        active, is_sync = self.active, self._plan.is_sync
+        if is_sync and active and all(run.phase in (Phase.PULLING, Phase.STAGED) for run in active):
+            return True  # it waits for slots that perhaps nobody has
+        if active and all(run.is_held for run in active):
+            return True  # there may be a task whose pushes are still taken
+        queued = sum(run.phase is Phase.QUEUED for run in self)
+        return queued < max(1, len(active) if is_sync else 1)
+
+    def of_earliest_round(self) -> list[Run]:
+        """Sync: return the runs of the earliest round in hand that is not finished everywhere."""
+        unfinished = [run for run in self if run.phase is not Phase.REPORTING]
+        if not unfinished:
+            return []
+        tasks = self._plan.round_tasks(min(run.task for run in unfinished))
+        return [run for run in unfinished if run.task in tasks]
+
+    def of_step(self, run: Run) -> Iterator[Run]:
+        """Sync: yield the runs in the same step of the same round, this one among them."""
+        for other in self:
+            if other.version == run.version and self._plan.is_same_round(other.task, run.task):
+                yield other
+
+    # -- checks
+
+    def check_invariants(self) -> None:
+        computing = [run.task for run in self if run.phase is Phase.COMPUTING]
+        assert len(computing) <= 1, f"computing {computing} at once"

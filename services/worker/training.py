@@ -18,7 +18,6 @@ one before it is computed.
 The core knows no tensors: parameters and ids pass through it as the messages that brought them.
 """
 
-import itertools
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -36,7 +35,7 @@ from edlz.services.worker.instructions import (
 )
 from edlz.services.worker.known_partitions import KnownPartitions
 from edlz.services.worker.requests import Ask, Requests
-from edlz.services.worker.runs import BACK_OFF_S, Phase, Run
+from edlz.services.worker.runs import BACK_OFF_S, Phase, Run, Runs
 
 __all__ = ["Training"]
 
@@ -76,9 +75,7 @@ class Training:
         self.steps = 0  # minibatches pushed
         self._has_tables = has_tables
         self._looks_ahead = looks_ahead and has_tables and not plan.is_sync
-        self._attempts = itertools.count(1)
-        self._runs: dict[int, Run] = {}
-        self._busy: int | None = None  # the task that is being computed
+        self._runs = Runs(plan)
         self._failed: list[FailedTask] = []
 
     @property
@@ -90,15 +87,15 @@ class Training:
     @property
     def phases(self) -> dict[int, Phase]:
         """Where each run stands."""
-        return {task: run.phase for task, run in self._runs.items()}
+        return {run.task: run.phase for run in self._runs}
 
     @property
     def holding(self) -> tuple[int, ...]:
-        return tuple(self._runs)
+        return self._runs.tasks
 
     @property
     def done(self) -> tuple[DoneTask, ...]:
-        finished = (run for run in self._runs.values() if run.phase is Phase.REPORTING)
+        finished = (run for run in self._runs if run.phase is Phase.REPORTING)
         return tuple(run.done(self.era, self._count) for run in finished)
 
     @property
@@ -107,23 +104,17 @@ class Training:
 
     @property
     def is_busy(self) -> bool:
-        return self._busy is not None
+        return self._runs.computing is not None
 
     @property
     def wants_task(self) -> bool:
-        active = [r for r in self._runs.values() if r.phase not in (Phase.QUEUED, Phase.REPORTING)]
-        queued = sum(run.phase is Phase.QUEUED for run in self._runs.values())
-        if self.plan.is_sync and active and all(r.phase in (Phase.PULLING, Phase.STAGED) for r in active):
-            return True  # it waits for slots that perhaps nobody has
-        if active and all(run.is_held for run in active):
-            return True  # there may be a task whose pushes are still taken
-        return queued < max(1, len(active) if self.plan.is_sync else 1)
+        return self._runs.wants_task
 
     # -- events
 
     def on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        for run in self._runs.values():
+        for run in self._runs:
             if run.phase is Phase.BACKING_OFF and now >= run.resume_s:
                 out += self._probe(run) if run.is_lost else self._pull(run)
         return out
@@ -131,24 +122,16 @@ class Training:
     def enter(self, era: Identity) -> list[Instruction]:
         """Another era has begun: nothing in hand belongs to it."""
         self._requests.enter(era)
-        out: list[Instruction] = [Drop(task) for task in self._runs]
-        self._runs, self._busy = {}, None
-        return out
+        return self._drop(self._runs.tasks)
 
     def take(self, task: int, end_at: int | None = None) -> list[Instruction]:
-        """Take a leased task in hand.  Tasks that follow one another share a lane: one stream of records.
-
-        `end_at`: the master has ended it before this minibatch.
-        """
-        if task in self._runs:
+        """Take a leased task in hand; `end_at`: the master has ended it before this minibatch."""
+        if self._runs.get(task) is not None:
             return []
-        is_later = self.plan.is_later_round if self.plan.is_sync else lambda task, than: True
-        used = {run.lane for run in self._runs.values() if not is_later(task, run.task)}
-        lane = next(lane for lane in itertools.count() if lane not in used)
-        run = self._runs[task] = Run(task, next(self._attempts), lane)
+        run = self._runs.take(task)
         if end_at is not None:
             run.end(end_at)
-        return [Begin(task, lane, end_at)]
+        return [Begin(task, run.lane, end_at)]
 
     def end(self, ends: Iterable[tuple[int, int]]) -> list[Instruction]:
         """The master has ended tasks; the records behind must not be looked at any more."""
@@ -163,7 +146,7 @@ class Training:
 
     def forget(self, tasks: Iterable[int]) -> list[Instruction]:
         """The master has noted how these ended."""
-        return [instruction for task in tasks for instruction in self._forget(task)]
+        return self._drop(tasks)
 
     def note_failures(self, keys: Iterable[tuple[int, int]]) -> None:
         """The master has noted these failed tasks, evaluation's among them."""
@@ -181,7 +164,7 @@ class Training:
         """Partitions have other addresses: who waits for one of them begins again."""
         out: list[Instruction] = []
         for index in partitions:
-            for run in self._runs.values():
+            for run in self._runs:
                 waits = (run.phase is Phase.PULLING and index not in run.answers) or run.ahead
                 if waits or (run.phase is Phase.PUSHING and index not in run.acks):
                     out += self._pull(run)
@@ -191,13 +174,8 @@ class Training:
         """An evaluation loads other vectors: a copy that was trained locally is gone."""
         self._requests.renew_vectors()
 
-    def _forget(self, task: int) -> list[Instruction]:
-        run = self._runs.pop(task, None)
-        if run is None:
-            return []
-        if run.phase is Phase.COMPUTING:
-            self._busy = None
-        return [Drop(task)]
+    def _drop(self, tasks: Iterable[int]) -> list[Instruction]:
+        return [Drop(task) for task in tasks if self._runs.drop(task) is not None]
 
     # -- scheduling
 
@@ -213,22 +191,17 @@ class Training:
 
     def _begin_round(self) -> list[Instruction]:
         """Sync: begin the queued runs of the earliest round that this worker has in hand."""
-        open_runs = [r for r in self._runs.values() if r.phase is not Phase.REPORTING]
-        if not open_runs:
-            return []
-        earliest = self.plan.round_tasks(min(run.task for run in open_runs))
         out: list[Instruction] = []
-        for run in open_runs:
-            if run.phase is Phase.QUEUED and run.task in earliest:
+        for run in self._runs.of_earliest_round():
+            if run.phase is Phase.QUEUED:
                 out += self._pull(run)
         return out
 
     def _begin_next(self) -> list[Instruction]:
         """Async: one run at a time; the next one when all that the others need is on its way."""
-        active = [r for r in self._runs.values() if r.phase not in (Phase.QUEUED, Phase.REPORTING)]
-        if any(not (run.is_held or self._needs_no_more(run)) for run in active):
+        if any(not (run.is_held or self._needs_no_more(run)) for run in self._runs.active):
             return []
-        for run in self._runs.values():
+        for run in self._runs:
             if run.phase is Phase.QUEUED:
                 return self._pull(run)
         return []
@@ -241,25 +214,19 @@ class Training:
         """Sync: a staged run whose step no other run of this worker will see committed asks itself."""
         out: list[Instruction] = []
         drivers = (Phase.READY, Phase.COMPUTING, Phase.PULLING, Phase.PUSHING)
-        for run in self._runs.values():
+        for run in self._runs:
             if run.phase is not Phase.STAGED:
                 continue
-            has_driver = any(
-                other.phase in drivers
-                and other.version == run.version
-                and self.plan.is_same_round(other.task, run.task)
-                for other in self._runs.values()
-            )
-            if not has_driver:
+            if not any(other.phase in drivers for other in self._runs.of_step(run)):
                 run.index += 1
                 out += self._pull(run)
         return out
 
     def _start_computing(self) -> list[Instruction]:
-        if self._busy is not None:
+        if self._runs.computing is not None:
             return []
         out: list[Instruction] = []
-        for run in sorted(self._runs.values(), key=lambda run: run.task):
+        for run in sorted(self._runs, key=lambda run: run.task):
             if run.phase is not Phase.READY:
                 continue
             parts = self._requests.parts
@@ -274,7 +241,7 @@ class Training:
         return out
 
     def _compute(self, run: Run, parts: tuple[Exchanged, ...]) -> list[Instruction]:
-        run.phase, self._busy = Phase.COMPUTING, run.task
+        run.phase = Phase.COMPUTING
         if not self._has_tables:
             return [Compute(run.task, run.index, run.attempt, run.version, parts)]
         rows, ids = tuple(run.answers[p] for p in range(self._count)), run.ids[run.index] or ()
@@ -292,9 +259,7 @@ class Training:
 
     def _pull(self, run: Run) -> list[Instruction]:
         """Ask every partition where it stands with this task, for what this worker lacks."""
-        if run.phase is Phase.COMPUTING:
-            self._busy = None
-        run.begin_pull(next(self._attempts))
+        run.begin_pull(self._runs.new_attempt())
         if self._has_tables and run.index not in run.ids:
             run.phase = Phase.LOOKING
             return [FindIds(run.task, run.index, run.attempt)]
@@ -302,9 +267,7 @@ class Training:
 
     def _probe(self, run: Run) -> list[Instruction]:
         """Ask every partition where it stands with this task, without rows: the minibatch is unknown."""
-        if run.phase is Phase.COMPUTING:
-            self._busy = None
-        run.begin_pull(next(self._attempts))
+        run.begin_pull(self._runs.new_attempt())
         run.index = 0
         return self._ask_all(run, is_probe=self._has_tables)
 
@@ -364,16 +327,14 @@ class Training:
 
     def _on_refused(self, run: Run, refusal: Refused, now: float) -> list[Instruction]:
         if refusal.reason == "era":  # the master will tell the new one, and lease again
-            return [*self._forget(run.task), *self._tell(now)]
+            return [*self._drop((run.task,)), *self._tell(now)]
         run.is_lost = run.is_lost or refusal.reason != "not ready"
         self._requests.drop_dead()
         return self._back_off(run, now, is_held=refusal.reason == "held")
 
     def _back_off(self, run: Run, now: float, *, is_held: bool = False) -> list[Instruction]:
         """Abandon what is under way; the run begins again with a pull a little later."""
-        if run.phase is Phase.COMPUTING:
-            self._busy = None
-        run.back_off(next(self._attempts), now, is_held=is_held)
+        run.back_off(self._runs.new_attempt(), now, is_held=is_held)
         return []
 
     def _on_params(self, run: Run, now: float) -> list[Instruction]:
@@ -416,7 +377,7 @@ class Training:
     def _advance_staged(self, run: Run, version: int, now: float) -> list[Instruction]:
         """All partitions have reached `version`: this worker's staged slots of older steps are in it."""
         out: list[Instruction] = []
-        for other in list(self._runs.values()):
+        for other in self._runs:
             if other.phase is not Phase.STAGED or other.version >= version:
                 continue
             other.incarnations = dict(run.incarnations)
@@ -466,7 +427,6 @@ class Training:
         run = self._runs.get(task)
         if run is None or run.attempt != attempt or run.phase is not Phase.COMPUTING:
             return []  # abandoned meanwhile
-        self._busy = None
         self.steps += 1
         self._requests.note_computed()
         run.is_last, run.acks = outcome.is_last and run.end_at is None, set()
@@ -506,17 +466,12 @@ class Training:
         return (
             self.plan.is_sync
             and not self._has_tables
-            and any(
-                other.phase is Phase.READY
-                and other.version == run.version
-                and self.plan.is_same_round(other.task, run.task)
-                for other in self._runs.values()
-            )
+            and any(other.phase is Phase.READY for other in self._runs.of_step(run))
         )
 
     def _push_and_pull(self, run: Run, pushes: list[Push]) -> list[Instruction]:
         """Push, and ask for what comes next in the same message."""
-        run.wants_vectors = self._requests.wants_vectors(run, list(self._runs.values()))
+        run.wants_vectors = self._requests.wants_vectors(run, self._runs.of_step(run))
         following = run.index + 1
         run.asked = following if not self._has_tables or following in run.ids else None
         out: list[Instruction] = [
@@ -530,7 +485,7 @@ class Training:
         if run.is_last:
             run.phase = Phase.PUSHING
             return list(self._requests.push_all(run, pushes, "ack"))
-        run.wants_vectors = self._requests.wants_vectors(run, list(self._runs.values()))
+        run.wants_vectors = self._requests.wants_vectors(run, self._runs.of_step(run))
         following = run.index + 1
         out: list[Instruction] = []
         if following not in run.ahead and run.ids.get(following) is None:  # a take-over: unknown yet
@@ -561,7 +516,7 @@ class Training:
         if run is None or run.attempt != attempt:
             return []
         self._failed.append(failed)
-        return [*self._forget(task), *self._tell(now)]
+        return [*self._drop((task,)), *self._tell(now)]
 
     def note_failed(self, failed: FailedTask) -> None:
         """The user's code raised on an evaluation task's records."""
@@ -570,6 +525,4 @@ class Training:
     # -- checks
 
     def check_invariants(self) -> None:
-        computing = [run.task for run in self._runs.values() if run.phase is Phase.COMPUTING]
-        assert len(computing) <= 1, f"computing {computing} at once"
-        assert not computing or computing[0] == self._busy, f"busy with {self._busy}, computing {computing}"
+        self._runs.check_invariants()
