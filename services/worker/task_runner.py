@@ -25,10 +25,13 @@ from edlz.services.messages import (
 )
 from edlz.services.plan import Plan
 from edlz.services.records import Message
+from edlz.services.worker.asynchronous import AsynchronousTraining
 from edlz.services.worker.evaluations import Evaluations
 from edlz.services.worker.instructions import AskMaster, AskPartition, Build, Exit, Instruction, Outcome
 from edlz.services.worker.known_partitions import KnownPartitions
+from edlz.services.worker.requests import Requests
 from edlz.services.worker.runs import Phase
+from edlz.services.worker.synchronous import SynchronousTraining
 from edlz.services.worker.training import Training
 
 __all__ = ["TaskRunner"]
@@ -201,16 +204,15 @@ class TaskRunner:
         """The model is built from the job's seed."""
         assert self.job is not None
         config = self.job.config
-        self._training = Training(
-            self.plan,
-            self._partitions,
-            has_tables=has_tables,
+        vectors_every = int(config.get("get_model_steps") or 1)
+        requests = Requests(self.plan, self._partitions, vectors_every, self._ask)
+        about = (self.plan, self._partitions, requests, has_tables, self._status)
+        if self.plan.is_sync:
+            self._training = SynchronousTraining(*about)
+        else:
             # Not with a version tolerance: rows that are one version older would be sent back.
-            looks_ahead=bool(config.get("prefetch_rows", True)) and not config.get("sync_version_tolerance"),
-            vectors_every=int(config.get("get_model_steps") or 1),
-            ask=self._ask,
-            tell=self._status,
-        )
+            looks_ahead = bool(config.get("prefetch_rows", True)) and not config.get("sync_version_tolerance")
+            self._training = AsynchronousTraining(*about, looks_ahead=looks_ahead)
         self._evaluations.has_tables = has_tables
         return [*self._partitions.initialise(), *self._status(now)]
 

@@ -3,21 +3,20 @@
 Theory of operation.  A *run* is one leased task in hand.  It pulls (where does each partition stand with
 this task, and what are its parameters), computes the smallest minibatch that some partition lacks,
 pushes it to all, and so on; a partition that has the minibatch ignores it.  One exchange carries a
-push and the next pull.  When all partitions have finished the task the run is reported.
+push and the next pull.  When all partitions have finished the task the run is reported.  After any refusal
+a run begins again with a pull.  PROTOCOL: sections 3 to 5.
 
-In synchronous mode the pull is held by a partition until the step before is committed.  A worker may fill
-several slots of one step: only the last of them pulls, and its answer, which proves that the step is
-committed, moves all of them on.  Runs of a later round wait in hand until this worker has nothing left in
-the round before.  After any refusal a run begins again with a pull.  PROTOCOL: sections 3 to 5.
+This is what the two modes have in common.  Which runs begin, what the answers to a pull and to a push mean
+and which push asks for more are `SynchronousTraining`'s and `AsynchronousTraining`'s affair.
 
 A model with embedding tables needs to know a minibatch's ids before it pulls.  They are found one
 minibatch ahead, so that an exchange names the next one's rows; then every run pulls for itself, since its
-rows are its own.  In asynchronous mode they are found two ahead: the rows of a minibatch travel while the
-one before it is computed.
+rows are its own.
 
 The core knows no tensors: parameters and ids pass through it as the messages that brought them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -34,47 +33,39 @@ from edlz.services.worker.instructions import (
     Outcome,
 )
 from edlz.services.worker.known_partitions import KnownPartitions
-from edlz.services.worker.requests import Ask, Requests
+from edlz.services.worker.requests import Requests
 from edlz.services.worker.runs import BACK_OFF_S, Phase, Run, Runs
 
 __all__ = ["Training"]
 
 
-class Training:
-    """The runs of one worker, in one era.
+class Training(ABC):
+    """The runs of one worker, in one era: what the two modes have in common.
 
     Parameters
     ----------
     plan : Plan
     partitions : KnownPartitions
+    requests : Requests
     has_tables : bool
         Whether the model has embedding tables.
-    looks_ahead : bool
-        Whether rows may be pulled one minibatch ahead (asynchronous mode).
-    vectors_every : int
-        In asynchronous mode the vectors are pulled once in so many minibatches.
-    ask : callable (partition, key, body) -> AskPartition
-        Addresses a request to a partition.
     tell : callable (now) -> list of Instruction
         Tells the master at once what has changed.
     """
+
+    _ids_ahead = 1  # so many minibatches ahead of the one in work ids are found
 
     def __init__(
         self,
         plan: Plan,
         partitions: KnownPartitions,
-        *,
+        requests: Requests,
         has_tables: bool,
-        looks_ahead: bool,
-        vectors_every: int,
-        ask: Ask,
         tell: Callable[[float], list[Instruction]],
     ) -> None:
-        self.plan, self._partitions, self._tell = plan, partitions, tell
-        self._requests = Requests(plan, partitions, vectors_every, ask)
+        self.plan, self._partitions, self._requests, self._tell = plan, partitions, requests, tell
         self.steps = 0  # minibatches pushed
         self._has_tables = has_tables
-        self._looks_ahead = looks_ahead and has_tables and not plan.is_sync
         self._runs = Runs(plan)
         self._failed: list[FailedTask] = []
 
@@ -181,46 +172,11 @@ class Training:
 
     def schedule(self) -> list[Instruction]:
         """Begin what can begin: a queued run, a computation, a pull nobody else will send."""
-        out: list[Instruction] = []
-        if self.plan.is_sync:
-            out += self._begin_round()
-            out += self._pull_for_staged()
-        else:
-            out += self._begin_next()
-        return out + self._start_computing()
+        return [*self._begin(), *self._start_computing()]
 
-    def _begin_round(self) -> list[Instruction]:
-        """Sync: begin the queued runs of the earliest round that this worker has in hand."""
-        out: list[Instruction] = []
-        for run in self._runs.of_earliest_round():
-            if run.phase is Phase.QUEUED:
-                out += self._pull(run)
-        return out
-
-    def _begin_next(self) -> list[Instruction]:
-        """Async: one run at a time; the next one when all that the others need is on its way."""
-        if any(not (run.is_held or self._needs_no_more(run)) for run in self._runs.active):
-            return []
-        for run in self._runs:
-            if run.phase is Phase.QUEUED:
-                return self._pull(run)
-        return []
-
-    def _needs_no_more(self, run: Run) -> bool:
-        is_at_work = run.phase in (Phase.READY, Phase.COMPUTING, Phase.PUSHING)
-        return self._looks_ahead and is_at_work and run.ends_before(run.index + 1)
-
-    def _pull_for_staged(self) -> list[Instruction]:
-        """Sync: a staged run whose step no other run of this worker will see committed asks itself."""
-        out: list[Instruction] = []
-        drivers = (Phase.READY, Phase.COMPUTING, Phase.PULLING, Phase.PUSHING)
-        for run in self._runs:
-            if run.phase is not Phase.STAGED:
-                continue
-            if not any(other.phase in drivers for other in self._runs.of_step(run)):
-                run.index += 1
-                out += self._pull(run)
-        return out
+    @abstractmethod
+    def _begin(self) -> list[Instruction]:
+        """Begin the runs whose turn it is."""
 
     def _start_computing(self) -> list[Instruction]:
         if self._runs.computing is not None:
@@ -230,9 +186,8 @@ class Training:
             if run.phase is not Phase.READY:
                 continue
             parts = self._requests.parts
-            is_other_step = self.plan.is_sync and any(part.version != run.version for part in parts or ())
-            if parts is None or is_other_step:
-                out += self._pull(run)  # the parameters in hand are of another step meanwhile
+            if parts is None or self._are_of_another_step(run, parts):
+                out += self._pull(run)  # the parameters in hand are others meanwhile
                 continue
             if run.index == run.end_at:
                 out += self._push_end(run)
@@ -240,12 +195,16 @@ class Training:
             return [*out, *self._compute(run, parts)]
         return out
 
+    def _are_of_another_step(self, run: Run, parts: tuple[Exchanged, ...]) -> bool:
+        """Whether a run's next minibatch must not be computed on these parameters."""
+        return False
+
     def _compute(self, run: Run, parts: tuple[Exchanged, ...]) -> list[Instruction]:
         run.phase = Phase.COMPUTING
         if not self._has_tables:
             return [Compute(run.task, run.index, run.attempt, run.version, parts)]
         rows, ids = tuple(run.answers[p] for p in range(self._count)), run.ids[run.index] or ()
-        ahead = run.looks_ahead_to(run.index + (2 if self._looks_ahead else 1))
+        ahead = run.looks_ahead_to(run.index + self._ids_ahead)
         return [
             *self._look_ahead(run),
             Compute(run.task, run.index, run.attempt, run.version, parts, ids, rows, ahead),
@@ -287,19 +246,14 @@ class Training:
             return []
         if run.phase is Phase.LOOKING and index == run.index:
             out = self._ask_all(run)
-            if self._looks_ahead and not run.ends_before(index) and index + 1 not in run.ids:
+            if self._ids_ahead > 1 and not run.ends_before(index) and index + 1 not in run.ids:
                 out.append(FindIds(task, index + 1, attempt))
             return out
         return self._look_ahead(run)
 
     def _look_ahead(self, run: Run) -> list[Instruction]:
-        """Async: ask for the next minibatch's rows while this one is computed."""
-        following = run.index + 1
-        is_due = self._looks_ahead and run.phase in (Phase.READY, Phase.COMPUTING)
-        if not is_due or following in run.ahead or run.ids.get(following) is None:
-            return []
-        run.ahead[following] = {}
-        return [self._requests.pull(run, p, following) for p in range(self._count)]
+        """Ask for the next minibatch's rows while this one is computed, if that is to be done."""
+        return []
 
     # -- answers
 
@@ -321,7 +275,9 @@ class Training:
             return self._on_ack(run, index, now)
         self._requests.note(index, answer)
         if kind == "ahead":
-            return self._on_ahead(run, index, asked, answer, now)
+            if asked in run.ahead:
+                run.ahead[asked][index] = answer
+            return self._go_on(run, now)
         run.answers[index] = answer
         return self._on_params(run, now) if len(run.answers) == self._count else []
 
@@ -342,28 +298,16 @@ class Training:
         if self._requests.parts is None:
             return self._back_off(run, now)  # its values were in hand when it was asked, and are no more
         run.back_off_s = BACK_OFF_S
-        return self._on_all_sync(run, now) if self.plan.is_sync else self._on_all_async(run, now)
+        return self._on_all(run, now)
 
-    def _on_all_async(self, run: Run, now: float) -> list[Instruction]:
-        left = [answer.mark for answer in run.answers.values() if not answer.finished]
-        if not left:
-            return self._finish(run, now)
-        return self._get_ready(run, min(left), min(answer.version for answer in run.answers.values()))
+    @abstractmethod
+    def _on_all(self, run: Run, now: float) -> list[Instruction]:
+        """All partitions have answered a pull, and their vectors are there."""
 
-    def _on_all_sync(self, run: Run, now: float) -> list[Instruction]:
-        version = min(answer.version for answer in run.answers.values())
-        ahead = [p for p, answer in run.answers.items() if answer.version > version]
-        if ahead:  # they keep the version before, for just this
-            for p in ahead:
-                del run.answers[p]
-            return [self._requests.pull(run, p, run.asked, version=version) for p in ahead]
-        out = self._advance_staged(run, version, now)
-        run.snapshot_at = max(answer.snapshot_at for answer in run.answers.values())
-        run.checkpoint_at = max(answer.checkpoint_at for answer in run.answers.values())
+    def _resume(self, run: Run, version: int, now: float) -> list[Instruction]:
+        """Go on with the smallest minibatch that some partition lacks."""
         left = [answer.mark for answer in run.answers.values() if not answer.finished]
-        if not left:
-            return [*out, *self._finish(run, now)]
-        return [*out, *self._get_ready(run, min(left), version)]
+        return self._get_ready(run, min(left), version) if left else self._finish(run, now)
 
     def _get_ready(self, run: Run, index: int, version: int) -> list[Instruction]:
         """Minibatch `index` is next; if other rows were pulled, pull again."""
@@ -374,46 +318,8 @@ class Training:
         run.phase = Phase.READY
         return self._look_ahead(run)
 
-    def _advance_staged(self, run: Run, version: int, now: float) -> list[Instruction]:
-        """All partitions have reached `version`: this worker's staged slots of older steps are in it."""
-        out: list[Instruction] = []
-        for other in self._runs:
-            if other.phase is not Phase.STAGED or other.version >= version:
-                continue
-            other.incarnations = dict(run.incarnations)
-            if other.is_last:
-                out += self._finish(other, now)
-                continue
-            other.index += 1
-            if version == other.version + 1:
-                other.version, other.phase = version, Phase.READY
-                other.snapshot_at = max(answer.snapshot_at for answer in run.answers.values())
-                other.checkpoint_at = max(answer.checkpoint_at for answer in run.answers.values())
-            else:
-                out += self._pull(other)
-        return out
-
-    def _on_ahead(
-        self, run: Run, index: int, asked: int | None, answer: Exchanged, now: float
-    ) -> list[Instruction]:
-        """Rows of a later minibatch; if the run already waits for them, it can go on."""
-        assert asked is not None
-        answers = run.ahead.get(asked)
-        if answers is None:
-            return []
-        answers[index] = answer
-        return self._go_on(run, now)
-
     def _go_on(self, run: Run, now: float) -> list[Instruction]:
-        """Async: the minibatch before was pushed; go on when this one's rows are there."""
-        answers = run.ahead.get(run.index)
-        if run.phase is not Phase.PULLING or answers is None or len(answers) < self._count:
-            return []
-        del run.ahead[run.index]
-        run.answers, run.asked = answers, run.index
-        if all(answer.finished for answer in answers.values()):  # somebody else has finished it meanwhile
-            return self._finish(run, now)
-        run.version, run.phase = min(answer.version for answer in answers.values()), Phase.READY
+        """Go on when a later minibatch's rows are there, if they were asked for."""
         return []
 
     def _finish(self, run: Run, now: float) -> list[Instruction]:
@@ -432,8 +338,8 @@ class Training:
         run.is_last, run.acks = outcome.is_last and run.end_at is None, set()
         pushes = [self._with_cuts(run, push) for push in outcome.pushes]
         if self._has_tables and outcome.has_looked_ahead:
-            run.note_ids(run.index + (2 if self._looks_ahead else 1), outcome.ahead)
-        return self._push_ahead(run, pushes, now) if self._looks_ahead else self._push(run, pushes)
+            run.note_ids(run.index + self._ids_ahead, outcome.ahead)
+        return [*self._push(run, pushes), *self._go_on(run, now)]
 
     def _with_cuts(self, run: Run, push: Push) -> Push:
         """A push carries on at which versions all partitions cut, and never ends a task that the master ends."""
@@ -454,20 +360,14 @@ class Training:
         )
         return self._push(run, [self._with_cuts(run, empty)] * self._count)
 
+    @abstractmethod
     def _push(self, run: Run, pushes: list[Push]) -> list[Instruction]:
-        is_over = not self.plan.is_sync and run.is_last
-        if is_over or self._has_more_slots(run):
-            run.phase = Phase.PUSHING
-            return list(self._requests.push_all(run, pushes, "ack"))
-        return self._push_and_pull(run, pushes)
+        """Push to all partitions, and ask for what comes next if nothing else brings it."""
 
-    def _has_more_slots(self, run: Run) -> bool:
-        """Sync: whether another run will see this step's commit; with rows, each asks for its own."""
-        return (
-            self.plan.is_sync
-            and not self._has_tables
-            and any(other.phase is Phase.READY for other in self._runs.of_step(run))
-        )
+    def _push_only(self, run: Run, pushes: list[Push]) -> list[Instruction]:
+        """Push, and ask for nothing but that it has come."""
+        run.phase = Phase.PUSHING
+        return list(self._requests.push_all(run, pushes, "ack"))
 
     def _push_and_pull(self, run: Run, pushes: list[Push]) -> list[Instruction]:
         """Push, and ask for what comes next in the same message."""
@@ -480,35 +380,15 @@ class Training:
         run.phase, run.answers = Phase.PULLING, {}
         return out
 
-    def _push_ahead(self, run: Run, pushes: list[Push], now: float) -> list[Instruction]:
-        """Async with rows: push, ask for the minibatch after the next, and go on with the next."""
-        if run.is_last:
-            run.phase = Phase.PUSHING
-            return list(self._requests.push_all(run, pushes, "ack"))
-        run.wants_vectors = self._requests.wants_vectors(run, self._runs.of_step(run))
-        following = run.index + 1
-        out: list[Instruction] = []
-        if following not in run.ahead and run.ids.get(following) is None:  # a take-over: unknown yet
-            out += list(self._requests.push_all(run, pushes, "pushed"))
-            run.index = following
-            return [*out, *self._pull(run)]
-        asked = following + 1 if following in run.ahead else following
-        if run.ids.get(asked) is None:
-            out += list(self._requests.push_all(run, pushes, "pushed"))
-        else:
-            run.ahead[asked] = {}
-            out += [self._requests.pull(run, p, asked, push=push) for p, push in enumerate(pushes)]
-        run.index, run.phase = following, Phase.PULLING
-        return [*out, *self._go_on(run, now)]
-
     def _on_ack(self, run: Run, index: int, now: float) -> list[Instruction]:
         run.acks.add(index)
         if len(run.acks) < self._count or run.phase is not Phase.PUSHING:
             return []
-        if self.plan.is_sync:
-            run.phase = Phase.STAGED
-            return []
-        return self._finish(run, now)  # async: its last minibatch is applied everywhere
+        return self._on_all_acks(run, now)
+
+    @abstractmethod
+    def _on_all_acks(self, run: Run, now: float) -> list[Instruction]:
+        """A push without a pull is with all partitions."""
 
     def on_failed(self, task: int, attempt: int, failed: FailedTask, now: float) -> list[Instruction]:
         """The user's code raised on this task's records."""
