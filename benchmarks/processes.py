@@ -1,5 +1,6 @@
-"""Processes of a benchmark: started, held to processors, and their CPU time."""
+"""Processes of a benchmark: started, held to processors, found, and their CPU time."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,7 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["cpu_s", "held_to_processor", "pinned", "quiet_environment", "start", "touch_memory"]
+__all__ = [
+    "cpu_s",
+    "held_to_processor",
+    "pinned",
+    "quiet_environment",
+    "services_of",
+    "start",
+    "touch_memory",
+]
 
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
@@ -23,6 +32,26 @@ def cpu_s(pid: int) -> float:
         except (FileNotFoundError, ProcessLookupError):  # the thread ended meanwhile
             continue
     return total_ns / 1e9
+
+
+def services_of(pid: int) -> dict[str, int]:
+    """Return the services that an `edlz train` has started and that run: their process ids, by name (Linux)."""
+    found = {}
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            name = _service_of(Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0"))
+            if name is not None:
+                found[name] = int(child)
+    return found
+
+
+def _service_of(arguments: Sequence[str]) -> str | None:
+    """Return the name of the service that a command line starts."""
+    for flag in arguments:
+        for role in ("worker", "ps"):
+            if flag.startswith(f"--{role}_id="):
+                return f"{role}-{flag.partition('=')[2]}"
+    return "master" if "edlz.services.master" in arguments else None
 
 
 def touch_memory(size_bytes: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from benchmarks.processes import quiet_environment
+from benchmarks.processes import quiet_environment, services_of
 from edlz.client.job_lock import lock_holder
 from edlz.services.errors import PeerUnavailable
 from edlz.services.job_status import JobStatus, StatusRequest
@@ -92,12 +92,10 @@ class SupervisedJob:
     def pid(self, name: str) -> int:
         """Return the process id of a service that runs."""
         assert self._process is not None
-        role, _, number = name.partition("-")
-        wanted = f"--{role}_id={number}" if number else "edlz.services.master"
-        for child in Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split():
-            if wanted in Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0"):
-                return int(child)
-        raise RuntimeError(f"{name} does not run\n{self.output[-3000:]}")
+        pid = services_of(self._process.pid).get(name)
+        if pid is None:
+            raise RuntimeError(f"{name} does not run\n{self.output[-3000:]}")
+        return pid
 
     def kill(self, name: str) -> float:
         """SIGKILL a service; return when, in seconds since the epoch."""

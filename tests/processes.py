@@ -4,7 +4,6 @@ A job's processes are started by hand, as a user would in several terminals, on 
 their own; every wait is for a condition and has an end; nothing is left behind.
 """
 
-import contextlib
 import os
 import shutil
 import signal
@@ -19,6 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from benchmarks.processes import services_of
 from edlz.client.job_lock import lock_holder
 from edlz.client.master_line import ask_master
 from edlz.services.job_status import JobStatus, StatusRequest
@@ -200,17 +200,9 @@ class TrainJob:
         self.process.kill()  # its children die with it
         self.process.wait()
 
-    def _children(self) -> dict[str, int]:
-        found = {}
-        for process in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
-            with contextlib.suppress(OSError):
-                arguments = Path(f"/proc/{process}/cmdline").read_bytes().decode().split("\0")
-                found[_service_of(arguments)] = int(process)
-        return found
-
     def pid(self, name: str) -> int:
         """Return the process id of a service, waiting for it if need be."""
-        return int(wait_for(lambda: self._children().get(name), f"{name} runs: {self.output()}"))
+        return int(wait_for(lambda: services_of(self.process.pid).get(name), f"{name} runs: {self.output()}"))
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> int:
         """Send a signal to a service; return its process id."""
@@ -260,15 +252,6 @@ class TrainJob:
             raise AssertionError(f"the job does not end\n{self.output()}") from None
         assert ended == code, self.output()
         return _status_of(self.folder)
-
-
-def _service_of(arguments: list[str]) -> str:
-    """Return the name of the service that a command line starts."""
-    for flag in arguments:
-        for role in ("worker", "ps"):
-            if flag.startswith(f"--{role}_id="):
-                return f"{role}-{flag.partition('=')[2]}"
-    return "master" if "edlz.services.master" in arguments else ""
 
 
 def check_exactly_once(folder: Path) -> None:
