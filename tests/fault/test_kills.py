@@ -6,33 +6,20 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from processes import MODELS, HandJob, wait_for
+import tiny_job
+from processes import HandJob, wait_for
+from tiny_job import MODES
 
 from edlz.services.checkpoints.versions import list_versions, verify
 
 pytestmark = pytest.mark.fault
 
 FLAGS = (
-    f"--model_file={MODELS}/tiny_tables.py",
-    "--embedding_threshold_bytes=0",
+    *tiny_job.FLAGS,
     "--checkpoint_steps=50",
     "--keep_checkpoint_max=2",
-    "--minibatch_size=5",
-    "--records_per_task=50",
-    "--worker_threads=1",
-    "--log_level=DEBUG",
     "--recovery_snapshot_secs=0.3",
-    "--num_epochs=5",
 )
-MODES = {"sync": "--grads_to_wait=2", "async": "--use_async"}
-
-
-@pytest.fixture(scope="module")
-def sync_digest(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> str:
-    """Of the undisturbed run."""
-    flags = (*FLAGS, MODES["sync"], f"--training_data={small_mnist}/train")
-    with HandJob(tmp_path_factory.mktemp("undisturbed"), *flags, partitions=0).start(1) as job:
-        return job.finish().digest
 
 
 @pytest.fixture

@@ -6,31 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from processes import MODELS, HandJob, TrainJob, check_exactly_once, wait_for
+from processes import MODELS, TrainJob, check_exactly_once, wait_for
+from tiny_job import FLAGS, MODES
 
 from edlz.services.messages import Scaled, ScaleRequest
 
 pytestmark = pytest.mark.fault
 
-FLAGS = (
-    f"--model_file={MODELS}/tiny_tables.py",
-    "--embedding_threshold_bytes=0",
-    "--minibatch_size=5",
-    "--records_per_task=50",
-    "--worker_threads=1",
-    "--num_epochs=5",
-    "--log_level=DEBUG",
-)
-MODES = {"sync": "--grads_to_wait=2", "async": "--use_async"}
 Start = Callable[..., TrainJob]
-
-
-@pytest.fixture(scope="module")
-def sync_digest(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> str:
-    """Of the undisturbed run."""
-    flags = (*FLAGS, MODES["sync"], f"--training_data={small_mnist}/train")
-    with HandJob(tmp_path_factory.mktemp("undisturbed"), *flags, partitions=0).start(1) as job:
-        return job.finish().digest
 
 
 @pytest.fixture
