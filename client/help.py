@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from edlz.client.help_jobs import JOB_COMMANDS, JOB_FLAGS, JOB_PAGES
+from edlz.client.help_zoo import ZOO, ZOO_COMMANDS, ZOO_FLAGS, ZOO_PAGES
 from edlz.model_zoo.dataset_names import DATASETS
 from edlz.services.configuration.help_page import help_page, help_topic
 from edlz.services.configuration.nearest import did_you_mean, nearest
@@ -18,7 +19,7 @@ COMMANDS = {
     "checkpoint ls": "list checkpoints, newest first",
     "checkpoint show": "what is in a checkpoint",
     "checkpoint verify": "read checkpoints to the last byte",
-    "zoo data": "write example data as RecordIO files",
+    **ZOO_COMMANDS,
     "keys": "make keys, for services on several machines",
 }
 CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
@@ -45,7 +46,7 @@ CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
 )
 _GROUPS = ("checkpoint", "zoo")
 _FLAGS = {
-    "zoo data": ("--source", "--records", "--seed"),
+    **ZOO_FLAGS,
     **JOB_FLAGS,
     "keys": (),
     **dict.fromkeys(("checkpoint ls", "checkpoint show", "checkpoint verify"), ("--output",)),
@@ -72,7 +73,7 @@ Train Keras models on machines that come and go.
   edlz checkpoint ls      {COMMANDS["checkpoint ls"]}
   edlz checkpoint show    {COMMANDS["checkpoint show"]}
   edlz checkpoint verify  {COMMANDS["checkpoint verify"]}
-  edlz zoo data           {COMMANDS["zoo data"]}
+{_listed(ZOO_COMMANDS)}
   edlz keys               {COMMANDS["keys"]}
 
   edlz COMMAND --help      the flags of a command
@@ -108,26 +109,6 @@ Go on with a job that was stopped or interrupted, exactly where it was.
 Another number of parameter servers needs a checkpoint; Ctrl-C saves one.
 """
 
-_ZOO = f"""\
-Usage: edlz zoo COMMAND
-The model zoo: models that run as they are, and their data.
-
-  edlz zoo data    {COMMANDS["zoo data"]}
-"""
-
-_ZOO_DATA = f"""\
-Usage: edlz zoo data NAME OUTPUT [flags]
-Write example data as RecordIO files: OUTPUT/train and OUTPUT/test.
-
-  NAME                     a data set                                  required
-                           {", ".join(DATASETS[:4])},
-                           {", ".join(DATASETS[4:])}
-  OUTPUT                   folder that the files are written to        required
-  --source DIR             folder of the original files
-  --records N              criteo-generated: made-up records      [1000000]
-  --seed N                 criteo-generated: which ones                 [0]
-"""
-
 _KEYS = """\
 Usage: edlz keys DIR
 Make the keys of one job, for services that are started by hand on several
@@ -156,7 +137,7 @@ def asked_help(argv: Sequence[str]) -> str | None:
     if not argv:
         return _EDLZ
     if topic is None:
-        return {"zoo": _ZOO, "checkpoint": _CHECKPOINT, "help": _EDLZ}.get(" ".join(argv))
+        return {"zoo": ZOO, "checkpoint": _CHECKPOINT, "help": _EDLZ}.get(" ".join(argv))
     if not words or words[0] == "help":
         return _EDLZ
     if words[0] == "train":
@@ -170,7 +151,7 @@ def asked_help(argv: Sequence[str]) -> str | None:
     if words[0] == "keys":
         return _KEYS
     if words[0] == "zoo":
-        return _ZOO_DATA if words[1:2] == ["data"] else _ZOO
+        return ZOO_PAGES.get(" ".join(words[1:2]), ZOO)
     problem = unknown_command(argv)
     raise InvalidConfigError([problem or Problem(f"no help for {words[0]}")])
 

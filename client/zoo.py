@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from edlz.client.zoo_images import build, init, push
 from edlz.model_zoo.dataset_names import DATASETS
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import ConfigError, DataError
@@ -17,6 +18,10 @@ zoo = typer.Typer(help="The model zoo.", add_completion=False)
 @zoo.callback()
 def _group() -> None:
     """The model zoo: models that run as they are, and their data."""
+
+
+for _command in (init, build, push):
+    zoo.command()(_command)
 
 
 @zoo.command()

@@ -1,0 +1,159 @@
+"""The Dockerfile of an image that holds edlz and a model zoo, as text made from what goes into it.
+
+Reads no file and knows no daemon.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from edlz.services.errors import ConfigError
+
+__all__ = [
+    "CLUSTER_SPEC_FOLDER",
+    "MARK",
+    "MODEL_FOLDER",
+    "MODEL_ZOO",
+    "Recipe",
+    "base_of",
+    "check_image_name",
+    "dockerfile",
+    "file_name",
+    "own_base",
+]
+
+MODEL_ZOO, MODEL_FOLDER, CLUSTER_SPEC_FOLDER = "/model_zoo", "/model", "/cluster_spec"
+"""Where an image has the zoo, a model that lies outside of one, and the cluster specification."""
+
+MARK = "# Written by `edlz zoo init`."
+"""The first line of a Dockerfile that may be written again."""
+
+_IMAGE = re.compile(
+    r"(?=.{1,255}$)"
+    r"([a-zA-Z0-9][a-zA-Z0-9.-]*(:\d{1,5})?/)?"  # registry
+    r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
+    r"(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
+_FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(?P<image>\S+)", re.IGNORECASE | re.MULTILINE)
+_PIP = "python -m pip install --progress-bar=off"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """What goes into an image.
+
+    Attributes
+    ----------
+    base_image : the image to begin with; where it has no edlz, that is installed
+    model_zoo, model, cluster_spec : paths in the build context, with `/`; empty: none
+    local_pkg_dir : folder in the build context with the wheels of edlz; empty: the package index
+    extra_pypi_index : address of another package index
+    """
+
+    base_image: str
+    model_zoo: str = ""
+    model: str = ""
+    cluster_spec: str = ""
+    local_pkg_dir: str = ""
+    extra_pypi_index: str = ""
+
+
+def own_base() -> str:
+    """Return the name of the image that this version of edlz builds on, unless told otherwise."""
+    return f"edlz:{_version()}"
+
+
+def dockerfile(recipe: Recipe) -> str:
+    """Return the Dockerfile of an image.  It needs no BuildKit.
+
+    Raises
+    ------
+    ConfigError
+        If the base image is no image's name, or the index or a path cannot stand in a Dockerfile.
+    """
+    check_image_name(recipe.base_image, "base_image")
+    lines = [
+        f"{MARK} Change it as you like; without this line it is not written again.",
+        f"FROM {recipe.base_image}",
+        "USER root",
+        "ARG PIP_BREAK_SYSTEM_PACKAGES=1",  # there is no other system than edlz in this image
+        "ARG PIP_NO_CACHE_DIR=1",
+        "ARG PIP_ROOT_USER_ACTION=ignore",
+    ]
+    if recipe.extra_pypi_index:
+        lines.append(f"ARG PIP_EXTRA_INDEX_URL={_one_word(recipe.extra_pypi_index, 'extra_pypi_index')}")
+    lines += _install_edlz(recipe.local_pkg_dir)
+    if recipe.model_zoo:
+        lines += _copy_zoo(recipe.model_zoo)
+    if recipe.model:
+        lines.append(_copy(recipe.model, f"{MODEL_FOLDER}/{file_name(recipe.model)}"))
+    if recipe.cluster_spec:
+        lines.append(_copy(recipe.cluster_spec, f"{CLUSTER_SPEC_FOLDER}/{file_name(recipe.cluster_spec)}"))
+    lines += ["WORKDIR /", "USER 1000:1000"]
+    return "\n".join(lines) + "\n"
+
+
+def base_of(text: str) -> str:
+    """Return the image that a Dockerfile begins with; nothing if it has no FROM."""
+    found = _FROM.search(text)
+    return found["image"] if found else ""
+
+
+def check_image_name(name: str, flag: str) -> str:
+    """Return an image's name, or raise ConfigError if Docker would refuse it."""
+    if not _IMAGE.fullmatch(name):
+        raise ConfigError(
+            f'--{flag}="{name}" is no image: [REGISTRY/]NAME[:TAG]', f"e.g. --{flag}=edlz:mnist"
+        )
+    return name
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path with `/`."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _install_edlz(local_pkg_dir: str) -> list[str]:
+    if not local_pkg_dir:
+        found = "python -c 'import edlz.services.master' 2>/dev/null"
+        return [f"RUN {found} || {_PIP} 'edlz[k8s]=={_version()}'"]
+    return [
+        _copy(f"{local_pkg_dir}/*.whl", "/tmp/edlz/"),
+        # The second time without their requirements, so that wheels of a version that is there replace it.
+        f"RUN {_PIP} /tmp/edlz/*.whl 'edlz[k8s]' \\\n"
+        f" && {_PIP} --no-deps --force-reinstall /tmp/edlz/*.whl && rm -r /tmp/edlz",
+    ]
+
+
+def _copy_zoo(zoo: str) -> list[str]:
+    """The requirements come first, so that a change of a model does not install them again."""
+    folder = "" if zoo == "." else f"{zoo}/"
+    return [
+        # The pattern, and a file that is always there: COPY fails where nothing matches.
+        f'COPY ["Dockerfile", {json.dumps(f"{folder}requirements.tx[t]")}, "/tmp/zoo/"]',
+        "RUN if [ -f /tmp/zoo/requirements.txt ]; then \\\n"
+        f"      {_PIP} -r /tmp/zoo/requirements.txt; fi && rm -r /tmp/zoo",
+        _copy(zoo, MODEL_ZOO),
+    ]
+
+
+def _copy(source: str, target: str) -> str:
+    if "\n" in source:
+        raise ConfigError(f"{source!r} cannot stand in a Dockerfile", "rename it")
+    return f"COPY --chown=1000:1000 {json.dumps([source, target], ensure_ascii=False)}"
+
+
+def _one_word(text: str, flag: str) -> str:
+    if not re.fullmatch(r"[!-~]+", text) or "$" in text or '"' in text:
+        raise ConfigError(
+            f"--{flag}={text!r} is no address", f"e.g. --{flag}=https://mirror.example.com/simple"
+        )
+    return text
+
+
+def _version() -> str:
+    try:
+        return version("edlz")
+    except PackageNotFoundError:
+        return "0.0.0"
