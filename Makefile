@@ -3,7 +3,8 @@
 # make test  unit and cluster tests, lint, types; more: .venv/bin/tox -e fault | slow | bench | py312 | py313
 # Each does everything that it needs from a bare clone: Python 3.11 or newer, gcc and a package index.
 
-VENV := .venv
+# IMAGE_VENV: in the image edlz:dev, which has an environment.
+VENV := $(or $(IMAGE_VENV),.venv)
 EDLZ := $(VENV)/bin/edlz
 DEMO_JOB := mnist-demo
 BENCHMARKS :=  # all of them; or e.g. make bench BENCHMARKS="table ps"
@@ -39,4 +40,4 @@ $(VENV)/tools: $(VENV)/python-ready
 	touch $@
 
 clean:
-	rm -rf build dist .tox $(VENV) core_ext/*.so core_ext/*.html *.egg-info
+	rm -rf build dist .tox .venv core_ext/*.so core_ext/*.html *.egg-info
