@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edlz.services.configuration.nearest import did_you_mean, nearest
+from edlz.services.configuration.problems import Problem, print_problems
 from edlz.services.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["build", "init", "push"]
 
 DOCKERFILE, IGNORED = "Dockerfile", ".dockerignore"
+_MOST_NODES = "linux/amd64"
 _LOOKS = ("auto", "live", "plain", "quiet")
 
 _Url = Annotated[str, typer.Option(metavar="URL", help="the Docker daemon  [DOCKER_HOST]")]
@@ -85,7 +87,7 @@ def build(
         base = base_of(file.read_text(encoding="utf-8", errors="replace"))
         ensure_base(base, daemon, view)
         follow(f"Building {image}", daemon.build(path, image, platform=platform, network=network), view)
-        _print_built(daemon, image, time.monotonic() - began)
+        _print_built(daemon, image, platform, time.monotonic() - began)
     finally:
         daemon.close()
 
@@ -155,10 +157,17 @@ def _daemon(url: str, certificate: str, key: str) -> "Daemon":
     return Daemon.connect(Address(url, certificate, key))
 
 
-def _print_built(daemon: "Daemon", image: str, elapsed_s: float) -> None:
+def _print_built(daemon: "Daemon", image: str, asked_platform: str, elapsed_s: float) -> None:
     from edlz.client.render_checkpoint import size
 
     facts = daemon.image(image)
     if facts is not None:
         print(f"built {image}  {size(facts.size_bytes)}  {facts.platform}  in {elapsed_s:.0f}s")
+        if not facts.platform.startswith(asked_platform or _MOST_NODES):
+            wanted = asked_platform or _MOST_NODES
+            problem = Problem(
+                f"{image} is {facts.platform}: nodes of {wanted} cannot run it",
+                f"edlz zoo build --platform={wanted}, on a base image and a daemon that can",
+            )
+            print_problems([problem], "warning")
     print(f"next: edlz zoo push {image}    edlz train … --image_name={image}")

@@ -33,6 +33,7 @@ class FakeDaemon:
 
     Attributes
     ----------
+    architecture : of the images that it builds
     images : by name, as `docker inspect` shows them
     build_stream, push_stream : what a build or a push answers
     build_status : the HTTP status of it
@@ -41,6 +42,7 @@ class FakeDaemon:
     """
 
     url: str = ""
+    architecture: str = "amd64"
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
     build_stream: Stream = BUILT
     push_stream: Stream = ({"status": "The push refers to repository [x]"},)
@@ -77,7 +79,7 @@ class FakeDaemon:
             self.builds.append((query, _files(body)))
             if self.build_status != 200:
                 return _json({"message": self.build_stream[0]["message"]}, self.build_status)
-            self.add(query["t"])
+            self.add(query["t"], self.architecture)
             return 200, _stream(self.build_stream)
         if method == "POST" and path.endswith("/push"):
             name = path.removeprefix("images/").removesuffix("/push")

@@ -107,19 +107,19 @@ class LiveView:
 
     def __init__(self, stream: TextIO, *, is_coloured: bool) -> None:
         from rich.console import Console
-        from rich.live import Live
 
         self._console = Console(
             file=stream, force_terminal=True, no_color=not is_coloured, highlight=False, markup=False
         )
-        self._make_live = lambda: Live(console=self._console, refresh_per_second=4, transient=True)
         self._live: Any = None
         self._step, self._since = "", 0.0
 
     def begin(self, title: str) -> None:
         """Say what begins."""
+        from rich.live import Live
+
         self._console.print(title, soft_wrap=True)
-        self._live = self._make_live()
+        self._live = Live(console=self._console, refresh_per_second=4, transient=True)
         self._live.start()
 
     def show(self, happening: Happening, progress: Progress) -> None:

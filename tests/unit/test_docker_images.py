@@ -10,8 +10,9 @@ from docker_daemon import FakeDaemon, fake_daemon
 
 from edlz.client.cli import main
 from edlz.client.images import base
-from edlz.client.images.daemon import Daemon, ImageError
+from edlz.client.images.daemon import Address, Daemon, ImageError
 from edlz.client.images.job_image import config_in_image, job_image
+from edlz.client.images.local import LocalImage, look_up
 from edlz.client.images.recipe import MARK, own_base
 from edlz.client.images.views import QuietView
 from edlz.services.config import JobConfig
@@ -125,6 +126,17 @@ def test_an_answer_that_is_no_stream_is_the_daemons_word(
     )
 
 
+def test_an_image_of_another_platform_is_noticed(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.architecture = "arm64"
+    assert main(["zoo", "init", "--model_zoo=zoo"]) == 0
+    assert main(["zoo", "build", "--image=edlz:mnist", "."]) == 0
+    assert "warning: edlz:mnist is linux/arm64: nodes of linux/amd64 cannot run it" in capsys.readouterr().err
+    assert main(["zoo", "build", "--image=edlz:mnist", "--platform=linux/arm64", "."]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_push_names_the_nearest_image_when_there_is_none(
     daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,6 +198,13 @@ def test_the_daemon_tells_of_images_and_its_platform(daemon: FakeDaemon) -> None
         assert found.names() == [own_base(), "edlz:arm"]
     finally:
         found.close()
+
+
+def test_what_is_known_here_of_an_image(daemon: FakeDaemon) -> None:
+    daemon.add("edlz:mnist", "arm64")
+    assert look_up("edlz:mnist", Address()) == LocalImage("linux/arm64")
+    assert look_up("edlz:mnst", Address()) == LocalImage("", ("edlz:mnist",))
+    assert look_up("edlz:mnist", Address("tcp://127.0.0.1:1")) is None
 
 
 # ---------------------------------------------------------------- the base

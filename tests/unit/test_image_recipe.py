@@ -1,0 +1,102 @@
+"""The Dockerfile as text, and the files that are sent with it."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from edlz.client.images.context import pack
+from edlz.client.images.recipe import MARK, Recipe, base_of, check_image_name, dockerfile
+from edlz.services.errors import ConfigError
+
+
+def test_the_dockerfile_of_a_zoo() -> None:
+    text = dockerfile(Recipe(base_image="edlz:dev", model_zoo="model_zoo"))
+    lines = text.splitlines()
+    assert lines[0].startswith(MARK)
+    assert lines[1] == "FROM edlz:dev"
+    assert 'COPY ["Dockerfile", "model_zoo/requirements.tx[t]", "/tmp/zoo/"]' in lines
+    assert 'COPY --chown=1000:1000 ["model_zoo", "/model_zoo"]' in lines
+    assert lines[-2:] == ["WORKDIR /", "USER 1000:1000"]
+    assert "edlz[k8s]==" in text
+
+
+def test_requirements_come_before_models_so_that_a_changed_model_installs_nothing() -> None:
+    text = dockerfile(Recipe(base_image="edlz:dev", model_zoo="."))
+    assert text.index('"requirements.tx[t]"') < text.index('[".", "/model_zoo"]')
+
+
+def test_wheels_replace_an_edlz_of_the_same_version() -> None:
+    text = dockerfile(Recipe(base_image="edlz:dev_allreduce", model_zoo="model_zoo", local_pkg_dir="build"))
+    assert 'COPY --chown=1000:1000 ["build/*.whl", "/tmp/edlz/"]' in text
+    assert "--force-reinstall" in text
+    assert "edlz[k8s]==" not in text
+
+
+def test_index_and_spec() -> None:
+    text = dockerfile(
+        Recipe(
+            base_image="reg.example.com:5000/user/edlz:ci",
+            cluster_spec="specs/spec.py",
+            extra_pypi_index="https://mirror.example.com/simple",
+        )
+    )
+    assert "ARG PIP_EXTRA_INDEX_URL=https://mirror.example.com/simple\n" in text
+    assert '["specs/spec.py", "/cluster_spec/spec.py"]' in text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["edlz", "edlz:mnist", "reg.example.com/user/edlz:a-1", "localhost:5000/e/f:x", "a@sha256:" + "0" * 64],
+)
+def test_names_of_images(name: str) -> None:
+    assert check_image_name(name, "image") == name
+    assert base_of(f"# FROM x\nARG A=1\nFROM --platform=linux/amd64 {name} AS a\n") == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Edlz:x", "edlz:", "edlz mnist", "https://a/b", "a:b:c", "edlz\nRUN x", "/a", "a" * 300]
+)
+def test_what_is_no_name(name: str) -> None:
+    with pytest.raises(ConfigError, match="is no image"):
+        dockerfile(Recipe(base_image=name))
+
+
+@pytest.mark.parametrize("index", ["a b", "https://x\nRUN y", "$HOME", 'https://x"'])
+def test_what_is_no_index(index: str) -> None:
+    with pytest.raises(ConfigError, match="is no address"):
+        dockerfile(Recipe(base_image="edlz", extra_pypi_index=index))
+
+
+def test_a_path_cannot_add_an_instruction() -> None:
+    with pytest.raises(ConfigError, match="cannot stand"):
+        dockerfile(Recipe(base_image="edlz", model_zoo='zoo"]\nRUN x'))
+
+
+def test_the_context_has_the_same_bytes_whoever_packs_it(tmp_path: Path) -> None:
+    contents = []
+    for name, mode in (("a", 0o600), ("b", 0o644)):
+        folder = tmp_path / name
+        (folder / "__pycache__").mkdir(parents=True)
+        (folder / "__pycache__" / "m.pyc").write_text("x")
+        for file in ("m.py", "run.sh"):
+            (folder / file).write_text("x")
+            (folder / file).chmod(mode)
+        (folder / "run.sh").chmod(mode | 0o100)
+        with pack("FROM edlz\n", {"model_zoo": folder}) as context:
+            contents.append(context.read())
+            context.seek(0)
+            with tarfile.open(fileobj=context) as tar:
+                modes = {entry.name: entry.mode for entry in tar.getmembers()}
+    assert contents[0] == contents[1]
+    assert modes == {
+        "Dockerfile": 0o644,
+        "model_zoo": 0o755,
+        "model_zoo/m.py": 0o644,
+        "model_zoo/run.sh": 0o755,
+    }
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        pack("FROM edlz\n", {"model_zoo": tmp_path / "nowhere"})
