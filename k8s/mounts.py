@@ -11,6 +11,8 @@ from kubernetes import client
 from edlz.k8s.names import JOB_DIR, KEYS_DIR, MASTER, secret_name
 from edlz.k8s.volumes import Volumes
 from edlz.services.config import JobConfig
+from edlz.services.keys import PUBLIC_FILE, secret_file
+from edlz.services.launcher import split_name
 
 __all__ = ["pod_mounts", "pod_volumes", "scratch_folders"]
 
@@ -40,8 +42,11 @@ def pod_volumes(config: JobConfig, name: str, volumes: Volumes) -> list[client.V
         for scratch in scratch_folders(config, volumes)
     ]
     if _has_keys(config, name):
+        files = (PUBLIC_FILE, secret_file(split_name(name)[0]))  # the other roles' secrets stay away from it
         source = client.V1SecretVolumeSource(
-            secret_name=secret_name(config.job_name), default_mode=_GROUP_READS
+            secret_name=secret_name(config.job_name),
+            default_mode=_GROUP_READS,
+            items=[client.V1KeyToPath(key=file, path=file) for file in files],
         )
         made.append(client.V1Volume(name="keys", secret=source))
     for volume in volumes.volumes:

@@ -257,6 +257,8 @@ def test_keys_are_mounted_where_they_are_used() -> None:
     assert mounts(pod("worker-0"))["/var/run/edlz/keys"] == "keys"
     assert "/var/run/edlz/keys" not in mounts(master())
     assert "--keys_dir=/var/lib/edlz/job/keys" in container(master())["command"]
+    (keys,) = [volume for volume in pod("ps-0")["spec"]["volumes"] if volume["name"] == "keys"]
+    assert [item["path"] for item in keys["secret"]["items"]] == ["public.json", "ps.key"]
     without = pod("worker-0", transport_security="none")
     assert "/var/run/edlz/keys" not in mounts(without)
     assert "--transport_security=none" in container(without)["command"]
