@@ -101,8 +101,16 @@ def test_preemption_nominates_then_waits_then_binds() -> None:
     low["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert plan(nodes, [low, high], ()) == []
     low["status"]["phase"] = "Failed"
-    # The room is kept for the nominated pod, though a lower one could be bound before.
     assert plan(nodes, [low, other, high], ())[0] == Bind(pod=high, node="a")
+
+
+def test_room_is_kept_for_a_nominated_pod() -> None:
+    nodes = [make_node("a", cpu="4")]
+    low, high, other = make_pod("lo", "3", node="a"), make_pod("hi", "4", 10), make_pod("other", "1", 5)
+    high["status"]["nominatedNodeName"] = "a"
+    low["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    decisions = plan(nodes, [low, high, other], ())
+    assert not any(isinstance(one, Bind) for one in decisions), "a lower pod takes what was freed for another"
 
 
 def test_no_more_victims_than_needed_and_the_least_of_them() -> None:
