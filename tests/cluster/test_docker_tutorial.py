@@ -1,7 +1,8 @@
 """The tutorial about Docker images, command by command, on a real Docker engine.
 
-`DOCKER_BUILD_ARGUMENTS` goes to every `docker build`, for machines that reach no registry: a base image of their
-own (`--build-arg=BASE_IMAGE=…`), another network.  Images of the tutorial's names are built anew.
+For machines that reach no registry, or have no network of Docker's: `DOCKER_BUILD_ARGUMENTS` goes to every
+`docker build` (`--build-arg=BASE_IMAGE=…`), `DOCKER_RUN_ARGUMENTS` to every `docker run` that names no
+network.  Images of the tutorial's names are built anew.
 """
 
 import os
@@ -53,14 +54,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.chmod(path.stat().st_mode | stat.S_IROTH | (stat.S_IXOTH if path.is_dir() else 0))
     command = place / "bin" / "docker"
     command.parent.mkdir()
+    cases = ""
+    for word in ("build", "run"):
+        arguments = shlex.join(shlex.split(os.environ.get(f"DOCKER_{word.upper()}_ARGUMENTS", "")))
+        cases += f'{word}*) shift; set -- {word} {arguments} "$@" ;;\n'
     command.write_text(
-        "#!/bin/sh\n"
-        '[ "$1" = build ] || exec {docker} "$@"\n'
-        "shift\n"
-        'exec {docker} build {arguments} "$@"\n'.format(
-            docker=shutil.which("docker"),
-            arguments=shlex.join(shlex.split(os.environ.get("DOCKER_BUILD_ARGUMENTS", ""))),
-        )
+        f'#!/bin/sh\ncase "$1 $*" in\nrun*--net*) ;;\n{cases}esac\nexec {shutil.which("docker")} "$@"\n'
     )
     command.chmod(0o755)
     return place
@@ -96,7 +95,12 @@ def test_the_images_are_built_and_run_without_root(blocks: dict[str, str], place
 def test_a_master_a_ps_and_a_worker_train_in_containers(blocks: dict[str, str], place: Path) -> None:
     names = ("master", "ps", "worker")
     processes = {name: start(blocks[name], place) for name in names}
-    output = {name: finish(processes[name]) for name in names}
+    try:
+        output = {name: finish(processes[name]) for name in names}
+    finally:
+        for process in processes.values():  # those that still run; docker passes the signal on
+            process.terminate()
+            process.communicate()
     assert "complete at version=620" in output["master"]
 
 
