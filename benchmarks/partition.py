@@ -45,7 +45,7 @@ from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
 __all__ = ["Partition", "adagrad_table"]
 
 IDENTITY: Final = (1, 1)
-MOST_RECORDS: Final = 1 << 40  # one task, whose minibatches never run out
+MOST_RECORDS: Final = 1 << 30  # one task, whose minibatches never run out; int32 counts them
 START_S, ANSWER_MS = 30.0, 60_000
 SHARE_BYTES: Final = 64 << 10  # from here on sharing a frame with ZeroMQ is cheaper than copying it
 RETRY_S: Final = 0.02
