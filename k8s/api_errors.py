@@ -1,0 +1,181 @@
+"""From the API server's refusals to errors that say what to do."""
+
+import re
+from typing import ClassVar
+
+import msgspec
+
+from edlz.k8s.api_records import Status
+from edlz.services.errors import EdlzError, PeerUnavailable
+
+__all__ = [
+    "AlreadyExists",
+    "ApiError",
+    "Conflict",
+    "Expired",
+    "Forbidden",
+    "Invalid",
+    "NotFound",
+    "NotPermitted",
+    "Refused",
+    "Unauthorized",
+    "rbac_line",
+    "refusal",
+]
+
+TRANSIENT = frozenset((429, 500, 502, 503, 504))
+_ACCOUNT = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"')
+_SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:(?P<namespace>[^:]+):(?P<name>.+)")
+_ANONYMOUS = "system:anonymous"
+
+
+class ApiError(EdlzError):
+    """The API server refused a request.
+
+    Attributes
+    ----------
+    status : Status
+        The server's own word.
+    """
+
+    code: ClassVar[str] = "cluster"
+
+    def __init__(self, message: str, help: str = "", status: Status | None = None) -> None:  # noqa: A002
+        super().__init__(message, help)
+        self.status = status or Status()
+
+
+class Refused(ApiError):
+    """The server does not take the request as it is (400, 405, 415 ...)."""
+
+
+class Unauthorized(ApiError):
+    """The server does not know who asks (401)."""
+
+    exit_code: ClassVar[int] = 5
+
+
+class Forbidden(ApiError):
+    """The server's rules do not allow it (403): a quota, an admission rule, a namespace that goes away."""
+
+
+class NotPermitted(Forbidden):
+    """The account's roles do not allow it (403)."""
+
+    exit_code: ClassVar[int] = 5
+
+
+class NotFound(ApiError):
+    """There is no such object, or no such namespace (404)."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class Conflict(ApiError):
+    """The object is another one than was meant, or has changed since (409)."""
+
+
+class AlreadyExists(Conflict):
+    """There is one of this name (409)."""
+
+
+class Expired(ApiError):
+    """A watch or a list asks for a revision that the server has forgotten (410): list anew."""
+
+    retryable: ClassVar[bool] = True
+
+
+class Invalid(ApiError):
+    """Fields of the object are wrong (422); the message names them."""
+
+
+def rbac_line(namespace: str) -> str:
+    """Return the command that gives edlz the rights that it needs."""
+    return f"kubectl apply -n {namespace} -f k8s/manifests/edlz-rbac.yaml"
+
+
+def refusal(code: int, body: bytes, namespace: str, server: str) -> EdlzError:
+    """Return the error for an answer that is none of success.
+
+    Parameters
+    ----------
+    code : HTTP status
+    body : the answer; a Status, unless something between us and the server gave it
+    namespace, server : what was asked, for the error's text
+    """
+    status = _status_of(body, code)
+    text = status.message or f"HTTP {code}"
+    if code == 401:
+        return Unauthorized(
+            f"the cluster at {server} does not accept these credentials: {text}",
+            "log in again, or check the kubeconfig: kubectl auth whoami",
+            status,
+        )
+    if code == 403:
+        return _forbidden(text, namespace, status)
+    if code == 404:
+        return _not_found(text, namespace, status)
+    if code == 409:
+        kind = AlreadyExists if status.reason == "AlreadyExists" else Conflict
+        return kind(text, "", status)
+    if code == 410:
+        return Expired(text, "", status)
+    if code == 422:
+        return _invalid(text, status)
+    if code in TRANSIENT:
+        return PeerUnavailable(f"the cluster at {server} answers {code}: {text}", "try again in a while")
+    return Refused(text, "", status)
+
+
+def _status_of(body: bytes, code: int) -> Status:
+    try:
+        return msgspec.json.decode(body, type=Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        first = body[:200].decode(errors="replace").strip().partition("\n")[0]
+        return Status(message=first, code=code)
+
+
+def _forbidden(text: str, namespace: str, status: Status) -> Forbidden:
+    found = _ACCOUNT.search(text)
+    if found is None:
+        return Forbidden(text, _advice(text), status)
+    user, verb, resource = found["user"], found["verb"], found["resource"]
+    if user == _ANONYMOUS:
+        return NotPermitted(
+            f"nobody is logged in, so {resource} in {namespace} may not be used ({verb})",
+            "give the kubeconfig's user credentials: kubectl auth whoami",
+            status,
+        )
+    account = _SERVICE_ACCOUNT.fullmatch(user)
+    who = f'service account "{account["name"]}"' if account else f'user "{user}"'
+    if account and account["namespace"] != namespace:
+        who += f' of "{account["namespace"]}"'
+    return NotPermitted(f'{who} may not {verb} {resource} in "{namespace}"', rbac_line(namespace), status)
+
+
+def _advice(text: str) -> str:
+    if "exceeded quota" in text:
+        return "ask for less, or for a greater quota: kubectl describe quota"
+    if "PriorityClass" in text:
+        return "those that exist: kubectl get priorityclasses"
+    if "being terminated" in text:
+        return "use another --namespace, or wait until it is gone and create it again"
+    return ""
+
+
+def _not_found(text: str, namespace: str, status: Status) -> NotFound:
+    details = status.details
+    if details is not None and details.kind == "namespaces":
+        name = details.name or namespace
+        return NotFound(f'there is no namespace "{name}"', f"kubectl create namespace {name}", status)
+    return NotFound(text, "", status)
+
+
+def _invalid(text: str, status: Status) -> Invalid:
+    causes = status.details.causes if status.details else None
+    if not causes:
+        return Invalid(text, "", status)
+    where = f"{status.details.kind} " if status.details and status.details.kind else ""
+    name = f'"{status.details.name}" ' if status.details and status.details.name else ""
+    said = "; ".join(f"{cause.field}: {cause.message.partition(chr(10))[0]}" for cause in causes)
+    return Invalid(f"{where}{name}is invalid: {said}", "", status)
