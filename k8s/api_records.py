@@ -11,6 +11,7 @@ import msgspec
 
 __all__ = [
     "Condition",
+    "Container",
     "ContainerState",
     "ContainerStatus",
     "Metadata",
@@ -19,7 +20,9 @@ __all__ = [
     "Pod",
     "PodEvent",
     "PodList",
+    "PodSpec",
     "PodStatus",
+    "Resources",
     "Status",
     "Terminated",
     "Waiting",
@@ -106,9 +109,22 @@ class PodStatus(_Record, frozen=True, kw_only=True):
     container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
+class Resources(_Record, frozen=True, kw_only=True):
+    limits: dict[str, str] | None = None
+    requests: dict[str, str] | None = None
+
+
+class Container(_Record, frozen=True, kw_only=True):
+    name: str = ""
+    image: str = ""
+    resources: Resources = msgspec.field(default_factory=Resources)
+
+
 class PodSpec(_Record, frozen=True, kw_only=True):
     node_name: str = ""
     priority_class_name: str = ""
+    restart_policy: str = "Always"
+    containers: tuple[Container, ...] = ()
 
 
 class Pod(_Record, frozen=True, kw_only=True):
@@ -135,6 +151,25 @@ class Pod(_Record, frozen=True, kw_only=True):
     @property
     def owner_uids(self) -> tuple[str, ...]:
         return tuple(owner.uid for owner in self.metadata.owner_references or ())
+
+    @property
+    def container(self) -> Container:
+        """The one that is named as the pod is, as ours are; a cluster may add others to it."""
+        named = [each for each in self.spec.containers if each.name == self.name]
+        return (named or [*self.spec.containers, Container()])[0]
+
+    @property
+    def container_status(self) -> ContainerStatus:
+        """The status of `container`."""
+        statuses = self.status.container_statuses or ()
+        name = self.container.name
+        return next((each for each in statuses if each.name == name), ContainerStatus())
+
+    @property
+    def memory(self) -> str | None:
+        """The most memory that its container may have."""
+        resources = self.container.resources
+        return (resources.limits or {}).get("memory") or (resources.requests or {}).get("memory")
 
     @property
     def is_deleted(self) -> bool:

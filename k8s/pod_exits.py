@@ -1,0 +1,181 @@
+"""How a pod has ended, or why it does not run yet, from what the API says of it.
+
+A pod that a cluster takes away looks like one that crashed: exit code 143 or 137.  What tells them apart is the
+condition DisruptionTarget, or that somebody asked it to go.  What keeps a pod from starting (no room, no image)
+is no end: it waits, and the reason is shown as its note.
+"""
+
+import contextlib
+import re
+import signal
+
+from edlz.k8s.api_records import Condition, Pod, Terminated
+from edlz.services.messages import ProcessExit
+
+__all__ = ["exit_of", "has_ended", "is_behind", "note_of", "vanished"]
+
+_ENDED = ("Succeeded", "Failed")
+_FINAL_RESTARTS = "Never"
+_CODE_OF_SIGNAL = 128
+_DISRUPTIONS = {  # reason of the condition DisruptionTarget
+    "PreemptionByScheduler": "preempted: a pod of higher priority needs its place",
+    "DeletionByTaintManager": "its node was lost or drained",
+    "EvictionByEvictionAPI": "evicted: its node is being drained",
+    "DeletionByPodGC": "its node is gone",
+    "TerminationByKubelet": "evicted by its node",
+}
+_NODE_REASONS = {  # reason of the pod's status
+    "Evicted": "evicted by its node",
+    "NodeLost": "its node was lost",
+    "NodeShutdown": "its node was shut down",
+    "Shutdown": "its node was shut down",
+    "Terminated": "its node was shut down",
+    "Preempting": "preempted by its node",
+}
+_IMAGE_REASONS = frozenset(
+    ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
+)
+_NO_ROOM = re.compile(r"(?P<nodes>\d+/\d+) nodes are available: (?P<why>.*?)(?:\.(?:\s|$)|$)", re.DOTALL)
+_COUNT = re.compile(r"^\d+ ")
+_LONGEST_NOTE = 160
+
+
+def has_ended(pod: Pod) -> bool:
+    """Whether the pod's service has ended for good, even if a container that somebody added goes on."""
+    if pod.status.phase in _ENDED:
+        return True
+    return pod.spec.restart_policy == _FINAL_RESTARTS and _terminated(pod) is not None
+
+
+def exit_of(pod: Pod, name: str, launch: int) -> ProcessExit | None:
+    """Return how a pod has ended; None if it has not.
+
+    Parameters
+    ----------
+    name : the service's: ps-0, worker-3
+    launch : the number of its start
+    """
+    if not has_ended(pod):
+        return None
+    terminated = _terminated(pod)
+    code = None if terminated is None else terminated.exit_code
+    if code is None and pod.status.phase == "Succeeded":
+        code = 0
+    if code == 0:
+        return ProcessExit(name=name, code=0, reason="exit code 0", launch=launch)
+    if terminated is not None and terminated.reason == "OOMKilled":
+        had = f" at its limit of {pod.memory}" if pod.memory else ""
+        reason = f"killed{had}: out of memory"
+        return ProcessExit(name=name, code=code, reason=reason, cause="out of memory", launch=launch)
+    taken = _taken_away(pod, code)
+    if taken:
+        return ProcessExit(name=name, code=code, reason=taken, cause="preempted", launch=launch)
+    return ProcessExit(name=name, code=code, reason=_own_end(pod, terminated), launch=launch)
+
+
+def vanished(pod: Pod | None, name: str, launch: int) -> ProcessExit:
+    """Return the end of a pod that is there no more and was never seen to end.
+
+    Parameters
+    ----------
+    pod : as it was seen last, if it was
+    """
+    reason = (pod and _taken_away(pod, None)) or "its pod is gone: deleted, or its node was lost"
+    return ProcessExit(name=name, code=None, reason=reason, cause="preempted", launch=launch)
+
+
+def is_behind(pod: Pod, known: Pod) -> bool:
+    """Whether a pod's state is one that it had left when it was `known`: only what cannot be undone counts."""
+    return any(then > now for now, then in zip(_steps(pod), _steps(known), strict=True))
+
+
+def note_of(pod: Pod) -> str:
+    """Return why a pod does not run (yet); nothing if it runs, or nothing stands in its way."""
+    if has_ended(pod):
+        return ""
+    if pod.is_deleted:
+        return "Terminating"
+    status = pod.container_status
+    waiting = status.state.waiting if status.state else None
+    if waiting is not None and waiting.reason:
+        return _waiting_note(pod, waiting.reason, waiting.message)
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled is not None and scheduled.status == "False":
+        return _short(f"Pending: {_no_room(scheduled.message) or scheduled.reason or 'not scheduled'}")
+    return ""
+
+
+def _steps(pod: Pod) -> tuple[bool, bool, bool, bool]:
+    disruption = _condition(pod, "DisruptionTarget")
+    is_disrupted = disruption is not None and disruption.status == "True"
+    has_begun = pod.status.phase not in ("", "Pending")
+    return has_begun, is_disrupted, pod.is_deleted, has_ended(pod)
+
+
+def _terminated(pod: Pod) -> Terminated | None:
+    state = pod.container_status.state
+    return state.terminated if state else None
+
+
+def _condition(pod: Pod, kind: str) -> Condition | None:
+    return next((each for each in pod.status.conditions or () if each.type == kind), None)
+
+
+def _taken_away(pod: Pod, code: int | None) -> str:
+    """Return who took the pod away, or nothing if it ended by itself."""
+    disruption = _condition(pod, "DisruptionTarget")
+    if disruption is not None and disruption.status == "True":
+        text = _DISRUPTIONS.get(disruption.reason, f"taken away by the cluster ({disruption.reason})")
+        return _short(f"{text}: {disruption.message}") if _says_more(disruption) else text
+    status = pod.status
+    if status.reason in _NODE_REASONS:
+        text = _NODE_REASONS[status.reason]
+        return _short(f"{text}: {status.message}") if status.message else text
+    is_killed = code in (_CODE_OF_SIGNAL + signal.SIGTERM, _CODE_OF_SIGNAL + signal.SIGKILL)
+    if pod.is_deleted and (code is None or is_killed):
+        return "its pod was deleted"
+    if code is None and status.phase == "Failed":  # its node did not take it: it never ran
+        return _short(f"refused by its node: {status.reason or 'no reason given'} {status.message}".rstrip())
+    return ""
+
+
+def _says_more(disruption: Condition) -> bool:
+    """Whether the condition's message tells what its reason does not: which resource a node lacked."""
+    return disruption.reason == "TerminationByKubelet" and bool(disruption.message)
+
+
+def _own_end(pod: Pod, terminated: Terminated | None) -> str:
+    if terminated is None:
+        return _short(f"{pod.status.reason} {pod.status.message}".strip() or "failed for no reason given")
+    code, text = terminated.exit_code, f"exit code {terminated.exit_code}"
+    if code > _CODE_OF_SIGNAL:
+        with contextlib.suppress(ValueError):
+            text += f" ({signal.Signals(code - _CODE_OF_SIGNAL).name})"
+    if terminated.reason not in ("", "Error", "Completed"):
+        text += f", {terminated.reason}"
+    said = terminated.message.strip().rpartition("\n")[2]
+    return _short(f"{text}: {said}" if said else text)
+
+
+def _waiting_note(pod: Pod, reason: str, message: str) -> str:
+    if reason in _IMAGE_REASONS:
+        image = pod.container_status.image or pod.container.image
+        said = f": {message}" if message and reason != "ImagePullBackOff" else f" ({reason})"
+        return _short(f"Pending: {image} cannot be pulled{said}")
+    return _short(f"Pending: {reason}" + (f": {message}" if message else ""))
+
+
+def _no_room(message: str) -> str:
+    """Return the scheduler's message without what everybody knows: `0/6 nodes: Insufficient cpu`."""
+    found = _NO_ROOM.search(message)
+    if found is None:
+        return message.strip()
+    reasons = [part.strip() for part in found["why"].split(",")]
+    if len(reasons) == 1:
+        reasons = [_COUNT.sub("", reasons[0])]
+    return f"{found['nodes']} nodes: {', '.join(reasons)}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_NOTE else line[: _LONGEST_NOTE - 1] + "…"
