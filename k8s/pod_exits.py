@@ -91,10 +91,8 @@ def is_behind(pod: Pod, known: Pod) -> bool:
 
 def note_of(pod: Pod) -> str:
     """Return why a pod does not run (yet); nothing if it runs, or nothing stands in its way."""
-    if has_ended(pod):
+    if has_ended(pod) or pod.is_deleted:
         return ""
-    if pod.is_deleted:
-        return "Terminating"
     status = pod.container_status
     waiting = status.state.waiting if status.state else None
     if waiting is not None and waiting.reason:

@@ -65,6 +65,7 @@ class PartitionView(Record, frozen=True, kw_only=True):
     applied: int = 0
     missing: int = 0
     doubled: int = 0
+    note: str = ""
 
 
 class EventView(Record, frozen=True, kw_only=True):

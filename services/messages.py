@@ -521,6 +521,7 @@ class ProcessExit(Record, frozen=True, kw_only=True):
     reason: str = ""
     cause: Literal["", "preempted", "out of memory"] = ""
     launch: int = 0
+    is_remedied: bool = False  # whoever runs processes has seen to it that the next one does not end so
 
 
 class SupervisorStatus(Message, frozen=True, kw_only=True, tag=40):
@@ -531,6 +532,7 @@ class SupervisorStatus(Message, frozen=True, kw_only=True, tag=40):
     exits: tuple[ProcessExit, ...] = ()
     stop: bool = False  # the job should end before it is done, with a checkpoint to go on from
     room: int | None = None  # workers that may run here now; None for any number
+    notes: dict[str, str] = {}  # why services that should run do not (yet), by name
 
 
 class SupervisorOrders(Message, frozen=True, kw_only=True, tag=41):

@@ -184,7 +184,7 @@ class Fleet:
         if name not in self._pods:
             return None
         code = f"exited with code {exit_.code}" if exit_.signal is None else f"signal {exit_.signal}"
-        reason, cause = exit_.reason or code, cause_of(exit_)
+        reason, cause = exit_.reason or code, Cause.KILLED if exit_.is_remedied else cause_of(exit_)
         if is_worker(name):
             return self._replace(name, reason, cause, now)
         return self._restart(name, reason, cause, now)

@@ -6,12 +6,14 @@ leased ones.
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
 from edlz.services.job_status import EvaluationView, EventView, JobStatus, PartitionView, WorkerView
+from edlz.services.launcher import split_name
 from edlz.services.master.job import MasterCore, Phase
 from edlz.services.master.table_figures import TableFigures
 from edlz.services.messages import PartitionStatus, WorkerStatus, WorkerTelemetry
@@ -72,6 +74,7 @@ class Progress:
         self._tables = TableFigures()
         self._checkpoint_seen: tuple[int | None, float] = (None, now)
         self.lost_workers = self.target_workers = 0
+        self.notes: Mapping[str, str] = {}  # why services do not run (yet), by name: worker-3
         self._snapshot_seen: tuple[int | None, float, float] = (None, now, 0.0)
         self._events: deque[EventView] = deque(maxlen=MAX_EVENTS)
         self._event_count = core.term << 20  # a viewer has seen those of earlier masters
@@ -199,7 +202,9 @@ class Progress:
             tasks_done=done,
             tasks_total=plan.task_count,
             evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.results),
-            workers=tuple(self._worker_view(worker) for worker in sorted(core.crew.workers)),
+            workers=tuple(
+                self._worker_view(worker) for worker in sorted({*core.crew.workers, *self._noted("worker")})
+            ),
             partitions=self._partition_views(),
             events=tuple(event for event in self._events if event.seq > since),
             digest=core.digest,
@@ -231,9 +236,9 @@ class Progress:
         return passed if passed > STALL_S else None
 
     def _worker_view(self, worker: str) -> WorkerView:
-        row = self._workers.get(worker)
+        row, note = self._workers.get(worker), self.notes.get(f"worker-{worker}", "")
         if row is None:
-            return WorkerView(id=worker, state="starting")
+            return WorkerView(id=worker, state="starting", note=note)
         told = row.telemetry
         ms = 1000 / max(told.minibatches, 1)
         return WorkerView(
@@ -247,7 +252,12 @@ class Progress:
             push_ms=told.push_s * ms,
             wait_ms=told.wait_s * ms,
             memory_bytes=told.memory_bytes,
+            note=note,
         )
+
+    def _noted(self, role: str) -> list[str]:
+        """Return the ids of the services of a role that something keeps from running."""
+        return [str(split_name(name)[1]) for name in self.notes if split_name(name)[0] == role]
 
     def _partition_views(self) -> tuple[PartitionView, ...]:
         views = []
@@ -261,7 +271,13 @@ class Progress:
                     memory_bytes=status.telemetry.memory_bytes,
                     cpu_share=status.telemetry.cpu_share,
                     rows=sum(table.rows for table in status.telemetry.tables),
+                    note=self.notes.get(f"ps-{index}", ""),
                     **msgspec.structs.asdict(status.recount),
                 )
             )
-        return tuple(views)
+        for ident in self._noted("ps"):
+            if int(ident) not in self._core.partitions:
+                views.append(
+                    PartitionView(id=ident, state="starting", version=0, note=self.notes[f"ps-{ident}"])
+                )
+        return tuple(sorted(views, key=lambda view: int(view.id)))

@@ -6,8 +6,9 @@ With no parameter servers it hosts the one partition in this process, behind the
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,7 +17,7 @@ from edlz.services.checkpoints.writing import write_manifest
 from edlz.services.config import JobConfig
 from edlz.services.endpoints import local_endpoint
 from edlz.services.errors import DataError, RemoteProtocolError
-from edlz.services.job_status import FailureView, StatusRequest
+from edlz.services.job_status import FailureView, JobStatus, StatusRequest
 from edlz.services.launcher import split_name
 from edlz.services.master.digest import take_digest
 from edlz.services.master.fleet import Loss
@@ -56,7 +57,7 @@ from edlz.services.rpc import RpcClient, RpcServer
 from edlz.services.runtime import Stop, when_failed
 from edlz.services.security import Security
 
-__all__ = ["MasterService", "serve_master"]
+__all__ = ["Attend", "MasterService", "serve_master"]
 
 TICK_S = 0.25
 LINGER_S = 5.0  # who does not get the last answer waits for a master that will never come
@@ -66,9 +67,16 @@ FAREWELL_S = 8.0  # how long the end of the job waits for everybody to hear of i
 
 logger = logging.getLogger(__name__)
 
+Attend = Callable[["MasterService"], Coroutine[Any, Any, None]]
 
-async def serve_master(config: JobConfig, stop: Stop) -> int:
-    """Run the job's master to the end of the job; return the job's exit code."""
+
+async def serve_master(config: JobConfig, stop: Stop, attend: Attend | None = None) -> int:
+    """Run the job's master to the end of the job; return the job's exit code.
+
+    Parameters
+    ----------
+    attend : runs beside the service until the job's end, when it is cancelled: a launcher in this process
+    """
     folder = config.job_directory
     lock = lock_folder(folder, config.job_name)
     try:
@@ -76,7 +84,7 @@ async def serve_master(config: JobConfig, stop: Stop) -> int:
         with journal:
             service = MasterService(config, journal, job, folder, stop)
             try:
-                return await service.run()
+                return await service.run(attend)
             finally:
                 service.close()
     finally:
@@ -127,15 +135,18 @@ class MasterService:
             0, endpoint, self._server, self._line, self._folder, self._hosted_stop
         )
 
-    async def run(self) -> int:
-        """Serve until the job is over and everybody has heard of it."""
+    async def run(self, attend: Attend | None = None) -> int:
+        """Serve until the job is over and everybody has heard of it; see `serve_master`."""
         self._carry_out(self._core.start())
         self._log_start()
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 if self._hosted:
                     self._tasks.create_task(self._hosted.run(), name="partition")
+                attending = self._tasks.create_task(attend(self), name="attend") if attend else None
                 await self._serve()
+                if attending is not None:
+                    attending.cancel()
                 self._hosted_stop.set(0, "the job is over")
         finally:
             self._hosted_stop.set(0, "the master ends")
@@ -167,6 +178,24 @@ class MasterService:
         closing a connection on which something has just come in may break it before it is read.
         """
         return self._has_supervisor_heard if self._is_supervised else told_s > PARTING_S
+
+    # -- for a launcher in this process
+
+    def supervise(self, status: SupervisorStatus) -> SupervisorOrders:
+        """Take what runs and what has ended; return what should run."""
+        return self._on_supervisor(status, self._clock())
+
+    def scale(self, workers: int) -> Scaled:
+        """Want so many workers from now on; errors as for `ScaleRequest`."""
+        return self._on_scale(ScaleRequest(workers=workers), self._clock())
+
+    def status(self) -> JobStatus:
+        """Return what a screen shows now."""
+        return self._progress.status(0, self._clock())
+
+    def announce(self, kind: str, text: str) -> None:
+        """Let the log and every screen say what has happened."""
+        self._announce(Announce(kind, text))
 
     def close(self) -> None:
         if self._hosted:
@@ -230,6 +259,7 @@ class MasterService:
 
     def _on_supervisor(self, status: SupervisorStatus, now: float) -> SupervisorOrders:
         self._is_supervised = True
+        self._progress.notes = status.notes
         if status.stop:
             self._carry_out(self._core.stop(now))
         is_over = self._core.is_over and self._core.is_everyone_told()

@@ -150,7 +150,7 @@ def test_a_pod_that_cannot_start_says_why() -> None:
     config = Waiting(reason="CreateContainerConfigError", message='secret "k" not found')
     assert 'CreateContainerConfigError: secret "k" not found' in note_of(pod("Pending", waiting=config))
     assert note_of(pod()) == ""
-    assert note_of(pod(is_deleted=True)) == "Terminating"
+    assert note_of(pod("Pending", waiting=pull, is_deleted=True)) == ""
     assert note_of(failed(1)) == ""
     assert len(note_of(pod("Pending", waiting=Waiting(reason="X", message="word " * 200)))) == 160
 

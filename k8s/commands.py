@@ -1,0 +1,55 @@
+"""What is asked of a job by annotations of its master pod: `edlz scale`, `edlz stop`, `kubectl annotate`.
+
+An annotation stays, so what it asks for counts whenever it is read: one that was set while the master was away
+is obeyed when it is back.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from edlz.k8s.names import STOP, WORKERS
+
+__all__ = ["Asked", "Commands"]
+
+SAVE = "save"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be done now.
+
+    Attributes
+    ----------
+    workers : how many are wanted, if somebody has asked for another number
+    is_stopping : the job should save a checkpoint and end
+    complaints : what cannot be understood, each told once
+    """
+
+    workers: int | None = None
+    is_stopping: bool = False
+    complaints: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Commands:
+    """Reads the annotations; a value counts as another one only if it has changed."""
+
+    _workers: str | None = None
+    _stop: str | None = None
+
+    def on_annotations(self, annotations: Mapping[str, str]) -> Asked:
+        """Return what the annotations ask for that they did not ask before; a stop is asked for again and again."""
+        complaints = []
+        workers, text = None, annotations.get(WORKERS)
+        if text != self._workers:
+            self._workers = text
+            if text is not None and text.strip().isdecimal():
+                workers = int(text)
+            elif text is not None:
+                complaints.append(f'{WORKERS}="{text}" is not a number of workers')
+        stop = annotations.get(STOP)
+        if stop != self._stop:
+            self._stop = stop
+            if stop is not None and stop != SAVE:
+                complaints.append(f'{STOP}="{stop}" is unknown; a job is stopped by {STOP}={SAVE}')
+        return Asked(workers, stop == SAVE, tuple(complaints))

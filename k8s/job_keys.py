@@ -1,0 +1,67 @@
+"""The keys of a job on a cluster: made by its master once, kept in the job's folder, handed on by the secret."""
+
+import dataclasses
+import logging
+from pathlib import Path
+
+from edlz.k8s.api import Cluster
+from edlz.k8s.api_errors import AlreadyExists
+from edlz.k8s.job_objects import JobObjects
+from edlz.services.config import JobConfig
+from edlz.services.keys import PUBLIC_FILE, JobKeys, load_job_keys, make_job_keys, secret_file, write_keys
+
+__all__ = ["hand_on_keys", "with_keys"]
+
+_FOLDER = "keys"
+_HANDED_ON = (
+    "keys-are-in-the-secret-of"  # a file in the job's folder: the uid of the pod that owns the secret
+)
+_HANDED_ROLES = ("ps", "worker")
+
+logger = logging.getLogger(__name__)
+
+
+def with_keys(config: JobConfig) -> tuple[JobConfig, JobKeys | None]:
+    """Return the settings with the folder of the job's keys, and the keys, made now if there are none.
+
+    There are none with `--transport_security=none`.
+
+    Raises
+    ------
+    ConfigError
+        If the folder cannot be written, or holds keys that are damaged.
+    """
+    if config.transport_security == "none":
+        logger.warning("transport_security=none: whoever reaches these pods can read and change the job")
+        return config, None
+    folder = Path(config.keys_dir) if config.keys_dir else config.job_directory / _FOLDER
+    if folder.exists():
+        keys = load_job_keys(folder)
+    else:
+        keys = make_job_keys()
+        write_keys(folder, keys)
+    return dataclasses.replace(config, keys_dir=str(folder)), keys
+
+
+async def hand_on_keys(cluster: Cluster, objects: JobObjects, keys: JobKeys, folder: Path) -> None:
+    """Put the keys of ps and workers into the job's secret.
+
+    A secret of that name that an earlier life of this master has made is right: the keys are the same.  One
+    of an older master pod goes away with it, so another takes its place.
+
+    Raises
+    ------
+    EdlzError
+        If the cluster does not take it.
+    """
+    names = {PUBLIC_FILE, *map(secret_file, _HANDED_ROLES)}
+    files = {name: content for name, content in keys.files().items() if name in names}
+    mark = folder / _HANDED_ON
+    try:
+        await cluster.create(objects.secret(files))
+    except AlreadyExists:
+        if mark.exists() and mark.read_text() == objects.owner.uid:
+            return
+        await cluster.delete("Secret", objects.secret_name)
+        await cluster.create(objects.secret(files))
+    mark.write_text(objects.owner.uid)

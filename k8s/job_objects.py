@@ -1,0 +1,91 @@
+"""The objects that a master makes for its job: pods and services of its services, the secret with their keys."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from edlz.k8s.names import Owner, pod_name, secret_name, selector, service_name
+from edlz.k8s.pods import service_pod
+from edlz.k8s.priorities import next_worker_class
+from edlz.k8s.ps_service import ps_service
+from edlz.k8s.secret import keys_secret
+from edlz.k8s.worker_memory import more_memory
+from edlz.services.config import JobConfig
+from edlz.services.launcher import is_worker, split_name
+
+__all__ = ["JobObjects", "Spec"]
+
+
+class Spec(Protocol):
+    """What a cluster wants of pods and services beyond the flags: a ClusterSpec."""
+
+    def pod(self, pod: Any, role: str) -> Any: ...
+
+    def service(self, service: Any) -> Any: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class JobObjects:
+    """Makes the objects of one job, as its settings and its cluster want them.
+
+    Attributes
+    ----------
+    owner : the master pod
+    master_addr : HOST:PORT of the master
+    spec : what `--cluster_spec` changes
+    """
+
+    config: JobConfig
+    owner: Owner
+    master_addr: str
+    spec: Spec
+
+    @property
+    def selector(self) -> str:
+        """The labels of everything that belongs to the job."""
+        return selector(self.config.job_name)
+
+    @property
+    def secret_name(self) -> str:
+        return secret_name(self.config.job_name)
+
+    def pod_name(self, name: str) -> str:
+        """Return a pod's name from its service's: worker-3."""
+        return pod_name(self.config.job_name, name)
+
+    def service_name(self, name: str) -> str:
+        """Return the name of the service before a parameter server: ps-0."""
+        return service_name(self.config.job_name, split_name(name)[1])
+
+    def pod(self, name: str, *, memory: str | None, workers: int, classes: Sequence[str]) -> Any:
+        """Return the pod of a service.
+
+        Parameters
+        ----------
+        name : ps-0, worker-3
+        memory : a worker's limit of memory, if another one than in the settings
+        workers : how many of them are wanted
+        classes : the priority classes of the workers that are there
+        """
+        priority = next_worker_class(self.config, workers, classes) if is_worker(name) else None
+        pod = service_pod(
+            self.config,
+            name,
+            owner=self.owner,
+            master_addr=self.master_addr,
+            memory=memory if is_worker(name) else None,
+            priority=priority,
+        )
+        return self.spec.pod(pod, split_name(name)[0])
+
+    def service(self, name: str) -> Any:
+        """Return the service before a parameter server: ps-0."""
+        return self.spec.service(ps_service(self.config, split_name(name)[1], self.owner))
+
+    def secret(self, keys: Mapping[str, bytes]) -> Any:
+        """Return the secret with the files of keys."""
+        return keys_secret(self.config, keys, self.owner)
+
+    def more_memory(self, last: str | None) -> str | None:
+        """Return the memory of the worker that comes after one with `last` ran out of it."""
+        return more_memory(self.config, last)
