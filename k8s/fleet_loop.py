@@ -72,6 +72,11 @@ class FleetLoop:
         self._revision = 0  # of those annotations
         self.is_stopping = False
 
+    @property
+    def trouble(self) -> str:
+        """Why the cluster is out of sight; nothing if it is not."""
+        return self._watch.trouble
+
     async def attend(self, master: Master) -> None:
         """Follow the master's orders until the job is over and everybody has heard of it, or cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -121,6 +126,8 @@ class FleetLoop:
         self._core.is_stopping = self.is_stopping
         status = self._core.next_status(launcher.running())
         orders = master.supervise(msgspec.structs.replace(status, notes=launcher.notes()))
+        if orders.stop:  # `end` deletes in order
+            return True
         action = self._core.on_orders(orders, launcher.running())
         launcher.workers = max(1, count_workers(orders.desired) + orders.waiting)
         launcher.forget_all_but(orders.desired)
@@ -132,7 +139,7 @@ class FleetLoop:
             launcher.begin_stop(name, HUNG_GRACE_S)
         launcher.tidy()
         self._obey(master)
-        return orders.stop
+        return False
 
     def _obey(self, master: Master) -> None:
         """Do what the annotations of the master pod ask for."""

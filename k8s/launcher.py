@@ -27,6 +27,7 @@ from edlz.services.messages import ProcessExit
 __all__ = ["PodApi", "PodLauncher"]
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+LONGEST_OUTAGE_PAUSE_S = 4.0  # a server that is only busy, or down, is asked sooner than one that refuses
 AT_ONCE = 8  # requests under way
 DELETE_AGAIN_S = 30.0  # beyond its grace, a pod that is still there is asked once more to go
 GONE_POLL_S = 0.25
@@ -172,13 +173,14 @@ class PodLauncher:
             if blockers := self.inventory.blockers(name):
                 for pod in blockers:
                     self._begin_delete(name, pod.uid, None)
-                self._put_off(name, "Pending: an older pod of its name has to go first", is_failure=False)
+                self._await_its_name(name)
                 return
             made = await self.api.create(self._pod(name), patience_s=0)
         except AlreadyExists:
             await self._look_at(name)
         except EdlzError as error:
-            self._put_off(name, f"Pending: cannot be created: {error.message}")
+            limit_s = LONGEST_OUTAGE_PAUSE_S if error.retryable else LONGEST_PAUSE_S
+            self._put_off(name, f"Pending: cannot be created: {error.message}", limit_s)
         else:
             self._trials.pop(name, None)
             self.inventory.on_created(name, made.uid)
@@ -194,10 +196,10 @@ class PodLauncher:
         try:
             pod = await self.api.get_pod(self.objects.pod_name(name))
         except NotFound:
-            self._put_off(name, "", is_failure=False)
+            self._await_its_name(name)
             return
         except EdlzError as error:
-            self._put_off(name, f"Pending: {error.message}")
+            self._put_off(name, f"Pending: {error.message}", LONGEST_OUTAGE_PAUSE_S)
             return
         if not self._is_of_the_job(pod):
             self._put_off(name, f"Pending: the pod {pod.name} exists, and is not of this job; delete it")
@@ -206,7 +208,7 @@ class PodLauncher:
         if name in self.running():
             self._trials.pop(name, None)
         else:
-            self._put_off(name, "Pending: an older pod of its name has to go first", is_failure=False)
+            self._await_its_name(name)
 
     async def _create_service(self, name: str) -> None:
         """See to it that a parameter server has an address that stays."""
@@ -222,16 +224,21 @@ class PodLauncher:
                 await self.api.create(self.objects.service(name), patience_s=0)
         self._served.add(name)
 
-    def _put_off(self, name: str, note: str, *, is_failure: bool = True) -> None:
-        """Try again later: soon if it is a matter of waiting, less and less often if it failed."""
+    def _put_off(self, name: str, note: str, longest_s: float = LONGEST_PAUSE_S) -> None:
+        """Try again later, less and less often."""
         trial = self._trials.setdefault(name, _Trial())
-        pause_s = trial.pause_s if is_failure else FIRST_PAUSE_S
+        pause_s = min(trial.pause_s, longest_s)
         trial.not_before_s = self._now() + pause_s * self._random.uniform(0.75, 1.25)
-        if is_failure:
-            trial.pause_s = min(2 * trial.pause_s, LONGEST_PAUSE_S)
-            if trial.note != note:
-                logger.warning("%s %s", name, note)
+        trial.pause_s = 2 * pause_s
+        if note and trial.note != note:
+            logger.warning("%s: %s", name, note)
         trial.note = note
+
+    def _await_its_name(self, name: str) -> None:
+        """Try again soon: a pod that holds the name is on its way."""
+        self._trials[name] = _Trial(
+            self._now() + FIRST_PAUSE_S, note="Pending: an older pod of its name goes first"
+        )
 
     # -- deleting
 
