@@ -34,6 +34,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 _CORE = "/api/v1"
 _PATHS = {  # kind -> group, plural, whether it lies in a namespace
     "Event": (_CORE, "events", True),
+    "LocalSubjectAccessReview": ("/apis/authorization.k8s.io/v1", "localsubjectaccessreviews", True),
     "Namespace": (_CORE, "namespaces", False),
     "Node": (_CORE, "nodes", False),
     "PersistentVolumeClaim": (_CORE, "persistentvolumeclaims", True),
@@ -85,7 +86,7 @@ class Cluster:
         self._trouble: tuple[type[Exception], ...] = (ClientError, OSError, TimeoutError)
 
     @classmethod
-    async def connect(cls, config: JobConfig, *, patience_s: float = PATIENCE_S) -> Self:
+    async def connect(cls, config: JobConfig, *, context: str = "", patience_s: float = PATIENCE_S) -> Self:
         """Return a connection by the job's settings; the first request shows whether the server is there.
 
         Raises
@@ -93,7 +94,7 @@ class Cluster:
         ConfigError
             If it is not known where the server is, or the `kubernetes` package is not installed.
         """
-        return cls(await find_connection(config), patience_s)
+        return cls(await find_connection(config, context), patience_s)
 
     async def close(self) -> None:
         await self._client.close()
@@ -135,16 +136,19 @@ class Cluster:
         return found
 
     async def list_objects(
-        self, kind: str, selector: str = "", fields: str = ""
+        self, kind: str, selector: str = "", fields: str = "", *, is_everywhere: bool = False
     ) -> tuple[dict[str, Any], ...]:
         """Return the objects of a kind, as plain data.
 
         Parameters
         ----------
         selector, fields : label and field selectors
+        is_everywhere : of all namespaces
         """
         query = [("labelSelector", selector), ("fieldSelector", fields)]
-        answer = await self._ask("GET", self._path(kind), [(key, value) for key, value in query if value])
+        group, plural, _ = _PATHS[kind]
+        path = f"{group}/{plural}" if is_everywhere else self._path(kind)
+        answer = await self._ask("GET", path, [(key, value) for key, value in query if value])
         return msgspec.json.decode(answer, type=ObjectList).items or ()
 
     async def delete(
@@ -183,19 +187,31 @@ class Cluster:
             return False
         return True
 
-    async def may(self, verb: str, resource: str, subresource: str = "", group: str = "") -> bool:
-        """Return whether this account may do something in the namespace."""
+    async def may(
+        self, verb: str, resource: str, subresource: str = "", group: str = "", *, account: str = ""
+    ) -> bool:
+        """Return whether one may do something in the namespace.
+
+        Parameters
+        ----------
+        account : a service account of the namespace; whoever asks, if empty
+        """
         wanted = {"namespace": self.namespace, "verb": verb, "resource": resource}
         wanted |= {"subresource": subresource} if subresource else {}
         wanted |= {"group": group} if group else {}
+        kind = "LocalSubjectAccessReview" if account else "SelfSubjectAccessReview"
+        spec: dict[str, Any] = {"resourceAttributes": wanted}
+        if account:
+            spec["user"] = f"system:serviceaccount:{self.namespace}:{account}"
+            of_namespace = f"system:serviceaccounts:{self.namespace}"
+            spec["groups"] = ["system:serviceaccounts", of_namespace, "system:authenticated"]
         review: dict[str, Any] = {
             "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": wanted},
+            "kind": kind,
+            "metadata": {"namespace": self.namespace} if account else {},
+            "spec": spec,
         }
-        answer = msgspec.json.decode(
-            await self._ask("POST", self._path("SelfSubjectAccessReview"), [], review)
-        )
+        answer = msgspec.json.decode(await self._ask("POST", self._path(kind), [], review))
         return bool(answer.get("status", {}).get("allowed"))
 
     async def version(self) -> str:

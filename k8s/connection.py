@@ -40,10 +40,15 @@ class Connection:
         return str(self.configuration.host)
 
 
-async def find_connection(config: JobConfig) -> Connection:
+async def find_connection(config: JobConfig, context: str = "") -> Connection:
     """Return where the API server is; nothing is asked of it yet.
 
     Inside a pod the pod's account is used, unless `--force_use_kube_config_file` says otherwise.
+
+    Parameters
+    ----------
+    config : names the namespace
+    context : of the kubeconfig; the current one, if empty
 
     Raises
     ------
@@ -61,7 +66,7 @@ async def find_connection(config: JobConfig) -> Connection:
     try:
         if is_inside:
             return _inside(configuration, config)
-        return await _by_kubeconfig(configuration, config)
+        return await _by_kubeconfig(configuration, config, context)
     except ConfigException as error:
         place = "this pod's service account" if is_inside else f"the kubeconfig {_kubeconfig()}"
         raise ConfigError(f"{place} cannot be used: {error}", _help(is_inside)) from error
@@ -86,16 +91,25 @@ def _own_namespace() -> str:
         return ""
 
 
-async def _by_kubeconfig(configuration: "Configuration", config: JobConfig) -> Connection:
+async def _by_kubeconfig(configuration: "Configuration", config: JobConfig, wanted: str) -> Connection:
     path, kube = _kubeconfig(), _kube()
     if not any(os.path.exists(part) for part in path.split(os.pathsep)):  # noqa: ASYNC240
         raise ConfigError(f"there is no kubeconfig at {path}", "set KUBECONFIG, or copy the cluster's there")
     try:
-        context = _record(kube.list_kube_config_contexts(config_file=path)[1])
+        known, current = kube.list_kube_config_contexts(config_file=path)
+        named = [one for one in known if _record(one).get("name") == wanted]
+        if wanted and not named:
+            raise ConfigError(
+                f'the kubeconfig {path} has no context "{wanted}"', "kubectl config get-contexts"
+            )
+        context = _record(named[0] if wanted else current)
         await kube.load_kube_config(
-            config_file=path, client_configuration=configuration, persist_config=False
+            config_file=path,
+            context=wanted or None,
+            client_configuration=configuration,
+            persist_config=False,
         )
-    except kube.ConfigException:
+    except (ConfigError, kube.ConfigException):
         raise
     except Exception as error:  # the client raises whatever its parsers raise
         said = str(error).partition("\n")[0] or type(error).__name__

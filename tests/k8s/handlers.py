@@ -219,6 +219,8 @@ class Handlers:
                 rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
             status = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
             return obj | {"status": status}
+        if row.name == "localsubjectaccessreviews":
+            user = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
         asked = spec.get("resourceAttributes", {})
         action = Action(
             asked.get("verb", ""),

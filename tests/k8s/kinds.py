@@ -152,6 +152,7 @@ _ROWS = (
     Resource("clusterrolebindings", "ClusterRoleBinding", is_namespaced=False, **_RBAC),
     Resource("selfsubjectaccessreviews", "SelfSubjectAccessReview", **_REVIEW),
     Resource("selfsubjectrulesreviews", "SelfSubjectRulesReview", **_REVIEW),
+    Resource("localsubjectaccessreviews", "LocalSubjectAccessReview", **{**_REVIEW, "is_namespaced": True}),
 )
 
 RESOURCES = {row.name: row for row in _ROWS}
