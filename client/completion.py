@@ -6,6 +6,7 @@ Never imports TensorFlow or a model.
 from collections.abc import Callable
 from pathlib import Path
 
+from edlz.client.cluster.index import list_places
 from edlz.client.job_index import list_jobs
 from edlz.services.config import JobConfig
 from edlz.services.configuration.flags import Flag
@@ -33,8 +34,9 @@ def complete_checkpoint(incomplete: str) -> list[str]:
 
 
 def complete_job(incomplete: str) -> list[str]:
-    """Return the names of local jobs that a word may become."""
-    return [job.word for job in list_jobs() if job.word.startswith(incomplete)]
+    """Return the names of jobs, here and submitted from here, that a word may become."""
+    names = dict.fromkeys([*(job.word for job in list_jobs()), *(place.name for place in list_places())])
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def _candidates(about: Flag, incomplete: str) -> list[str]:

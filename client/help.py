@@ -13,7 +13,7 @@ from edlz.services.configuration.problems import InvalidConfigError, Problem
 __all__ = ["CHANGEABLE", "COMMANDS", "DATASETS", "asked_help", "unknown_command"]
 
 COMMANDS = {
-    "train": "train a Keras model on this machine",
+    "train": "train a Keras model, here or on Kubernetes",
     "resume": "go on with a job that was stopped",
     **JOB_COMMANDS,
     "checkpoint ls": "list checkpoints, newest first",
@@ -100,13 +100,15 @@ _RESUME = f"""\
 Usage: edlz resume JOB [flags]
 Go on with a job that was stopped or interrupted, exactly where it was.
 
-  JOB                      name of a job on this machine, or its folder  required
+  JOB                      name of a job, or its folder here           required
+  -n, --namespace NAME     of a cluster, where the job is
   --num_workers N          other numbers of processes: the result of a
   --num_ps_pods N          synchronous job stays the same, bit by bit
   Also:
 {_wrapped(CHANGEABLE[2:])}
 
 Another number of parameter servers needs a checkpoint; Ctrl-C saves one.
+On a cluster new pods go on from files that lie on a volume (--job_dir).
 """
 
 _KEYS = """\

@@ -3,7 +3,7 @@
 __all__ = ["JOB_COMMANDS", "JOB_FLAGS", "JOB_PAGES"]
 
 JOB_COMMANDS = {
-    "ls": "list the jobs of this machine",
+    "ls": "list the jobs of this machine, and those submitted from it",
     "status": "how a job fares: workers, parameter servers, events",
     "top": "the same, until the job ends",
     "logs": "what the services of a job have written",
@@ -13,27 +13,41 @@ JOB_COMMANDS = {
     "rm": "remove a job and its files",
 }
 JOB_FLAGS = {
-    "ls": ("--output", "--all"),
-    "status": ("--output", "--watch"),
-    "top": (),
-    "logs": ("--follow", "--worker", "--ps", "--master", "--tail", "--since", "--grep", "--task"),
-    "wait": ("--timeout",),
-    "stop": ("--now", "--all"),
-    "scale": ("--workers",),
-    "rm": (),
+    "ls": ("--output", "--all", "--namespace"),
+    "status": ("--output", "--watch", "--namespace"),
+    "top": ("--namespace",),
+    "logs": (
+        "--follow",
+        "--worker",
+        "--ps",
+        "--master",
+        "--tail",
+        "--since",
+        "--grep",
+        "--task",
+        "--namespace",
+    ),
+    "wait": ("--timeout", "--namespace"),
+    "stop": ("--now", "--all", "--namespace"),
+    "scale": ("--workers", "--namespace"),
+    "rm": ("--namespace",),
 }
 _JOB = """\
-  JOB                      name of a job on this machine, or its folder;
+  JOB                      name of a job, or its folder on this machine;
                            the one that runs, if left out
+  -n, --namespace NAME     of a cluster: a job that was submitted from
+                           elsewhere, or whose name is here too
 """
 _OUTPUT = "  -o, --output FORMAT      table | wide | json | yaml                  [table]\n"
 
 JOB_PAGES = {
     "ls": f"""\
 Usage: edlz ls [flags]
-List the jobs of this machine, newest first, from any folder.
+List the jobs of this machine and those submitted from it to a cluster,
+newest first, from any folder.
 
 {_OUTPUT}\
+  -n, --namespace NAME     all jobs there, and no others
       --all                with earlier runs of each name: mnist.1
 """,
     "status": f"""\
@@ -78,8 +92,9 @@ Usage: edlz stop [JOB] [flags]
 Save a job and stop it, as Ctrl-C does; edlz resume goes on.
 
 {_JOB}\
-      --now                kill its processes; the last snapshot remains
-      --all                every job that runs on this machine; asks first
+      --now                kill its processes, on a cluster delete its pods;
+                           the last snapshot remains, if it lies on a volume
+      --all                every job that runs; asks first
 """,
     "scale": f"""\
 Usage: edlz scale [JOB] --workers=N
@@ -91,8 +106,10 @@ Another number of workers for a job that runs.
     "rm": """\
 Usage: edlz rm JOB
 Remove a job that does not run: its folder, with snapshots, logs and the
-checkpoints in it.  Nothing outside of that folder is touched.
+checkpoints in it.  Nothing outside of that folder is touched.  On a cluster
+its pods, services and keys are deleted; its volumes are not touched.
 
-  JOB                      name of a job here, or its folder           required
+  JOB                      name of a job, or its folder                required
+  -n, --namespace NAME     of a cluster, where the job is
 """,
 }

@@ -13,13 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from edlz.client.job_index import MASTER_LOCK, LocalJob, find_job, list_jobs
+from edlz.client.job_index import MASTER_LOCK
 from edlz.services.errors import ConfigError
 
 __all__ = [
     "LOCK",
     "LockHolder",
-    "chosen_job",
     "lock_holder",
     "master_by_hand",
     "read_lock",
@@ -46,29 +45,6 @@ class LockHolder(NamedTuple):
     def endpoint(self, name: str) -> str | None:
         """Return the address of a service of its job, as ZeroMQ writes it."""
         return f"ipc://{self.sockets}/{name}.sock" if self.sockets else None
-
-
-def chosen_job(name: str | None) -> LocalJob:
-    """Return the job of this name or folder; the one that runs, if none is named.
-
-    Raises
-    ------
-    NoSuchJob
-        If there is none of that name.
-    ConfigError
-        If none is named, and none runs, or several do.
-    """
-    if name is not None:
-        return find_job(name)
-    known = list_jobs()
-    live = [job for job in known if lock_holder(job.path) or master_by_hand(job.path)]
-    if len(live) == 1:
-        return live[0]
-    running = f"{len(live)} jobs run" if live else "no job runs"
-    there = ", ".join(job.word for job in live or known)
-    raise ConfigError(
-        f"which job? {running} here now", f"name one of: {there}" if there else "none has been run here yet"
-    )
 
 
 def lock_holder(path: Path) -> LockHolder | None:

@@ -47,8 +47,52 @@ class JobSight:
     by_hand: str | None = None
 
     @property
+    def name(self) -> str:
+        return self.job.name
+
+    @property
+    def word(self) -> str:
+        return self.job.word
+
+    @property
+    def where(self) -> str:
+        return "local"
+
+    @property
+    def place(self) -> str:
+        return str(self.job.path)
+
+    @property
+    def logs(self) -> str:
+        return str(self.job.logs)
+
+    @property
+    def trouble(self) -> str:
+        return ""  # a process here starts at once, or not at all
+
+    @property
     def is_live(self) -> bool:
-        return self.holder is not None or self.by_hand is not None
+        return self.is_led or self.by_hand is not None
+
+    @property
+    def is_led(self) -> bool:
+        return self.holder is not None
+
+    @property
+    def is_earlier(self) -> bool:
+        return self.job.is_earlier
+
+    @property
+    def can_resume(self) -> bool:
+        return not self.is_earlier
+
+    @property
+    def has_checkpoints(self) -> bool:
+        return any(self.job.checkpoint_directory().glob("version-*"))
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return the job's folder and process."""
+        return {"folder": self.place, "pid": self.pid}
 
     @property
     def pid(self) -> int | None:

@@ -1,4 +1,4 @@
-"""`edlz ls`: the jobs of this machine."""
+"""`edlz ls`: the jobs of this machine, and those on a cluster."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from edlz.client.flag_values import output_format
-from edlz.client.job_index import earlier_runs, list_jobs
+from edlz.client.jobs import NamespaceFlag, look_at_all
 from edlz.client.terminal import glyphs_for, print_lines, width_for
 
 __all__ = ["FORMATS", "OutputFlag", "ls"]
@@ -20,14 +20,14 @@ OutputFlag = Annotated[str, typer.Option("-o", "--output", metavar="FORMAT", hel
 def ls(
     output: OutputFlag = "table",
     is_all: Annotated[bool, typer.Option("--all", help="with earlier runs of each name")] = False,
+    namespace: NamespaceFlag = "",
 ) -> None:
-    """List the jobs of this machine, newest first."""
-    from edlz.client.job_sight import look_at
+    """List the jobs of this machine and those submitted from it, newest first; or those of a namespace."""
     from edlz.client.render_jobs import jobs_object, jobs_table
     from edlz.client.render_json import object_text
 
     output_format(output, FORMATS)
-    sights = look_at([*list_jobs(), *(earlier_runs() if is_all else [])])
+    sights = look_at_all(namespace, is_all=is_all)
     if output in ("json", "yaml"):
         print(object_text(jobs_object(sights), output))
         return

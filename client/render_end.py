@@ -24,13 +24,15 @@ class Ending:
     Attributes
     ----------
     took_s : seconds from start to end
-    logs : the folder of the log files
+    logs : where the logs are: their folder, or the command that prints them
     is_full : for a file: nothing is shortened
+    word : what finds the job on a command line; its name if empty
     """
 
     took_s: float
-    logs: Path
+    logs: Path | str
     is_full: bool = False
+    word: str = ""
 
 
 def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -> list[Line]:
@@ -92,7 +94,7 @@ def failure_block(
     if failure.task is None:
         lines.append([Span("  logs    ", "dim"), Span(str(ending.logs))])
     else:
-        command = f"edlz logs {job_name} --task {failure.task}"
+        command = f"edlz logs {ending.word or job_name} --task {failure.task}"
         lines.append([Span("  log     ", "dim"), Span(command), Span("       full traceback", "dim")])
     for place, line in enumerate(failure.help.splitlines()):
         lines.append([Span("      " if place else "help: ", "bold"), Span(line)])

@@ -1,12 +1,12 @@
-"""The jobs of this machine in words: a table for people, an object for scripts."""
+"""Jobs in words: a table for people, an object for scripts."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from edlz.client.columns import aligned, cut
-from edlz.client.job_sight import JobSight
 from edlz.client.render_checkpoint import age
 from edlz.client.render_json import API_VERSION, status_object
+from edlz.client.sight import Sight
 from edlz.client.spans import UNICODE, Glyphs, Line, Role, Span
 from edlz.client.wording import metric, percent, working
 from edlz.services.messages import Scaled
@@ -22,11 +22,12 @@ STATE_ROLES: dict[str, Role] = {
     "Stopping": "wait",
     "Starting": "wait",
     "Pending": "wait",
+    "Unknown": "bad",
 }
 
 
 def jobs_table(
-    sights: Sequence[JobSight],
+    sights: Sequence[Sight],
     now: float,
     *,
     width: int | None = None,
@@ -51,23 +52,22 @@ def jobs_table(
         header += ["VERSION", "PID", "FOLDER"]
         for row, sight in zip(rows, newest_first, strict=True):
             pid = "-" if sight.pid is None else str(sight.pid)
-            row += [f"v{sight.status.version:,}", pid, str(sight.job.path)]
+            row += [f"v{sight.status.version:,}", pid, sight.place]
     lines = [cut(line, width, glyphs) for line in aligned(header, rows, right={"DONE"})]
     return [*lines, _next(*_commands(newest_first))]
 
 
-def jobs_object(sights: Sequence[JobSight]) -> dict[str, Any]:
+def jobs_object(sights: Sequence[Sight]) -> dict[str, Any]:
     """Return what `edlz ls -o json` prints."""
     return {"api": API_VERSION, "jobs": [job_object(sight) for sight in sights]}
 
 
-def job_object(sight: JobSight) -> dict[str, Any]:
-    """Return what `edlz status -o json` prints: the object of `/api/status`, and what only this machine knows."""
-    found = status_object(sight.status)
-    found["job"]["name"] = sight.job.name
+def job_object(sight: Sight) -> dict[str, Any]:
+    """Return what `edlz status -o json` prints: the object of `/api/status`, and where the job is."""
+    found = status_object(sight.status, sight.where)
+    found["job"]["name"] = sight.name
     found["job"]["reason"] = found["job"]["reason"] or sight.note or None
-    found["job"]["folder"] = str(sight.job.path)
-    found["job"]["pid"] = sight.pid
+    found["job"].update(sight.facts())
     found["job"]["asked_workers"] = sight.status.target_workers or sight.asked_workers
     return found
 
@@ -82,35 +82,35 @@ def scaled_lines(word: str, scaled: Scaled) -> list[Line]:
     return [[Span(text), *warning], _next(f"edlz status {word}")]
 
 
-def _row(sight: JobSight, now: float) -> list[str | Span]:
+def _row(sight: Sight, now: float) -> list[str | Span]:
     status = sight.status
     return [
-        Span(sight.job.name, "bold"),
+        Span(sight.name, "bold"),
         Span(status.state, STATE_ROLES[status.state]),
         percent(status.ratio) if sight.has_figures else "-",
         _workers(sight),
-        "local",
+        sight.where,
         age(now - status.started_at),
         _last(sight),
     ]
 
 
-def _workers(sight: JobSight) -> str:
+def _workers(sight: Sight) -> str:
     """Return how many take part, of how many that were asked for; by hand nobody has said how many."""
     count = working(sight.status.workers) if sight.is_live else 0
     asked = sight.status.target_workers or sight.asked_workers
-    return f"{count}/{asked}" if sight.holder or asked else str(count)
+    return f"{count}/{asked}" if sight.is_led or asked else str(count)
 
 
-def _last(sight: JobSight) -> str:
+def _last(sight: Sight) -> str:
     """Return the newest thing worth knowing, after the command that it asks for: the end may be cut off."""
-    status, word = sight.status, sight.job.word
+    status, word = sight.status, sight.word
     if status.state == "Failed":
         return _after(f"edlz status {word}", status.failure.text if status.failure else sight.note)
-    if status.state == "Stopped" and not sight.job.is_earlier:
+    if status.state == "Stopped" and sight.can_resume:
         return _after(f"edlz resume {word}", sight.note)
-    if sight.note:
-        return sight.note
+    if sight.note or sight.trouble:
+        return sight.note or sight.trouble
     if status.evaluations and status.evaluations[-1].metrics:
         name, value = next(iter(status.evaluations[-1].metrics.items()))
         return f"{name} {metric(value)}"
@@ -121,12 +121,12 @@ def _after(command: str, text: str) -> str:
     return f"{command}   {text}".rstrip()
 
 
-def _commands(sights: Sequence[JobSight]) -> list[str]:
+def _commands(sights: Sequence[Sight]) -> list[str]:
     live = next((sight for sight in sights if sight.is_live), None)
     if live is not None:
-        word = live.job.word
+        word = live.word
         return [f"edlz status {word}", f"edlz wait {word}" if live.by_hand else f"edlz logs -f {word}"]
-    return [f"edlz status {sights[0].job.word}"]
+    return [f"edlz status {sights[0].word}"]
 
 
 def _next(*commands: str) -> Line:

@@ -15,8 +15,8 @@ __all__ = ["API_VERSION", "json_line", "object_text", "status_object"]
 API_VERSION = 1
 
 
-def status_object(status: JobStatus) -> dict[str, Any]:
-    """Return the status as nested dictionaries and lists."""
+def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
+    """Return the status, of a job that is `local` or in `k8s/NAMESPACE`, as nested dictionaries and lists."""
     held = {worker.task for worker in status.workers if worker.state != "evaluating"} - {None}
     leased = min(len(held), status.tasks_total - status.tasks_done)
     return {
@@ -26,7 +26,7 @@ def status_object(status: JobStatus) -> dict[str, Any]:
             "name": status.name,
             "state": status.state,
             "reason": status.failure.text if status.failure else None,
-            "where": "local",
+            "where": where,
             "strategy": "ParameterServerStrategy",
             "mode": status.mode,
             "started_at": status.started_at,
@@ -66,9 +66,9 @@ def status_object(status: JobStatus) -> dict[str, Any]:
     }
 
 
-def json_line(status: JobStatus) -> str:
+def json_line(status: JobStatus, where: str = "local") -> str:
     """Return the status as one line."""
-    return json.dumps(status_object(status), ensure_ascii=False)
+    return json.dumps(status_object(status, where), ensure_ascii=False)
 
 
 def object_text(content: dict[str, Any], output: str, *, is_line: bool = False) -> str:

@@ -4,15 +4,14 @@ Pure: what is known of the job, the time and a width give lines.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
 from edlz.client.columns import aligned, cut
-from edlz.client.job_sight import JobSight
 from edlz.client.render_checkpoint import age
 from edlz.client.render_end import Ending, failure_block
 from edlz.client.render_jobs import STATE_ROLES
+from edlz.client.sight import Sight
 from edlz.client.spans import UNICODE, Glyphs, Line, Span
 from edlz.client.wording import duration, memory, metric, percent, role_of, short_count
 from edlz.services.job_status import JobStatus, PartitionView, TableView, WorkerView
@@ -23,7 +22,7 @@ _SHOWN_EVENTS = 4
 
 
 def status_screen(
-    sight: JobSight,
+    sight: Sight,
     now: float,
     *,
     width: int | None = None,
@@ -52,10 +51,12 @@ def status_screen(
         lines += _tables(status.tables)
     lines += _events(status, now)
     if is_wide:
-        lines.append([Span("FOLDER    ", "dim"), Span(str(sight.job.path))])
+        lines.append(
+            [Span("FOLDER    " if sight.where == "local" else "POD       ", "dim"), Span(sight.place)]
+        )
     lines = [cut(line, width, glyphs) for line in lines]
     if status.state == "Failed" and status.failure is not None:
-        ending = Ending(0.0, Path(sight.job.logs))
+        ending = Ending(0.0, sight.logs, word=sight.word)
         lines += failure_block(status.failure, status.name, ending, _aged(status, now))
     commands = "    ".join(next_commands(sight, has_checkpoints=has_checkpoints))
     return [*lines, [Span("next: ", "dim"), Span(commands, "bold")]]
@@ -68,22 +69,23 @@ def _aged(status: JobStatus, now: float) -> JobStatus:
     return msgspec.structs.replace(status, snapshot_age_s=status.snapshot_age_s + now - status.now)
 
 
-def next_commands(sight: JobSight, *, has_checkpoints: bool) -> list[str]:
+def next_commands(sight: Sight, *, has_checkpoints: bool) -> list[str]:
     """Return the commands that make sense now."""
-    word, state = sight.job.word, sight.status.state
+    word, state = sight.word, sight.status.state
     if sight.by_hand is not None:
         return [f"edlz wait {word}"]
     if sight.is_live:
         has_master = not sight.note
         return [f"edlz logs -f {word}" + ("" if has_master else " --master"), f"edlz stop {word}"]
-    if sight.job.is_earlier:
+    if sight.is_earlier:
         return [f"edlz logs {word}"]
     look = [f"edlz checkpoint ls {word}"] if has_checkpoints else []
     if state == "Succeeded":
         return [*look, f"edlz logs {word}", f"edlz rm {word}"]
     if sight.note == "never began":
         return [f"edlz logs {word} --master", f"edlz rm {word}"]
-    return [f"edlz resume {word}", *look, f"edlz rm {word}"]
+    resume = [f"edlz resume {word}"] if sight.can_resume else []
+    return [*resume, *look, f"edlz rm {word}"]
 
 
 def _explained(note: str) -> str:
@@ -94,7 +96,7 @@ def _explained(note: str) -> str:
     return note
 
 
-def _head(sight: JobSight, now: float) -> Line:
+def _head(sight: Sight, now: float) -> Line:
     status = sight.status
     facts = []
     if sight.has_figures:
@@ -111,11 +113,11 @@ def _head(sight: JobSight, now: float) -> Line:
         elif status.eta_s is not None and status.state == "Training":
             facts.append(f"ETA {'~' if status.is_eta_rough else ''}{duration(status.eta_s)}")
     return [
-        Span(sight.job.name, "bold"),
+        Span(sight.name, "bold"),
         Span("  "),
         Span(status.state, STATE_ROLES[status.state]),
         Span("".join(f"  {fact}" for fact in facts)),
-        Span(f"   local, {age(now - status.started_at)}", "dim"),
+        Span(f"   {sight.where}, {age(now - status.started_at)}", "dim"),
     ]
 
 
@@ -147,8 +149,12 @@ def _partitions(status: JobStatus) -> list[Line]:
     saved = ""
     if status.checkpoint is not None and status.checkpoint_age_s is not None:
         saved = f"v{status.checkpoint:,}, {age(status.checkpoint_age_s)} ago"
+    header = ["PS", "STATE", "ROWS", "MEMORY", "CPU", "CHECKPOINT"]
     rows = [[*_partition(view), saved or "-"] for view in status.partitions]
-    return aligned(["PS", "STATE", "ROWS", "MEMORY", "CPU", "CHECKPOINT"], rows)
+    if any(view.note for view in status.partitions):
+        header.append("NOTE")
+        rows = [[*row, view.note] for row, view in zip(rows, status.partitions, strict=True)]
+    return aligned(header, rows)
 
 
 def _partition(view: PartitionView) -> list[str | Span]:

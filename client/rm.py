@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from edlz.client.completion import complete_job
-from edlz.client.job_index import find_job
+from edlz.client.jobs import NamespaceFlag, named_job
 
 __all__ = ["rm"]
 
@@ -14,15 +14,9 @@ def rm(
     job: Annotated[
         str, typer.Argument(metavar="JOB", help="name of a job, or its folder", autocompletion=complete_job)
     ],
+    namespace: NamespaceFlag = "",
 ) -> None:
-    """Remove a job that does not run: its folder, with snapshots, logs and the checkpoints in it."""
-    from edlz.client.job_removal import remove_job
-    from edlz.client.render_checkpoint import size
-
-    chosen = find_job(job)
-    checkpoints = chosen.checkpoint_directory()
-    size_bytes = remove_job(chosen)
-    print(f"{chosen.name} is removed: {size(size_bytes)} in {chosen.path}")
-    if checkpoints.is_dir():
-        print(f"its checkpoints stay in {checkpoints}")
+    """Remove a job that does not run: its folder, with snapshots, logs and the checkpoints in it; or its pods."""
+    for line in named_job(job, namespace).remove():
+        print(line)
     print("next: edlz ls")

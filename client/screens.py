@@ -56,13 +56,19 @@ class Screen(Protocol):
 
 
 def make_screen(
-    look: Look, *, asked_workers: int, glyphs: Glyphs, is_coloured: bool, footer: str = FOOTER
+    look: Look,
+    *,
+    asked_workers: int,
+    glyphs: Glyphs,
+    is_coloured: bool,
+    footer: str = FOOTER,
+    where: str = "local",
 ) -> Screen:
     """Return the screen of a look, on standard output."""
     if look == "live":
         return LiveScreen(sys.stdout, asked_workers, glyphs, is_coloured=is_coloured, footer=footer)
     if look == "json":
-        return JsonScreen(sys.stdout)
+        return JsonScreen(sys.stdout, where)
     if look == "quiet":
         return QuietScreen(sys.stdout)
     return PlainScreen(sys.stdout, asked_workers, glyphs, is_coloured=is_coloured)
@@ -144,8 +150,9 @@ class QuietScreen(_Base):
 class JsonScreen(_Base):
     """A JSON object for each status that differs from the one before, and the last one at the end."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, where: str = "local") -> None:
         super().__init__(out)
+        self._where = where
         self._shown: JobStatus | None = None
 
     def say(self, text: str) -> None:
@@ -162,7 +169,7 @@ class JsonScreen(_Base):
             or status.now - before.now >= 1.0
         ):
             self._shown = status
-            self._write(json_line(status))
+            self._write(json_line(status, self._where))
 
     def close(self, ending: Sequence[Line], *, is_error: bool) -> None:
         """Errors only: success stands in the last object."""

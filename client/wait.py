@@ -1,22 +1,19 @@
 """`edlz wait`: until a job ends, with its exit code."""
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edlz.client.flag_values import seconds_of
-from edlz.client.status import JobArgument, print_status
+from edlz.client.jobs import JobArgument, NamespaceFlag, chosen_job
+from edlz.client.status import print_status
 from edlz.services.errors import EdlzError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from edlz.services.job_status import JobStatus
 
-__all__ = ["StillRunning", "exit_code_of", "wait", "wait_for_end"]
+__all__ = ["StillRunning", "exit_code_of", "wait"]
 
-POLL_S = 0.1
 STOPPED = 7
 
 
@@ -30,32 +27,18 @@ class StillRunning(EdlzError):
 def wait(
     job: JobArgument = None,
     timeout: Annotated[str, typer.Option(metavar="TIME", help="give up after it: 45s, 10m, 2h")] = "",
+    namespace: NamespaceFlag = "",
 ) -> None:
     """Wait until a job ends; leave with its exit code."""
-    from edlz.client.job_lock import chosen_job
-    from edlz.client.job_sight import look_at
-
     limit_s = seconds_of("timeout", timeout) if timeout else None
-    chosen = chosen_job(job)
-    if not wait_for_end(chosen.path, limit_s):
+    chosen = chosen_job(job, namespace)
+    if not chosen.wait(limit_s):
         raise StillRunning(
             f'job "{chosen.word}" still runs (--timeout={timeout})', f"edlz status {chosen.word}"
         )
-    (sight,) = look_at([chosen])
+    sight = chosen.sight()
     print_status(sight)
     raise typer.Exit(exit_code_of(sight.status))
-
-
-def wait_for_end(path: "Path", limit_s: float | None = None) -> bool:
-    """Return whether the job of a folder has ended, when it has, or `limit_s` seconds are over."""
-    from edlz.client.job_lock import lock_holder, master_by_hand
-
-    end = None if limit_s is None else time.monotonic() + limit_s
-    while lock_holder(path) is not None or master_by_hand(path) is not None:
-        if end is not None and time.monotonic() >= end:
-            return False
-        time.sleep(POLL_S)
-    return True
 
 
 def exit_code_of(status: "JobStatus") -> int:

@@ -20,7 +20,15 @@ __all__ = [
 ]
 
 JobState = Literal[
-    "Pending", "Starting", "Training", "Evaluating", "Stopping", "Succeeded", "Failed", "Stopped"
+    "Pending",
+    "Starting",
+    "Training",
+    "Evaluating",
+    "Stopping",
+    "Succeeded",
+    "Failed",
+    "Stopped",
+    "Unknown",  # never a master's word: its cluster does not answer
 ]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from edlz.client import scale as scale_command
+from edlz.client import local_job
 from edlz.client.cli import main
 from edlz.client.job_directory import JobDirectory, open_job_directory
 from edlz.client.wait import exit_code_of
@@ -268,7 +268,7 @@ def test_a_master_that_cannot_scale(capsys: pytest.CaptureFixture[str]) -> None:
 def test_scaling_without_an_answer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scale_command, "ANSWER_S", 0.1)
+    monkeypatch.setattr(local_job, "ANSWER_S", 0.1)
     with open_job_directory(config()):
         assert main(["scale", "--workers=3"]) == 5
     assert capsys.readouterr().err.splitlines() == [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from processes import wait_for
 
-from edlz.client import logs as logs_command
+from edlz.client import local_job
 from edlz.client.cli import main
 from edlz.client.flag_values import seconds_of
 from edlz.client.job_directory import open_job_directory
@@ -176,7 +176,7 @@ def test_one_source_has_no_prefix(config: JobConfig, capsys: pytest.CaptureFixtu
 def test_following_takes_new_workers_and_ends_with_the_job(
     config: JobConfig, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs_command, "POLL_S", 0.01)
+    monkeypatch.setattr(local_job, "LOG_POLL_S", 0.01)
     is_running, is_followed = threading.Event(), threading.Event()
     looks: list[int] = []
     news = LogFiles.news

@@ -1,0 +1,54 @@
+"""Connections of the commands to a cluster: by a place in the index, for as long as a command needs one."""
+
+import asyncio
+import importlib.util
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from edlz.client.cluster.index import Place
+from edlz.services.config import JobConfig
+from edlz.services.errors import ConfigError
+
+if TYPE_CHECKING:
+    from edlz.k8s.api import Cluster
+
+__all__ = ["REQUEST_S", "asked", "connected", "require_kubernetes"]
+
+REQUEST_S = 5.0  # for a request of a command with its repetitions
+
+_T = TypeVar("_T")
+
+
+def require_kubernetes() -> None:
+    """Raise ConfigError if the `kubernetes` package is not installed."""
+    if importlib.util.find_spec("kubernetes") is None:
+        raise ConfigError(
+            "a job cannot be submitted: the kubernetes package is not installed", 'pip install "edlz[k8s]"'
+        )
+
+
+@asynccontextmanager
+async def connected(place: Place, patience_s: float = REQUEST_S) -> "AsyncIterator[Cluster]":
+    """Connect to the namespace of a place, in its context.
+
+    Raises
+    ------
+    ConfigError
+        If it is not known where the server is, or the `kubernetes` package is not installed.
+    """
+    from edlz.k8s.api import Cluster
+
+    config = JobConfig(namespace=place.namespace)
+    async with await Cluster.connect(config, context=place.context, patience_s=patience_s) as cluster:
+        yield cluster
+
+
+def asked(place: Place, ask: "Callable[[Cluster], Awaitable[_T]]") -> _T:
+    """Return what a cluster answers."""
+
+    async def run() -> _T:
+        async with connected(place) as cluster:
+            return await ask(cluster)
+
+    return asyncio.run(run())

@@ -1,0 +1,263 @@
+"""A job on a cluster, and what can be done with it: through annotations of its master pod, and its pods' logs."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from edlz.client.cluster.connection import asked, connected
+from edlz.client.cluster.index import Place, forget_place
+from edlz.client.cluster.look import look_at_clusters, look_at_job
+from edlz.client.job_index import NoSuchJob
+from edlz.client.log_choice import LogChoice, LogOutput
+from edlz.client.settings_text import settings_in
+from edlz.k8s.names import CONFIG, MASTER, STOP, WORKERS, pod_name
+from edlz.services.errors import ConfigError, PeerUnavailable
+from edlz.services.messages import Scaled
+
+if TYPE_CHECKING:
+    from edlz.client.cluster.sight import ClusterSight
+    from edlz.client.screens import Screen
+    from edlz.k8s.api import Cluster
+
+__all__ = ["ClusterJob", "delete_master", "follow_job", "no_job_there", "refuse_running", "running_jobs"]
+
+POLL_S = 1.0
+WAIT_S = 60.0  # that a cluster may be silent while a job is waited for
+NOW_S = 1.0  # that a master has which is not to save anything
+GONE_S = 60.0  # that pods have to go
+
+
+class ClusterJob:
+    """A job on a cluster.
+
+    Parameters
+    ----------
+    place : where it is
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._at = place
+        self._master = pod_name(place.name, MASTER)
+        self._was_seen = place.is_from_here  # so it is known that there is, or was, such a job
+
+    @property
+    def name(self) -> str:
+        return self._at.name
+
+    @property
+    def word(self) -> str:
+        return self._at.word
+
+    @property
+    def where(self) -> str:
+        return f"k8s/{self._at.namespace}"
+
+    def sight(self) -> "ClusterSight":
+        """Return how it fares.
+
+        Raises
+        ------
+        NoSuchJob
+            If there is nothing of it, neither here nor there.
+        """
+        return asked(self._at, self._look)
+
+    def watch(self, screen: "Screen") -> None:
+        """Pass what is seen of it on to a screen, until it has ended."""
+        asyncio.run(follow_job(self._at, screen))
+
+    def asked_workers(self) -> int:
+        """Return --num_workers, if it was submitted from here; the status says it too."""
+        found = settings_in(self._at.settings).get("num_workers")
+        return found if isinstance(found, int) else 0
+
+    def print_logs(self, choice: LogChoice, output: LogOutput) -> None:
+        """Print lines of its pods, until its end if they are followed."""
+        from edlz.client.cluster.pod_logs import print_pod_logs
+
+        asked(self._at, lambda cluster: print_pod_logs(cluster, self._at, choice, output))
+
+    def scale(self, workers: int) -> Scaled:
+        """Ask its master for another number of workers."""
+
+        async def patch(cluster: "Cluster") -> Scaled:
+            sight = await self._look(cluster)
+            _refuse_idle(sight)
+            master = await cluster.get_pod(self._master)
+            settings = settings_in(master.annotations.get(CONFIG, ""))
+            _refuse_number(workers, settings.get("min_workers"), settings.get("max_workers"))
+            await cluster.patch_annotations(self._master, {WORKERS: str(workers)})
+            before = sight.asked_workers or sight.status.target_workers
+            return Scaled(before=before, after=workers, warning=_warning(sight, workers))
+
+        return asked(self._at, patch)
+
+    def refuse_idle(self) -> None:
+        """Raise ConfigError unless it runs."""
+        _refuse_idle(self.sight())
+
+    def begin_stop(self, *, is_now: bool) -> None:
+        """Tell its master to save and stop; or delete it, and with it all that it owns."""
+
+        async def tell(cluster: "Cluster") -> None:
+            master = (await self._look(cluster)).master
+            if is_now or (master is not None and master.phase == "Pending"):  # which hears nothing
+                await cluster.delete("Pod", self._master, grace_s=NOW_S)
+            else:
+                await cluster.patch_annotations(self._master, {STOP: "save"})
+
+        asked(self._at, tell)
+
+    def wait(self, limit_s: float | None = None) -> bool:
+        """Return whether it has ended, when it has, or `limit_s` seconds are over."""
+
+        async def run() -> bool:
+            try:
+                async with asyncio.timeout(limit_s), connected(self._at, WAIT_S) as cluster:
+                    while True:
+                        if not (await self._look(cluster)).is_live:
+                            return True
+                        await asyncio.sleep(POLL_S)
+            except TimeoutError:
+                return False
+
+        return asyncio.run(run())
+
+    def resume(self, argv: Sequence[str]) -> int:
+        """Go on with it in new pods, if its files lie on a volume; return the exit code of the command."""
+        from edlz.client.cluster.resumption import resume_on_cluster
+
+        return resume_on_cluster(self._at, argv)
+
+    def remove(self) -> list[str]:
+        """Remove its pods and forget it; return what there is to say.
+
+        Raises
+        ------
+        ConfigError
+            If it runs.
+        """
+
+        async def delete(cluster: "Cluster") -> bool:
+            refuse_running(await self._look(cluster), "rm")
+            return await delete_master(cluster, self._master)
+
+        was_there = asked(self._at, delete)
+        forget_place(self._at)
+        pods = (
+            "its pods, services and keys are deleted" if was_there else "there was nothing left of its pods"
+        )
+        lines = [f"{self.word} is removed: {pods}"]
+        if self._at.job_dir:
+            lines.append(f"its files stay on the volume, in {self._at.job_dir}")
+        return lines
+
+    async def _look(self, cluster: "Cluster") -> "ClusterSight":
+        sight = await look_at_job(cluster, self._at)
+        self._was_seen |= bool(sight.pods)
+        if not self._was_seen:
+            raise no_job_there(self._at)
+        return sight
+
+
+def no_job_there(at: Place) -> NoSuchJob:
+    """Return the error that a namespace holds no such job."""
+    return NoSuchJob(f'no job "{at.name}" in k8s/{at.namespace}', f"edlz ls -n {at.namespace}")
+
+
+async def follow_job(at: Place, screen: "Screen") -> "ClusterSight":
+    """Pass what is seen of a job on to a screen; return the last sight when it has ended."""
+    seen: int | None = None
+    is_silent, said = False, ""
+    async with connected(at) as cluster:
+        while True:
+            try:
+                sight = await look_at_job(cluster, at)
+            except PeerUnavailable as e:
+                if not is_silent:
+                    screen.say(f"{e.message}; trying on")
+                is_silent = True
+                await asyncio.sleep(POLL_S)
+                continue
+            is_silent = False
+            status = sight.status
+            fresh = tuple(event for event in status.events if seen is not None and event.seq > seen)
+            seen = max((event.seq for event in status.events), default=seen or 0)
+            screen.update(msgspec.structs.replace(status, events=fresh))
+            if sight.note or sight.trouble:
+                if (sight.note or sight.trouble) != said:
+                    screen.say(sight.note or sight.trouble)
+                said = sight.note or sight.trouble
+            if not sight.is_live:
+                return sight
+            await asyncio.sleep(POLL_S)
+
+
+async def delete_master(cluster: "Cluster", pod: str) -> bool:
+    """Delete a master's pod, and with it all that it owns; return whether it was there, when it is gone.
+
+    Raises
+    ------
+    PeerUnavailable
+        If it does not go.
+    """
+    from edlz.k8s.api_errors import NotFound
+
+    if not await cluster.delete("Pod", pod):
+        return False
+    end = time.monotonic() + GONE_S
+    while time.monotonic() < end:
+        try:
+            await cluster.get_pod(pod)
+        except NotFound:
+            return True
+        await asyncio.sleep(POLL_S / 4)
+    raise PeerUnavailable(
+        f"{pod} is still there {GONE_S:.0f}s after it was deleted", f"kubectl describe pod {pod}"
+    )
+
+
+def running_jobs(namespace: str = "") -> list[ClusterJob]:
+    """Return the jobs that run in a namespace, or among those that were submitted from here."""
+    return [ClusterJob(sight.at) for sight in look_at_clusters(namespace) if sight.is_live]
+
+
+def refuse_running(sight: "ClusterSight", then: str = "resume") -> None:
+    """Raise ConfigError if a job runs."""
+    if sight.is_live:
+        raise ConfigError(
+            f'job "{sight.word}" is running: {sight.status.state}',
+            f"edlz stop {sight.word}, then edlz {then} {sight.word}",
+        )
+
+
+def _refuse_idle(sight: "ClusterSight") -> None:
+    if sight.is_live:
+        return
+    state = sight.status.state if not sight.note else f"{sight.status.state}, {sight.note}"
+    can_go_on = sight.status.state == "Stopped" and sight.can_resume
+    raise ConfigError(
+        f'job "{sight.word}" is not running: {state}',
+        f"edlz resume {sight.word}" if can_go_on else f"edlz status {sight.word}",
+    )
+
+
+def _refuse_number(workers: int, least: object, most: object) -> None:
+    """Raise ConfigError for what the master would not do either."""
+    if isinstance(most, int) and most and workers > most:
+        raise ConfigError(f"workers={workers} is more than --max_workers={most}", "ask for fewer")
+    if isinstance(least, int) and workers < least:
+        raise ConfigError(f"workers={workers} is less than --min_workers={least}", "ask for more")
+
+
+def _warning(sight: "ClusterSight", workers: int) -> str:
+    """Say that some would have nothing to do in synchronous mode."""
+    status = sight.status
+    if status.mode != "sync" or workers <= status.slots:
+        return ""
+    idle = workers - status.slots
+    who = "1 of them" if idle == 1 else f"{idle} of them"
+    return f"grads_to_wait={status.slots}, so {who} would wait; start with --grads_to_wait={workers}"

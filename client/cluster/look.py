@@ -1,0 +1,104 @@
+"""Looking at the jobs of clusters: one, all of a namespace, or all that were submitted from here."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from edlz.client.cluster.connection import connected
+from edlz.client.cluster.index import Place, list_places, places_of
+from edlz.client.cluster.pod_facts import warnings_by_pod
+from edlz.client.cluster.sight import ClusterSight, sight_of, sight_without_answer
+from edlz.k8s.api_records import Pod
+from edlz.k8s.names import selector
+from edlz.services.errors import EdlzError
+
+if TYPE_CHECKING:
+    from edlz.k8s.api import Cluster
+
+__all__ = ["look_at_clusters", "look_at_job"]
+
+ANSWER_S = 1.0  # that a list of jobs waits for a cluster
+_ALL = "app=elasticdl"
+_JOB_LABEL = "elasticdl-job-name"
+
+
+async def look_at_job(cluster: "Cluster", place: Place) -> ClusterSight:
+    """Return how a job fares.
+
+    Raises
+    ------
+    EdlzError
+        If the cluster does not answer, or refuses to.
+    """
+    pods = (await cluster.list_pods(selector(place.name))).items
+    return sight_of(place, cluster.context, pods, await _warnings(cluster, pods))
+
+
+def look_at_clusters(namespace: str = "") -> list[ClusterSight]:
+    """Return how the jobs of a namespace fare, or those that were submitted from here.
+
+    It takes about a second at most: a cluster that does not answer is said in the jobs' notes.
+
+    Raises
+    ------
+    EdlzError
+        If a namespace was named, and its cluster does not answer.
+    """
+    return asyncio.run(_of_namespace(namespace) if namespace else _of_index())
+
+
+async def _of_namespace(namespace: str) -> list[ClusterSight]:
+    async with connected(Place(name="", namespace=namespace)) as cluster:
+        pods = (await cluster.list_pods(_ALL)).items
+        warnings = await _warnings(cluster, pods)
+    names = sorted({pod.labels[_JOB_LABEL] for pod in pods if _JOB_LABEL in pod.labels})
+    return [
+        sight_of(_known(name, namespace, cluster.context), cluster.context, _of_job(name, pods), warnings)
+        for name in names
+    ]
+
+
+async def _of_index() -> list[ClusterSight]:
+    groups: dict[tuple[str, str], list[Place]] = {}
+    for place in list_places():
+        groups.setdefault((place.context, place.namespace), []).append(place)
+    async with asyncio.TaskGroup() as tasks:
+        asking = [
+            tasks.create_task(_of_group(places), name=f"ask {context}")
+            for (context, _), places in groups.items()
+        ]
+    return [sight for task in asking for sight in task.result()]
+
+
+async def _of_group(places: Sequence[Place]) -> list[ClusterSight]:
+    """Return how jobs of one namespace fare, or that it cannot be seen."""
+    try:
+        async with asyncio.timeout(ANSWER_S), connected(places[0], patience_s=0) as cluster:
+            pods = (await cluster.list_pods(_ALL, patience_s=0)).items
+    except TimeoutError:
+        return [sight_without_answer(place, f"no answer within {ANSWER_S:.0f}s") for place in places]
+    except EdlzError as e:
+        return [sight_without_answer(place, e.message) for place in places]
+    return [sight_of(place, cluster.context, _of_job(place.name, pods)) for place in places]
+
+
+async def _warnings(cluster: "Cluster", pods: Sequence[Pod]) -> dict[str, str]:
+    """Return the newest warning of each pod that waits; nothing if events may not be seen."""
+    if not any(pod.status.phase == "Pending" for pod in pods):
+        return {}
+    try:
+        return warnings_by_pod(await cluster.list_objects("Event"))
+    except EdlzError:
+        return {}
+
+
+def _of_job(name: str, pods: Sequence[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.labels.get(_JOB_LABEL) == name]
+
+
+def _known(name: str, namespace: str, context: str) -> Place:
+    """Return where a job is, with what is known of it if it was submitted from here."""
+    for place in places_of(name):
+        if (place.namespace, place.context) == (namespace, context):
+            return place
+    return Place(name=name, namespace=namespace)

@@ -1,0 +1,235 @@
+"""How a job on a cluster fares: its master's word, joined with what its pods say of themselves.  Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from edlz.client.cluster.index import Place
+from edlz.client.cluster.pod_facts import PodFacts, facts_of
+from edlz.client.ending import FINAL_STATES
+from edlz.client.settings_text import settings_in
+from edlz.k8s.api_records import Pod
+from edlz.k8s.names import CONFIG, MASTER, STATUS, WORKERS, pod_name
+from edlz.services.job_status import FailureView, JobStatus, PartitionView, WorkerView
+
+__all__ = ["ClusterSight", "sight_of", "sight_without_answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSight:
+    """What is known of a job on a cluster now; the properties are those of `client.sight.Sight`.
+
+    Attributes
+    ----------
+    at : where it is
+    context : of the kubeconfig, through which it was seen
+    pods : what its pods say, the master's first
+    is_live : whether it runs, or waits to
+    """
+
+    at: Place
+    context: str
+    status: JobStatus
+    asked_workers: int
+    is_live: bool
+    note: str = ""
+    has_figures: bool = True
+    pods: Sequence[PodFacts] = field(default_factory=tuple)
+
+    by_hand = None
+    pid = None
+    is_earlier = False
+    has_checkpoints = False  # they lie in the cluster
+
+    @property
+    def name(self) -> str:
+        return self.at.name
+
+    @property
+    def word(self) -> str:
+        return self.at.word
+
+    @property
+    def where(self) -> str:
+        return f"k8s/{self.at.namespace}"
+
+    @property
+    def place(self) -> str:
+        return pod_name(self.at.name, MASTER) + (f" in {self.context}" if self.context else "")
+
+    @property
+    def logs(self) -> str:
+        return f"edlz logs {self.word}"
+
+    @property
+    def is_led(self) -> bool:
+        return self.is_live
+
+    @property
+    def master(self) -> PodFacts | None:
+        return next((pod for pod in self.pods if pod.name == MASTER), None)
+
+    @property
+    def trouble(self) -> str:
+        """What one of its pods waits for."""
+        if not self.is_live:
+            return ""
+        waiting = (pod for pod in self.pods if pod.name != MASTER and pod.waits_for and not pod.is_leaving)
+        return next((f"{pod.name} {pod.phase}: {pod.waits_for}" for pod in waiting), "")
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether its files lie on a volume, as far as is known here."""
+        return bool(self.at.job_dir)
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return its context, namespace and master pod."""
+        pod = pod_name(self.at.name, MASTER)
+        context = self.context or None
+        return {"folder": None, "pid": None, "context": context, "namespace": self.at.namespace, "pod": pod}
+
+
+def sight_of(
+    at: Place, context: str, pods: Sequence[Pod], warnings: Mapping[str, str] | None = None
+) -> ClusterSight:
+    """Return how a job fares.
+
+    Parameters
+    ----------
+    at : where it is
+    context : through which it was seen
+    pods : those with its labels
+    warnings : the newest of each pod, as `pod_facts.warnings_by_pod` gives them
+    """
+    known = {pod.name: pod for pod in pods}
+    master = known.get(pod_name(at.name, MASTER))
+    facts = sorted((facts_of(at.name, pod, warnings) for pod in pods), key=_order)
+    if master is None:
+        return _without_master(at, context, facts)
+    settings = settings_in(master.annotations.get(CONFIG, "") or at.settings)
+    written, unread = _written(master)
+    asked = _number(master.annotations.get(WORKERS), _number(settings.get("num_workers"), 0))
+    bare = _bare(at, settings, _seconds(master.metadata.creation_timestamp))
+    about = next(one for one in facts if one.name == MASTER)
+    status, note = _state(written or bare, about, has_spoken=written is not None)
+    is_live = status.state not in FINAL_STATES
+    if is_live:
+        status = _with_pods(status, facts)
+    return ClusterSight(at, context, status, asked, is_live, note or unread, written is not None, facts)
+
+
+def sight_without_answer(at: Place, why: str) -> ClusterSight:
+    """Return what is known of a job whose cluster does not answer."""
+    settings = settings_in(at.settings)
+    status = msgspec.structs.replace(_bare(at, settings, at.submitted_at), state="Unknown")
+    asked = _number(settings.get("num_workers"), 0)
+    return ClusterSight(at, at.context, status, asked, is_live=False, note=why, has_figures=False)
+
+
+def _without_master(at: Place, context: str, facts: Sequence[PodFacts]) -> ClusterSight:
+    settings = settings_in(at.settings)
+    bare = _bare(at, settings, at.submitted_at)
+    asked, note = _number(settings.get("num_workers"), 0), "its master pod is gone"
+    return ClusterSight(
+        at, context, bare, asked, is_live=False, note=note, has_figures=False, pods=tuple(facts)
+    )
+
+
+def _written(master: Pod) -> tuple[JobStatus | None, str]:
+    """Return what the master says of the job, or why that cannot be read."""
+    text = master.annotations.get(STATUS, "")
+    if not text:
+        return None, ""
+    try:
+        return msgspec.json.decode(text, type=JobStatus), ""
+    except msgspec.DecodeError:
+        return (
+            None,
+            f"the annotation {STATUS} of its master is not a status: another version of edlz wrote it",
+        )
+
+
+def _state(status: JobStatus, master: PodFacts, *, has_spoken: bool) -> tuple[JobStatus, str]:
+    """Return the status with the state that the master's pod leaves it in, and what that does not say."""
+    if has_spoken and status.state in FINAL_STATES:
+        return status, ""
+    if master.phase == "Failed" or (master.phase == "Succeeded" and not has_spoken):
+        failure = FailureView(text=f"its master ended: {master.end}")
+        return msgspec.structs.replace(status, state="Failed", failure=failure), ""
+    if master.phase == "Succeeded":
+        return msgspec.structs.replace(status, state="Stopped"), "interrupted"
+    if master.is_leaving:
+        return msgspec.structs.replace(status, state="Stopping"), "its pods are removed"
+    if master.phase == "Pending":
+        return msgspec.structs.replace(status, state="Pending"), f"the master waits: {master.waits_for}"
+    if not master.is_running:
+        return msgspec.structs.replace(status, state="Starting"), f"the master waits: {master.waits_for}"
+    if not has_spoken:
+        return msgspec.structs.replace(status, state="Starting"), "the master starts"
+    return status, ""
+
+
+def _with_pods(status: JobStatus, facts: Sequence[PodFacts]) -> JobStatus:
+    """Return the status with the pods that its master has not heard of, and why they wait."""
+    by_name = {pod.name: pod for pod in facts}
+    workers = [
+        msgspec.structs.replace(view, note=_joined(view.note, by_name.get(f"worker-{view.id}")))
+        for view in status.workers
+    ]
+    seen = {f"worker-{view.id}" for view in workers} | {f"ps-{view.id}" for view in status.partitions}
+    unseen = [pod for pod in facts if pod.name not in seen and not pod.has_ended and not pod.is_leaving]
+    workers += [
+        WorkerView(id=pod.index, state="starting", note=_joined("", pod))
+        for pod in unseen
+        if pod.role == "worker"
+    ]
+    partitions = [
+        *(
+            msgspec.structs.replace(view, note=_joined(view.note, by_name.get(f"ps-{view.id}")))
+            for view in status.partitions
+        ),
+        *(
+            PartitionView(id=pod.index, state="starting", version=0, note=_joined("", pod))
+            for pod in unseen
+            if pod.role == "ps"
+        ),
+    ]
+    return msgspec.structs.replace(status, workers=tuple(workers), partitions=tuple(partitions))
+
+
+def _joined(note: str, pod: PodFacts | None) -> str:
+    if pod is None or not pod.waits_for or note.startswith(pod.phase):  # its master has seen it too
+        return note
+    return f"{pod.phase}: {pod.waits_for}" + (f" {note}" if note else "")
+
+
+def _bare(at: Place, settings: Mapping[str, Any], began: float) -> JobStatus:
+    """Return a status that says no more than the settings do."""
+    return JobStatus(
+        name=at.name,
+        state="Stopped",
+        mode="async" if settings.get("use_async") else "sync",
+        slots=_number(settings.get("grads_to_wait"), 1),
+        started_at=began,
+        now=began,
+        epochs=_number(settings.get("num_epochs"), 0),
+    )
+
+
+def _order(pod: PodFacts) -> tuple[int, int]:
+    roles = (MASTER, "ps", "worker")
+    place = roles.index(pod.role) if pod.role in roles else len(roles)
+    return place, int(pod.index) if pod.index.isdigit() else 0
+
+
+def _number(value: object, default: int) -> int:
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, int) else default
+
+
+def _seconds(at: datetime | None) -> float:
+    return at.timestamp() if at is not None else 0.0

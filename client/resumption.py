@@ -1,0 +1,54 @@
+"""The settings of a job that goes on: those that it kept, with the few that may be changed."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from edlz.client.help import CHANGEABLE
+from edlz.client.preflight import Preflight
+from edlz.services.config import JobConfig, flags_by_spelling
+from edlz.services.configuration.arguments import read_config
+from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
+
+__all__ = ["resumed_settings"]
+
+
+def resumed_settings(
+    kept: Path, argv: Sequence[str], own: Sequence[str], check: Callable[[JobConfig], Preflight]
+) -> JobConfig:
+    """Return the settings.
+
+    Parameters
+    ----------
+    kept : the file of those that it began with
+    argv : further flags, as given
+    own : flags that say where its files are
+    check : finds what is wrong with model and data
+
+    Raises
+    ------
+    InvalidConfigError
+        If a flag would change what the job trains, or something is wrong.
+    """
+    problems = [problem for token in argv if (problem := _refusal(token)) is not None]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("EDLZ_")}
+    reading = read_config([f"--config={kept}", *argv, *own], "train", environment)
+    problems += reading.errors
+    if not problems:
+        problems += check(reading.config).errors
+    if problems:
+        raise InvalidConfigError(problems)
+    print_problems(reading.warnings, "warning")
+    return reading.config
+
+
+def _refusal(token: str) -> Problem | None:
+    """What is wrong with a flag here: the plan of a job is fixed when it begins."""
+    name = token.partition("=")[0]
+    about = flags_by_spelling().get(name.removeprefix("--").replace("-", "_"))
+    if about is None or about.name in CHANGEABLE:
+        return None  # an unknown one is reported as everywhere
+    return Problem(
+        f"{name} cannot be changed by resume: it is part of what the job trains",
+        f"what can be: {', '.join('--' + name for name in CHANGEABLE)}",
+    )
