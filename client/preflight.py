@@ -24,7 +24,7 @@ from edlz.services.model_location import (
     locate_model,
 )
 
-__all__ = ["Preflight", "check_job"]
+__all__ = ["Preflight", "check_job", "check_visible_model"]
 
 _SIGNATURES = {
     "loss": "(labels, predictions)",
@@ -70,6 +70,21 @@ def check_job(config: JobConfig) -> Preflight:
             idle = idle_workers(config, tasks)
             warnings += [idle] if idle else []
     return Preflight(errors, warnings, records)
+
+
+def check_visible_model(config: JobConfig, *, must_be_here: bool) -> Preflight:
+    """Check the model of a job that runs elsewhere, as far as it can be seen from here.
+
+    Parameters
+    ----------
+    must_be_here : it goes into an image from here; else an image may hold one that nobody sees here
+    """
+    try:
+        locate_model(config)
+    except EdlzError:
+        if not must_be_here:
+            return Preflight()
+    return Preflight(list(_check_model(config)), list(_warn_of_model(config)))
 
 
 def _check_model(config: JobConfig) -> Iterator[Problem]:

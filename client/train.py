@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -10,11 +10,13 @@ from typer.core import TyperCommand
 
 from edlz.client.completion import complete_value
 from edlz.services.config import flags
-from edlz.services.configuration.arguments import read_config
+from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import GROUPS
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 
 __all__ = ["FlagCommand", "train", "with_flags_of"]
+
+_HEEDED_HERE = ("dry_run", "follow")
 
 
 class FlagCommand(TyperCommand):
@@ -59,7 +61,7 @@ def with_flags_of(command: Callable[[typer.Context], None]) -> Callable[..., Non
 
 
 def train(ctx: typer.Context) -> None:
-    """Train a Keras model on this machine."""
+    """Train a Keras model on this machine; with an image, on Kubernetes."""
     raise typer.Exit(run_train(ctx.args))
 
 
@@ -71,22 +73,45 @@ def run_train(argv: Sequence[str]) -> int:
     InvalidConfigError
         With all mistakes in the flags, the model and the data.
     """
+    reading = read_config(argv, "train", os.environ)
+    if reading.config.is_for_cluster:
+        from edlz.client.cluster.submission import submit
+
+        return submit(reading)
+    return _train_here(reading)
+
+
+def _train_here(reading: Reading) -> int:
+    from edlz.client.dry_run import print_plan
     from edlz.client.local import run_local
     from edlz.client.preflight import check_job
 
-    reading = read_config(argv, "train", os.environ)
     errors, warnings = list(reading.errors), list(reading.warnings)
-    errors += _not_on_a_cluster_yet(reading.config.given)
+    errors += _without_image(reading)
+    records = None
     if not errors:
         preflight = check_job(reading.config)
         errors += preflight.errors
         warnings += preflight.warnings
+        records = preflight.records
     print_problems(warnings, "warning")
     if errors:
         raise InvalidConfigError(errors)
+    if reading.config.dry_run:
+        print_plan(reading, records)
+        return 0
     return run_local(reading.config)
 
 
-def _not_on_a_cluster_yet(given: Collection[str]) -> list[Problem]:
-    names = [f.name for f in flags() if f.group in ("kubernetes", "images") and f.name in given]
-    return [Problem(f"--{name}: clusters are not in this version of edlz", "leave it out") for name in names]
+def _without_image(reading: Reading) -> list[Problem]:
+    """Refuse flags that only a cluster heeds; one in the environment may be meant for other jobs."""
+    problems = []
+    for about in flags():
+        setting = reading.settings.get(about.name)
+        is_default = getattr(reading.config, about.name) == about.default
+        if setting is None or is_default or setting.place.startswith("EDLZ_"):
+            continue
+        if about.group in ("kubernetes", "images") and about.name not in _HEEDED_HERE:
+            message = f"{setting.plain()} without an image: the job would run on this machine"
+            problems.append(Problem(message, "add --image_name=IMAGE, or leave it out"))
+    return problems

@@ -174,7 +174,9 @@ class JobConfig:
     log_file_path: str = _cluster("", "FILE", "each pod's output goes there too")
     force_use_kube_config_file: bool = _cluster(False, "", "the kubeconfig, even inside a pod")
     yaml: str = _cluster("", "FILE", "write the manifests, create nothing", readers="train")
-    dry_run: str = _cluster("", "WHERE", "client | server: show, do nothing", readers="train", choices=_DRY)
+    dry_run: str = _cluster(
+        "", "WHERE", "client | server: show, do nothing", readers="train", choices=_DRY, bare="client"
+    )
     skip_preflight: bool = _cluster(False, "", "submit without the checks", readers="train")
     follow: bool = _cluster(False, "", "stay until the job ends", readers="train")
 
@@ -241,6 +243,11 @@ class JobConfig:
     def is_sync(self) -> bool:
         """Whether gradients of one step meet in it: not with a tolerance, which lets older ones in."""
         return not self.use_async and not self.sync_version_tolerance
+
+    @property
+    def is_for_cluster(self) -> bool:
+        """Whether the job is for a cluster: some image is named, or one to build on, or where to push it."""
+        return bool(self.image_name or self.image_base or self.docker_image_prefix)
 
     @property
     def model_arguments(self) -> dict[str, Any]:

@@ -144,6 +144,8 @@ def _is_value(about: Flag | None, token: str) -> bool:
     """Whether a token belongs to the flag before it: `--seed 1`, but not `--use_async --seed`."""
     if about is not None and about.kind == "yes or no":
         return token.lower() in BOOLEANS
+    if about is not None and about.bare:
+        return token in about.choices
     return not token.startswith("--")
 
 

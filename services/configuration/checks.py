@@ -149,7 +149,8 @@ def _check_priority(config: JobConfig, reader: Reader) -> Iterator[Finding]:
     except ConfigError as e:
         yield _error(e.message, e.help, "worker_pod_priority")
         return
-    if reader == "train" and config.worker_pod_priority and not config.local_slots:
+    is_alone = not config.local_slots and not config.is_for_cluster
+    if reader == "train" and config.worker_pod_priority and is_alone:
         message = f"worker_pod_priority={config.worker_pod_priority} without local_slots: nobody has to wait"
         problem = Problem(message, f"e.g. --local_slots={config.num_workers}, for this job and the others")
         yield Finding("warning", ("worker_pod_priority", "local_slots"), problem)

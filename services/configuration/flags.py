@@ -43,6 +43,7 @@ class Flag:
     defaults : the default where a reader has another one than the dataclass
     default_text : what help shows in brackets, where the value itself says too little
     later : choices that are known but not in this version, with the reason
+    bare : the choice that the flag means where it stands alone
     common : on the short help page
     hidden : on no help page
     """
@@ -62,6 +63,7 @@ class Flag:
     defaults: Mapping[Reader, Any] = dataclasses.field(default_factory=dict)
     default_text: str = ""
     example: str = ""
+    bare: str = ""
     required_by: frozenset[Reader] = frozenset()
     common: bool = False
     hidden: bool = False

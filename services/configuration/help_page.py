@@ -20,7 +20,7 @@ _INLINE_GROUPS = ("workers", "results", "kubernetes", "run")
 _INLINE_COLUMN = 15
 
 _PURPOSES: dict[Reader, str] = {
-    "train": "Train a Keras model on this machine.",
+    "train": "Train a Keras model on this machine; with --image_name, on Kubernetes.",
     "master": "The master of a job that is started by hand: it hands out the work.",
     "worker": "A worker of a job that is started by hand: it runs the model.",
     "ps": "A parameter server of a job that is started by hand.",

@@ -51,6 +51,8 @@ def value_of(about: Flag, setting: Setting) -> Scalar | Problem:
     text = setting.text
     if about.kind == "yes or no":
         return _boolean(about, setting)
+    if text is None and about.bare:
+        return about.bare
     if text is None:
         return Problem(f"--{setting.spelling} needs a value", f"e.g. {_example(about)}")
     if about.kind == "text":

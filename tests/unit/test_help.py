@@ -17,7 +17,7 @@ from edlz.services.configuration.problems import InvalidConfigError
 
 SHORT_PAGE = """\
 Usage: edlz train --model_def=NAME --training_data=PATH [flags]
-Train a Keras model on this machine.
+Train a Keras model on this machine; with --image_name, on Kubernetes.
 
 Model and data
   --model_def NAME         module.symbol in the zoo, or a directory    required

@@ -1,0 +1,287 @@
+"""What is asked of a cluster before a job is submitted to it, all at once; nothing is created.
+
+Each check gives one line: fine, a warning, a refusal, or that only the master can tell.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from edlz.client.cluster.image_check import architectures_of, image_verdict, in_thread
+from edlz.client.cluster.index import Place
+from edlz.client.cluster.pod_facts import facts_of
+from edlz.client.cluster.room import nodes_of, room_for
+from edlz.client.cluster.sight import sight_of
+from edlz.k8s.api_errors import Forbidden, NotFound, rbac_line
+from edlz.k8s.names import JOB_DIR, MASTER, pod_name
+from edlz.k8s.priorities import priority_classes
+from edlz.k8s.resources import requests_of
+from edlz.k8s.volumes import parse_volumes
+from edlz.services.config import JobConfig
+from edlz.services.errors import EdlzError
+
+if TYPE_CHECKING:
+    from edlz.k8s.api import Cluster
+
+__all__ = ["LIMIT_S", "Check", "check_cluster"]
+
+LIMIT_S = 5.0
+DAEMON_S = 2.0  # for what the Docker daemon of this machine knows of the image
+Mark = Literal["ok", "warn", "no", "later"]
+
+_RIGHTS = (  # of whoever submits and leads a job: verb, resource, subresource
+    ("create", "pods", ""),
+    ("get", "pods", ""),
+    ("list", "pods", ""),
+    ("watch", "pods", ""),
+    ("patch", "pods", ""),
+    ("delete", "pods", ""),
+    ("get", "pods", "log"),
+)
+_MASTERS_RIGHTS = (
+    ("create", "pods", ""),
+    ("delete", "pods", ""),
+    ("list", "pods", ""),
+    ("watch", "pods", ""),
+    ("patch", "pods", ""),
+    ("create", "services", ""),
+    ("create", "secrets", ""),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What came out of one check.
+
+    Attributes
+    ----------
+    mark : ok; warn: the job can begin; no: it cannot; later: the master will see
+    about : what was checked, in a word or two
+    text : what was found
+    help : what to do about it
+    """
+
+    mark: Mark
+    about: str
+    text: str
+    help: str = ""
+
+
+async def check_cluster(
+    cluster: "Cluster", config: JobConfig, image: str, account: str = "default"
+) -> list[Check]:
+    """Make all the checks, at once and within LIMIT_S; return what they found, in the order of the page.
+
+    Parameters
+    ----------
+    account : the service account of the master's pod
+    """
+    checks: dict[str, Callable[[], Awaitable[Sequence[Check]]]] = {
+        "cluster": lambda: _server(cluster),
+        "permissions": lambda: _rights(cluster),
+        "master may": lambda: _masters_rights(cluster, account),
+        "namespace": lambda: _namespace(cluster),
+        "job name": lambda: _name(cluster, config),
+        "volume": lambda: _claims(cluster, config),
+        "priority": lambda: _priorities(cluster, config),
+        "room": lambda: _room(cluster, config),
+        "image": lambda: _image(cluster, config, image),
+    }
+    async with asyncio.TaskGroup() as tasks:
+        made = [tasks.create_task(_within(about, check), name=about) for about, check in checks.items()]
+    found = [check for task in made for check in task.result()]
+    unreachable = next((check for check in found if (check.mark, check.about) == ("no", "cluster")), None)
+    if unreachable is not None:  # the others could only say the same
+        return [unreachable]
+    return [*found, *_checkpoints(config), _model_and_data(config)]
+
+
+async def _within(about: str, check: Callable[[], Awaitable[Sequence[Check]]]) -> Sequence[Check]:
+    """Return what a check found, or why it could not."""
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            return await check()
+    except TimeoutError:
+        return [Check("no", about, f"no answer within {LIMIT_S:.0f}s", "again, or with --skip_preflight")]
+    except EdlzError as e:
+        return [Check("no", about, e.message, e.help)]
+
+
+async def _server(cluster: "Cluster") -> Sequence[Check]:
+    version = await cluster.version()
+    try:
+        nodes = await cluster.list_objects("Node")
+    except Forbidden:
+        return [Check("ok", "cluster", f"reachable, {version}")]
+    kinds = architectures_of(nodes)
+    count = f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}"
+    return [Check("ok", "cluster", f"reachable, {version}, {count} {' and '.join(sorted(kinds))}".rstrip())]
+
+
+async def _rights(cluster: "Cluster") -> Sequence[Check]:
+    answers = await asyncio.gather(*(cluster.may(*right) for right in _RIGHTS))
+    missing = [_right(*right) for right, is_given in zip(_RIGHTS, answers, strict=True) if not is_given]
+    count = f"{len(_RIGHTS) - len(missing)} of {len(_RIGHTS)}"
+    if not missing:
+        return [Check("ok", "permissions", f"{count} (pods and their logs)")]
+    text = f'{count}: you may not {", ".join(missing)} in "{cluster.namespace}"'
+    return [Check("no", "permissions", text, rbac_line(cluster.namespace))]
+
+
+def _right(verb: str, resource: str, subresource: str) -> str:
+    return f"{verb} {resource}{'/' + subresource if subresource else ''}"
+
+
+async def _masters_rights(cluster: "Cluster", account: str) -> Sequence[Check]:
+    """See whether the master may make its pods; whoever submits may not be allowed to ask that."""
+    try:
+        answers = await asyncio.gather(*(cluster.may(*right, account=account) for right in _MASTERS_RIGHTS))
+    except (Forbidden, NotFound):
+        text = f'what service account "{account}" may do is not to be seen from here'
+        return [Check("later", "master may", text)]
+    missing = [
+        _right(*right) for right, is_given in zip(_MASTERS_RIGHTS, answers, strict=True) if not is_given
+    ]
+    if not missing:
+        text = f'service account "{account}" has its {len(answers)} rights (pods, services, secrets)'
+        return [Check("ok", "master may", text)]
+    text = f'service account "{account}" in "{cluster.namespace}" may not {", ".join(missing)}'
+    return [Check("no", "master may", text, rbac_line(cluster.namespace))]
+
+
+async def _namespace(cluster: "Cluster") -> Sequence[Check]:
+    try:
+        found = await cluster.get("Namespace", cluster.namespace)
+    except NotFound:
+        text = f'there is no namespace "{cluster.namespace}"'
+        return [Check("no", "namespace", text, f"kubectl create namespace {cluster.namespace}")]
+    except Forbidden:
+        return []  # whoever may use one need not be allowed to look at it
+    if found.get("status", {}).get("phase") == "Terminating":
+        text = f'namespace "{cluster.namespace}" is being deleted'
+        return [Check("no", "namespace", text, "use another --namespace, or wait until it is gone")]
+    return []
+
+
+async def _name(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
+    name = config.job_name
+    try:
+        pod = await cluster.get_pod(pod_name(name, MASTER))
+    except NotFound:
+        return [Check("ok", "job name", f'"{name}" is free')]
+    sight = sight_of(Place(name=name, namespace=cluster.namespace), cluster.context, [pod])
+    word, state = sight.word, sight.status.state
+    ways = f"edlz stop {word}" if sight.is_live else f"edlz rm {word}"
+    if facts_of(name, pod).is_leaving:
+        ways = "wait until it is gone"
+    return [Check("no", "job name", f'job "{name}" exists: {state}', f"{ways}, or --job_name={name}-2")]
+
+
+async def _claims(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
+    names = dict.fromkeys(v.claim_name for v in parse_volumes(config.volume).volumes if v.claim_name)
+    return [await _claim(cluster, name) for name in names]
+
+
+async def _claim(cluster: "Cluster", name: str) -> Check:
+    try:
+        claim = await cluster.get("PersistentVolumeClaim", name)
+    except NotFound:
+        text = f'there is no volume claim "{name}" in "{cluster.namespace}"'
+        return Check("no", "volume", text, f"kubectl get pvc -n {cluster.namespace}")
+    except Forbidden:
+        return Check("later", "volume", f'claim "{name}" may not be looked at from here')
+    phase = str(claim.get("status", {}).get("phase", "Pending"))
+    if phase == "Bound":
+        return Check("ok", "volume", f'claim "{name}" is bound')
+    if phase == "Lost":
+        text = f'claim "{name}" has lost its volume'
+        return Check("no", "volume", text, f"kubectl describe pvc -n {cluster.namespace} {name}")
+    text = f'claim "{name}" is {phase}: pods wait until it is bound'
+    return Check("warn", "volume", text, f"kubectl describe pvc -n {cluster.namespace} {name}")
+
+
+async def _priorities(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
+    return [check for name in priority_classes(config) for check in await _priority(cluster, name)]
+
+
+async def _priority(cluster: "Cluster", name: str) -> Sequence[Check]:
+    try:
+        found = await cluster.get("PriorityClass", name)
+    except NotFound:
+        text = f'there is no priority class "{name}"'
+        return [Check("no", "priority", text, "kubectl get priorityclasses; k8s/manifests has examples")]
+    except Forbidden:
+        return [Check("later", "priority", f'class "{name}" may not be looked at from here')]
+    return [Check("ok", "priority", f'class "{name}" has value {found.get("value", 0):,}')]
+
+
+async def _room(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
+    if config.cluster_spec or config.cluster_spec_json:
+        return []  # which may tolerate or select nodes: the scheduler knows
+    try:
+        nodes = await cluster.list_objects("Node")
+        pods = await cluster.list_objects("Pod", is_everywhere=True)
+    except Forbidden:
+        return [Check("later", "room", "nodes may not be looked at from here; pods that do not fit wait")]
+    first = [("master", requests_of(config, "master"))]
+    first += [("ps", requests_of(config, "ps"))] * config.num_ps_pods
+    room = room_for(nodes_of(nodes, pods), first, requests_of(config, "worker"), config.num_workers)
+    count = config.num_workers
+    if room.impossible is not None:
+        role, resource, wanted, most = room.impossible
+        text = f"{role} asks {resource}={wanted}, the largest node has {most}"
+        return [Check("no", "room", text, f"lower --{role}_resource_request")]
+    if not room.is_master_in:
+        return [
+            Check("warn", "room", f"master and ps do not fit now ({room.lacking}); the job waits for room")
+        ]
+    if room.workers < count:
+        begins = "training starts with those" if room.workers else "training starts when one does"
+        return [
+            Check("warn", "room", f"{room.workers} of {count} workers fit now ({room.lacking}); {begins}")
+        ]
+    return [Check("ok", "room", f"{count} of {count} workers fit now")]
+
+
+async def _image(cluster: "Cluster", config: JobConfig, image: str) -> Sequence[Check]:
+    from edlz.client.images.daemon import Address
+    from edlz.client.images.local import LocalImage, look_up
+
+    here: LocalImage | None = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DAEMON_S):
+            here = await in_thread(lambda: look_up(image, Address.of(config)))
+    try:
+        nodes = await cluster.list_objects("Node")
+    except Forbidden:
+        nodes = ()
+    mark, text, advice = image_verdict(image, here, architectures_of(nodes), config.image_pull_policy)
+    return [Check(mark, "image", text, advice)]
+
+
+def _checkpoints(config: JobConfig) -> Sequence[Check]:
+    volumes = parse_volumes(config.volume)
+    if volumes.holds(config.job_dir or JOB_DIR):
+        return [Check("ok", "files", f"{config.job_dir}: the job can be resumed")]
+    if config.checkpoint_dir and volumes.holds(config.checkpoint_dir):
+        return [Check("ok", "checkpoints", f"{config.checkpoint_dir} lies on a volume")]
+    if config.checkpoint_dir or config.checkpoint_steps:
+        what = (
+            f'checkpoint_dir "{config.checkpoint_dir}" lies' if config.checkpoint_dir else "checkpoints lie"
+        )
+        text = f"{what} on no volume: lost with the pod"
+    else:
+        text = "the job's files lie on no volume: lost with the master's pod"
+    return [
+        Check(
+            "warn", "checkpoints", text, "mount one: --volume=claim_name=…,mount_path=/ckpt --job_dir=/ckpt/…"
+        )
+    ]
+
+
+def _model_and_data(config: JobConfig) -> Check:
+    return Check(
+        "later", "model, data", "not readable from here; the master checks them before anything else"
+    )

@@ -1,0 +1,289 @@
+"""`edlz train` with an image: checks, the master's pod, and what is said until it runs.
+
+Only the master's pod is created here; it makes all the others.  A refusal leaves nothing behind.
+"""
+
+import asyncio
+import dataclasses
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edlz.client.cluster.checks import check_cluster
+from edlz.client.cluster.connection import connected, require_kubernetes
+from edlz.client.cluster.index import Place, remember_place
+from edlz.client.cluster.job import follow_job
+from edlz.client.cluster.look import look_at_job
+from edlz.client.cluster.render_preflight import (
+    crew_text,
+    master_line,
+    next_lines,
+    object_lines,
+    preflight_lines,
+)
+from edlz.client.cluster.sight import ClusterSight
+from edlz.client.dry_run import print_plan
+from edlz.client.preflight import check_visible_model
+from edlz.client.status import left_the_view
+from edlz.client.terminal import print_lines
+from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
+from edlz.services.config import JobConfig
+from edlz.services.configuration.arguments import Reading
+from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
+from edlz.services.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kubernetes.client import V1Pod
+
+    from edlz.k8s.api import Cluster
+
+__all__ = ["PreflightRefused", "launch", "submit"]
+
+MASTER_S = 60.0  # that a submission waits for the master's pod
+WORD_S = 15.0  # and for its first word, once it runs
+POLL_S = 0.5
+_SERVER_S = 5.0  # that the cluster may take for one request
+_STDOUT = "-"
+
+
+class PreflightRefused(InvalidConfigError):
+    """The cluster cannot take the job; nothing was created."""
+
+    code = "preflight"
+    exit_code = 3
+
+
+def submit(reading: Reading) -> int:
+    """Submit a job, or show what would be submitted; return the exit code.
+
+    Raises
+    ------
+    InvalidConfigError
+        With all mistakes in the flags and the model.
+    PreflightRefused
+        If the cluster cannot take it.
+    """
+    from edlz.client.images.job_image import config_in_image, is_built_for_job, job_image
+
+    require_kubernetes()
+    config = reading.config
+    _check_flags(reading)
+    if config.dry_run and is_built_for_job(config):
+        image = "an image that is built when it is submitted"
+    else:
+        image = job_image(config, _say)
+    pod = _master_pod(config, config_in_image(config), image)
+    if config.yaml:
+        return _write_manifest(config, pod)
+    if config.dry_run == "client":
+        print_plan(reading, None, object_lines(config, image, pod_name(config.job_name, MASTER)))
+        return 0
+    return launch(config, pod, image, is_dry=config.dry_run == "server")
+
+
+def launch(config: JobConfig, pod: "V1Pod", image: str, *, is_dry: bool = False) -> int:
+    """Create a master's pod after the checks, and wait for it; return the exit code of the command.
+
+    Parameters
+    ----------
+    is_dry : let the API server check the pod, and create nothing
+    """
+    at = asyncio.run(_launch(config, pod, image, is_dry=is_dry))
+    if is_dry:
+        return 0
+    try:
+        sight = asyncio.run(_await_master(at, config))
+    except KeyboardInterrupt:
+        raise left_the_view(at.word, f"edlz status {at.word}") from None
+    print_lines(next_lines(at.word))
+    if config.follow and sight.is_live:
+        sight = _follow(config, at)
+    return 0 if sight.is_live else _conclude(sight)
+
+
+def _check_flags(reading: Reading) -> None:
+    from edlz.client.images.job_image import check_image_flags, is_built_for_job
+    from edlz.k8s.cluster_flags import check_cluster_flags
+
+    errors, warnings = list(reading.errors), list(reading.warnings)
+    config = reading.config
+    wrong = check_cluster_flags(config)
+    errors += wrong
+    try:
+        if not any(problem.message.startswith("--image_name") for problem in wrong):
+            check_image_flags(config)
+        model = check_visible_model(config, must_be_here=is_built_for_job(config))
+        errors += model.errors
+        warnings += model.warnings
+    except ConfigError as e:
+        errors.append(Problem(e.message, e.help))
+    if config.transport_security == "none":
+        message = "--transport_security=none: whoever reaches the pods' network can read and change the job"
+        warnings.append(Problem(message, "leave it out, and the job makes keys of its own"))
+    print_problems(warnings, "warning")
+    if errors:
+        raise InvalidConfigError(errors)
+
+
+def _master_pod(given: JobConfig, inside: JobConfig, image: str) -> "V1Pod":
+    """Return the master's pod, changed by --cluster_spec, which lies here.
+
+    Parameters
+    ----------
+    given, inside : the settings, with their paths as they are here, and as they are in the image
+    """
+    from edlz.k8s.cluster_spec import load_cluster_spec
+    from edlz.k8s.pods import master_pod
+
+    about_submission = {"yaml": "", "dry_run": "", "follow": False, "skip_preflight": False}
+    inside = dataclasses.replace(inside, **about_submission)  # type: ignore[arg-type]
+    return load_cluster_spec(given).pod(master_pod(inside, image), MASTER)
+
+
+def _write_manifest(config: JobConfig, pod: "V1Pod") -> int:
+    from edlz.k8s.manifest import to_yaml
+
+    text = to_yaml([pod])
+    if config.yaml == _STDOUT:
+        sys.stdout.write(text)
+        return 0
+    try:
+        Path(config.yaml).write_text(text, encoding="utf-8")
+    except OSError as e:
+        raise ConfigError(f'--yaml="{config.yaml}" cannot be written: {e.strerror}') from e
+    namespace = f" -n {config.namespace}" if config.namespace else ""
+    print(
+        f"{config.yaml} holds the master's pod; it makes all the others\nnext: kubectl apply{namespace} -f {config.yaml}"
+    )
+    return 0
+
+
+async def _launch(config: JobConfig, pod: "V1Pod", image: str, *, is_dry: bool) -> Place:
+    from edlz.k8s.api import Cluster
+
+    async with await Cluster.connect(config, patience_s=_SERVER_S) as cluster:
+        if not config.skip_preflight:
+            await _preflight(cluster, config, image, _account(pod))
+        at = _place(config, pod, cluster)
+        await _create(cluster, pod, config, is_dry=is_dry)
+    if is_dry:
+        print(f'The API server would take {pod_name(at.name, MASTER)} in "{at.namespace}".')
+    else:
+        remember_place(at)
+        print(f"Submitted {at.name}.")
+        sys.stdout.flush()
+    return at
+
+
+async def _preflight(cluster: "Cluster", config: JobConfig, image: str, account: str) -> None:
+    checks = await check_cluster(cluster, config, image, account)
+    print_lines(preflight_lines(checks, cluster.context, cluster.namespace))
+    sys.stdout.flush()
+    problems = [Problem(check.text, check.help) for check in checks if check.mark == "no"]
+    if problems:
+        raise PreflightRefused(problems)
+
+
+async def _create(cluster: "Cluster", pod: "V1Pod", config: JobConfig, *, is_dry: bool) -> None:
+    from edlz.k8s.api_errors import AlreadyExists
+
+    try:
+        await cluster.create(pod, dry_run=is_dry)
+    except AlreadyExists as e:
+        word = f"{config.job_name} -n {cluster.namespace}"
+        ways = f"edlz status {word}, or --job_name={config.job_name}-2"
+        raise PreflightRefused(
+            [Problem(f'job "{config.job_name}" exists in "{cluster.namespace}"', ways)]
+        ) from e
+
+
+def _account(pod: "V1Pod") -> str:
+    """Return the service account that a pod has."""
+    return (pod.spec.service_account_name if pod.spec else None) or "default"
+
+
+def _place(config: JobConfig, pod: "V1Pod", cluster: "Cluster") -> Place:
+    from edlz.k8s.volumes import parse_volumes
+
+    notes: dict[str, str] = (pod.metadata.annotations if pod.metadata else None) or {}
+    is_kept = bool(config.job_dir) and parse_volumes(config.volume).holds(config.job_dir)
+    return Place(
+        name=config.job_name,
+        namespace=cluster.namespace,
+        context=cluster.context,
+        settings=notes.get(CONFIG, ""),
+        cluster_spec=notes.get(CLUSTER_SPEC, ""),
+        job_dir=config.job_dir if is_kept else "",
+        submitted_at=time.time(),
+    )
+
+
+async def _await_master(at: Place, config: JobConfig) -> ClusterSight:
+    """Say what the master waits for until it has spoken, its time is over, or it has ended."""
+    began, said, running_at = time.monotonic(), "", None
+    async with connected(at) as cluster:
+        while True:
+            sight = await look_at_job(cluster, at)
+            now, text = time.monotonic(), master_line(sight)
+            is_running = sight.master is not None and sight.master.is_running
+            running_at = (running_at or now) if is_running else None
+            is_late = now - began >= MASTER_S or (running_at is not None and now - running_at >= WORD_S)
+            if not sight.is_live or is_late or (is_running and sight.has_figures):
+                print(f"Master {pod_name(at.name, MASTER)}: {_outcome(sight, text, now - began, config)}")
+                return sight
+            if text != said:
+                print(f"Master {pod_name(at.name, MASTER)}: {text}{'' if is_running else ' …'}")
+                sys.stdout.flush()
+            said = text
+            await asyncio.sleep(POLL_S)
+
+
+def _outcome(sight: ClusterSight, text: str, took_s: float, config: JobConfig) -> str:
+    if sight.master is not None and sight.master.is_running:
+        return f"{text} ({took_s:.0f}s). {crew_text(sight, config)}."
+    return text if not sight.is_live else f"still waits after {took_s:.0f}s: {text}"
+
+
+def _follow(config: JobConfig, at: Place) -> ClusterSight:
+    """Show the job until it ends."""
+    from edlz.client.screens import make_screen
+    from edlz.client.terminal import glyphs_for, has_colour, look_for
+    from edlz.services.logs import configure_logging
+
+    look = look_for(config.progress, sys.stdout, os.environ)
+    screen = make_screen(
+        look,
+        asked_workers=config.num_workers,
+        glyphs=glyphs_for(sys.stdout),
+        is_coloured=has_colour(sys.stdout, os.environ),
+        footer=" Ctrl-C: leave the view",
+        where=f"k8s/{at.namespace}",
+    )
+    configure_logging("INFO" if look == "plain" else "WARNING", stream=screen.log_stream())
+    screen.open()
+    try:
+        return asyncio.run(follow_job(at, screen))
+    except KeyboardInterrupt:
+        raise left_the_view(at.word, f"edlz logs -f {at.word}") from None
+    finally:
+        screen.close((), is_error=False)
+
+
+def _conclude(sight: ClusterSight) -> int:
+    """Print how the job ended; return its exit code."""
+    from edlz.client.render_end import Ending, success_block
+    from edlz.client.status import print_status
+    from edlz.client.wait import exit_code_of
+
+    status = sight.status
+    if status.state == "Succeeded":
+        print_lines(success_block(status, Ending(status.now - status.started_at, sight.logs)))
+    else:
+        print_status(sight)
+    return exit_code_of(status)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

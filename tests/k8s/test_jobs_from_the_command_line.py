@@ -1,0 +1,64 @@
+"""A whole job from the command line to pods that are processes: submitted, watched, scaled, ended."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+import edlz.k8s.names
+from edlz.client.cli import main
+from tests.k8s.cluster import TestCluster
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("kubernetes")
+pytestmark = pytest.mark.slow
+
+MANIFESTS = Path(edlz.k8s.names.__file__).parent / "manifests"
+
+
+@pytest.fixture
+def ready(cluster: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestCluster:
+    monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("edlz.client.images.local.look_up", lambda image, address: None)  # no daemon here
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.chdir(tmp_path)
+    for obj in yaml.safe_load_all((MANIFESTS / "edlz-rbac.yaml").read_text()):
+        cluster.create(f"{obj['kind'].lower()}s", obj)
+    return cluster
+
+
+def test_a_job_runs_in_pods(
+    ready: TestCluster, small_mnist: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [
+        "--model_def=mnist.mnist_functional_api.custom_model",
+        f"--image_name={ready.image}",
+        f"--volume=host_path={small_mnist},mount_path=/data",
+        "--training_data=/data/train",
+        "--validation_data=/data/test",
+        "--minibatch_size=50",
+        "--num_minibatches_per_task=2",
+        "--num_epochs=2",
+        "--num_workers=1",
+        "--worker_resource_request=cpu=1,memory=1024Mi",
+        "--ps_resource_request=cpu=0.5,memory=512Mi",
+        "--job_name=test-mnist",
+    ]
+    code = main(["train", *flags])
+    printed = capsys.readouterr()
+    assert code == 0, printed.out + printed.err + ready.describe()
+    assert "Submitted test-mnist." in printed.out
+    code = main(["wait", "test-mnist", "--timeout=5m"])
+    assert code == 0, capsys.readouterr().out + ready.describe()
+    capsys.readouterr()
+    assert main(["status", "test-mnist", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["job"]["state"], found["progress"]["ratio"]) == ("Succeeded", 1.0)
+    assert found["progress"]["minibatches"] == 48
+    assert main(["logs", "test-mnist", "--master", "--grep=Evaluation metrics"]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    assert main(["rm", "test-mnist"]) == 0
+    ready.wait_until_gone("elasticdl-test-mnist-master")
+    assert ready.list("pods") == []

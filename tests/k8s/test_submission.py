@@ -1,0 +1,285 @@
+"""`edlz train` with an image: checks, the master's pod and what is said, against an emulated API server."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from edlz.client.cli import main
+from edlz.client.cluster import job, submission
+from edlz.client.cluster.index import list_places
+from edlz.k8s.names import CONFIG
+from edlz.services.job_status import EvaluationView, FailureView
+from tests.k8s.access import User
+from tests.k8s.played import PlayedCluster, played_cluster, status
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("kubernetes")
+
+FLAGS = [
+    "train",
+    "--model_def=mnist.mnist_functional_api.custom_model",
+    "--training_data=/data/mnist/train",
+    "--validation_data=/data/mnist/test",
+    "--image_name=edlz:mnist",
+    "--num_workers=4",
+    "--job_name=test-mnist",
+]
+ON_CLAIM = ["--volume=claim_name=mnist,mount_path=/data", "--job_dir=/data/jobs/test-mnist"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("edlz.client.images.local.look_up", lambda image, address: None)  # no daemon here
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    for name in ("FORCE_COLOR", "EDLZ_DEBUG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    for module in (job, submission):
+        monkeypatch.setattr(module, "POLL_S", 0.05)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def cluster(home: Path) -> Iterator[PlayedCluster]:
+    with played_cluster(home.parent / "kubeconfig", "research") as played:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "research"}}
+        played.store.create("namespaces", body)
+        played.add_node()
+        played.grant("research")
+        played.first_word = status("Starting")
+        yield played
+
+
+def add_claim(cluster: PlayedCluster, name: str, phase: str = "Bound") -> None:
+    amounts = {"requests": {"storage": "1Gi"}}
+    body: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteMany"], "resources": amounts},
+    }
+    cluster.store.create("persistentvolumeclaims", body, "research")
+    cluster.store.patch(
+        "persistentvolumeclaims", name, {"status": {"phase": phase}}, "research", subresource="status"
+    )
+
+
+def pods(cluster: PlayedCluster) -> list[dict[str, Any]]:
+    return cluster.store.list("pods", "research")
+
+
+def test_a_job_is_submitted(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    add_claim(cluster, "mnist")
+    assert main([*FLAGS, *ON_CLAIM]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == 'Preflight in context "emulated", namespace "research"'
+    checks = {line[8:21].strip(): (line[2:7].strip(), line[21:].strip()) for line in printed[1:10]}
+    assert checks["cluster"][1].startswith("reachable, v1.36")
+    assert checks["cluster"][1].endswith("1 node amd64")
+    assert checks["permissions"] == ("ok", "7 of 7 (pods and their logs)")
+    assert checks["job name"] == ("ok", '"test-mnist" is free')
+    assert checks["volume"] == ("ok", 'claim "mnist" is bound')
+    assert checks["room"] == ("ok", "4 of 4 workers fit now")
+    assert checks["model, data"][0] == "later"
+    assert "Submitted test-mnist." in printed
+    (running,) = [line for line in printed if "running (" in line]
+    assert running.startswith("Master elasticdl-test-mnist-master: running (")
+    assert printed[-2].split("    ") == [
+        "  edlz status test-mnist -n research            ".rstrip(),
+        *printed[-2].split("    ")[1:-1],
+        "edlz logs -f test-mnist -n research",
+    ]
+    (pod,) = pods(cluster)
+    assert pod["metadata"]["labels"]["elasticdl_job_name"] == "test-mnist"
+    assert "--job_dir=/data/jobs/test-mnist" in pod["spec"]["containers"][0]["command"]
+    (place,) = list_places()
+    assert (place.name, place.namespace, place.context) == ("test-mnist", "research", "emulated")
+    assert place.job_dir == "/data/jobs/test-mnist"
+    assert main(["status", "test-mnist"]) == 0  # its name is enough
+    assert "k8s/research" in capsys.readouterr().out
+
+
+def test_all_that_is_wrong_is_said_and_nothing_is_created(
+    cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--volume=claim_name=mnits,mount_path=/data", "--worker_resource_request=cpu=32,memory=1Gi"]
+    assert main([*FLAGS, *more, "--master_pod_priority=hihg"]) == 3
+    printed = capsys.readouterr()
+    assert printed.err == (
+        'error: there is no volume claim "mnits" in "research"\n'
+        "help: kubectl get pvc -n research\n"
+        'error: there is no priority class "hihg"\n'
+        "help: kubectl get priorityclasses; k8s/manifests has examples\n"
+        "error: worker asks cpu=32, the largest node has 8\n"
+        "help: lower --worker_resource_request\n"
+    )
+    assert pods(cluster) == []
+    assert list_places() == []
+
+
+def test_missing_rights(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    cluster.server.write_kubeconfig(home.parent / "kubeconfig", User("ann"), "research")
+    assert main(FLAGS) == 3
+    printed = capsys.readouterr()
+    assert "may not create pods" in printed.err
+    assert "help: kubectl apply -n research -f k8s/manifests/edlz-rbac.yaml" in printed.err.splitlines()
+    assert main([*FLAGS, "--skip_preflight"]) == 5
+    assert capsys.readouterr().err == (
+        'error: user "ann" may not create pods in "research"\n'
+        "help: kubectl apply -n research -f k8s/manifests/edlz-rbac.yaml\n"
+    )
+    assert pods(cluster) == []
+
+
+def test_a_master_without_rights(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with played_cluster(home.parent / "kubeconfig") as cluster:
+        cluster.add_node()
+        assert main(FLAGS) == 3
+        assert capsys.readouterr().err.splitlines() == [
+            'error: service account "default" in "default" may not create pods, delete pods, list pods, '
+            "watch pods, patch pods, create services, create secrets",
+            "help: kubectl apply -n default -f k8s/manifests/edlz-rbac.yaml",
+        ]
+        cluster.grant()
+        assert main([*FLAGS, "--dry-run=server"]) == 0
+
+
+def test_no_such_namespace(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FLAGS, "--namespace=reserach"]) == 3
+    assert "help: kubectl create namespace reserach" in capsys.readouterr().err.splitlines()
+
+
+def test_a_cluster_that_is_not_there(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with played_cluster(home.parent / "kubeconfig") as cluster:
+        cluster.server.down()
+        assert main(FLAGS) == 3
+        cluster.server.up()
+    assert capsys.readouterr().err.count("error: ") == 1
+
+
+def test_a_name_that_is_taken(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(FLAGS) == 0
+    capsys.readouterr()
+    for more in ([], ["--skip_preflight"]):
+        assert main([*FLAGS, *more]) == 3
+        error, hint = capsys.readouterr().err.splitlines()
+        assert error.startswith('error: job "test-mnist" exists')
+        assert hint.endswith("or --job_name=test-mnist-2")
+    cluster.say("test-mnist", status("Succeeded"), "research")
+    assert main(FLAGS) == 3
+    assert capsys.readouterr().err.splitlines() == [
+        'error: job "test-mnist" exists: Succeeded',
+        "help: edlz rm test-mnist -n research, or --job_name=test-mnist-2",
+    ]
+
+
+def test_a_master_that_does_not_come_up(
+    cluster: PlayedCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submission, "MASTER_S", 0.3)
+    cluster.first_word = None
+    assert main(FLAGS) == 0
+    printed = capsys.readouterr().out
+    assert "Master elasticdl-test-mnist-master: still waits after 0s: a node" in printed
+    assert "edlz stop test-mnist -n research" in printed
+
+
+def test_a_job_that_fails_at_once(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    failure = FailureView(text='training_data "/data/mnist/train" does not exist', exit_code=2)
+    cluster.first_word = status("Failed", failure=failure)
+    assert main(FLAGS) == 2
+    assert 'training_data "/data/mnist/train" does not exist' in capsys.readouterr().out
+
+
+def test_following_leaves_with_the_jobs_code(
+    cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluation = EvaluationView(version=600, metrics={"accuracy": 0.971})
+    cluster.first_word = status(
+        "Succeeded", ratio=1.0, version=600, evaluations=(evaluation,), digest="sha256:3f"
+    )
+    assert main([*FLAGS, "--follow"]) == 0
+    assert "Succeeded  test-mnist in 1m" in capsys.readouterr().out
+    cluster.first_word = status("Stopped")
+    assert main([*FLAGS, "--follow", "--job_name=two"]) == 7
+
+
+def test_dry_runs(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FLAGS, "--dry-run"]) == 0  # needs no cluster
+    printed = capsys.readouterr().out.splitlines()
+    assert ["num_workers", "4", "command", "line,", "over", "default", "2"] in [
+        line.split() for line in printed
+    ]
+    assert "elasticdl-test-mnist-master" in "\n".join(printed)
+    with played_cluster(home.parent / "kubeconfig") as cluster:
+        cluster.add_node()
+        cluster.grant()
+        assert main([*FLAGS, "--dry_run=server"]) == 0
+        assert "The API server would take elasticdl-test-mnist-master" in capsys.readouterr().out
+        assert cluster.store.list("pods") == []
+    assert main([*FLAGS, "--dry-run", "nowhere"]) == 2
+    assert '"nowhere" belongs to no flag' in capsys.readouterr().err
+
+
+def test_manifests_are_what_a_submission_creates(
+    cluster: PlayedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*FLAGS, "--yaml=job.yaml"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "next: kubectl apply -f job.yaml"
+    assert pods(cluster) == []
+    (written,) = yaml.safe_load_all((tmp_path / "job.yaml").read_text())
+    assert main([*FLAGS, "--yaml=-"]) == 0
+    assert next(yaml.safe_load_all(capsys.readouterr().out)) == written
+    assert main(FLAGS) == 0
+    (created,) = pods(cluster)
+    assert created["spec"]["containers"][0]["command"] == written["spec"]["containers"][0]["command"]
+    assert created["metadata"]["annotations"][CONFIG] == written["metadata"]["annotations"][CONFIG]
+
+
+def test_resume_makes_new_pods(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    add_claim(cluster, "mnist")
+    assert main([*FLAGS, *ON_CLAIM]) == 0
+    assert main(["resume", "test-mnist"]) == 2
+    assert "edlz stop test-mnist -n research, then edlz resume" in capsys.readouterr().err
+    cluster.say("test-mnist", status("Stopped"), "research")
+    before = pods(cluster)[0]["metadata"]["uid"]
+    assert main(["resume", "test-mnist", "--num_workers=2"]) == 0
+    (pod,) = pods(cluster)
+    command = pod["spec"]["containers"][0]["command"]
+    assert pod["metadata"]["uid"] != before
+    assert {"--resume=yes", "--num_workers=2", "--job_dir=/data/jobs/test-mnist"} <= set(command)
+    assert main(["resume", "test-mnist", "--minibatch_size=2"]) == 2
+
+    assert main([*FLAGS, "--job_name=kept-nowhere"]) == 0
+    cluster.say("kept-nowhere", status("Stopped"), "research")
+    capsys.readouterr()
+    assert main(["resume", "kept-nowhere"]) == 2
+    assert "its files lay on no volume" in capsys.readouterr().err
+
+
+def test_flags_of_a_cluster_need_an_image(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [flag for flag in FLAGS if not flag.startswith("--image_name")]
+    assert main([*flags, "--namespace=research"]) == 2
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        "error: --namespace=research without an image: the job would run on this machine",
+        "help: add --image_name=IMAGE, or leave it out",
+    ]
+
+
+def test_the_module_is_the_command(cluster: PlayedCluster) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "edlz.client", *FLAGS, "--dry_run"],
+        capture_output=True,
+        text=True,
+        env={**os.environ},
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,331 @@
+"""What pods and nodes say, in the words of the screens: pure functions, no cluster."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edlz.client.cli import main
+from edlz.client.cluster.image_check import image_verdict
+from edlz.client.cluster.index import Place, forget_place, list_places, places_of, remember_place
+from edlz.client.cluster.pod_facts import facts_of, plain_reason, warnings_by_pod
+from edlz.client.cluster.room import nodes_of, room_for
+from edlz.client.cluster.sight import sight_of
+from edlz.client.images.local import LocalImage
+from edlz.k8s.api_records import Pod
+from edlz.k8s.names import CONFIG, STATUS, pod_name
+from edlz.services.job_status import JobStatus, PartitionView, WorkerView
+
+AT = Place(name="mnist", namespace="research", settings="num_workers: 3\n")
+STATUS_SAID = JobStatus(
+    name="mnist",
+    state="Training",
+    mode="sync",
+    slots=2,
+    started_at=100.0,
+    now=160.0,
+    workers=(
+        WorkerView(id="0", state="training"),
+        WorkerView(id="1", state="starting", note="replaces worker-9"),
+    ),
+    partitions=(PartitionView(id="0", state="serving", version=3),),
+)
+
+
+def pod(name: str, phase: str = "Running", *, said: JobStatus | None = None, **status: Any) -> Pod:
+    state = {"running": {}} if phase == "Running" else {}
+    containers = [
+        {"name": "c", "image": "edlz:mnist", "state": status.pop("state", state), **status.pop("more", {})}
+    ]
+    annotations = {CONFIG: "num_workers: 2\nnum_epochs: 5\n"}
+    if said is not None:
+        annotations[STATUS] = msgspec.json.encode(said).decode()
+    record = {
+        "metadata": {
+            "name": pod_name("mnist", name),
+            "uid": name,
+            "annotations": annotations,
+            **status.pop("meta", {}),
+        },
+        "spec": {"nodeName": status.pop("node", "a")},
+        "status": {"phase": phase, "containerStatuses": containers, **status},
+    }
+    return msgspec.convert(record, Pod)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption.",
+            "0/2 nodes: 2 Insufficient cpu",
+        ),
+        (
+            "0/6 nodes are available: 3 Insufficient cpu, 3 node(s) had taints.",
+            "0/6 nodes: 3 Insufficient cpu, 3 node(s) had taints",
+        ),
+        ("two\nlines", "two lines"),
+        ("x" * 300, "x" * 159 + "…"),
+    ],
+)
+def test_reasons_on_one_line(text: str, shown: str) -> None:
+    assert plain_reason(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("seen", "waits_for"),
+    [
+        (pod("worker-0"), ""),
+        (pod("worker-0", "Pending", node=""), "a node"),
+        (
+            pod("worker-0", "Pending", state={"waiting": {"reason": "ContainerCreating"}}),
+            "its container is made, its image pulled",
+        ),
+        (
+            pod(
+                "worker-0",
+                "Pending",
+                state={"waiting": {"reason": "CreateContainerConfigError", "message": "no secret"}},
+            ),
+            "CreateContainerConfigError: no secret",
+        ),
+        (
+            pod(
+                "master",
+                state={"waiting": {"reason": "CrashLoopBackOff"}},
+                more={"restartCount": 3, "lastState": {"terminated": {"exitCode": 2, "reason": "Error"}}},
+            ),
+            "its container is started again after exit code 2, 3 times so far",
+        ),
+    ],
+)
+def test_what_a_pod_waits_for(seen: Pod, waits_for: str) -> None:
+    assert facts_of("mnist", seen).waits_for == waits_for
+
+
+def test_a_warning_is_the_reason_where_the_pod_has_none() -> None:
+    about = {"kind": "Pod", "name": "elasticdl-mnist-worker-0"}
+    events = [
+        {
+            "type": "Warning",
+            "reason": "FailedMount",
+            "message": "old",
+            "lastTimestamp": "2026-01-01T00:00:01Z",
+            "involvedObject": about,
+        },
+        {
+            "type": "Warning",
+            "reason": "FailedMount",
+            "message": 'claim "x" not found',
+            "lastTimestamp": "2026-01-01T00:00:02Z",
+            "involvedObject": about,
+        },
+        {
+            "type": "Normal",
+            "reason": "Pulled",
+            "message": "",
+            "lastTimestamp": "2026-01-01T00:00:03Z",
+            "involvedObject": about,
+        },
+    ]
+    waiting = pod("worker-0", "Pending", state={"waiting": {"reason": "ContainerCreating"}})
+    found = facts_of("mnist", waiting, warnings_by_pod(events))
+    assert found.waits_for == 'FailedMount: claim "x" not found'
+
+
+def test_the_end_of_a_pod() -> None:
+    oom = pod("worker-0", "Failed", state={"terminated": {"exitCode": 137, "reason": "OOMKilled"}})
+    assert facts_of("mnist", oom).end == "it ran out of memory"
+    condition = {"type": "DisruptionTarget", "status": "True"}
+    gone = pod("worker-0", "Failed", state={"terminated": {"exitCode": 143}}, conditions=[condition])
+    assert facts_of("mnist", gone).end == "preempted, or its node was lost"
+
+
+# ---------------------------------------------------------------- a job
+
+
+def test_a_job_is_what_its_master_says_and_its_pods() -> None:
+    pending = {
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "message": "0/1 nodes are available: 1 Insufficient cpu.",
+            }
+        ]
+    }
+    pods = [
+        pod("worker-10", "Pending", node="", **pending),
+        pod("master", said=STATUS_SAID),
+        pod("worker-1", "Pending", node="", **pending),
+        pod("worker-0"),
+        pod("ps-0"),
+        pod("worker-8", "Failed"),
+    ]
+    seen = sight_of(AT, "lab", pods)
+    assert [(worker.id, worker.note) for worker in seen.status.workers] == [
+        ("0", ""),
+        ("1", "Pending: 0/1 nodes: 1 Insufficient cpu replaces worker-9"),
+        ("10", "Pending: 0/1 nodes: 1 Insufficient cpu"),
+    ]
+    assert [view.id for view in seen.status.partitions] == ["0"]
+    assert (seen.is_live, seen.note, seen.asked_workers) == (True, "", 2)
+    assert seen.trouble == "worker-1 Pending: 0/1 nodes: 1 Insufficient cpu"
+    assert (seen.where, seen.word) == ("k8s/research", "mnist -n research")
+
+
+@pytest.mark.parametrize(
+    ("master", "state", "is_live"),
+    [
+        (pod("master", "Pending", node=""), "Pending", True),
+        (pod("master"), "Starting", True),
+        (pod("master", said=STATUS_SAID), "Training", True),
+        (
+            pod("master", said=STATUS_SAID, meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+            "Stopping",
+            True,
+        ),
+        (
+            pod("master", "Succeeded", said=msgspec.structs.replace(STATUS_SAID, state="Failed")),
+            "Failed",
+            False,
+        ),
+        (pod("master", said=msgspec.structs.replace(STATUS_SAID, state="Succeeded")), "Succeeded", False),
+        (pod("master", "Succeeded", said=STATUS_SAID), "Stopped", False),
+        (pod("master", "Succeeded"), "Failed", False),
+        (pod("master", "Failed", said=STATUS_SAID), "Failed", False),
+    ],
+)
+def test_the_state_of_a_job(master: Pod, state: str, is_live: bool) -> None:
+    seen = sight_of(AT, "", [master])
+    assert (seen.status.state, seen.is_live) == (state, is_live)
+
+
+def test_a_status_that_cannot_be_read() -> None:
+    master = msgspec.structs.replace(
+        pod("master"),
+        metadata=msgspec.convert(
+            {"name": "elasticdl-mnist-master", "annotations": {STATUS: "{"}}, type(pod("master").metadata)
+        ),
+    )
+    seen = sight_of(AT, "", [master])
+    assert seen.status.state == "Starting"
+    assert not seen.has_figures
+
+
+# ---------------------------------------------------------------- room
+
+
+def node(name: str, cpu: str, memory: str = "8Gi", **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": {"allocatable": {"cpu": cpu, "memory": memory}},
+    }
+
+
+def bound(where: str, cpu: str, phase: str = "Running") -> dict[str, Any]:
+    container = {"resources": {"requests": {"cpu": cpu}}}
+    return {"spec": {"nodeName": where, "containers": [container]}, "status": {"phase": phase}}
+
+
+def test_how_many_workers_fit() -> None:
+    nodes = [
+        node("a", "4"),
+        node("b", "2"),
+        node("c", "64", unschedulable=True),
+        node("d", "64", taints=[{"effect": "NoSchedule"}]),
+    ]
+    pods = [bound("a", "1500m"), bound("b", "2", "Succeeded"), bound("c", "1"), {"spec": {"containers": []}}]
+    room = room_for(nodes_of(nodes, pods), [("master", {"cpu": "500m"})], {"cpu": "1", "memory": "1Gi"}, 8)
+    assert (room.workers, room.lacking, room.impossible) == (4, "cpu", None)
+
+
+def test_what_no_node_has() -> None:
+    room = room_for(nodes_of([node("a", "4")], []), [], {"cpu": "1", "memory": "16Gi"}, 2)
+    assert room.impossible == ("worker", "memory", "16Gi", "8192Mi")
+    assert (
+        room_for(
+            nodes_of([node("a", "4")], [bound("a", "4")]), [("ps", {"cpu": "1"})], {"cpu": "1"}, 2
+        ).is_master_in
+        is False
+    )
+
+
+@given(st.lists(st.integers(1, 9), max_size=6), st.integers(0, 20), st.integers(1, 4))
+def test_no_more_fits_than_there_is(sizes: list[int], workers: int, cpu: int) -> None:
+    nodes = nodes_of([node(str(place), str(size)) for place, size in enumerate(sizes)], [])
+    room = room_for(nodes, [], {"cpu": str(cpu)}, workers)
+    assert room.workers == (0 if room.impossible else min(workers, sum(size // cpu for size in sizes)))
+    assert all(one.free["cpu"] >= 0 for one in nodes)
+
+
+# ---------------------------------------------------------------- the image
+
+
+@pytest.mark.parametrize(
+    ("here", "mark", "text"),
+    [
+        (None, "ok", "edlz:mnst; its pull is seen when the master starts"),
+        (LocalImage("linux/amd64"), "ok", "edlz:mnst is amd64; its pull is seen when the master starts"),
+        (LocalImage("linux/arm64"), "no", "edlz:mnst is arm64, the nodes are amd64"),
+        (LocalImage(""), "ok", "edlz:mnst; its pull is seen when the master starts"),
+        (
+            LocalImage("", ("edlz:mnist",)),
+            "warn",
+            "edlz:mnst is not on this machine, edlz:mnist is; its pull is seen when the master starts",
+        ),
+    ],
+)
+def test_what_is_known_of_an_image(here: LocalImage | None, mark: str, text: str) -> None:
+    assert image_verdict("edlz:mnst", here, {"amd64"}, "Always")[:2] == (mark, text)
+
+
+# ---------------------------------------------------------------- the index
+
+
+def test_the_index(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDLZ_HOME", str(tmp_path))
+    first = Place(name="mnist", namespace="a", context="arn:aws:eks:eu/x", submitted_at=1.0)
+    second = Place(name="mnist", namespace="b", context="lab", submitted_at=2.0)
+    other = Place(name="other", namespace="a", submitted_at=1.0)
+    for place in (first, second, other, first):
+        remember_place(place)
+    assert places_of("mnist") == [second, first]
+    assert sorted(place.word for place in list_places()) == ["mnist -n a", "mnist -n b", "other -n a"]
+    forget_place(second)
+    forget_place(second)
+    assert places_of("mnist") == [first]
+    assert places_of("../mnist") == []
+    (tmp_path / "cluster-jobs" / "other" / "x.json").write_text("{")
+    assert places_of("other") == [other]
+
+
+def test_nothing_of_kubernetes_is_imported_for_jobs_here(tmp_path: Any) -> None:
+    code = (
+        "import sys; from edlz.client.cli import main; main(['ls']); main(['status', 'x']);"
+        "print([name for name in ('kubernetes', 'aiohttp', 'edlz.k8s') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "EDLZ_HOME": str(tmp_path)},
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_kubernetes_has_to_be_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    flags = ["--model_def=a.b", "--training_data=/x", "--image_name=edlz:mnist"]
+    assert main(["train", *flags]) == 2
+    assert 'pip install "edlz[k8s]"' in capsys.readouterr().err
