@@ -271,12 +271,12 @@ class Progress:
                     memory_bytes=status.telemetry.memory_bytes,
                     cpu_share=status.telemetry.cpu_share,
                     rows=sum(table.rows for table in status.telemetry.tables),
-                    note=self.notes.get(f"ps-{index}", ""),
+                    note=self.notes.get(f"ps-{status.partition}", ""),
                     **msgspec.structs.asdict(status.recount),
                 )
             )
         for ident in self._noted("ps"):
-            if int(ident) not in self._core.partitions:
+            if int(ident) not in self._core.partitions.entries:
                 views.append(
                     PartitionView(id=ident, state="starting", version=0, note=self.notes[f"ps-{ident}"])
                 )

@@ -63,7 +63,7 @@ def test_a_job_is_removed(job: Path, capsys: pytest.CaptureFixture[str], tmp_pat
     (job / "checkpoints" / "version-300" / "manifest.json").touch()
     assert main(["rm", "mnist"]) == 0
     first, *rest = capsys.readouterr().out.splitlines()
-    assert first.startswith("mnist is removed: 1.")
+    assert first.startswith("mnist is removed: 2.")
     assert first.endswith(f" KB in {job}")
     assert rest == ["next: edlz ls"]
     assert not job.exists()
