@@ -20,6 +20,7 @@ _INTERNAL = re.compile(
     r" ---> |Removing intermediate container |Successfully (built|tagged) |Sending build context|\s*$"
 )
 _ESCAPE = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|[@-_])")
+_EXIT = re.compile(r"The command '.*' returned a non-zero code: (\d+)", re.DOTALL)
 _ENDS_OF_A_LAYER = ("Pull complete", "Already exists", "Pushed", "Layer already exists", "Mounted from")
 _KEPT_LINES = 12
 _ADVICE = (
@@ -39,6 +40,10 @@ _ADVICE = (
     ("not found: manifest unknown", "see --base_image"),
     ("pull access denied", "see --base_image; docker login, if it is private"),
     ("failed to resolve reference", "see --base_image"),
+    (
+        "no such host",
+        "can the daemon reach that registry? or begin with an image that is here: --base_image=IMAGE",
+    ),
     ("no basic auth credentials", "docker login"),
     ("authentication required", "docker login"),
     ("denied", "docker login, and see who may push there"),
@@ -112,7 +117,7 @@ class Progress:
             shown = _ESCAPE.sub("", line.rstrip("\r").rpartition("\r")[2]).rstrip()
             step = _STEP.match(shown)
             if step:
-                self.step = f"{step['number']}/{step['total']}  {step['text']}"
+                self.step = f"{step['number']}/{step['total']}  {' '.join(step['text'].split())}"
                 self.tail.clear()
                 self.transfer = Transfer()
                 yield Happening("step", self.step)
@@ -136,6 +141,8 @@ class Progress:
     def _failure(self, told: str) -> ImageError:
         text = "\n".join((told, *self.tail))
         advice = next((help_line for words, help_line in _ADVICE if words in text), "")
+        ended = _EXIT.fullmatch(told)
+        told = f"it ended with code {ended[1]}" if ended else told
         lines = [f"step {self.step} failed: {told}" if self.step else told.strip()]
         lines += [f"  {line}" for line in self.tail]
         return ImageError("\n".join(lines), advice)

@@ -101,13 +101,16 @@ def test_a_failing_step_is_shown_with_its_last_lines_and_advice(
         {"stream": "Step 3/8 : RUN python -m pip install -r requirements.txt\n"},
         {"stream": " ---> Running in 12\n"},
         {"stream": "\x1b[91mERROR: No matching distribution found for pandsa\n\x1b[0m"},
-        {"errorDetail": {"code": 1, "message": "returned 1"}, "error": "returned a non-zero code: 1"},
+        {
+            "errorDetail": {"code": 1, "message": "returned 1"},
+            "error": "The command '/bin/sh -c x' returned a non-zero code: 1",
+        },
     )
     assert main(["zoo", "init", "--model_zoo=zoo"]) == 0
     assert main(["zoo", "build", "--image=edlz:mnist", "."]) == 1
     err = capsys.readouterr().err
     assert err == (
-        "error: step 3/8  RUN python -m pip install -r requirements.txt failed: returned a non-zero code: 1\n"
+        "error: step 3/8  RUN python -m pip install -r requirements.txt failed: it ended with code 1\n"
         "  ERROR: No matching distribution found for pandsa\n"
         "help: see requirements.txt; for another index: --extra_pypi_index=URL\n"
     )
