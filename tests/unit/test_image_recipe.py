@@ -1,5 +1,6 @@
 """The Dockerfile as text, and the files that are sent with it."""
 
+import os
 import tarfile
 from pathlib import Path
 
@@ -75,13 +76,14 @@ def test_a_path_cannot_add_an_instruction() -> None:
 
 def test_the_context_has_the_same_bytes_whoever_packs_it(tmp_path: Path) -> None:
     contents = []
-    for name, mode in (("a", 0o600), ("b", 0o644)):
+    for name, mode, when in (("a", 0o600, 1_000_000_000), ("b", 0o644, 1_700_000_000)):
         folder = tmp_path / name
         (folder / "__pycache__").mkdir(parents=True)
         (folder / "__pycache__" / "m.pyc").write_text("x")
         for file in ("m.py", "run.sh"):
             (folder / file).write_text("x")
             (folder / file).chmod(mode)
+            os.utime(folder / file, (when, when))
         (folder / "run.sh").chmod(mode | 0o100)
         with pack("FROM edlz\n", {"model_zoo": folder}) as context:
             contents.append(context.read())
