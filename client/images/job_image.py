@@ -15,7 +15,6 @@ from edlz.client.images.base import ensure_base
 from edlz.client.images.context import pack
 from edlz.client.images.daemon import Address, Daemon
 from edlz.client.images.recipe import (
-    CLUSTER_SPEC_FOLDER,
     MODEL_FOLDER,
     MODEL_ZOO,
     Recipe,
@@ -69,14 +68,13 @@ def config_in_image(config: JobConfig) -> JobConfig:
     """Return a job's settings with its paths as they are in its image.
 
     A relative `--model_zoo` is `/model_zoo` there, where `edlz zoo build` puts it.  In an image that is built
-    for the job a model outside of a zoo lies in `/model`, and the cluster specification in `/cluster_spec`.
+    for the job a model outside of a zoo lies in `/model`.  `--cluster_spec` stays as it is: whoever submits the
+    job reads the file here, and a master looks for its name in `/cluster_spec` by itself.
     """
     is_built = is_built_for_job(config)
     changes: dict[str, str] = {}
     if config.model_zoo and (is_built or not config.model_zoo.startswith("/")):
         changes["model_zoo"] = MODEL_ZOO
-    if config.cluster_spec and (is_built or not config.cluster_spec.startswith("/")):
-        changes["cluster_spec"] = f"{CLUSTER_SPEC_FOLDER}/{Path(config.cluster_spec).name}"
     model = _model_outside(config) if is_built else None
     if model is not None:
         changes[model.flag] = f"{MODEL_FOLDER}/{model.path.name}"

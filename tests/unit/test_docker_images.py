@@ -317,7 +317,7 @@ def test_spec_and_wheels_go_along(daemon: FakeDaemon) -> None:
     )
     job_image(config, print, QuietView())
     assert {"cluster_spec/spec.py", "packages/edlz-1-py3-none-any.whl"} <= daemon.builds[0][1].keys()
-    assert config_in_image(config).cluster_spec == "/cluster_spec/spec.py"
+    assert config_in_image(config).cluster_spec == "spec.py"  # read here, by whoever submits the job
 
 
 @pytest.mark.parametrize(
