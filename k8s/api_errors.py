@@ -21,6 +21,7 @@ __all__ = [
     "Unauthorized",
     "rbac_line",
     "refusal",
+    "told",
 ]
 
 TRANSIENT = frozenset((429, 500, 502, 503, 504))
@@ -87,6 +88,11 @@ class Expired(ApiError):
 
 class Invalid(ApiError):
     """Fields of the object are wrong (422); the message names them."""
+
+
+def told(error: EdlzError) -> str:
+    """Return an error as one line of a log or a note: what happened, and what to do."""
+    return f"{error.message}; {error.help}" if error.help else error.message
 
 
 def rbac_line(namespace: str) -> str:

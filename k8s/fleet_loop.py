@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from edlz.k8s.api import Cluster
+from edlz.k8s.api_errors import told
 from edlz.k8s.api_records import Pod
 from edlz.k8s.commands import Commands
 from edlz.k8s.job_objects import JobObjects
@@ -114,7 +115,7 @@ class FleetLoop:
             try:
                 await self._cluster.delete(kind, name)
             except EdlzError as error:
-                logger.warning("the %s %s goes with the master pod: %s", kind.lower(), name, error.message)
+                logger.warning("the %s %s goes with the master pod: %s", kind.lower(), name, told(error))
 
     # -- the loop
 
@@ -153,7 +154,7 @@ class FleetLoop:
             try:
                 scaled = master.scale(asked.workers)
             except EdlzError as error:
-                master.announce("workers", f"{error.message}; {error.help}" if error.help else error.message)
+                master.announce("workers", told(error))
             else:
                 if scaled.warning:
                     master.announce("workers", scaled.warning)
@@ -196,7 +197,7 @@ class FleetLoop:
                 try:
                     await write_note(self._cluster, self._objects.owner, note, patience_s=0)
                 except EdlzError as error:
-                    logger.warning("the status could not be written on the master pod: %s", error.message)
+                    logger.warning("the status could not be written on the master pod: %s", told(error))
                     await asyncio.sleep(1.0)
                 else:
                     self._note.on_written(status, loop.time())

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from edlz.k8s.api_errors import AlreadyExists, Conflict, NotFound
+from edlz.k8s.api_errors import AlreadyExists, Conflict, NotFound, told
 from edlz.k8s.api_records import Metadata, Pod
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.pod_inventory import PodInventory
@@ -116,9 +116,9 @@ class PodLauncher:
 
     def notes(self) -> dict[str, str]:
         """Return why services that should run do not (yet), by name."""
-        return {
-            name: trial.note for name, trial in self._trials.items() if trial.note
-        } | self.inventory.notes()
+        running = self.running()
+        trials = {name: each.note for name, each in self._trials.items() if name not in running}
+        return {name: note for name, note in trials.items() if note} | self.inventory.notes()
 
     # -- starting and stopping
 
@@ -180,7 +180,7 @@ class PodLauncher:
             await self._look_at(name)
         except EdlzError as error:
             limit_s = LONGEST_OUTAGE_PAUSE_S if error.retryable else LONGEST_PAUSE_S
-            self._put_off(name, f"Pending: cannot be created: {error.message}", limit_s)
+            self._put_off(name, f"Pending: cannot be created: {told(error)}", limit_s)
         else:
             self._trials.pop(name, None)
             self.inventory.on_created(name, made.uid)
@@ -199,7 +199,7 @@ class PodLauncher:
             self._await_its_name(name)
             return
         except EdlzError as error:
-            self._put_off(name, f"Pending: {error.message}", LONGEST_OUTAGE_PAUSE_S)
+            self._put_off(name, f"Pending: {told(error)}", LONGEST_OUTAGE_PAUSE_S)
             return
         if not self._is_of_the_job(pod):
             self._put_off(name, f"Pending: the pod {pod.name} exists, and is not of this job; delete it")
@@ -262,7 +262,7 @@ class PodLauncher:
             self.inventory.on_deleted(uid)
             self.changed.set()
         except EdlzError as error:
-            logger.warning("%s cannot be deleted: %s", name, error.message)
+            logger.warning("%s cannot be deleted: %s", name, told(error))
             again_s = FIRST_PAUSE_S * self._random.uniform(1, 4)
         self._asked_to_go[uid] = (float("inf") if grace_s is None else grace_s, self._now() + again_s)
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edlz.k8s.api import Cluster
+from edlz.k8s.api_errors import told
 from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.k8s.fleet_loop import FleetLoop
 from edlz.k8s.job_keys import hand_on_keys, with_keys
@@ -100,7 +101,7 @@ async def run_master(config: JobConfig, pod: OwnPod, stop: Stop) -> int:
             await own.write(ended[1], LAST_WORD_S)
             await job.delete_all()
         except EdlzError as error:
-            logger.error("the job cannot run: %s%s", error.message, f"; {error.help}" if error.help else "")
+            logger.error("the job cannot run: %s", told(error))
             ended = (error.exit_code, failed_status(config, error))
             await own.write(ended[1], LAST_WORD_S)
         return await own.leave(ended[0])
@@ -118,7 +119,7 @@ class _Own:
         try:
             await write_note(self.cluster, self.owner, note_of_status(status), patience_s=patience_s)
         except EdlzError as error:
-            logger.warning("the job's last status could not be written on its pod: %s", error.message)
+            logger.warning("the job's last status could not be written on its pod: %s", told(error))
 
     async def leave(self, code: int) -> int:
         """Wait until the container may end without being started again, as far as that can be had."""
@@ -132,7 +133,7 @@ class _Own:
             except TimeoutError:
                 logger.warning("the pod was not ended within %.0fs: its container starts again", DEADLINE_S)
             except EdlzError as error:
-                logger.warning("the pod's container starts again: %s", error.message)
+                logger.warning("the pod's container starts again: %s", told(error))
         return code
 
 
@@ -179,16 +180,15 @@ class _JobRun:
 
     async def _hand_on(self, keys: JobKeys, service: MasterService) -> None:
         """Put the keys into the job's secret, as soon as the cluster takes it."""
-        pause_s, told = FIRST_PAUSE_S, ""
+        pause_s, last = FIRST_PAUSE_S, ""
         while True:
             try:
                 await hand_on_keys(self._own.cluster, self._objects, keys, self._config.job_directory)
                 return
             except EdlzError as error:
-                if error.message != told:
-                    told = error.message
-                    text = f"no pod can be started yet: {error.message}"
-                    service.announce("job", f"{text}; {error.help}" if error.help else text)
+                if error.message != last:
+                    last = error.message
+                    service.announce("job", f"no pod can be started yet: {told(error)}")
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from edlz.k8s.api_errors import Expired
+from edlz.k8s.api_errors import Expired, told
 from edlz.k8s.api_records import Pod, PodEvent, PodList
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.services.errors import EdlzError
@@ -65,7 +65,7 @@ class PodWatch:
                 logger.debug("the watch has expired; listing the pods again")
             except EdlzError as error:
                 self.trouble = error.message
-                logger.warning("pods cannot be watched: %s%s", error.message, _advice(error))
+                logger.warning("pods cannot be watched: %s", told(error))
             await self._sleep(self._pause_s * self._random.uniform(0.5, 1.5))
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
@@ -91,7 +91,3 @@ class PodWatch:
         finally:
             if loop.time() - began_s > LONGEST_PAUSE_S / 4:
                 self._pause_s = FIRST_PAUSE_S
-
-
-def _advice(error: EdlzError) -> str:
-    return f"; {error.help}" if error.help else ""

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
-from edlz.k8s.manifest import to_plain
+from edlz.k8s import manifest
 from edlz.k8s.names import STATUS, pod_name, selector
 from edlz.k8s.pods import master_pod
 from edlz.services.config import JobConfig
@@ -40,7 +41,7 @@ class Submitted:
             image_pull_policy="IfNotPresent",
             **settings,
         )
-        cluster.create("pods", to_plain(master_pod(self.config, cluster.image)))
+        cluster.create("pods", manifest.to_plain(master_pod(self.config, cluster.image)))
 
     def master(self) -> dict[str, Any]:
         found = self.cluster.find("pods", MASTER)
@@ -81,6 +82,9 @@ class Submitted:
 def nodes(emulated_cluster: TestCluster) -> TestCluster:
     for name in ("node-a", "node-b"):
         emulated_cluster.add_node(name)
+    rights = Path(manifest.__file__).parent / "manifests" / "edlz-rbac.yaml"
+    for obj in yaml.safe_load_all(rights.read_text()):
+        emulated_cluster.create(f"{obj['kind'].lower()}s", obj)
     return emulated_cluster
 
 
