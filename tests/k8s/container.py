@@ -70,7 +70,9 @@ class Root:
         for one in sorted(mounts, key=lambda one: str(one["path"]).count("/")):
             self._show(Path(str(one["source"])), str(one["path"]), bool(one["read_only"]))
         for path in sorted(visible, key=len):
-            if not self._inside(path).exists():
+            inside = self._inside(path)
+            # A volume keeps the empty folder that was this mount's point in the container's life before.
+            if not (inside.exists() and os.path.samefile(inside, path)):
                 self._show(Path(path), path, False)
         os.chroot(self._path)
 
