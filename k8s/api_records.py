@@ -124,7 +124,7 @@ class PodSpec(_Record, frozen=True, kw_only=True):
     node_name: str = ""
     priority_class_name: str = ""
     restart_policy: str = "Always"
-    containers: tuple[Container, ...] = ()
+    containers: tuple[Container, ...] | None = None  # none in a bookmark
 
 
 class Pod(_Record, frozen=True, kw_only=True):
@@ -155,8 +155,8 @@ class Pod(_Record, frozen=True, kw_only=True):
     @property
     def container(self) -> Container:
         """The one that is named as the pod is, as ours are; a cluster may add others to it."""
-        named = [each for each in self.spec.containers if each.name == self.name]
-        return (named or [*self.spec.containers, Container()])[0]
+        containers = self.spec.containers or ()
+        return next((each for each in containers if each.name == self.name), (*containers, Container())[0])
 
     @property
     def container_status(self) -> ContainerStatus:
@@ -186,7 +186,7 @@ class PodList(_Record, frozen=True, kw_only=True):
     """Pods as they were at one revision, from which a watch can go on."""
 
     metadata: ListMetadata = msgspec.field(default_factory=ListMetadata)
-    items: tuple[Pod, ...] = ()
+    items: tuple[Pod, ...] = ()  # [] for none: the server never leaves it out
 
     @property
     def resource_version(self) -> str:

@@ -187,7 +187,9 @@ async def events(cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def test_a_watch_gives_events_until_it_ends(asking) -> None:
-    mark = {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "9"}}}
+    empty = {"spec": {"containers": None}, "status": {}}  # as Kubernetes sends it
+    about = {"resourceVersion": "9", "creationTimestamp": None}
+    mark = {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": about, **empty}}
     answers = Answers((200, [{"type": "ADDED", "object": POD}, mark]))
     assert asking(answers, events) == [("ADDED", "7"), ("BOOKMARK", "9")]
     assert "resourceVersion=5" in answers.asked[0][1]
