@@ -28,13 +28,16 @@ class Submitted:
 
     def __init__(self, cluster: TestCluster, data: Path, **settings: Any) -> None:
         self.cluster = cluster
+        kept = data.parent / "kept"  # master and parameter servers have to see the same checkpoints
+        kept.mkdir(exist_ok=True)
         self.config = JobConfig(
             job_name=JOB,
             image_name=cluster.image,
             namespace=cluster.namespace,
             model_def="mnist.mnist_functional_api.custom_model",
             training_data="/data/mnist/train",
-            volume=f"host_path={data},mount_path=/data/mnist",
+            volume=f"host_path={data},mount_path=/data/mnist;host_path={kept},mount_path=/kept",
+            checkpoint_dir="/kept/checkpoints",
             worker_threads=1,
             worker_resource_request="cpu=0.5,memory=1024Mi",
             ps_resource_request="cpu=0.2,memory=512Mi",
