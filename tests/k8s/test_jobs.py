@@ -26,7 +26,7 @@ LIMIT_S = 400.0
 class Submitted:
     """A job that was submitted, seen as `kubectl` sees it."""
 
-    def __init__(self, cluster: TestCluster, data: Path, **settings: Any) -> None:
+    def __init__(self, cluster: TestCluster, data: Path, cpu: str = "0.5", **settings: Any) -> None:
         self.cluster = cluster
         kept = data.parent / "kept"  # master and parameter servers have to see the same checkpoints
         kept.mkdir(exist_ok=True)
@@ -39,7 +39,7 @@ class Submitted:
             volume=f"host_path={data},mount_path=/data/mnist;host_path={kept},mount_path=/kept",
             checkpoint_dir="/kept/checkpoints",
             worker_threads=1,
-            worker_resource_request="cpu=0.5,memory=1024Mi",
+            worker_resource_request=f"cpu={cpu},memory=1024Mi",
             ps_resource_request="cpu=0.2,memory=512Mi",
             image_pull_policy="IfNotPresent",
             **settings,
@@ -131,6 +131,16 @@ def test_a_job_that_cannot_run_says_why_and_fails(nodes: TestCluster, small_mnis
     assert status.failure is not None
     assert "/data/mnist/train" in status.failure.text
     assert job.master()["metadata"]["labels"]["status"] == "Finished"
+
+
+def test_a_worker_without_room_says_so(nodes: TestCluster, small_mnist: Path) -> None:
+    job = Submitted(nodes, small_mnist, cpu="32", num_workers=1, num_ps_pods=1)
+    job.wait("a note", lambda: (s := job.status()) and any(worker.note for worker in s.workers))
+    status = job.status()
+    assert status is not None
+    (worker,) = status.workers
+    assert (worker.id, worker.state) == ("0", "starting")
+    assert worker.note == "Pending: 0/2 nodes: Insufficient cpu"
 
 
 def test_deleting_the_master_pod_takes_everything_away(nodes: TestCluster, small_mnist: Path) -> None:

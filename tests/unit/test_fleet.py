@@ -298,3 +298,12 @@ def test_any_order_of_events_ends_with_as_many_workers_as_wanted(events: list[tu
     workers = [name for name in launcher.desired if name.startswith("worker")]
     assert len(workers) == launcher.fleet.target
     assert launcher.desired[:2] == ("ps-0", "ps-1")
+
+
+def test_an_end_that_was_seen_to_is_nobodys_failure() -> None:
+    launcher = Launcher(Fleet(workers=2, servers=0, relaunches=0))
+    full = ProcessExit(name="worker-0", code=137, cause="out of memory", is_remedied=True)
+    (loss,) = launcher.poll(full)
+    assert (loss.replacement, loss.failure) == ("worker-2", None)
+    (loss,) = launcher.poll(ProcessExit(name="worker-1", code=137, cause="out of memory"))
+    assert loss.replacement == ""
