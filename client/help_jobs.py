@@ -3,7 +3,7 @@
 __all__ = ["JOB_COMMANDS", "JOB_FLAGS", "JOB_PAGES"]
 
 JOB_COMMANDS = {
-    "ls": "list the jobs of this machine, and those submitted from it",
+    "ls": "list the jobs that run here, or were sent off here",
     "status": "how a job fares: workers, parameter servers, events",
     "top": "the same, until the job ends",
     "logs": "what the services of a job have written",
