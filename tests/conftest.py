@@ -1,10 +1,15 @@
 """Data that several tests read: made once, from what ships with edlz."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from edlz.model_zoo import datasets
+
+# Run in the background of a shell, the tests would hand SIGINT on as ignored, and no job could be stopped by it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

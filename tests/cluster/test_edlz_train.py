@@ -5,6 +5,8 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,15 +52,13 @@ class Command:
         return found
 
 
-def sockets() -> set[Path]:
-    return set(Path("/tmp").glob("edlz-*"))
-
-
 @pytest.fixture
-def no_leftovers() -> object:
-    before = sockets()
-    yield
-    wait_for(lambda: sockets() <= before, f"sockets are left: {sockets() - before}", 10)
+def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give jobs a folder of temporary files of their own, which must be empty in the end."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as folder:  # short, as sockets' paths must be
+        monkeypatch.setenv("TMPDIR", folder)
+        yield
+        wait_for(lambda: not os.listdir(folder), f"files are left in {folder}", 10)
 
 
 @pytest.mark.usefixtures("no_leftovers")
