@@ -100,7 +100,7 @@ def _build() -> Callable[..., object]:
     from edlz.client.scale import scale
     from edlz.client.status import status, top
     from edlz.client.stop import stop
-    from edlz.client.train import FlagCommand, train, with_flags_of
+    from edlz.client.train import FlagCommand, evaluate, predict, train, with_flags_of
     from edlz.client.wait import wait
     from edlz.client.zoo import zoo
 
@@ -109,7 +109,8 @@ def _build() -> Callable[..., object]:
         pretty_exceptions_enable=False,
         context_settings={"token_normalize_func": lambda token: token.replace("-", "_")},
     )
-    app.command("train", cls=FlagCommand)(with_flags_of(train))
+    for reader, begin in (("train", train), ("evaluate", evaluate), ("predict", predict)):
+        app.command(reader, cls=FlagCommand)(with_flags_of(reader, begin))
     app.command("resume", context_settings=_WITH_FLAGS)(resume)
     for command in (ls, status, top, logs, wait, stop, scale, rm):
         app.command(command.__name__)(command)

@@ -1,4 +1,4 @@
-"""`edlz train --dry-run`: what a job would be, with nothing started and nothing created."""
+"""`--dry-run`: what a job would be, with nothing started and nothing created."""
 
 from collections.abc import Sequence
 
@@ -34,6 +34,9 @@ def plan_lines(config: JobConfig, records: int | None) -> list[Line]:
     if records is None:
         return [[Span("plan: ", "dim"), Span("known when the master has seen the data")]]
     tasks = -(-records // config.records_per_task)
+    if config.purpose != "training":
+        text = f"{count_of(records, 'record')}: about {count_of(tasks, 'task')} of {config.purpose}"
+        return [[Span("plan: ", "dim"), Span(text)]]
     minibatches = -(-records // config.minibatch_size)
     steps = -(-minibatches // config.grads_to_wait)
     text = f"{count_of(records, 'record')}: about {count_of(tasks, 'task')} and {count_of(steps, 'step')} an epoch"

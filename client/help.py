@@ -1,4 +1,4 @@
-"""The help pages of `edlz` itself; those of `edlz train` are drawn from the flags (`services.help_page`)."""
+"""The help pages of `edlz` itself; those of `edlz train`, `evaluate` and `predict` are drawn from the flags (`services.help_page`)."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from edlz.client.help_jobs import JOB_COMMANDS, JOB_FLAGS, JOB_PAGES
 from edlz.client.help_zoo import ZOO, ZOO_COMMANDS, ZOO_FLAGS, ZOO_PAGES
 from edlz.model_zoo.dataset_names import DATASETS
+from edlz.services.configuration.flags import PURPOSES
 from edlz.services.configuration.help_page import help_page, help_topic
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem
@@ -14,6 +15,8 @@ __all__ = ["CHANGEABLE", "COMMANDS", "DATASETS", "asked_help", "unknown_command"
 
 COMMANDS = {
     "train": "train a Keras model, here or on Kubernetes",
+    "evaluate": "evaluate a checkpoint, here or on Kubernetes",
+    "predict": "predict with a checkpoint (only submits yet)",
     "resume": "go on with a job that was stopped",
     **JOB_COMMANDS,
     "checkpoint ls": "list checkpoints, newest first",
@@ -68,6 +71,8 @@ Usage: edlz COMMAND [flags]
 Train Keras models on machines that come and go.
 
   edlz train              {COMMANDS["train"]}
+  edlz evaluate           {COMMANDS["evaluate"]}
+  edlz predict            {COMMANDS["predict"]}
   edlz resume             {COMMANDS["resume"]}
 {_listed(JOB_COMMANDS)}
   edlz checkpoint ls      {COMMANDS["checkpoint ls"]}
@@ -142,8 +147,9 @@ def asked_help(argv: Sequence[str]) -> str | None:
         return {"zoo": ZOO, "checkpoint": _CHECKPOINT, "help": _EDLZ}.get(" ".join(argv))
     if not words or words[0] == "help":
         return _EDLZ
-    if words[0] == "train":
-        return help_page("train", topic)
+    for command in PURPOSES:
+        if words[0] == command:
+            return help_page(command, topic)
     if words[0] == "resume":
         return _RESUME
     if words[0] in JOB_PAGES:

@@ -1,4 +1,4 @@
-"""`edlz train` on this machine: the job's folder, its screen, and the supervisor between them.
+"""`edlz train` and `edlz evaluate` on this machine: the job's folder, its screen, and the supervisor between them.
 
 Whatever happens, it leaves no process, no socket and no lock behind.
 """
@@ -144,7 +144,7 @@ def _leaving_orderly() -> Iterator[None]:
 
 def _with_absolute_paths(config: JobConfig) -> JobConfig:
     """Return the settings with paths that mean the same in any folder: they are kept in job.yaml."""
-    names = ["training_data", "validation_data", "model_zoo", "model_file"]
+    names = ["training_data", "validation_data", "prediction_data", "model_zoo", "model_file"]
     names += ["checkpoint_dir", "checkpoint_dir_for_init"]
     if config.model_def and (Path(config.model_def).exists() or "/" in config.model_def):
         names.append("model_def")

@@ -1,4 +1,4 @@
-"""What `edlz train` checks before anything runs: the model's code and the data, all mistakes at once.
+"""What `edlz train`, `evaluate` and `predict` check before anything runs: the model's code and the data, all mistakes at once.
 
 Neither TensorFlow nor the user's module is imported: names are found in its syntax tree, records are
 counted by the headers of their chunks.
@@ -13,6 +13,7 @@ from edlz.services.checkpoints.records import version_of
 from edlz.services.checkpoints.versions import list_versions, look_at
 from edlz.services.config import JobConfig
 from edlz.services.configuration.checks import idle_workers
+from edlz.services.configuration.flags import DATA_FLAGS
 from edlz.services.configuration.problems import Problem
 from edlz.services.data import list_shards
 from edlz.services.errors import EdlzError
@@ -45,7 +46,7 @@ class Preflight:
 
     Attributes
     ----------
-    records : records of the training data; None if they cannot be counted
+    records : records of the data that the job works on; None if they cannot be counted
     """
 
     errors: list[Problem] = field(default_factory=list)
@@ -57,13 +58,13 @@ def check_job(config: JobConfig) -> Preflight:
     """Check that a job can begin on this machine."""
     errors = list(_check_model(config))
     warnings = list(_warn_of_model(config))
-    training_errors, sizes = _check_data(config.training_data, "training_data")
-    errors += training_errors
-    if config.validation_data:
+    data_errors, sizes = _check_data(config.data, DATA_FLAGS[config.purpose])
+    errors += data_errors
+    if config.validation_data and config.purpose == "training":
         errors += _check_data(config.validation_data, "validation_data")[0]
     if config.checkpoint_dir_for_init:
-        errors += _check_checkpoint(Path(config.checkpoint_dir_for_init))
-    records = None if training_errors else sum(sizes)
+        errors += _check_checkpoint(config)
+    records = None if data_errors else sum(sizes)
     if records:
         tasks = sum(-(-size // config.records_per_task) for size in sizes)
         if config.num_workers <= config.grads_to_wait:  # else the flags alone say so
@@ -114,11 +115,16 @@ def _check_model(config: JobConfig) -> Iterator[Problem]:
         yield _missing(_module_name(config, model), symbols, missing)
 
 
-def _check_checkpoint(path: Path) -> Iterator[Problem]:
+def _check_checkpoint(config: JobConfig) -> Iterator[Problem]:
     """Take a quick look at the checkpoint that the job should begin from; its bytes are the master's affair."""
+    path = Path(config.checkpoint_dir_for_init)
     flag = f'checkpoint_dir_for_init "{path}"'
     if not path.is_dir():
         yield Problem(f"{flag} {'is no folder' if path.exists() else 'does not exist'}")
+        return
+    if path.resolve().is_relative_to(config.job_directory.resolve()):
+        message = f'{flag} lies in the folder of job "{config.job_name}", which a new run moves aside'
+        yield Problem(message, f"give this job another name: --job_name={config.job_name}-2")
         return
     found = [look_at(path)] if version_of(path) is not None else list_versions(path)
     if not found:

@@ -37,11 +37,10 @@ class Ending:
 
 def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -> list[Line]:
     """Return what stands at the end of a job that succeeded."""
-    steps = f"{count_of(status.version, 'step')}, {count_of(status.minibatches, 'minibatch')}"
     lines: list[Line] = [
         [
             Span("Succeeded", "good"),
-            Span(f"  {status.name} in {duration(ending.took_s)}: {steps}{_each(status)}"),
+            Span(f"  {status.name} in {duration(ending.took_s)}: {_work_done(status)}"),
         ]
     ]
     facts = []
@@ -59,6 +58,13 @@ def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -
         lines.append(_digest_line(status, ending, glyphs))
     lines.append([Span("  logs     ", "dim"), Span(str(ending.logs))])
     return lines
+
+
+def _work_done(status: JobStatus) -> str:
+    if not status.is_training:
+        return f"{count_of(status.records, 'record')} evaluated with v{status.version:,}"
+    steps = f"{count_of(status.version, 'step')}, {count_of(status.minibatches, 'minibatch')}"
+    return steps + _each(status)
 
 
 def _each(status: JobStatus) -> str:
@@ -125,7 +131,8 @@ def stopped_block(status: JobStatus | None, job_name: str, ending: Ending) -> li
     """Return what stands after Ctrl-C or SIGTERM."""
     where = ""
     if status is not None:
-        where = f" at {percent(status.ratio)}, epoch {status.epoch} of {status.epochs}, v{status.version:,}"
+        epoch = f"epoch {status.epoch} of {status.epochs}, " if status.is_training else ""
+        where = f" at {percent(status.ratio)}, {epoch}v{status.version:,}"
     lines: list[Line] = [[Span("Stopped", "wait"), Span(f"  {job_name}{where}. {_saved(status)}")]]
     if status is None:
         lines = [[Span("Stopped", "wait"), Span(f"  {job_name} before it began.")]]
@@ -148,7 +155,7 @@ def _digest_line(status: JobStatus, ending: Ending, glyphs: Glyphs) -> list[Span
     is_short = not ending.is_full and len(digest) > _DIGEST_LETTERS
     shown = digest[:_DIGEST_LETTERS] + glyphs.ellipsis if is_short else digest
     line = [Span("  digest   ", "dim"), Span(f"sha256 {shown}")]
-    if status.mode == "sync":
+    if status.mode == "sync" and status.is_training:
         same = f" (the same on any number of workers and ps at --grads_to_wait={status.slots})"
         line.append(Span(same, "dim"))
     return line

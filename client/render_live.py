@@ -77,7 +77,7 @@ def _progress_line(
             f"{len(status.partitions)} ps, {working(status.workers)} of {count_of(asked_workers, 'worker')}"
         )
         return [label, Span(f"{status.state.lower()}: {there} there", "wait")]
-    epoch = f"epoch {status.epoch}/{status.epochs} "
+    epoch = f"epoch {status.epoch}/{status.epochs} " if status.is_training else ""
     share = f"{percent(status.ratio):>6}"
     records = f"  {status.records:,}/{status.records_total:,}"
     end = _end_of_progress(status, is_eta_rough)

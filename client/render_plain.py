@@ -12,7 +12,7 @@ def progress_line(status: JobStatus, asked_workers: int) -> str:
     """Return `progress=0.59 epoch=2/2 version=354 loss=0.083 … eta_s=12`; what is not known is left out."""
     fields: dict[str, object] = {
         "progress": f"{int(status.ratio * 100) / 100:.2f}",
-        "epoch": f"{status.epoch}/{status.epochs}",
+        "epoch": f"{status.epoch}/{status.epochs}" if status.is_training else None,
         "version": status.version,
         "loss": None if status.loss is None else f"{status.loss:.4g}",
         "records_per_s": round(status.records_per_s) or None,

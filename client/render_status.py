@@ -100,7 +100,8 @@ def _head(sight: Sight, now: float) -> Line:
     status = sight.status
     facts = []
     if sight.has_figures:
-        facts = [percent(status.ratio), f"epoch {status.epoch}/{status.epochs}", f"v{status.version:,}"]
+        epoch = [f"epoch {status.epoch}/{status.epochs}"] if status.is_training else []
+        facts = [percent(status.ratio), *epoch, f"v{status.version:,}"]
         if status.evaluations:
             newest = status.evaluations[-1]
             facts += [

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from edlz.client.help import CHANGEABLE
 from edlz.client.preflight import Preflight
+from edlz.client.settings_text import settings_in
 from edlz.services.config import JobConfig, flags_by_spelling
 from edlz.services.configuration.arguments import read_config
+from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, Reader
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 
 __all__ = ["resumed_settings"]
@@ -32,7 +34,8 @@ def resumed_settings(
     """
     problems = [problem for token in argv if (problem := _refusal(token)) is not None]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("EDLZ_")}
-    reading = read_config([f"--config={kept}", *argv, *own], "train", environment)
+    command = _command_of(kept)
+    reading = read_config([f"--config={kept}", *argv, *own], command, environment)
     problems += reading.errors
     if not problems:
         problems += check(reading.config).errors
@@ -40,6 +43,13 @@ def resumed_settings(
         raise InvalidConfigError(problems)
     print_problems(reading.warnings, "warning")
     return reading.config
+
+
+def _command_of(kept: Path) -> Reader:
+    """Return the command that a job was begun with."""
+    settings = settings_in(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+    given = [command for purpose, command in COMMANDS.items() if settings.get(DATA_FLAGS[purpose])]
+    return given[0] if given else "train"
 
 
 def _refusal(token: str) -> Problem | None:

@@ -1,4 +1,4 @@
-"""`edlz train`: the command.  Reads its flags, checks what can be checked, and hands the job over."""
+"""`edlz train`, `evaluate` and `predict`: read the flags, check what can be checked, and hand the job over."""
 
 import inspect
 import os
@@ -11,10 +11,10 @@ from typer.core import TyperCommand
 from edlz.client.completion import complete_value
 from edlz.services.config import flags
 from edlz.services.configuration.arguments import Reading, read_config
-from edlz.services.configuration.flags import GROUPS
+from edlz.services.configuration.flags import GROUPS, Reader
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 
-__all__ = ["FlagCommand", "train", "with_flags_of"]
+__all__ = ["FlagCommand", "evaluate", "predict", "run_job", "train", "with_flags_of"]
 
 _HEEDED_HERE = ("dry_run", "follow")
 
@@ -33,18 +33,18 @@ class FlagCommand(TyperCommand):
         return []
 
 
-def with_flags_of(command: Callable[[typer.Context], None]) -> Callable[..., None]:
-    """Give a command the flags of `edlz train` as its options, for completion and for documentation."""
+def with_flags_of(reader: Reader, command: Callable[[typer.Context], None]) -> Callable[..., None]:
+    """Give a command its flags as options, for completion and for documentation."""
 
     def run(ctx: typer.Context, **_options: str) -> None:
         command(ctx)
 
     parameters = [inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
     for about in flags():
-        if "train" in about.readers and not about.hidden:
+        if reader in about.readers and not about.hidden:
             option = typer.Option(
                 *(f"--{spelling}" for spelling in about.spellings),
-                help=about.help,
+                help=about.help_for(reader),
                 metavar=about.metavar,
                 rich_help_panel=GROUPS[about.group],
                 autocompletion=complete_value(about),
@@ -62,29 +62,40 @@ def with_flags_of(command: Callable[[typer.Context], None]) -> Callable[..., Non
 
 def train(ctx: typer.Context) -> None:
     """Train a Keras model on this machine; with an image, on Kubernetes."""
-    raise typer.Exit(run_train(ctx.args))
+    raise typer.Exit(run_job("train", ctx.args))
 
 
-def run_train(argv: Sequence[str]) -> int:
-    """Run `edlz train` with these arguments; return its exit code.
+def evaluate(ctx: typer.Context) -> None:
+    """Evaluate a checkpoint on this machine; with an image, on Kubernetes."""
+    raise typer.Exit(run_job("evaluate", ctx.args))
+
+
+def predict(ctx: typer.Context) -> None:
+    """Predict with a checkpoint: submits the job to Kubernetes; this version cannot run it yet."""
+    raise typer.Exit(run_job("predict", ctx.args))
+
+
+def run_job(command: Reader, argv: Sequence[str]) -> int:
+    """Run `edlz train`, `evaluate` or `predict` with these arguments; return its exit code.
 
     Raises
     ------
     InvalidConfigError
         With all mistakes in the flags, the model and the data.
     """
-    reading = read_config(argv, "train", os.environ)
+    reading = read_config(argv, command, os.environ)
     if reading.config.is_for_cluster:
         from edlz.client.cluster.submission import submit
 
         return submit(reading)
-    return _train_here(reading)
+    return _run_here(reading)
 
 
-def _train_here(reading: Reading) -> int:
+def _run_here(reading: Reading) -> int:
     from edlz.client.dry_run import print_plan
     from edlz.client.local import run_local
     from edlz.client.preflight import check_job
+    from edlz.services.master.planning import no_prediction
 
     errors, warnings = list(reading.errors), list(reading.warnings)
     errors += _without_image(reading)
@@ -100,6 +111,8 @@ def _train_here(reading: Reading) -> int:
     if reading.config.dry_run:
         print_plan(reading, records)
         return 0
+    if reading.config.purpose == "prediction":
+        raise no_prediction()
     return run_local(reading.config)
 
 

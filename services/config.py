@@ -14,7 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edlz.services.configuration.flags import KINDS, Flag, Reader, flag
+from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, KINDS, Flag, Purpose, Reader, flag
 from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.endpoints import listening_endpoint, reachable_endpoint
 from edlz.services.errors import RemoteProtocolError
@@ -28,15 +28,18 @@ _Self = TypeVar("_Self", bound="JobConfig")
 MAX_JOB_NAME = 50  # a pod's name adds a prefix and a role, and may have 63 letters
 PS_PORT = 2222  # of partition 0 by hand; partition i listens on PS_PORT + i
 
-_JOB = "train master"
-_model = partial(flag, group="model", readers="train master worker")
-_data = partial(flag, group="model", readers=_JOB)
-_training = partial(flag, group="training", readers=_JOB)
+_COMMANDS = "train evaluate predict"
+_JOB = f"{_COMMANDS} master"
+_TRAINING_JOB = "train master"
+_model = partial(flag, group="model", readers=f"{_JOB} worker")
+_data = partial(flag, group="model")
+_computing = partial(flag, group="training", readers=_JOB)
+_training = partial(flag, group="training", readers=_TRAINING_JOB)
 _workers = partial(flag, group="workers", readers=_JOB)
-_results = partial(flag, group="results", readers=_JOB)
+_results = partial(flag, group="results", readers=_TRAINING_JOB)
 _cluster = partial(flag, group="kubernetes", readers=_JOB)
-_images = partial(flag, group="images", readers="train")
-_run = partial(flag, group="run", readers="train master worker ps")
+_images = partial(flag, group="images", readers=_COMMANDS)
+_run = partial(flag, group="run", readers=f"{_JOB} worker ps")
 _service = partial(flag, group="service", common=True)
 
 _MNIST = "mnist.mnist_functional_api.custom_model"
@@ -47,6 +50,8 @@ _PROGRESS = ("auto", "live", "plain", "quiet", "json")
 _PULL = ("Always", "IfNotPresent", "Never")
 _DRY = ("client", "server")
 _SECURITY = ("curve", "none")
+_RECORDS = "RecordIO file, or a directory of them"
+_CHECKPOINT = "checkpoint folder, or a version-<V>"
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _STRATEGIES = ("Local", "ParameterServerStrategy", "AllreduceStrategy")
 _LATER = {"Local": "training in one process", "AllreduceStrategy": "training without parameter servers"}
@@ -70,10 +75,41 @@ class JobConfig:
         "", "NAME", "module.symbol in the zoo, or a directory", common=True, example=_MNIST
     )
     training_data: str = _data(
-        "", "PATH", "RecordIO file, or a directory of them", common=True, aliases=("training_data_dir",)
+        "",
+        "PATH",
+        _RECORDS,
+        _TRAINING_JOB,
+        common=True,
+        aliases=("training_data_dir",),
+        example="data/mnist/train",
     )
     validation_data: str = _data(
-        "", "PATH", "evaluated while training and at the end", common=True, aliases=_VALIDATION_ALIASES
+        "",
+        "PATH",
+        "evaluated while training and at the end",
+        "train evaluate master",
+        common=True,
+        aliases=_VALIDATION_ALIASES,
+        helps={"evaluate": _RECORDS},
+        example="data/mnist/test",
+    )
+    prediction_data: str = _data(
+        "",
+        "PATH",
+        _RECORDS,
+        "predict master",
+        common=True,
+        aliases=("prediction_data_dir",),
+        example="data/mnist/test",
+    )
+    checkpoint_dir_for_init: str = _data(
+        "",
+        "DIR",
+        "begin from this checkpoint",
+        _JOB,
+        aliases=_INIT_ALIASES,
+        helps={"evaluate": _CHECKPOINT, "predict": _CHECKPOINT},
+        example="ckpt/mnist",
     )
     model_zoo: str = _model("", "DIR", "where models lie", common=True, default_text="installed zoo")
     model_file: str = _model("", "FILE", "model definition, in place of --model_def")
@@ -82,16 +118,31 @@ class JobConfig:
     loss: str = _model("loss", "NAME", "function that gives the loss")
     optimizer: str = _model("optimizer", "NAME", "function that gives the optimizer")
     eval_metrics_fn: str = _model("eval_metrics_fn", "NAME", "function that gives the metrics")
+    prediction_outputs_processor: str = flag(
+        "PredictionOutputsProcessor",
+        "NAME",
+        "class that takes predictions",
+        "predict master worker",
+        group="model",
+        default_text="Prediction…",
+    )
     codec_type: str = _model("bytes", "CODEC", "what a record is: bytes | tf_example", choices=_CODECS)
 
     # ------------------------------------------------------------ training
     num_epochs: int = _training(1, "N", "passes over the data", minimum=1, common=True)
-    minibatch_size: int = _training(64, "N", "records in one gradient", minimum=1, common=True)
-    num_minibatches_per_task: int = _training(8, "N", "minibatches in one task", minimum=1)
-    records_per_task: int = _training(
+    minibatch_size: int = _computing(
+        64,
+        "N",
+        "records in one gradient",
+        minimum=1,
+        common=True,
+        helps=dict.fromkeys(("evaluate", "predict"), "records computed at once"),
+    )
+    num_minibatches_per_task: int = _computing(8, "N", "minibatches in one task", minimum=1)
+    records_per_task: int = _computing(
         None, "N", "records in one task; wins over the above", minimum=1, default_text="512"
     )
-    distribution_strategy: str = _training(
+    distribution_strategy: str = _computing(
         "ParameterServerStrategy",
         "NAME",
         "only ParameterServerStrategy yet",
@@ -104,14 +155,14 @@ class JobConfig:
     get_model_steps: int = _training(1, "N", "async: steps on a local copy per pull", minimum=1)
     prefetch_rows: bool = _training(True, "", "async: pull the next rows while computing")
     sync_version_tolerance: int = _training(0, "N", "sync: versions a gradient may be old", minimum=0)
-    embedding_threshold_bytes: int = _training(
+    embedding_threshold_bytes: int = _computing(
         2 << 20, "N", "larger Embedding layers go to the ps", minimum=0, default_text="2 MB"
     )
-    seed: int = _training(0, "N", "orders, initial values, random ops", minimum=0, maximum=2**63 - 1)
-    worker_threads: int = _training(
+    seed: int = _computing(0, "N", "orders, initial values, random ops", minimum=0, maximum=2**63 - 1)
+    worker_threads: int = _computing(
         None, "N", "threads of a worker; bits depend on it", minimum=1, default_text="cores here"
     )
-    onednn: bool = _training(True, "", "TensorFlow's oneDNN kernels")
+    onednn: bool = _computing(True, "", "TensorFlow's oneDNN kernels")
 
     # ------------------------------------------------------------ workers
     num_workers: int = _workers(2, "N", "workers to start", minimum=0, common=True, defaults={"master": 0})
@@ -119,17 +170,23 @@ class JobConfig:
         1, "N", "parameter servers; 0: inside the master", minimum=0, common=True, defaults={"master": 0}
     )
     grads_to_wait: int = _workers(
-        None, "N", "gradients in one synchronous step", minimum=1, common=True, default_text="num_workers"
+        None,
+        "N",
+        "gradients in one synchronous step",
+        readers=_TRAINING_JOB,
+        minimum=1,
+        common=True,
+        default_text="num_workers",
     )
     min_workers: int = _workers(0, "N", "scaling goes no lower", minimum=0)
     max_workers: int = _workers(0, "N", "scaling goes no higher; 0: no limit", minimum=0)
     warm_spares: int = _workers(0, "N", "idle workers, ready to replace lost ones", minimum=0)
     relaunch_on_worker_failure: int = _workers(1, "N", "workers replaced after errors", minimum=0)
     worker_hang_secs: float = _workers(
-        60.0, "SECS", "without progress until a worker is replaced", readers=_JOB, minimum=1.0
+        60.0, "SECS", "without progress until a worker is replaced", minimum=1.0
     )
     local_slots: int = _workers(
-        0, "N", "workers of all your jobs here; 0: no limit", readers="train", minimum=0
+        0, "N", "workers of all your jobs here; 0: no limit", readers=_COMMANDS, minimum=0
     )
     worker_pod_priority: str = _workers("", "WHO", "goes first: high | low | high=0.5 | CLASS")
     skip_bad_tasks: bool = _workers(False, "", "end tasks that always fail, go on without")
@@ -142,7 +199,6 @@ class JobConfig:
     checkpoint_steps: int = _results(0, "N", "save each N versions; 0: never", minimum=0, common=True)
     checkpoint_dir: str = _results("", "DIR", "where checkpoints go", common=True, default_text="the job's")
     keep_checkpoint_max: int = _results(0, "N", "newest checkpoints to keep; 0: all", minimum=0)
-    checkpoint_dir_for_init: str = _results("", "DIR", "begin from this checkpoint", aliases=_INIT_ALIASES)
     recovery_snapshot_secs: float = _results(
         30.0, "SECS", "between the job's recovery snapshots", minimum=0.1
     )
@@ -173,12 +229,12 @@ class JobConfig:
     cluster_spec_json: str = _cluster("", "JSON", "the same as data")
     log_file_path: str = _cluster("", "FILE", "each pod's output goes there too")
     force_use_kube_config_file: bool = _cluster(False, "", "the kubeconfig, even inside a pod")
-    yaml: str = _cluster("", "FILE", "write the manifests, create nothing", readers="train")
+    yaml: str = _cluster("", "FILE", "write the manifests, create nothing", readers=_COMMANDS)
     dry_run: str = _cluster(
-        "", "WHERE", "client | server: show, do nothing", readers="train", choices=_DRY, bare="client"
+        "", "WHERE", "client | server: show, do nothing", readers=_COMMANDS, choices=_DRY, bare="client"
     )
-    skip_preflight: bool = _cluster(False, "", "submit without the checks", readers="train")
-    follow: bool = _cluster(False, "", "stay until the job ends", readers="train")
+    skip_preflight: bool = _cluster(False, "", "submit without the checks", readers=_COMMANDS)
+    follow: bool = _cluster(False, "", "stay until the job ends", readers=_COMMANDS)
 
     # ------------------------------------------------------------ images
     image_base: str = _images("", "IMAGE", "build the job's image on this one", aliases=("base_image",))
@@ -198,12 +254,12 @@ class JobConfig:
     )
     config: str = _run("", "FILE", "settings as YAML: one flag a line", common=True)
     progress: str = _run(
-        "auto", "HOW", "auto | live | plain | quiet | json", readers="train", common=True, choices=_PROGRESS
+        "auto", "HOW", "auto | live | plain | quiet | json", readers=_COMMANDS, common=True, choices=_PROGRESS
     )
     job_dir: str = _run(
         "", "DIR", "the job's files", readers=f"{_JOB} ps", default_text="EDLZ_HOME/jobs/NAME"
     )
-    restart_master: bool = _run(True, "", "start the master again if it is lost", readers="train")
+    restart_master: bool = _run(True, "", "start the master again if it is lost", readers=_COMMANDS)
     resume: bool = _run(False, "", "go on with the job in the folder", readers="master", hidden=True)
     transport_security: str = _run("curve", "HOW", "beyond this machine: curve | none", choices=_SECURITY)
     log_level: str = _run("INFO", "LEVEL", "DEBUG | INFO | WARNING | ERROR | CRITICAL", choices=_LEVELS)
@@ -231,13 +287,25 @@ class JobConfig:
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
-        self._derive("job_name", _job_name_of(self.model_def, self.model_file))
+        self._derive("job_name", _job_name_of(self.model_def, self.model_file, self.purpose))
         self._derive("records_per_task", self.minibatch_size * self.num_minibatches_per_task)
         self._derive("grads_to_wait", 1 if self.use_async else max(1, self.num_workers))
         self._derive("worker_threads", _cores())
         self._derive("port", PS_PORT + self.ps_id)
 
     # ------------------------------------------------------------ what readers ask for
+
+    @property
+    def purpose(self) -> Purpose:
+        """What the job is for: its data tells."""
+        if self.prediction_data:
+            return "prediction"
+        return "evaluation" if self.validation_data and not self.training_data else "training"
+
+    @property
+    def data(self) -> str:
+        """The data that the job works on."""
+        return str(getattr(self, DATA_FLAGS[self.purpose]))
 
     @property
     def is_sync(self) -> bool:
@@ -334,10 +402,11 @@ class JobConfig:
     def to_yaml(self) -> str:
         """Return the settings as a config file that repeats the job, on this machine or another."""
         left_out = {"config", "job_dir", "progress"}
+        command = COMMANDS[self.purpose]
         lines = [
             f"{about.name}: {json.dumps(getattr(self, about.name), ensure_ascii=False)}"
             for about in flags()
-            if "train" in about.readers and about.name not in left_out and getattr(self, about.name) != ""
+            if command in about.readers and about.name not in left_out and getattr(self, about.name) != ""
         ]
         return "\n".join(lines) + "\n"
 
@@ -379,11 +448,12 @@ def _flags_by_name() -> Mapping[str, Flag]:
     return {about.name: about for about in flags()}
 
 
-def _job_name_of(model_def: str, model_file: str) -> str:
-    if model_file:
-        return legal_job_name(Path(model_file).stem)
+def _job_name_of(model_def: str, model_file: str, purpose: Purpose) -> str:
+    """Return the name of a job that has none: another one than its training has, whose files it may read."""
     parts = Path(model_def).name.removesuffix(".py").split(".")
-    return legal_job_name(parts[-2] if len(parts) > 1 else parts[-1])
+    model = Path(model_file).stem if model_file else parts[-2] if len(parts) > 1 else parts[-1]
+    suffix = "" if purpose == "training" else f"-{COMMANDS[purpose]}"
+    return legal_job_name(legal_job_name(model)[: MAX_JOB_NAME - len(suffix)] + suffix)
 
 
 def _cores() -> int:

@@ -112,7 +112,7 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     now: float
     ratio: float = 0.0
     epoch: int = 0
-    epochs: int = 0
+    epochs: int = 0  # none of a job that only evaluates
     records: int = 0
     records_total: int = 0
     minibatches: int = 0
@@ -142,3 +142,8 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     snapshot: int | None = None  # version that all partitions could go on from
     snapshot_age_s: float | None = None
     snapshot_ratio: float = 0.0  # how far the job was when it was first seen
+
+    @property
+    def is_training(self) -> bool:
+        """Whether the job trains: one that only evaluates has no epochs; its records are those evaluated."""
+        return self.epochs > 0

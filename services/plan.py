@@ -36,7 +36,7 @@ class TaskRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What the job trains on.
+    """What the job trains on, and what it evaluates on; a job that only evaluates has no shards and no epochs.
 
     A task's number is its place in the fixed order over all epochs.  `slots` is k, the number of
     gradients in one synchronous step.
@@ -54,6 +54,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def is_sync(self) -> bool:
         return self.mode == "sync"
+
+    @property
+    def is_training(self) -> bool:
+        return bool(self.shards)
 
     @cached_property
     def ranges(self) -> tuple[TaskRange, ...]:
@@ -81,6 +85,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def records_per_epoch(self) -> int:
         return sum(shard.count for shard in self.shards)
+
+    @property
+    def evaluation_records(self) -> int:
+        return sum(shard.count for shard in self.evaluation_shards)
 
     @cached_property
     def minibatches_per_epoch(self) -> int:

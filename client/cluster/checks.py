@@ -95,7 +95,7 @@ async def check_cluster(
     unreachable = next((check for check in found if (check.mark, check.about) == ("no", "cluster")), None)
     if unreachable is not None:  # the others could only say the same
         return [unreachable]
-    return [*found, *_checkpoints(config), _model_and_data(config)]
+    return [*found, *_begun_from(config), *_checkpoints(config), _model_and_data(config)]
 
 
 async def _within(about: str, check: Callable[[], Awaitable[Sequence[Check]]]) -> Sequence[Check]:
@@ -238,7 +238,7 @@ async def _room(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
             Check("warn", "room", f"master and ps do not fit now ({room.lacking}); the job waits for room")
         ]
     if room.workers < count:
-        begins = "training starts with those" if room.workers else "training starts when one does"
+        begins = f"{config.purpose} starts {'with those' if room.workers else 'when one does'}"
         return [
             Check("warn", "room", f"{room.workers} of {count} workers fit now ({room.lacking}); {begins}")
         ]
@@ -261,7 +261,19 @@ async def _image(cluster: "Cluster", config: JobConfig, image: str) -> Sequence[
     return [Check(mark, "image", text, advice)]
 
 
+def _begun_from(config: JobConfig) -> Sequence[Check]:
+    folder = config.checkpoint_dir_for_init
+    if not folder:
+        return []
+    if parse_volumes(config.volume).holds(folder):
+        return [Check("ok", "begins from", f"{folder} lies on a volume")]
+    text = f"{folder} lies on no volume: it has to be in the image"
+    return [Check("warn", "begins from", text, "--volume=claim_name=…,mount_path=…")]
+
+
 def _checkpoints(config: JobConfig) -> Sequence[Check]:
+    if config.purpose != "training":
+        return []  # what it begins from is kept elsewhere
     volumes = parse_volumes(config.volume)
     if volumes.holds(config.job_dir or JOB_DIR):
         return [Check("ok", "files", f"{config.job_dir}: the job can be resumed")]

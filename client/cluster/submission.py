@@ -1,4 +1,4 @@
-"""`edlz train` with an image: checks, the master's pod, and what is said until it runs.
+"""`edlz train`, `evaluate` or `predict` with an image: checks, the master's pod, and what is said until it runs.
 
 Only the master's pod is created here; it makes all the others.  A refusal leaves nothing behind.
 """
@@ -106,6 +106,7 @@ def launch(config: JobConfig, pod: "V1Pod", image: str, *, is_dry: bool = False)
 def _check_flags(reading: Reading) -> None:
     from edlz.client.images.job_image import check_image_flags, is_built_for_job
     from edlz.k8s.cluster_flags import check_cluster_flags
+    from edlz.services.master.planning import no_prediction
 
     errors, warnings = list(reading.errors), list(reading.warnings)
     config = reading.config
@@ -122,6 +123,9 @@ def _check_flags(reading: Reading) -> None:
     if config.transport_security == "none":
         message = "--transport_security=none: whoever reaches the pods' network can read and change the job"
         warnings.append(Problem(message, "leave it out, and the job makes keys of its own"))
+    if config.purpose == "prediction":
+        refusal = no_prediction()
+        warnings.append(Problem(f"the master will refuse this job: {refusal.message}", refusal.help))
     print_problems(warnings, "warning")
     if errors:
         raise InvalidConfigError(errors)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from edlz.services.config import JobConfig, Scalar, flags, flags_by_spelling
 from edlz.services.configuration.checks import check_flags
 from edlz.services.configuration.config_file import settings_from_file
-from edlz.services.configuration.flags import LATER_FLAGS, READERS, Flag, Reader
+from edlz.services.configuration.flags import DATA_FLAGS, LATER_FLAGS, PURPOSES, READERS, Flag, Reader
 from edlz.services.configuration.help_page import help_page, help_topic
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems
@@ -159,15 +159,18 @@ def _misplaced(given: str, setting: Setting, about: Flag | None, reader: Reader)
     if about is not None:
         owner = next(READERS[other] for other in READERS if other in about.readers)
     if owner is not None:
-        return Problem(f"--{setting.spelling} belongs to {owner}", _about_leaving_out(reader))
+        return Problem(f"--{setting.spelling} belongs to {owner}", _about_leaving_out(reader, about))
     near = nearest(setting.spelling, (s for f in flags() if reader in f.readers for s in f.spellings))
     everything = f"all flags: {READERS[reader]} --help-all"
     return Problem(f"no flag {given}", did_you_mean([f"--{name}" for name in near]) or everything)
 
 
-def _about_leaving_out(reader: Reader) -> str:
+def _about_leaving_out(reader: Reader, about: Flag | None) -> str:
     if reader in ("worker", "ps"):
         return "leave it out: what concerns the whole job comes from the master"
+    if reader in PURPOSES and about is not None and about.name in DATA_FLAGS.values():
+        purpose = PURPOSES[reader]
+        return f"for {purpose}: --{DATA_FLAGS[purpose]}"
     return "leave it out"
 
 

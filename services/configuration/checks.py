@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from edlz.services.config import JobConfig, legal_job_name
-from edlz.services.configuration.flags import Reader
+from edlz.services.config import JobConfig, flags_by_spelling, legal_job_name
+from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, PURPOSES, Purpose, Reader
 from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.settings import Setting
@@ -37,8 +37,8 @@ def check_flags(config: JobConfig, settings: Mapping[str, Setting], reader: Read
     settings : the values as given, by flag name, for citing
     reader : the command whose flags they are
     """
-    if reader in ("train", "master"):
-        yield from _check_required(config)
+    if reader in PURPOSES or reader == "master":
+        yield from _check_required(config, PURPOSES.get(reader) or _purpose_by_hand(config))
         yield from _check_modes(config, settings, reader)
         yield from _check_results(config)
         yield from _check_priority(config, reader)
@@ -60,7 +60,7 @@ def idle_workers(config: JobConfig, tasks: int | None = None) -> Problem | None:
 
     Parameters
     ----------
-    tasks : how many tasks an epoch has, if that is known
+    tasks : how many tasks an epoch has, or an evaluation, if that is known
     """
     workers, slots = config.num_workers, config.grads_to_wait
     if config.is_sync and workers > slots:
@@ -69,18 +69,38 @@ def idle_workers(config: JobConfig, tasks: int | None = None) -> Problem | None:
             f"--grads_to_wait={workers}, or --num_workers={slots}",
         )
     if tasks is not None and workers > tasks > 0:
+        where = (
+            "an epoch has"
+            if config.purpose == "training"
+            else "there is only"
+            if tasks == 1
+            else "there are only"
+        )
         return Problem(
-            f"num_workers={workers}, but an epoch has {_count(tasks, 'task')}: {_would_wait(workers - tasks)}",
+            f"num_workers={workers}, but {where} {_count(tasks, 'task')}: {_would_wait(workers - tasks)}",
             f"a smaller --num_minibatches_per_task, or --num_workers={tasks}",
         )
     return None
 
 
-def _check_required(config: JobConfig) -> Iterator[Finding]:
+def _purpose_by_hand(config: JobConfig) -> Purpose:
+    """Return what a master is for that was given some data: with nothing to begin from it can only train."""
+    return config.purpose if config.checkpoint_dir_for_init or config.prediction_data else "training"
+
+
+def _check_required(config: JobConfig, purpose: Purpose) -> Iterator[Finding]:
     if not (config.model_def or config.model_file):
         yield _error("--model_def is missing", _MODEL_EXAMPLE, "model_def", "model_file")
-    if not config.training_data:
-        yield _error("--training_data is missing", "e.g. --training_data=data/mnist/train", "training_data")
+    data = DATA_FLAGS[purpose]
+    if not getattr(config, data):
+        yield _missing(data)
+    if purpose == "prediction":
+        for other in ("training_data", "validation_data"):
+            if getattr(config, other):
+                message = f"--prediction_data with --{other}: a job either predicts or not"
+                yield _error(message, "drop one of the two", "prediction_data", other)
+    if purpose != "training" and not config.checkpoint_dir_for_init:
+        yield _missing("checkpoint_dir_for_init")
 
 
 def _check_transport(config: JobConfig, reader: Reader) -> Iterator[Finding]:
@@ -112,7 +132,7 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
             "sync_version_tolerance",
             "use_async",
         )
-    if reader == "train":
+    if reader in PURPOSES:
         yield from _check_workers(config)
     if config.job_name != legal_job_name(config.job_name):
         message = f'--job_name="{config.job_name}" is no job name: a-z, 0-9 and - (at most 50)'
@@ -125,7 +145,9 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
 def _check_workers(config: JobConfig) -> Iterator[Finding]:
     count, least, most = config.num_workers, config.min_workers, config.max_workers
     if count == 0:
-        yield _error("--num_workers=0: nobody would train", "e.g. --num_workers=2", "num_workers")
+        yield _error(
+            f"--num_workers=0: nobody would {COMMANDS[config.purpose]}", "e.g. --num_workers=2", "num_workers"
+        )
     elif count < least:
         message = f"num_workers={count} is less than min_workers={least}"
         yield _error(
@@ -150,7 +172,7 @@ def _check_priority(config: JobConfig, reader: Reader) -> Iterator[Finding]:
         yield _error(e.message, e.help, "worker_pod_priority")
         return
     is_alone = not config.local_slots and not config.is_for_cluster
-    if reader == "train" and config.worker_pod_priority and is_alone:
+    if reader in PURPOSES and config.worker_pod_priority and is_alone:
         message = f"worker_pod_priority={config.worker_pod_priority} without local_slots: nobody has to wait"
         problem = Problem(message, f"e.g. --local_slots={config.num_workers}, for this job and the others")
         yield Finding("warning", ("worker_pod_priority", "local_slots"), problem)
@@ -172,6 +194,10 @@ def _check_results(config: JobConfig) -> Iterator[Finding]:
         message = f"keep_checkpoint_max={config.keep_checkpoint_max} without checkpoint_steps: none is saved"
         problem = Problem(message, "e.g. --checkpoint_steps=1000")
         yield Finding("warning", ("keep_checkpoint_max", "checkpoint_steps"), problem)
+
+
+def _missing(name: str) -> Finding:
+    return _error(f"--{name} is missing", f"e.g. --{name}={flags_by_spelling()[name].example}", name)
 
 
 def _error(message: str, help: str, *names: str) -> Finding:  # noqa: A002

@@ -8,17 +8,41 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-__all__ = ["GROUPS", "LATER_FLAGS", "READERS", "Flag", "Reader", "flag"]
+__all__ = [
+    "COMMANDS",
+    "DATA_FLAGS",
+    "GROUPS",
+    "LATER_FLAGS",
+    "PURPOSES",
+    "READERS",
+    "Flag",
+    "Purpose",
+    "Reader",
+    "flag",
+]
 
-Reader = Literal["train", "master", "worker", "ps"]
+Reader = Literal["train", "evaluate", "predict", "master", "worker", "ps"]
+Purpose = Literal["training", "evaluation", "prediction"]
 Kind = Literal["text", "whole number", "number", "yes or no"]
 
 READERS: dict[Reader, str] = {
     "train": "edlz train",
+    "evaluate": "edlz evaluate",
+    "predict": "edlz predict",
     "master": "python -m edlz.services.master",
     "worker": "python -m edlz.services.worker",
     "ps": "python -m edlz.services.ps",
 }
+
+COMMANDS: dict[Purpose, Reader] = {"training": "train", "evaluation": "evaluate", "prediction": "predict"}
+"""The commands that begin a job, by what it is for."""
+
+DATA_FLAGS: dict[Purpose, str] = {
+    "training": "training_data",
+    "evaluation": "validation_data",
+    "prediction": "prediction_data",
+}
+"""The data that a job must have."""
 
 GROUPS: dict[str, str] = {
     "model": "Model and data",
@@ -34,6 +58,9 @@ GROUPS: dict[str, str] = {
 KINDS: dict[object, Kind] = {str: "text", int: "whole number", float: "number", bool: "yes or no"}
 
 
+PURPOSES: dict[Reader, Purpose] = {command: purpose for purpose, command in COMMANDS.items()}
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
     """The description of one flag.
@@ -41,6 +68,7 @@ class Flag:
     Attributes
     ----------
     defaults : the default where a reader has another one than the dataclass
+    helps : the help where a reader means something else by it
     default_text : what help shows in brackets, where the value itself says too little
     later : choices that are known but not in this version, with the reason
     bare : the choice that the flag means where it stands alone
@@ -61,6 +89,7 @@ class Flag:
     minimum: float | None = None
     maximum: float | None = None
     defaults: Mapping[Reader, Any] = dataclasses.field(default_factory=dict)
+    helps: Mapping[Reader, str] = dataclasses.field(default_factory=dict)
     default_text: str = ""
     example: str = ""
     bare: str = ""
@@ -74,6 +103,9 @@ class Flag:
 
     def default_for(self, reader: Reader) -> Any:
         return self.defaults.get(reader, self.default)
+
+    def help_for(self, reader: Reader) -> str:
+        return self.helps.get(reader, self.help)
 
 
 def flag(default: Any, metavar: str, help: str, readers: str, *, group: str, **more: Any) -> Any:  # noqa: A002
@@ -99,7 +131,6 @@ _OLD_VOLUME = "a flag for each part of a volume (use --volume=claim_name=…,mou
 _POD_WATCH = "a job that does not watch its pods"
 _CALLBACKS = "callbacks"
 _READERS = "data readers other than RecordIO"
-_PREDICTION = "prediction (edlz predict)"
 _TIMED = "evaluation by time (use --evaluation_steps)"
 _PARTS = "running a part of edlz or another framework"
 
@@ -110,7 +141,6 @@ _NAMES_BY_REASON: dict[str, str] = {
     _POD_WATCH: "aux_params relaunch_timeout_worker",
     _CALLBACKS: "callbacks learning_rate_scheduler max_step",
     _READERS: "custom_data_reader data_reader_params codec_file",
-    _PREDICTION: "prediction_data prediction_data_dir prediction_outputs_processor",
     _TIMED: "evaluation_start_delay_secs evaluation_throttle_secs",
     _PARTS: "job_command need_tf_config need_task_manager need_pod_manager need_elasticdl_job_service use_go_ps",
     "export of the model": "output",

@@ -6,7 +6,7 @@ Typer's own panels cut older spellings off and take three lines a flag; these ta
 from collections.abc import Iterable, Sequence
 
 from edlz.services.config import flags, flags_by_spelling
-from edlz.services.configuration.flags import GROUPS, LATER_FLAGS, READERS, Flag, Reader
+from edlz.services.configuration.flags import DATA_FLAGS, GROUPS, LATER_FLAGS, PURPOSES, READERS, Flag, Reader
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.configuration.settings import Setting, refusal_of_later
@@ -18,9 +18,16 @@ _EVERYTHING = "all"
 _FLAG_COLUMN, _TEXT_COLUMN, _DEFAULT_COLUMN = 2, 27, 71
 _INLINE_GROUPS = ("workers", "results", "kubernetes", "run")
 _INLINE_COLUMN = 15
+_TITLES: dict[Reader, str] = {
+    "evaluate": "Evaluation",
+    "predict": "Prediction",
+}  # of what training's flags do
 
 _PURPOSES: dict[Reader, str] = {
     "train": "Train a Keras model on this machine; with --image_name, on Kubernetes.",
+    "evaluate": "Evaluate a checkpoint on this machine; with --image_name, on Kubernetes.",
+    "predict": "Predict with a checkpoint on Kubernetes, with --image_name.  Not complete yet:\n"
+    "it submits the job, whose master says that this version cannot predict.",
     "master": "The master of a job that is started by hand: it hands out the work.",
     "worker": "A worker of a job that is started by hand: it runs the model.",
     "ps": "A parameter server of a job that is started by hand.",
@@ -55,14 +62,16 @@ def help_page(reader: Reader, topic: str) -> str:
     shown = [about for about in flags() if reader in about.readers and not about.hidden]
     if topic in ("", _EVERYTHING):
         lines = _usage(reader, shown)
-        lines += _grouped(reader, shown) if topic or reader != "train" else _short(reader, shown)
+        lines += _grouped(reader, shown) if topic or reader not in PURPOSES else _short(reader, shown)
         return _page(lines)
     if topic in GROUPS and any(about.group == topic for about in shown):
         return _page(_grouped(reader, [about for about in shown if about.group == topic]))
     about = flags_by_spelling().get(topic)
     if about in shown and about is not None:
         return _page(_one_flag(reader, about))
-    matching = [about for about in shown if topic in " ".join((*about.spellings, about.help, about.group))]
+    matching = [
+        about for about in shown if topic in " ".join((*about.spellings, about.help_for(reader), about.group))
+    ]
     if matching:
         return _page(_grouped(reader, matching))
     raise InvalidConfigError([_unknown_topic(reader, topic, shown)])
@@ -76,11 +85,11 @@ def _usage(reader: Reader, shown: Sequence[Flag]) -> list[str]:
 
 
 def _short(reader: Reader, shown: Sequence[Flag]) -> list[str]:
-    common = [about for about in shown if about.common]
+    common = [about for about in shown if about.common or _is_required(reader, about)]
     lines = _grouped(reader, [about for about in common if about.group not in _INLINE_GROUPS])
     for group in _INLINE_GROUPS:
         parts = [_inline(reader, about) for about in common if about.group == group]
-        lines += _filled(GROUPS[group], parts)
+        lines += _filled(GROUPS[group], parts) if parts else []
     counts = [f"{group}({sum(about.group == group for about in shown)})" for group in GROUPS]
     lines += _filled("More: --help=GROUP", [part for part in counts if not part.endswith("(0)")], 20)
     lines.append("      --help=WORD   flags about a word, e.g. --help=evaluation")
@@ -90,7 +99,8 @@ def _short(reader: Reader, shown: Sequence[Flag]) -> list[str]:
 
 def _grouped(reader: Reader, shown: Sequence[Flag]) -> list[str]:
     lines = []
-    for group, title in GROUPS.items():
+    titles = {**GROUPS, "training": _TITLES.get(reader, GROUPS["training"])}
+    for group, title in titles.items():
         members = [about for about in shown if about.group == group]
         if members:
             lines += [title, *(_line(reader, about) for about in members)]
@@ -99,7 +109,7 @@ def _grouped(reader: Reader, shown: Sequence[Flag]) -> list[str]:
 
 def _line(reader: Reader, about: Flag) -> str:
     head = " " * _FLAG_COLUMN + f"--{about.name} {about.metavar}".rstrip()
-    head = f"{head:<{_TEXT_COLUMN - 2}}  {about.help}"
+    head = f"{head:<{_TEXT_COLUMN - 2}}  {about.help_for(reader)}"
     tail = "required" if _is_required(reader, about) else _default(reader, about)
     if not tail:
         return head
@@ -133,7 +143,7 @@ def _one_flag(reader: Reader, about: Flag) -> list[str]:
     facts.append(("config file", f"{about.name}: …" if about.name != "config" else ""))
     read_by = [name for reader, name in READERS.items() if reader in about.readers]
     facts += [("read by" if i == 0 else "", name) for i, name in enumerate(read_by)]
-    lines = [f"--{about.name} {about.metavar}".rstrip(), f"  {about.help}"]
+    lines = [f"--{about.name} {about.metavar}".rstrip(), f"  {about.help_for(reader)}"]
     return lines + [f"  {title:<12} {text}" for title, text in facts if text]
 
 
@@ -150,9 +160,11 @@ def _default(reader: Reader, about: Flag) -> str:
 
 
 def _is_required(reader: Reader, about: Flag) -> bool:
-    return reader in about.required_by or (
-        reader in ("train", "master") and about.name in ("model_def", "training_data")
-    )
+    purpose = PURPOSES.get(reader, "training" if reader == "master" else None)
+    if purpose is None:
+        return reader in about.required_by
+    is_begun_from = about.name == "checkpoint_dir_for_init" and purpose != "training"
+    return about.name in ("model_def", DATA_FLAGS[purpose]) or is_begun_from
 
 
 def _unknown_topic(reader: Reader, topic: str, shown: Sequence[Flag]) -> Problem:

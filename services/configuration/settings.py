@@ -62,14 +62,10 @@ def value_of(about: Flag, setting: Setting) -> Scalar | Problem:
 
 def refusal_of_later(setting: Setting) -> Problem:
     """Return the refusal of a flag that belongs to later work."""
-    name = setting.spelling
-    if name in ("prediction_data", "prediction_data_dir"):
-        return Problem(
-            f"--{name}{setting.source} belongs to edlz predict, which is not in this version of edlz",
-            "for training: --training_data",
-        )
-    reason = LATER_FLAGS[name]
-    return Problem(f"--{name}{setting.source}: {reason} is not in this version of edlz", "leave it out")
+    reason = LATER_FLAGS[setting.spelling]
+    return Problem(
+        f"--{setting.spelling}{setting.source}: {reason} is not in this version of edlz", "leave it out"
+    )
 
 
 def _boolean(about: Flag, setting: Setting) -> bool | Problem:

@@ -80,6 +80,12 @@ class EvaluationRounds:
         return len(self.skipped) < len(self.plan.evaluation_ranges)
 
     @property
+    def final_records(self) -> int:
+        """Records that the round of the finished model has evaluated so far, of a feed that keeps every one."""
+        final = next((round_ for round_ in self._rounds.values() if round_.is_final), None)
+        return sum(self.plan.evaluation_ranges[task].count for task in final.states) if final else 0
+
+    @property
     def is_idle(self) -> bool:
         return not self._rounds
 

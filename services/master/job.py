@@ -305,7 +305,8 @@ class MasterCore:
             self.queue.restart(done)
             if self.job.begins_from and not self.results:  # it was trained, and evaluated, elsewhere
                 self.evaluation.skip_to(self.version)
-            out.append(Announce("job", f"training begins at v{self.version}, {len(done)} tasks done."))
+            what = "training" if self.plan.is_training else "evaluation"
+            out.append(Announce("job", f"{what} begins at v{self.version}, {len(done)} tasks done."))
         statuses = self.partitions.statuses
         ended = self.skips.advance(statuses)
         out += ended

@@ -20,7 +20,7 @@ from edlz.services.master.journal import Journal
 from edlz.services.messages import Job
 from edlz.services.plan import Plan
 
-__all__ = ["lock_folder", "make_fleet", "make_plan", "open_journal"]
+__all__ = ["lock_folder", "make_fleet", "make_plan", "no_prediction", "open_journal"]
 
 # Flags that say how this process runs, not what is trained: a restarted master may have others.
 _OF_THIS_PROCESS = frozenset(
@@ -60,23 +60,34 @@ def make_fleet(config: JobConfig, record: FleetRecord | None) -> Fleet:
 
 
 def make_plan(config: JobConfig) -> Plan:
-    """List the data and fix the plan.
+    """List the data and fix the plan: of a job that only evaluates, it has no tasks to train on.
 
     Raises
     ------
     DataError, ConfigError
-        If the data is missing, empty or not readable.
+        If the data is missing, empty or not readable, or the job is of a kind that is not there yet.
     """
+    if config.purpose == "prediction":
+        raise no_prediction()
+    is_training = config.purpose == "training"
     evaluation = list_shards(config.validation_data, "validation_data") if config.validation_data else ()
     return Plan(
         mode="sync" if config.is_sync else "async",
         seed=config.seed,
-        shards=list_shards(config.training_data),
+        shards=list_shards(config.training_data) if is_training else (),
         records_per_task=config.records_per_task,
         minibatch_size=config.minibatch_size,
-        epochs=config.num_epochs,
+        epochs=config.num_epochs if is_training else 0,
         slots=1 if config.use_async else config.grads_to_wait,
         evaluation_shards=evaluation,
+    )
+
+
+def no_prediction() -> ConfigError:
+    """Return the refusal of a job that predicts, for whoever is asked to run one."""
+    return ConfigError(
+        "workers of this version of edlz cannot predict yet: edlz predict only submits jobs",
+        "edlz evaluate … --validation_data=PATH measures a checkpoint on data with labels",
     )
 
 
@@ -156,7 +167,7 @@ def _first_checkpoint(config: JobConfig, plan: Plan) -> str:
         return ""
     found = newest_good(Path(config.checkpoint_dir_for_init))
     logger.info("the job begins from the checkpoint %s", found)
-    if read_manifest(found).plan_hash != plan.hash:
+    if plan.is_training and read_manifest(found).plan_hash != plan.hash:
         logger.warning("its plan is another one: parameters are taken, what it has trained on is not")
     return str(found.absolute())
 

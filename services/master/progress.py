@@ -149,8 +149,10 @@ class Progress:
 
     @property
     def records(self) -> int:
-        """Records whose minibatches are in the ledgers of all partitions."""
+        """Records whose minibatches are in the ledgers of all partitions; those evaluated, if none is trained on."""
         core, plan = self._core, self._core.plan
+        if not plan.is_training:
+            return plan.evaluation_records if core.results else core.evaluation.final_records
         if not core.partitions.are_known or not plan.task_count:
             return 0
         per_task = plan.records_per_epoch / plan.tasks_per_epoch
@@ -158,6 +160,11 @@ class Progress:
             s.finished_tasks * per_task + s.open_minibatches * plan.minibatch_size for s in self._statuses
         )
         return min(round(applied), plan.records_per_epoch * plan.epochs)
+
+    @property
+    def _state(self) -> _State:
+        state = _STATES[self._core.phase]
+        return "Evaluating" if state == "Training" and not self._core.plan.is_training else state
 
     @property
     def minibatches(self) -> int:
@@ -173,15 +180,15 @@ class Progress:
     def status(self, since: int, now: float) -> JobStatus:
         """Return what a screen shows now; events after number `since`."""
         core, plan = self._core, self._core.plan
-        left_out = core.skips.records
-        total = plan.records_per_epoch * plan.epochs - left_out
+        total = plan.records_per_epoch * plan.epochs - core.skips.records
+        total = total if plan.is_training else plan.evaluation_records
         records = total if core.is_complete else min(self.records, total)
         snapshot, snapshot_s, snapshot_ratio = self._snapshot_seen
         done = plan.task_count if core.is_complete else len(core.queue.done)
         epoch = min(plan.epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0
         return JobStatus(
             name=core.job.name,
-            state=_STATES[core.phase],
+            state=self._state,
             mode=plan.mode,
             slots=plan.slots,
             started_at=self._started_s + self._wall_offset_s,

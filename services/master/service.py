@@ -209,9 +209,10 @@ class MasterService:
         logger.info(
             "master of job=%s listens at %s, term=%d", core.job.name, self._server.endpoint, core.term
         )
-        logger.info(
-            "%d tasks created with total of %d records.", plan.tasks_per_epoch, plan.records_per_epoch
-        )
+        tasks, records = plan.tasks_per_epoch, plan.records_per_epoch
+        if not plan.is_training:
+            tasks, records = len(plan.evaluation_ranges), plan.evaluation_records
+        logger.info("%d tasks created with total of %d records.", tasks, records)
         if core.evaluation.has_data:
             logger.info("Evaluation service started")
 

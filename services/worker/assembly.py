@@ -43,7 +43,7 @@ class Assembly:
         threshold_bytes = config.embedding_threshold_bytes
         with replacing(threshold_bytes), without_rows():
             self._contract = load_contract(config)
-        feed = self._open_feed(Mode.TRAINING)
+        feed = self._open_feed(Mode.TRAINING if plan.is_training else Mode.EVALUATION)
         self.lanes = Lanes(feed, self._contract.code, self._contract.feed)
         start_from(plan.seed)
         self.built = build_model(
@@ -97,5 +97,7 @@ class Assembly:
         return Evaluator(self._contract, self.built, feed, self.vectors, ranges, self._partitions)
 
     def _first_element(self) -> Any:
-        tasks = range(self._plan.tasks_per_epoch)
-        return self.lanes.first_element((task, self._plan.task_range(task)) for task in tasks)
+        plan = self._plan
+        if not plan.is_training:
+            return self.lanes.first_element(enumerate(plan.evaluation_ranges))
+        return self.lanes.first_element((task, plan.task_range(task)) for task in range(plan.tasks_per_epoch))

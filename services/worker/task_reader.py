@@ -55,7 +55,7 @@ class TaskReader:
 
     def sample(self) -> list[bytes]:
         """Return the first records of the data, a minibatch at most."""
-        first = self._plan.ranges[0]
+        first = (self._plan.ranges or self._plan.evaluation_ranges)[0]
         count = min(first.count, self._plan.minibatch_size)
         return self._source.read(msgspec.structs.replace(first, count=count))
 

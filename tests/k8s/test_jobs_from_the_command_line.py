@@ -62,3 +62,55 @@ def test_a_job_runs_in_pods(
     assert main(["rm", "test-mnist"]) == 0
     ready.wait_until_gone("elasticdl-test-mnist-master")
     assert ready.list("pods") == []
+
+
+def test_a_checkpoint_is_evaluated_in_pods(
+    ready: TestCluster, small_mnist: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoints = tmp_path / "ckpt"
+    checkpoints.mkdir()
+    flags = [
+        "--model_def=mnist.mnist_functional_api.custom_model",
+        f"--image_name={ready.image}",
+        f"--volume=host_path={small_mnist},mount_path=/data;host_path={checkpoints},mount_path=/ckpt",
+        "--validation_data=/data/test",
+        "--minibatch_size=50",
+        "--num_workers=1",
+        "--worker_resource_request=cpu=1,memory=1024Mi",
+        "--ps_resource_request=cpu=0.5,memory=512Mi",
+    ]
+    saving = ["--training_data=/data/train", "--checkpoint_steps=1000", "--checkpoint_dir=/ckpt"]
+    begin = ["--checkpoint_dir_for_init=/ckpt"]
+    found = {}
+    for command, name, more in (("train", "trained", saving), ("evaluate", "evaluated", begin)):
+        code = main([command, *flags, *more, f"--job_name={name}"])
+        printed = capsys.readouterr()
+        assert code == 0, printed.out + printed.err + ready.describe()
+        code = main(["wait", name, "--timeout=5m"])
+        assert code == 0, capsys.readouterr().out + ready.describe()
+        capsys.readouterr()
+        assert main(["status", name, "-o", "json"]) == 0
+        found[name] = json.loads(capsys.readouterr().out)
+        assert main(["rm", name]) == 0
+        ready.wait_until_gone(f"elasticdl-{name}-master")
+    assert found["evaluated"]["evaluations"] == found["trained"]["evaluations"][-1:]
+    assert (found["evaluated"]["progress"]["ratio"], found["evaluated"]["progress"]["records"]) == (1.0, 200)
+
+
+def test_a_prediction_is_refused_by_its_master(
+    ready: TestCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [
+        "--model_def=mnist.mnist_functional_api.custom_model",
+        f"--image_name={ready.image}",
+        "--prediction_data=/data/test",
+        "--checkpoint_dir_for_init=/ckpt",
+        "--job_name=predicted",
+    ]
+    main(["predict", *flags])  # the master may have ended before it is looked at
+    assert main(["wait", "predicted", "--timeout=2m"]) == 2, ready.describe()
+    capsys.readouterr()
+    assert main(["status", "predicted", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["job"]["state"] == "Failed"
+    assert "cannot predict yet" in found["job"]["reason"]

@@ -243,6 +243,62 @@ def test_manifests_are_what_a_submission_creates(
     assert created["metadata"]["annotations"][CONFIG] == written["metadata"]["annotations"][CONFIG]
 
 
+def test_an_evaluation_is_submitted(
+    cluster: PlayedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_claim(cluster, "mnist")
+    flags = [
+        "evaluate",
+        "--model_def=mnist.mnist_functional_api.custom_model",
+        "--validation_data=/data/mnist/test",
+        "--checkpoint_dir_for_init=/data/ckpt",
+        "--image_name=edlz:mnist",
+        "--job_name=test-mnist",
+    ]
+    on_claim = "--volume=claim_name=mnist,mount_path=/data"
+    assert main([*flags, on_claim, "--dry-run"]) == 0
+    assert main([*flags, on_claim, f"--yaml={tmp_path}/job.yaml"]) == 0
+    assert pods(cluster) == []
+    capsys.readouterr()
+    assert main([*flags, on_claim]) == 0
+    printed = capsys.readouterr().out
+    assert "  ok     begins from  /data/ckpt lies on a volume\n" in printed
+    assert "lost with" not in printed
+    (pod,) = pods(cluster)
+    command = pod["spec"]["containers"][0]["command"]
+    assert {"--validation_data=/data/mnist/test", "--checkpoint_dir_for_init=/data/ckpt"} <= set(command)
+    (written,) = yaml.safe_load_all((tmp_path / "job.yaml").read_text())
+    assert command == written["spec"]["containers"][0]["command"]
+    assert "validation_data: " in pod["metadata"]["annotations"][CONFIG]
+    assert main([*flags, "--job_name=two"]) == 0
+    assert "  warn   begins from  /data/ckpt lies on no volume" in capsys.readouterr().out
+    assert main([*flags, "--training_data=/data/mnist/train"]) == 2
+    assert "--training_data belongs to edlz train" in capsys.readouterr().err
+
+
+def test_a_prediction_is_submitted_with_a_warning(
+    cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [
+        "predict",
+        "--model_def=mnist.mnist_functional_api.custom_model",
+        "--prediction_data=/data/mnist/test",
+        "--checkpoint_dir_for_init=/data/ckpt",
+        "--prediction_outputs_processor=Writer",
+        "--image_name=edlz:mnist",
+    ]
+    assert main(flags) == 0
+    printed = capsys.readouterr()
+    assert "Submitted mnist-functional-api-predict." in printed.out
+    assert printed.err.startswith("warning: the master will refuse this job: ")
+    (pod,) = pods(cluster)
+    assert {"--prediction_data=/data/mnist/test", "--prediction_outputs_processor=Writer"} <= set(
+        pod["spec"]["containers"][0]["command"]
+    )
+    assert main([*flags[:2], flags[5]]) == 2
+    assert "--prediction_data is missing" in capsys.readouterr().err
+
+
 def test_resume_makes_new_pods(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
     add_claim(cluster, "mnist")
     assert main([*FLAGS, *ON_CLAIM]) == 0

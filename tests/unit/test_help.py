@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -34,8 +35,28 @@ Results        --evaluation_steps  --log_loss_steps [100]  --checkpoint_steps
                --checkpoint_dir [the job's]
 Kubernetes     --image_name  --namespace [the context's]  --volume
 This run       --job_name [the model's]  --config  --progress [auto]
-More: --help=GROUP  model(11)  training(14)  workers(11)  results(7)
+More: --help=GROUP  model(12)  training(14)  workers(11)  results(6)
                     kubernetes(25)  images(8)  run(8)
+      --help=WORD   flags about a word, e.g. --help=evaluation
+      --help-all    all of them
+"""
+
+EVALUATE_PAGE = """\
+Usage: edlz evaluate [flags]
+Evaluate a checkpoint on this machine; with --image_name, on Kubernetes.
+
+Model and data
+  --model_def NAME         module.symbol in the zoo, or a directory    required
+  --validation_data PATH   RecordIO file, or a directory of them       required
+  --checkpoint_dir_for_init DIR  checkpoint folder, or a version-<V>   required
+  --model_zoo DIR          where models lie                     [installed zoo]
+Evaluation
+  --minibatch_size N       records computed at once                    [64]
+Workers        --num_workers [2]  --num_ps_pods [1]
+Kubernetes     --image_name  --namespace [the context's]  --volume
+This run       --job_name [the model's]  --config  --progress [auto]
+More: --help=GROUP  model(11)  training(8)  workers(10)  kubernetes(25)
+                    images(8)  run(8)
       --help=WORD   flags about a word, e.g. --help=evaluation
       --help-all    all of them
 """
@@ -45,6 +66,10 @@ HEAVY = ("tensorflow", "keras", "numpy", "zmq", "msgspec", "rich", "typer", "yam
 
 def test_the_short_page() -> None:
     assert help_page("train", "") == SHORT_PAGE
+    assert help_page("evaluate", "") == EVALUATE_PAGE
+    assert "--prediction_data PATH   RecordIO file, or a directory of them       required" in help_page(
+        "predict", ""
+    )
 
 
 def test_all_pages_fit_80_columns_and_have_no_blanks_at_the_end() -> None:
@@ -61,7 +86,8 @@ def test_the_full_page_has_every_flag_on_one_line() -> None:
         page = help_page(reader, "all")
         for about in flags():
             is_shown = reader in about.readers and not about.hidden
-            assert (f"  --{about.name}" in page) == is_shown, (reader, about.name)
+            found = re.findall(rf"^  --{about.name}\b", page, re.MULTILINE)
+            assert len(found) == is_shown, (reader, about.name)
 
 
 def test_a_group_a_flag_and_a_word() -> None:
@@ -105,6 +131,8 @@ def test_pages_of_edlz_itself() -> None:
         assert page is not None
         assert "edlz train" in page
     assert asked_help(["train", "-h"]) == SHORT_PAGE
+    assert asked_help(["evaluate", "-h"]) == EVALUATE_PAGE
+    assert "cannot predict" in str(asked_help(["predict", "-h"]))
     assert "edlz zoo data NAME OUTPUT" in str(asked_help(["zoo", "data", "--help"]))
     assert asked_help(["zoo"]) == asked_help(["zoo", "--help"])
     assert asked_help(["zoo", "data", "mnist", "x"]) is None

@@ -1,5 +1,7 @@
 """The real cores together, under faults, against PROTOCOL's promises."""
 
+import dataclasses
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,24 @@ def test_sync_keeps_every_minibatch_once_and_the_bits(schedule: Schedule) -> Non
 @QUICK
 @given(schedules("async"))
 def test_async_keeps_every_minibatch_once(schedule: Schedule) -> None:
+    SimulatedJob(schedule).run()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@QUICK
+@given(data=st.data())
+def test_a_job_without_training_evaluates_each_record_once(mode: str, data: st.DataObject) -> None:
+    drawn = data.draw(schedules(mode))
+    schedule = dataclasses.replace(
+        drawn,
+        epochs=0,
+        lengths=(),
+        failing=(),
+        bad=(),
+        checkpoint_steps=0,
+        evaluation_steps=0,
+        evaluation_tasks=max(1, drawn.evaluation_tasks),
+    )
     SimulatedJob(schedule).run()
 
 
