@@ -194,7 +194,8 @@ def _resumed(config: JobConfig, path: Path) -> tuple[Journal, Job]:
         changed = msgspec.structs.replace(job, config=config.to_record())
         begins_from = _saved(config, job, state.saved)
         if partitions != job.partitions and not begins_from:
-            begins_from = _cut_for(config, job, partitions)
+            is_training = job.plan.is_training
+            begins_from = _cut_for(config, job, partitions) if is_training else job.begins_from
         if begins_from:
             run = secrets.token_hex(4)
             changed = msgspec.structs.replace(

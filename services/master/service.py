@@ -345,16 +345,22 @@ class MasterService:
         )
 
     def _tell_first_steps(self, status: WorkerStatus, now: float) -> None:
-        """Say when a worker that was waited for has begun to train."""
-        name = f"worker-{status.worker}"
-        if not status.steps or name in self._stepping:
+        """Say when a worker that was waited for has begun to train, or to evaluate in a job that does only that."""
+        name, is_training = f"worker-{status.worker}", self._core.plan.is_training
+        has_begun = bool(status.steps if is_training else status.evaluated)
+        if not has_begun or name in self._stepping:
             return
         self._stepping.add(name)
         self._fleet.note_ready(name)
         lost_s, spare_s = self._awaited.pop(name, None), self._spare_awaited_s
         self._spare_awaited_s = None
         if lost_s is not None:
-            self._announce(Announce("worker", f"{name} training after {now - lost_s:.1f}s."))
+            self._announce(
+                Announce(
+                    "worker",
+                    f"{name} {'training' if is_training else 'evaluating'} after {now - lost_s:.1f}s.",
+                )
+            )
         elif spare_s is not None:
             self._announce(Announce("worker", f"{name} has taken over after {now - spare_s:.1f}s."))
 

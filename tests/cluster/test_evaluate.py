@@ -93,7 +93,7 @@ def test_an_evaluation_is_stopped_and_resumed(
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 143
     done = subprocess.run(
-        [*command, "resume", "job", "--progress=plain"],
+        [*command, "resume", "job", "--num_ps_pods=2", "--progress=plain"],
         capture_output=True,
         text=True,
         env=environment,

@@ -75,11 +75,16 @@ def test_two_jobs_on_one_machine(place: Path) -> None:
 
 
 def test_recommendation(place: Path) -> None:
-    (_, data), (_, train), (_, checkpoints) = commands("recommendation.md")
+    (_, data), (_, train), (_, checkpoints), (_, evaluate) = commands("recommendation.md")
     assert "8,000 records" in finish(start(data, place))
-    assert "500 minibatches, each in the model exactly once" in finish(start(train, place))
+    trained = finish(start(train, place))
+    assert "500 minibatches, each in the model exactly once" in trained
     listed = finish(start(checkpoints, place))
     assert re.search(r"^256 .* good   <- resume, newest$", listed, re.MULTILINE), listed
+    evaluated = finish(start(evaluate, place))
+    assert "4,000 records evaluated with v256" in evaluated
+    metrics = re.compile(r"Evaluation metrics\[v=256\]: .*")
+    assert metrics.findall(evaluated) == metrics.findall(trained)
 
 
 def test_by_hand(place: Path) -> None:
