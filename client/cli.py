@@ -109,8 +109,9 @@ def _build() -> Callable[..., object]:
         pretty_exceptions_enable=False,
         context_settings={"token_normalize_func": lambda token: token.replace("-", "_")},
     )
-    for reader, begin in (("train", train), ("evaluate", evaluate), ("predict", predict)):
-        app.command(reader, cls=FlagCommand)(with_flags_of(reader, begin))
+    app.command("train", cls=FlagCommand)(with_flags_of("train", train))
+    app.command("evaluate", cls=FlagCommand)(with_flags_of("evaluate", evaluate))
+    app.command("predict", cls=FlagCommand)(with_flags_of("predict", predict))
     app.command("resume", context_settings=_WITH_FLAGS)(resume)
     for command in (ls, status, top, logs, wait, stop, scale, rm):
         app.command(command.__name__)(command)
