@@ -11,11 +11,10 @@ from edlz.services.errors import ConfigError
 if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
 
-__all__ = ["Connection", "find_connection"]
+__all__ = ["Connection", "find_connection", "require_kubernetes"]
 
 IN_CLUSTER_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE = "default"
-_MISSING = "the kubernetes package is not installed"
 _INSTALL = 'pip install "edlz[k8s]"'
 
 
@@ -40,6 +39,17 @@ class Connection:
         return str(self.configuration.host)
 
 
+def require_kubernetes() -> None:
+    """Raise ConfigError unless the `kubernetes` package can be used: an old one cannot, nor one without aiohttp."""
+    try:
+        import kubernetes.aio.config
+        import kubernetes.client  # noqa: F401
+    except ImportError as error:
+        is_missing = error.name == "kubernetes"
+        why = "is not installed" if is_missing else f"cannot be used ({error})"
+        raise ConfigError(f"a cluster cannot be used: the kubernetes package {why}", _INSTALL) from error
+
+
 async def find_connection(config: JobConfig, context: str = "") -> Connection:
     """Return where the API server is; nothing is asked of it yet.
 
@@ -55,11 +65,10 @@ async def find_connection(config: JobConfig, context: str = "") -> Connection:
     ConfigError
         If the `kubernetes` package is not installed, or the kubeconfig does not say.
     """
-    try:
-        from kubernetes.aio import client
-        from kubernetes.aio.config import ConfigException
-    except ImportError as error:
-        raise ConfigError(f"a cluster cannot be used: {_MISSING}", _INSTALL) from error
+    require_kubernetes()
+    from kubernetes.aio import client
+    from kubernetes.aio.config import ConfigException
+
     configuration = client.Configuration()
     configuration.retries = None  # Cluster knows which requests may be repeated
     is_inside = bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and not config.force_use_kube_config_file

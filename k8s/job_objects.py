@@ -1,14 +1,15 @@
-"""The objects that a master makes for its job: pods and services of its services, the secret with their keys."""
+"""The objects that a master makes for its job: pods and services of its services, the secret with their keys.
+
+What needs the `kubernetes` package is imported when the first object is made: by then a connection has been made,
+which says what to install if it is missing.
+"""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from edlz.k8s.names import Owner, pod_name, secret_name, selector, service_name
-from edlz.k8s.pods import service_pod
 from edlz.k8s.priorities import next_worker_class
-from edlz.k8s.ps_service import ps_service
-from edlz.k8s.secret import keys_secret
 from edlz.k8s.worker_memory import more_memory
 from edlz.services.config import JobConfig
 from edlz.services.launcher import is_worker, split_name
@@ -67,6 +68,8 @@ class JobObjects:
         workers : how many of them are wanted
         classes : the priority classes of the workers that are there
         """
+        from edlz.k8s.pods import service_pod
+
         priority = next_worker_class(self.config, workers, classes) if is_worker(name) else None
         pod = service_pod(
             self.config,
@@ -80,10 +83,14 @@ class JobObjects:
 
     def service(self, name: str) -> Any:
         """Return the service before a parameter server: ps-0."""
+        from edlz.k8s.ps_service import ps_service
+
         return self.spec.service(ps_service(self.config, split_name(name)[1], self.owner))
 
     def secret(self, keys: Mapping[str, bytes]) -> Any:
         """Return the secret with the files of keys."""
+        from edlz.k8s.secret import keys_secret
+
         return keys_secret(self.config, keys, self.owner)
 
     def more_memory(self, last: str | None) -> str | None:

@@ -1,31 +1,21 @@
 """Connections of the commands to a cluster: by a place in the index, for as long as a command needs one."""
 
 import asyncio
-import importlib.util
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from edlz.client.cluster.index import Place
 from edlz.services.config import JobConfig
-from edlz.services.errors import ConfigError
 
 if TYPE_CHECKING:
     from edlz.k8s.api import Cluster
 
-__all__ = ["REQUEST_S", "asked", "connected", "require_kubernetes"]
+__all__ = ["REQUEST_S", "asked", "connected"]
 
 REQUEST_S = 5.0  # for a request of a command with its repetitions
 
 _T = TypeVar("_T")
-
-
-def require_kubernetes() -> None:
-    """Raise ConfigError if the `kubernetes` package is not installed."""
-    if importlib.util.find_spec("kubernetes") is None:
-        raise ConfigError(
-            "a job cannot be submitted: the kubernetes package is not installed", 'pip install "edlz[k8s]"'
-        )
 
 
 @asynccontextmanager

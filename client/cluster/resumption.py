@@ -14,6 +14,7 @@ from edlz.client.cluster.submission import launch
 from edlz.client.preflight import Preflight
 from edlz.client.resumption import resumed_settings
 from edlz.client.settings_text import settings_in
+from edlz.k8s.connection import require_kubernetes
 from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
 from edlz.k8s.volumes import parse_volumes
 from edlz.services.config import JobConfig
@@ -44,6 +45,7 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
     ConfigError
         If it runs, or its files went with its pods.
     """
+    require_kubernetes()
     from edlz.k8s.cluster_spec import load_cluster_spec
     from edlz.k8s.pods import master_pod
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edlz.client.cluster.checks import check_cluster
-from edlz.client.cluster.connection import connected, require_kubernetes
+from edlz.client.cluster.connection import connected
 from edlz.client.cluster.index import Place, remember_place
 from edlz.client.cluster.job import follow_job
 from edlz.client.cluster.look import look_at_job
@@ -28,6 +28,7 @@ from edlz.client.dry_run import print_plan
 from edlz.client.preflight import check_visible_model
 from edlz.client.status import left_the_view
 from edlz.client.terminal import print_lines
+from edlz.k8s.connection import require_kubernetes
 from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import Reading
