@@ -81,7 +81,7 @@ def own_pod(config: JobConfig, environ: Mapping[str, str]) -> OwnPod:
 
 async def run_master(config: JobConfig, pod: OwnPod, stop: Stop) -> int:
     """Run a job to its end, its pods with it; return the job's exit code."""
-    if not config.endpoint:
+    if not config.endpoint and not config.host:
         config = dataclasses.replace(config, endpoint=f"tcp://{pod.address}")
     async with await Cluster.connect(config) as cluster:
         own = _Own(cluster, pod, config.restart_policy, stop)

@@ -48,7 +48,7 @@ def master_pod(config: JobConfig, image: str) -> client.V1Pod:
     config = settings_in_pods(config, image)
     arguments = [_literal(argument) for argument in config.to_arguments("master")]
     command = ["python", "-m", "edlz.k8s.master", *arguments]
-    command.append(f"--endpoint=tcp://$(MY_POD_IP):{MASTER_PORT}")
+    command += _listening(MASTER_PORT)
     volumes = parse_volumes(config.volume)
     name = pod_name(config.job_name, MASTER)
     about = metadata(config, name, MASTER, None, annotations={CONFIG: config.to_yaml()}, status="Pending")
@@ -161,7 +161,7 @@ def _service_command(config: JobConfig, role: str, index: int, master_addr: str)
     ]
     if role == "ps":
         command += [
-            f"--endpoint=tcp://$(MY_POD_IP):{PS_PORT}",
+            *_listening(PS_PORT),
             f"--job_dir={_literal(config.job_dir or JOB_DIR)}",
         ]
     if config.transport_security == "none":
@@ -169,6 +169,11 @@ def _service_command(config: JobConfig, role: str, index: int, master_addr: str)
     else:
         command.append(f"--keys_dir={KEYS_DIR}")
     return [*command, f"--log_level={config.log_level}", f"--log_format={config.log_format}"]
+
+
+def _listening(port: int) -> list[str]:
+    """Return the arguments that let a service listen at its pod's address, an IPv6 one too: those need brackets."""
+    return ["--host=$(MY_POD_IP)", f"--port={port}"]
 
 
 def _pod_spec(

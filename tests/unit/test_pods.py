@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from edlz.k8s.demo import DEMOS, MANIFESTS, demo_manifest
 from edlz.k8s.manifest import to_plain, to_yaml
+from edlz.k8s.master import own_pod
 from edlz.k8s.names import MAX_JOB_NAME, labels, pod_name, selector, short_name
 from edlz.k8s.object_check import object_problems
 from edlz.k8s.pods import Owner, master_pod, service_pod, settings_in_pods
@@ -155,7 +156,7 @@ def test_the_master_gets_the_settings_of_the_job() -> None:
     assert reading.errors == ()
     assert reading.config.model_params == changes["model_params"]
     assert (reading.config.num_epochs, reading.config.seed, reading.config.envs) == (3, 7, "A=$(B)")
-    assert reading.config.endpoint == "tcp://$(MY_POD_IP):50001"
+    assert (reading.config.host, reading.config.port) == ("$(MY_POD_IP)", 50001)
     assert reading.config.image_name == "edlz:mnist"
 
 
@@ -199,7 +200,26 @@ def test_a_worker_and_a_ps_know_their_master() -> None:
     worker = read_config(arguments_of(pod("worker-3"), "edlz.services.worker"), "worker", {}).checked()
     assert (worker.worker_id, worker.master_addr, worker.keys_dir) == (3, ADDRESS, "/var/run/edlz/keys")
     ps = read_config(arguments_of(pod("ps-1"), "edlz.services.ps"), "ps", {}).checked()
-    assert (ps.ps_id, ps.endpoint, ps.job_dir) == (1, "tcp://$(MY_POD_IP):2222", "/var/lib/edlz/job")
+    assert (ps.ps_id, ps.host, ps.port, ps.job_dir) == (1, "$(MY_POD_IP)", 2222, "/var/lib/edlz/job")
+
+
+@pytest.mark.parametrize(("address", "host"), [("10.1.2.3", "10.1.2.3"), ("fd00::1:2", "[fd00::1:2]")])
+def test_services_listen_at_the_address_of_their_pod(address: str, host: str) -> None:
+    def arguments(plain: dict[str, Any], module: str) -> list[str]:
+        return [argument.replace("$(MY_POD_IP)", address) for argument in arguments_of(plain, module)]
+
+    at_master = read_config(arguments(master(), "edlz.k8s.master"), "master", {}).checked()
+    assert at_master.listen_endpoint == at_master.reachable_at(at_master.listen_endpoint)
+    assert at_master.listen_endpoint == f"tcp://{host}:50001"
+    ps = read_config(arguments(pod("ps-1"), "edlz.services.ps"), "ps", {}).checked()
+    assert ps.listen_endpoint == f"tcp://{host}:2222"
+    own = own_pod(at_master, {"MY_POD_UID": "u", "MY_POD_IP": address})
+    assert own.address == f"{host}:50001"
+    worker = service_pod(job(), "worker-0", owner=OWNER, master_addr=own.address)
+    found = variables(to_plain(worker))
+    assert found["MASTER_ADDR"] == f"{host}:50001"
+    flags = read_config(arguments(to_plain(worker), "edlz.services.worker"), "worker", {}).checked()
+    assert flags.master_endpoint == f"tcp://{host}:50001"
 
 
 def test_variables_of_a_worker() -> None:
