@@ -39,6 +39,7 @@ from tests.k8s.store import Store
 __all__ = ["Environment", "Images", "Kubelet"]
 
 Object = Mapping[str, Any]
+MESSAGE_LINES, MESSAGE_BYTES = 80, 2048  # of a log that stands for the reason of an end
 LOST = 255  # the exit code of what ran when the machine went down
 
 
@@ -215,7 +216,7 @@ class Kubelet:
             if one.name in pod.out_of_memory:
                 pod.out_of_memory.discard(one.name)
                 reason = OUT_OF_MEMORY
-            pod.life.exited(one.name, one.code, now, reason, one.failure)
+            pod.life.exited(one.name, one.code, now, reason, one.failure or _last_lines(pod, one))
 
     def _take_over(self, now: float) -> None:
         """Compare what runs here with the pods that the API has for this node."""
@@ -345,6 +346,16 @@ class _LogFile:
 
     def is_ended(self) -> bool:
         return self._container is None or self._container.has_ended
+
+
+def _last_lines(pod: _Pod, ended: _Exit) -> str:
+    """Return the end of a container's log, if its pod wants that as the reason why it failed."""
+    spec = next(one for one in _all_containers(pod.life.pod) if one["name"] == ended.name)
+    if ended.code == 0 or spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+        return ""
+    path = pod.folder.log(ended.name, pod.attempts[ended.name])
+    lines = path.read_bytes().splitlines(keepends=True)[-MESSAGE_LINES:] if path.exists() else []
+    return b"".join(lines)[-MESSAGE_BYTES:].decode(errors="replace")
 
 
 def _all_containers(pod: Object) -> list[Object]:

@@ -5,6 +5,7 @@ Events (the pod's object has changed, a container was started or has ended, time
 as the restart policy says: at once the first time, then after a back-off that doubles. A deletion sends SIGTERM,
 after the grace SIGKILL; when nothing runs any more the end is shown, and only in a later step is the object
 removed: so a watcher sees how every container ended, and the scheduler has the room before the object is gone.
+A pod that has run for its activeDeadlineSeconds ends in the same way, but its object stays, as Failed.
 """
 
 import signal
@@ -27,6 +28,11 @@ __all__ = [
 
 Object = Mapping[str, Any]
 FORCED_GRACE_S = 1.0
+TOO_LATE = {
+    "phase": "Failed",
+    "reason": "DeadlineExceeded",
+    "message": "Pod was active on the node longer than the specified deadline",
+}
 OUT_OF_MEMORY, KILLED = "OOMKilled", 128 + signal.SIGKILL
 
 
@@ -172,6 +178,7 @@ class PodLife:
             one.retry_at = now
         self._has_begun = False
         self._kill_at: float | None = None  # set when the pod is to end
+        self._is_too_late = False  # it has run longer than it may
         self._end_is_shown = False
         self._is_removed = False  # asked for; a finalizer may keep the object
         self._is_gone = False
@@ -229,8 +236,9 @@ class PodLife:
     def step(self, now: float) -> list[Instruction]:
         """Return what is to be done now."""
         is_first, self._has_begun = not self._has_begun, True
+        overtime = self._note_deadline(now)
         if self._kill_at is not None:
-            return self._end(now)
+            return overtime + self._end(now)
         if is_first or self.phase in ("Succeeded", "Failed"):
             return []
         return [one for container in self._current() for one in self._lead(container, now)]
@@ -243,12 +251,15 @@ class PodLife:
             asked = [one.asked for one in self._running()]
             if asked:
                 return 0.0 if None in asked else self._kill_at if signal.SIGTERM in asked else None
+            if self._is_too_late and not self._is_leaving():
+                return None if self._end_is_shown else 0.0
             return None if self._is_removed and not self._is_gone else 0.0
         if not self._has_begun:
             return 0.0
         if self.phase in ("Succeeded", "Failed"):
             return None
-        return min((one.retry_at for one in self._current() if self._is_to_start(one)), default=None)
+        due = [one.retry_at for one in self._current() if self._is_to_start(one)]
+        return min([*due, *self._deadline()], default=None)
 
     def _lead(self, container: _Container, now: float) -> list[Instruction]:
         if not self._is_to_start(container) or now < container.retry_at:
@@ -295,6 +306,23 @@ class PodLife:
         what = "BackOff" if reason == "ImagePullBackOff" else "Failed"
         return [Happening(reason=what, message=message, is_warning=what == "Failed")]
 
+    def _deadline(self) -> list[float]:
+        """Return until when the pod may run; nothing if it may for ever."""
+        limit_s = self.pod["spec"].get("activeDeadlineSeconds")
+        return [] if limit_s is None else [self._began + limit_s]
+
+    def _note_deadline(self, now: float) -> list[Instruction]:
+        """Let the pod end if its time is over."""
+        is_over = self._kill_at is not None or self.phase in ("Succeeded", "Failed")
+        if is_over or not any(now >= end for end in self._deadline()):
+            return []
+        self._is_too_late = True
+        self._end_within(float(self.pod["spec"].get("terminationGracePeriodSeconds", 30)), now)
+        return [Happening(reason=TOO_LATE["reason"], message=TOO_LATE["message"])]
+
+    def _is_leaving(self) -> bool:
+        return bool(self.pod["metadata"].get("deletionTimestamp"))
+
     def _end_within(self, grace_s: float, now: float) -> None:
         kill_at = now + grace_s
         self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
@@ -316,7 +344,7 @@ class PodLife:
         if self._is_gone:
             self.is_discarded = True
             return [*instructions, Discard()]
-        if self._end_is_shown and not self._is_removed:
+        if self._end_is_shown and not self._is_removed and self._is_leaving():
             self._is_removed = True
             return [*instructions, Remove()]
         self._end_is_shown = True
@@ -327,6 +355,8 @@ class PodLife:
     @property
     def phase(self) -> str:
         """The phase, from how the containers stand."""
+        if self._is_too_late and not self._running():
+            return "Failed"
         if any(self._will_not_restart(one) and one.last_code for one in self._init):
             return "Failed"
         if any(one.code != 0 for one in self._init):
@@ -355,6 +385,8 @@ class PodLife:
         }
         if any(one.container_id for one in (*self._init, *self._main)):
             status |= {"podIP": self.pod_ip, "podIPs": [{"ip": self.pod_ip}]}
+        if self._is_too_late and phase == "Failed":
+            status |= TOO_LATE
         if self._init:
             status["initContainerStatuses"] = [one.status() for one in self._init]
         return status

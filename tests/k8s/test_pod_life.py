@@ -132,6 +132,43 @@ def test_the_end_of_a_container_is_shown_before_its_restart() -> None:
     assert "running" in node.container["state"]
 
 
+def test_a_pod_ends_when_its_time_is_over() -> None:
+    node = Node(restartPolicy="OnFailure", activeDeadlineSeconds=5, terminationGracePeriodSeconds=2)
+    node.settle()
+    began = node.now
+    node.wait()
+    assert (node.now - began, node.signals()) == (5.0, [signal.SIGTERM])
+    node.exit(1)
+    assert node.phases == ["Pending", "Running", "Failed"], "its container is not started again"
+    status = node.life.status(node.now)
+    assert (status["reason"], status["phase"]) == ("DeadlineExceeded", "Failed")
+    assert node.container["state"]["terminated"]["exitCode"] == 1
+    assert node.life.wake_at() is None
+    assert not any(isinstance(one, Remove) for one in node.did), "its object stays"
+    node.delete(0)
+    assert any(isinstance(one, Remove) for one in node.did)
+
+
+def test_who_does_not_end_in_time_is_killed() -> None:
+    node = Node(activeDeadlineSeconds=5, terminationGracePeriodSeconds=2)
+    node.settle()
+    node.wait()
+    node.wait()
+    assert node.signals() == [signal.SIGTERM, signal.SIGKILL]
+
+
+def test_the_time_of_a_pod_that_runs_can_be_limited() -> None:
+    node = Node(restartPolicy="OnFailure")
+    node.settle()
+    node.now += 60
+    node.pod["spec"]["activeDeadlineSeconds"] = 1
+    node.life.update(node.pod, node.now)
+    node.settle()
+    assert node.signals() == [signal.SIGTERM]
+    node.exit(1)
+    assert node.phases[-1] == "Failed"
+
+
 def test_a_deletion_sends_term_then_kill_and_shows_the_end_before_the_object_goes() -> None:
     node = Node()
     node.settle()

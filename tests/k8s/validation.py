@@ -311,6 +311,13 @@ def _pod_update(old: Object, new: Object) -> Iterator[Cause]:
             for key in changed
         )
         yield Cause("spec", _POD_UPDATE_TEXT + lines)
+    before, after = (pod["spec"].get("activeDeadlineSeconds") for pod in (old, new))
+    if after is None:
+        if before is not None:
+            why = "must not update from a positive integer to nil value"
+            yield _bad("spec.activeDeadlineSeconds", None, why)
+    elif before is not None and after > before:
+        yield _bad("spec.activeDeadlineSeconds", after, "must be less than or equal to previous value")
     if any(toleration not in new["spec"].get("tolerations", ()) for toleration in old["spec"]["tolerations"]):
         yield Cause(
             "spec.tolerations",
