@@ -96,6 +96,7 @@ def _worker(worker: WorkerView) -> dict[str, Any]:
         "step_s": {name: time_ms / 1000 for name, time_ms in times.items()},
         "memory_bytes": worker.memory_bytes,
         "note": worker.note or None,
+        "started_at": worker.started_at or None,
     }
 
 

@@ -45,7 +45,7 @@ def status_screen(
     if sight.note and status.state != "Failed":
         lines.append([Span(f"  {_explained(sight.note)}", "wait")])
     if sight.is_live:  # what the last word of a job that has ended says of its processes is no more true
-        lines += _workers(status.workers, is_wide=is_wide)
+        lines += _workers(status.workers, now, is_wide=is_wide)
         lines += _partitions(status)
     if is_wide:
         lines += _tables(status.tables)
@@ -122,12 +122,14 @@ def _head(sight: Sight, now: float) -> Line:
     ]
 
 
-def _workers(workers: Sequence[WorkerView], *, is_wide: bool) -> list[Line]:
+def _workers(workers: Sequence[WorkerView], now: float, *, is_wide: bool) -> list[Line]:
     if not workers:
         return []
     header, right = ["WORKER", "STATE", "TASK", "REC/S"], {"TASK", "REC/S"}
     parts = ["READ", "PULL", "COMPUTE", "PUSH", "WAIT", "MEMORY"] if is_wide else []
-    header += [*parts, "NOTE"] if any(worker.note for worker in workers) else parts
+    header += parts
+    header += ["AGE"] if any(worker.started_at for worker in workers) else []
+    header += ["NOTE"] if any(worker.note for worker in workers) else []
     rows: list[list[str | Span]] = []
     for worker in workers:
         row: list[str | Span] = [
@@ -140,6 +142,8 @@ def _workers(workers: Sequence[WorkerView], *, is_wide: bool) -> list[Line]:
             times = (worker.read_ms, worker.pull_ms, worker.compute_ms, worker.push_ms, worker.wait_ms)
             row += [f"{time_ms:,.1f} ms" if any(times) else "-" for time_ms in times]
             row.append(memory(worker.memory_bytes))
+        if "AGE" in header:
+            row.append(age(now - worker.started_at) if worker.started_at else "-")
         rows.append([*row, worker.note] if "NOTE" in header else row)
     return aligned(header, rows, right={*right, *parts})
 

@@ -50,6 +50,7 @@ class WorkerView(Record, frozen=True, kw_only=True):
     wait_ms: float = 0.0
     memory_bytes: int = 0
     note: str = ""
+    started_at: float = 0.0  # seconds since the epoch, where its pod tells it; 0 otherwise
 
 
 class TableView(Record, frozen=True, kw_only=True):
