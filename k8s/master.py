@@ -17,6 +17,7 @@ from edlz.k8s.api import Cluster
 from edlz.k8s.api_errors import told
 from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.k8s.fleet_loop import FleetLoop
+from edlz.k8s.job_folders import check_folders
 from edlz.k8s.job_keys import hand_on_keys, with_keys
 from edlz.k8s.job_objects import JobObjects, Spec
 from edlz.k8s.names import MASTER, MASTER_PORT, Owner, pod_name
@@ -88,6 +89,7 @@ async def run_master(config: JobConfig, pod: OwnPod, stop: Stop) -> int:
         folder = config.job_directory
         ended = read_mark(folder, pod.uid)
         try:
+            check_folders(config)
             config, keys = with_keys(config)
             job = _JobRun(config, keys, own)
             if ended is None:

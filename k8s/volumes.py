@@ -73,6 +73,15 @@ class Volumes:
         here = PurePosixPath(path)
         return any(here.is_relative_to(mount.mount_path) for mount in self.mounts)
 
+    def below(self, path: str) -> Volume | None:
+        """Return the volume that a path in the container lies on; None if it lies on none."""
+        here = PurePosixPath(path)
+        found = [mount for mount in self.mounts if here.is_relative_to(mount.mount_path)]
+        if not found:
+            return None
+        innermost = max(found, key=lambda mount: len(PurePosixPath(mount.mount_path).parts))
+        return next(volume for volume in self.volumes if volume.name == innermost.volume)
+
 
 def parse_volumes(text: str) -> Volumes:
     """Return the volumes and mounts of a text as above.

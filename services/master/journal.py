@@ -44,16 +44,22 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._database = sqlite3.connect(path, isolation_level=None, timeout=10)
+        try:
+            self._database = sqlite3.connect(path, isolation_level=None, timeout=10)
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
         try:
             self._prepare()
         except sqlite3.Error as error:
             self._database.close()
-            reason = f"{path} cannot be used as the job's journal: {error}"
-            raise DataError(reason, "use another --job_dir") from error
+            raise self._unusable(error) from error
         except DataError:
             self._database.close()
             raise
+
+    def _unusable(self, error: sqlite3.Error) -> DataError:
+        reason = f"{self._path} cannot be used as the job's journal: {error}"
+        return DataError(reason, "use another --job_dir")
 
     def _prepare(self) -> None:
         database = self._database

@@ -1,0 +1,46 @@
+"""Whether the master's user may write where the job's files are to lie: a volume need not let it."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from edlz.k8s.volumes import parse_volumes
+from edlz.services.config import JobConfig
+from edlz.services.errors import ConfigError
+
+__all__ = ["check_folders"]
+
+
+def check_folders(config: JobConfig) -> None:
+    """Make the job's folder and that of its checkpoints, and see that files can be made there.
+
+    Raises
+    ------
+    ConfigError
+        If one cannot be written to; it says who has to let whom in, and where.
+    """
+    folders = {"job_dir": config.job_directory}
+    if config.checkpoint_steps:
+        folders["checkpoint_dir"] = config.checkpoint_directory
+    for flag, folder in folders.items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            message = f"--{flag}={folder} cannot be written to by user {os.getuid()}: {reason}"
+            raise ConfigError(message, _remedy(config, folder)) from error
+
+
+def _remedy(config: JobConfig, folder: Path) -> str:
+    user, volumes = os.getuid(), parse_volumes(config.volume)
+    volume = volumes.below(str(folder))
+    if volume is None:
+        return "name a folder on a --volume"
+    if volume.host_path:
+        what = f"chown {user} {volume.host_path} (or chmod it) on the node"
+    else:
+        what = (
+            f'chown {user} the folder of claim "{volume.claim_name}", whose storage leaves fsGroup unheeded'
+        )
+    return f"{what}; or run the pods as its owner: runAsUser, fsGroup by --cluster_spec"
