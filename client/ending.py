@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.client.post_mortem import last_words
 from edlz.client.render_end import Ending, failure_block, stopped_block, success_block
 from edlz.client.spans import Glyphs, Line, Span
 from edlz.services.job_status import FailureView, JobStatus
 from edlz.services.messages import ProcessExit
+from edlz.services.post_mortem import last_words
 
 __all__ = ["FINAL_STATES", "Evidence", "conclude", "written_status"]
 

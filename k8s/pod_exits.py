@@ -11,6 +11,7 @@ import signal
 
 from edlz.k8s.api_records import Condition, Pod, Terminated
 from edlz.services.messages import ProcessExit
+from edlz.services.post_mortem import last_words
 
 __all__ = ["exit_of", "has_ended", "is_behind", "note_of", "vanished"]
 
@@ -151,7 +152,7 @@ def _own_end(pod: Pod, terminated: Terminated | None) -> str:
             text += f" ({signal.Signals(code - _CODE_OF_SIGNAL).name})"
     if terminated.reason not in ("", "Error", "Completed"):
         text += f", {terminated.reason}"
-    said = terminated.message.strip().rpartition("\n")[2]
+    said = last_words(terminated.message.splitlines()).error if code <= _CODE_OF_SIGNAL else ""
     return _short(f"{text}: {said}" if said else text)
 
 

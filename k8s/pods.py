@@ -216,6 +216,7 @@ def _container(
         name=pod_name(config.job_name, name),
         image=image,
         image_pull_policy=config.image_pull_policy,
+        termination_message_policy="FallbackToLogsOnError",  # so its pod says why it ended
         command=command,
         env=variables,
         resources=client.V1ResourceRequirements(requests=dict(requests), limits=dict(limits)),

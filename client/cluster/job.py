@@ -103,8 +103,8 @@ class ClusterJob:
         """Tell its master to save and stop; or delete it, and with it all that it owns."""
 
         async def tell(cluster: "Cluster") -> None:
-            master = (await self._look(cluster)).master
-            if is_now or (master is not None and master.phase == "Pending"):  # which hears nothing
+            sight = await self._look(cluster)
+            if is_now or sight.is_deaf:
                 await cluster.delete("Pod", self._master, grace_s=NOW_S)
             else:
                 await cluster.patch_annotations(self._master, {STOP: "save"})

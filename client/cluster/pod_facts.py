@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edlz.k8s.api_records import ContainerStatus, Pod
+from edlz.k8s.api_records import ContainerStatus, Pod, Terminated
 from edlz.k8s.names import short_name
+from edlz.services.post_mortem import LastWords, last_words
 
 __all__ = ["PodFacts", "facts_of", "plain_reason", "warnings_by_pod"]
 
@@ -17,6 +18,7 @@ _SCHEDULING = re.compile(r"(\d+/\d+ nodes) are available: (.*?)\.?( preemption: 
 _CREATING = ("ContainerCreating", "PodInitializing", "")
 _IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _LONGEST = 160
+_CODE_OF_SIGNAL = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,9 @@ class PodFacts:
     is_leaving : whether it was asked to go
     restarts : how often its container was started again
     end : how it ended; nothing if it has not
+    created_at : seconds since the epoch; 0 if it is not known
+    code : of its container's last end, if it has failed
+    error, help : what its container said then, as far as its pod keeps that
     """
 
     name: str
@@ -41,6 +46,10 @@ class PodFacts:
     is_leaving: bool = False
     restarts: int = 0
     end: str = ""
+    created_at: float = 0.0
+    code: int = 0
+    error: str = ""
+    help: str = ""
 
     @property
     def role(self) -> str:
@@ -67,6 +76,9 @@ def facts_of(job: str, pod: Pod, warnings: Mapping[str, str] | None = None) -> P
     """
     status = pod.status
     containers = status.container_statuses or ()
+    ended = _last_end(containers)
+    said = _said(ended)
+    created = pod.metadata.creation_timestamp
     return PodFacts(
         name=short_name(job, pod.name),
         phase=status.phase,
@@ -75,6 +87,10 @@ def facts_of(job: str, pod: Pod, warnings: Mapping[str, str] | None = None) -> P
         is_leaving=pod.is_deleted,
         restarts=sum(one.restart_count for one in containers),
         end=_end(pod) if status.phase in ("Succeeded", "Failed") else "",
+        created_at=created.timestamp() if created is not None else 0.0,
+        code=ended.exit_code if ended is not None else 0,
+        error=said.error,
+        help=said.help,
     )
 
 
@@ -123,17 +139,44 @@ def _waits_for(pod: Pod, warning: str) -> str:
 
 def _waiting(containers: Sequence[ContainerStatus]) -> str:
     for one in containers:
+        if one.state is not None and one.state.terminated is not None:
+            return _again(one, one.state.terminated)
         if one.state is None or one.state.waiting is None:
             continue
         waiting = one.state.waiting
         if waiting.reason == "CrashLoopBackOff":
-            last = one.last_state.terminated if one.last_state else None
-            how = f" after {_code(last.exit_code, last.reason)}" if last else ""
-            return f"its container is started again{how}, {one.restart_count} times so far"
+            return _again(one, one.last_state.terminated if one.last_state else None)
         if waiting.reason in _IMAGE_REASONS:
             return plain_reason(f"image {one.image} cannot be pulled: {waiting.message or waiting.reason}")
         return plain_reason(": ".join(filter(None, (waiting.reason, waiting.message))))
     return ""
+
+
+def _again(container: ContainerStatus, last: Terminated | None) -> str:
+    """Say that a container is started again, how often that was so, and why."""
+    count = container.restart_count
+    times = f", {'once' if count == 1 else f'{count} times'} so far" if count else ""
+    if last is None:
+        return f"its container is started again{times}"
+    said = _said(last).error
+    how = _code(last.exit_code, last.reason)
+    return f"its container is started again after {how}{times}" + (f": {said}" if said else "")
+
+
+def _last_end(containers: Sequence[ContainerStatus]) -> Terminated | None:
+    """Return the last end of a container that failed."""
+    for one in containers:
+        for state in (one.state, one.last_state):
+            if state is not None and state.terminated is not None and state.terminated.exit_code:
+                return state.terminated
+    return None
+
+
+def _said(ended: Terminated | None) -> LastWords:
+    """Return the reason that the end of a log gives; after a signal its last line is none."""
+    if ended is None or ended.exit_code > _CODE_OF_SIGNAL:
+        return LastWords()
+    return last_words(ended.message.splitlines())
 
 
 def _end(pod: Pod) -> str:

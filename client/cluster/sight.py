@@ -81,6 +81,22 @@ class ClusterSight:
         return next((f"{pod.name} {pod.phase}: {pod.waits_for}" for pod in waiting), "")
 
     @property
+    def is_master_in_vain(self) -> bool:
+        """Whether the master ends whenever its container is started, before it has a word to say on the job."""
+        master = self.master
+        if master is None or self.has_figures or not self.is_live:
+            return False
+        return bool(master.error and master.restarts) and not master.is_running
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether its master would not hear of a wish to stop: it waits, or has not got far enough to ever speak."""
+        master = self.master
+        if master is None:
+            return False
+        return master.phase == "Pending" or (master.restarts > 0 and not self.has_figures)
+
+    @property
     def can_resume(self) -> bool:
         """Whether its files lie on a volume, as far as is known here."""
         return bool(self.at.job_dir)
@@ -157,8 +173,7 @@ def _state(status: JobStatus, master: PodFacts, *, has_spoken: bool) -> tuple[Jo
     if has_spoken and status.state in FINAL_STATES:
         return status, ""
     if master.phase == "Failed" or (master.phase == "Succeeded" and not has_spoken):
-        failure = FailureView(text=f"its master ended: {master.end}")
-        return msgspec.structs.replace(status, state="Failed", failure=failure), ""
+        return msgspec.structs.replace(status, state="Failed", failure=_failure(master)), ""
     if master.phase == "Succeeded":
         return msgspec.structs.replace(status, state="Stopped"), "interrupted"
     if master.is_leaving:
@@ -166,23 +181,38 @@ def _state(status: JobStatus, master: PodFacts, *, has_spoken: bool) -> tuple[Jo
     if master.phase == "Pending":
         return msgspec.structs.replace(status, state="Pending"), f"the master waits: {master.waits_for}"
     if not master.is_running:
-        return msgspec.structs.replace(status, state="Starting"), f"the master waits: {master.waits_for}"
+        return msgspec.structs.replace(status, state="Starting"), f"the master waits: {_advised(master)}"
     if not has_spoken:
-        return msgspec.structs.replace(status, state="Starting"), "the master starts"
+        note = f"the master starts again; it ended: {master.error}" if master.error else "the master starts"
+        return msgspec.structs.replace(status, state="Starting"), note
     return status, ""
+
+
+def _failure(master: PodFacts) -> FailureView:
+    text = f"its master ended: {master.end}" + (f": {master.error}" if master.error else "")
+    return FailureView(text=text, help=master.help, exit_code=master.code if master.error else 1)
+
+
+def _advised(master: PodFacts) -> str:
+    """Return what a master waits for, and what it said was to do."""
+    return f"{master.waits_for or 'its container starts'}" + (f"; {master.help}" if master.help else "")
 
 
 def _with_pods(status: JobStatus, facts: Sequence[PodFacts]) -> JobStatus:
     """Return the status with the pods that its master has not heard of, and why they wait."""
     by_name = {pod.name: pod for pod in facts}
     workers = [
-        msgspec.structs.replace(view, note=_joined(view.note, by_name.get(f"worker-{view.id}")))
+        msgspec.structs.replace(
+            view,
+            note=_joined(view.note, by_name.get(f"worker-{view.id}")),
+            started_at=_created_at(by_name.get(f"worker-{view.id}")),
+        )
         for view in status.workers
     ]
     seen = {f"worker-{view.id}" for view in workers} | {f"ps-{view.id}" for view in status.partitions}
     unseen = [pod for pod in facts if pod.name not in seen and not pod.has_ended and not pod.is_leaving]
     workers += [
-        WorkerView(id=pod.index, state="starting", note=_joined("", pod))
+        WorkerView(id=pod.index, state="starting", note=_joined("", pod), started_at=pod.created_at)
         for pod in unseen
         if pod.role == "worker"
     ]
@@ -198,6 +228,10 @@ def _with_pods(status: JobStatus, facts: Sequence[PodFacts]) -> JobStatus:
         ),
     ]
     return msgspec.structs.replace(status, workers=tuple(workers), partitions=tuple(partitions))
+
+
+def _created_at(pod: PodFacts | None) -> float:
+    return pod.created_at if pod is not None else 0.0
 
 
 def _joined(note: str, pod: PodFacts | None) -> str:

@@ -1,6 +1,5 @@
 """What pods and nodes say, in the words of the screens: pure functions, no cluster."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,16 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.client.cli import main
 from edlz.client.cluster.image_check import image_verdict
 from edlz.client.cluster.index import Place, forget_place, list_places, places_of, remember_place
 from edlz.client.cluster.pod_facts import facts_of, plain_reason, warnings_by_pod
 from edlz.client.cluster.room import nodes_of, room_for
 from edlz.client.cluster.sight import sight_of
 from edlz.client.images.local import LocalImage
+from edlz.client.render_jobs import job_object
+from edlz.client.render_status import status_screen
+from edlz.client.spans import plain
 from edlz.k8s.api_records import Pod
 from edlz.k8s.names import CONFIG, STATUS, pod_name
-from edlz.services.job_status import JobStatus, PartitionView, WorkerView
+from edlz.services.job_status import FailureView, JobStatus, PartitionView, WorkerView
 
 AT = Place(name="mnist", namespace="research", settings="num_workers: 3\n")
 STATUS_SAID = JobStatus(
@@ -57,6 +58,17 @@ def pod(name: str, phase: str = "Running", *, said: JobStatus | None = None, **s
         "status": {"phase": phase, "containerStatuses": containers, **status},
     }
     return msgspec.convert(record, Pod)
+
+
+ENDED = {
+    "restartCount": 1,
+    "lastState": {
+        "terminated": {
+            "exitCode": 2,
+            "message": "09:12 a line\nerror: --seed=x is no number\nhelp: e.g. --seed=1\n",
+        }
+    },
+}
 
 
 @pytest.mark.parametrize(
@@ -102,6 +114,14 @@ def test_reasons_on_one_line(text: str, shown: str) -> None:
                 more={"restartCount": 3, "lastState": {"terminated": {"exitCode": 2, "reason": "Error"}}},
             ),
             "its container is started again after exit code 2, 3 times so far",
+        ),
+        (
+            pod("master", state={"waiting": {"reason": "CrashLoopBackOff"}}, more=ENDED),
+            "its container is started again after exit code 2, once so far: --seed=x is no number",
+        ),
+        (
+            pod("master", state={"terminated": {"exitCode": 2, "message": "error: no seed"}}),
+            "its container is started again after exit code 2: no seed",
         ),
     ],
 )
@@ -205,6 +225,67 @@ def test_a_job_is_what_its_master_says_and_its_pods() -> None:
 def test_the_state_of_a_job(master: Pod, state: str, is_live: bool) -> None:
     seen = sight_of(AT, "", [master])
     assert (seen.status.state, seen.is_live) == (state, is_live)
+
+
+def test_a_master_that_cannot_begin_says_why() -> None:
+    waiting = pod("master", state={"waiting": {"reason": "CrashLoopBackOff"}}, more=ENDED)
+    seen = sight_of(AT, "", [waiting])
+    assert seen.is_master_in_vain
+    assert seen.note == (
+        "the master waits: its container is started again after exit code 2, once so far: "
+        "--seed=x is no number; e.g. --seed=1"
+    )
+    seen = sight_of(AT, "", [pod("master", more=ENDED)])
+    assert not seen.is_master_in_vain
+    assert seen.note == "the master starts again; it ended: --seed=x is no number"
+    ended = {"terminated": ENDED["lastState"]["terminated"]}  # type: ignore[index]
+    status = sight_of(AT, "", [pod("master", "Failed", state=ended)]).status
+    assert status.failure == FailureView(
+        text="its master ended: exit code 2: --seed=x is no number", help="e.g. --seed=1", exit_code=2
+    )
+    spoken = pod("master", said=STATUS_SAID, state={"waiting": {"reason": "CrashLoopBackOff"}}, more=ENDED)
+    assert not sight_of(AT, "", [spoken]).is_master_in_vain, "it can go on from its journal"
+
+
+def test_workers_are_as_old_as_their_pods() -> None:
+    created = {"creationTimestamp": "1970-01-01T00:01:40Z"}
+    pods = [
+        pod("master", said=STATUS_SAID, meta=created),
+        pod("worker-0", meta=created),
+        pod("worker-7", meta=created),
+    ]
+    seen = sight_of(AT, "", pods)
+    assert [(worker.id, worker.started_at) for worker in seen.status.workers] == [
+        ("0", 100.0),
+        ("1", 0.0),
+        ("7", 100.0),
+    ]
+    screen = [plain([line]) for line in status_screen(seen, 820.0)]
+    heading = next(line for line in screen if line.startswith("WORKER"))
+    assert heading.split() == ["WORKER", "STATE", "TASK", "REC/S", "AGE", "NOTE"]
+    (first,) = [line.split() for line in screen if line.startswith("worker-0")]
+    assert first == ["worker-0", "training", "-", "-", "12m"]
+    worker, other, _ = job_object(seen)["workers"]
+    assert (worker["started_at"], other["started_at"]) == (100.0, None)
+
+
+def test_what_is_no_pod_has_no_age() -> None:
+    seen = sight_of(AT, "", [pod("master", said=STATUS_SAID)])
+    assert "AGE" not in "".join(plain([line]) for line in status_screen(seen, 820.0))
+
+
+def test_a_note_of_a_parameter_server_is_in_the_table() -> None:
+    pending = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]}
+    pods = [pod("master", said=STATUS_SAID), pod("ps-0", "Pending", node="", **pending)]
+    screen = [plain([line]) for line in status_screen(sight_of(AT, "", pods), 820.0)]
+    place = next(number for number, line in enumerate(screen) if line.startswith("PS"))
+    assert screen[place].split()[-1] == "NOTE"
+    assert screen[place + 1].rstrip().endswith("Pending: no room")
+
+
+def test_scripts_see_where_a_job_is() -> None:
+    found = job_object(sight_of(AT, "lab", [pod("master", said=STATUS_SAID)]))["job"]
+    assert (found["where"], found["context"], found["namespace"]) == ("k8s/research", "lab", "research")
 
 
 def test_a_status_that_cannot_be_read() -> None:
@@ -320,12 +401,3 @@ def test_nothing_of_kubernetes_is_imported_for_jobs_here(tmp_path: Any) -> None:
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_kubernetes_has_to_be_installed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    flags = ["--model_def=a.b", "--training_data=/x", "--image_name=edlz:mnist"]
-    assert main(["train", *flags]) == 2
-    assert 'pip install "edlz[k8s]"' in capsys.readouterr().err

@@ -70,6 +70,7 @@ def disruption(reason: str, message: str = "") -> Condition:
         (pod("Succeeded"), Cause.SUCCEEDED, "exit code 0"),
         (failed(1), Cause.ERROR, "exit code 1"),
         (failed(1, message="Traceback\nValueError: no"), Cause.ERROR, "exit code 1: ValueError: no"),
+        (failed(2, message="a line\nerror: no seed\nhelp: x"), Cause.ERROR, "exit code 2: no seed"),
         (failed(139), Cause.ERROR, "exit code 139 (SIGSEGV)"),
         (failed(137), Cause.KILLED, "exit code 137 (SIGKILL)"),
         (failed(143), Cause.PREEMPTED, "exit code 143 (SIGTERM)"),

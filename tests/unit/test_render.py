@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edlz.client.ending import Evidence, conclude, written_status
-from edlz.client.post_mortem import last_words
 from edlz.client.render_end import Ending, failure_block, stopped_block, success_block
 from edlz.client.render_json import status_object
 from edlz.client.render_live import live_block
@@ -30,6 +29,7 @@ from edlz.services.job_status import (
     WorkerView,
 )
 from edlz.services.messages import ProcessExit
+from edlz.services.post_mortem import last_words
 
 WORKERS = tuple(
     WorkerView(
