@@ -1,21 +1,36 @@
 """How the API server is found: from inside a pod, or by a kubeconfig."""
 
+import asyncio
+import logging
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from edlz.services.config import JobConfig
-from edlz.services.errors import ConfigError
+from edlz.services.errors import ConfigError, EdlzError
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
 
-__all__ = ["Connection", "find_connection", "require_kubernetes"]
+__all__ = ["Connection", "LoginFailed", "find_connection", "require_kubernetes"]
 
 IN_CLUSTER_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE = "default"
+LOGIN_S = 60.0  # for the kubeconfig's command that gets credentials: it may ask somebody
+_CLIENTS_LOG = "kubernetes.aio.config.kube_config"
+_BYTES = re.compile(r"""b(['"])(.*)\1$""", re.DOTALL)
 _INSTALL = 'pip install "edlz[k8s]"'
+
+
+class LoginFailed(EdlzError):
+    """The kubeconfig's command that gets credentials failed."""
+
+    code: ClassVar[str] = "login"
+    exit_code: ClassVar[int] = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,8 @@ async def find_connection(config: JobConfig, context: str = "") -> Connection:
     ------
     ConfigError
         If the `kubernetes` package is not installed, or the kubeconfig does not say.
+    LoginFailed
+        If the kubeconfig names a command that gets credentials, and it gets none.
     """
     require_kubernetes()
     from kubernetes.aio import client
@@ -112,20 +129,55 @@ async def _by_kubeconfig(configuration: "Configuration", config: JobConfig, want
                 f'the kubeconfig {path} has no context "{wanted}"', "kubectl config get-contexts"
             )
         context = _record(named[0] if wanted else current)
-        await kube.load_kube_config(
-            config_file=path,
-            context=wanted or None,
-            client_configuration=configuration,
-            persist_config=False,
-        )
-    except (ConfigError, kube.ConfigException):
+        name = str(context.get("name", ""))
+        with _failed_logins(name):
+            async with asyncio.timeout(LOGIN_S):
+                await kube.load_kube_config(
+                    config_file=path,
+                    context=wanted or None,
+                    client_configuration=configuration,
+                    persist_config=False,
+                )
+    except TimeoutError as error:
+        raise _login_failed(name, f"it gave no credentials within {LOGIN_S:.0f}s") from error
+    except (EdlzError, kube.ConfigException):
         raise
     except Exception as error:  # the client raises whatever its parsers raise
         said = str(error).partition("\n")[0] or type(error).__name__
         raise ConfigError(f"the kubeconfig {path} cannot be used: {said}", _help(is_inside=False)) from error
     inner = _record(context.get("context"))
     namespace = config.namespace or str(inner.get("namespace") or DEFAULT_NAMESPACE)
-    return Connection(configuration, namespace, str(context.get("name", "")))
+    return Connection(configuration, namespace, name)
+
+
+@contextmanager
+def _failed_logins(context: str) -> Iterator[None]:
+    """Raise LoginFailed for what the client only logs, to go on as somebody whom the cluster does not know."""
+    said: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    log, listener = logging.getLogger(_CLIENTS_LOG), Listener(logging.ERROR)
+    propagated = log.propagate
+    log.addHandler(listener)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(listener)
+        log.propagate = propagated
+    if said:
+        raise _login_failed(context, said[0])
+
+
+def _login_failed(context: str, said: str) -> LoginFailed:
+    text = _BYTES.sub(r"\2", said.removeprefix("exec: ")).partition("\\n")[0]
+    return LoginFailed(
+        f'the command by which context "{context}" logs in failed: {text}',
+        "log in again: kubectl auth whoami",
+    )
 
 
 def _kubeconfig() -> str:

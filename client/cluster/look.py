@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["look_at_clusters", "look_at_job"]
 
 ANSWER_S = 1.0  # that a list of jobs waits for a cluster
+LOGIN_S = 10.0  # and for the command by which a kubeconfig logs in
 _ALL = "app=elasticdl"
 _JOB_LABEL = "elasticdl-job-name"
 
@@ -72,11 +73,14 @@ async def _of_index() -> list[ClusterSight]:
 
 async def _of_group(places: Sequence[Place]) -> list[ClusterSight]:
     """Return how jobs of one namespace fare, or that it cannot be seen."""
+    cluster = None
     try:
-        async with asyncio.timeout(ANSWER_S), connected(places[0], patience_s=0) as cluster:
+        async with asyncio.timeout(LOGIN_S) as limit, connected(places[0], patience_s=0) as cluster:
+            limit.reschedule(asyncio.get_running_loop().time() + ANSWER_S)
             pods = (await cluster.list_pods(_ALL, patience_s=0)).items
     except TimeoutError:
-        return [sight_without_answer(place, f"no answer within {ANSWER_S:.0f}s") for place in places]
+        limit_s = LOGIN_S if cluster is None else ANSWER_S
+        return [sight_without_answer(place, f"no answer within {limit_s:.0f}s") for place in places]
     except EdlzError as e:
         return [sight_without_answer(place, e.message) for place in places]
     return [sight_of(place, cluster.context, _of_job(place.name, pods)) for place in places]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from edlz.client.cli import main
 from edlz.k8s.api import Cluster
 from edlz.k8s.api_errors import (
     AlreadyExists,
@@ -283,3 +284,39 @@ def test_other_refusals() -> None:
     assert isinstance(invalid, Invalid)
     assert invalid.message == 'Pod "nc" is invalid: spec.containers: Required value; b: c'
     assert "<html>" in refusal(502, b"<html>\nbad gateway", "n", "s").message
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo no ticket >&2; exit 3", "process returned 3. no ticket"),
+        ("echo nonsense", "failed to decode process output"),
+        ("sleep 100", "it gave no credentials within 0s"),
+    ],
+)
+def test_a_login_command_that_fails(
+    command: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    login = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", command]}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "lab",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"exec": {**login, "interactiveMode": "Never"}}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "c", "user": "u"}}],
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setenv("EDLZ_HOME", str(tmp_path))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    if "sleep" in command:
+        monkeypatch.setattr("edlz.k8s.connection.LOGIN_S", 0.2)
+    assert main(["status", "mnist", "-n", "research"]) == 5
+    error, advice = capfd.readouterr().err.splitlines()
+    assert error.startswith(f'error: the command by which context "lab" logs in failed: {said}')
+    assert advice == "help: log in again: kubectl auth whoami"
