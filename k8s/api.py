@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["PATIENCE_S", "Cluster"]
 
 PATIENCE_S = 15.0  # for a request with its repetitions
-CONNECT_S, ATTEMPT_S = 3.0, 10.0
+CONNECT_S, ATTEMPT_S, LEAST_ATTEMPT_S = 3.0, 10.0, 1.0
 WATCH_S = 60.0  # the server ends a watch after so long: a connection that died in silence is missed no longer
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
@@ -362,7 +362,11 @@ class Cluster:
         patience_s = self._patience_s if patience_s is None else patience_s
         until_s, pause_s = time.monotonic() + patience_s, FIRST_PAUSE_S
         while True:
-            code, answer, asked_s = await self._attempt(method, path, list(query), body, content_type)
+            left_s = max(LEAST_ATTEMPT_S, until_s - time.monotonic()) if patience_s else ATTEMPT_S
+            limit_s = min(ATTEMPT_S, left_s)
+            code, answer, asked_s = await self._attempt(
+                method, path, list(query), body, content_type, limit_s
+            )
             if 200 <= code < 300:
                 return answer
             error = refusal(code, answer, self.namespace, self.server) if code else self._unreachable(answer)
@@ -374,11 +378,17 @@ class Cluster:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _attempt(
-        self, method: str, path: str, query: list[tuple[str, str]], body: Any, content_type: str
+        self,
+        method: str,
+        path: str,
+        query: list[tuple[str, str]],
+        body: Any,
+        content_type: str,
+        limit_s: float,
     ) -> tuple[int, bytes, float]:
         """Return code, answer and the pause that the server asks for; code 0 if it gave no answer."""
         try:
-            answer = await self._send(method, path, query, body, content_type, ATTEMPT_S)
+            answer = await self._send(method, path, query, body, content_type, limit_s)
             try:
                 data = await answer.read()
             finally:

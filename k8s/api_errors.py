@@ -144,7 +144,7 @@ def _status_of(body: bytes, code: int) -> Status:
 def _forbidden(text: str, namespace: str, status: Status) -> Forbidden:
     found = _ACCOUNT.search(text)
     if found is None:
-        return Forbidden(text, _advice(text), status)
+        return Forbidden(text, _advice(text, namespace), status)
     user, verb, resource = found["user"], found["verb"], found["resource"]
     if user == _ANONYMOUS:
         return NotPermitted(
@@ -159,9 +159,9 @@ def _forbidden(text: str, namespace: str, status: Status) -> Forbidden:
     return NotPermitted(f'{who} may not {verb} {resource} in "{namespace}"', rbac_line(namespace), status)
 
 
-def _advice(text: str) -> str:
+def _advice(text: str, namespace: str) -> str:
     if "exceeded quota" in text:
-        return "ask for less, or for a greater quota: kubectl describe quota"
+        return f"ask for less, or for a greater quota: kubectl describe quota -n {namespace}"
     if "PriorityClass" in text:
         return "those that exist: kubectl get priorityclasses"
     if "being terminated" in text:

@@ -19,6 +19,7 @@ __all__ = [
     "PS_PORT",
     "STATUS",
     "STOP",
+    "SUBMISSION",
     "WORKERS",
     "Owner",
     "labels",
@@ -39,6 +40,8 @@ CONFIG = "edlz.io/config"
 """Annotation of the master pod: the job's settings as YAML."""
 CLUSTER_SPEC = "edlz.io/cluster-spec"
 """Annotation of the master pod: the text of the file of --cluster_spec."""
+SUBMISSION = "edlz.io/submission"
+"""Annotation of the master pod: a random word, by which a submission knows the pod that it has made."""
 
 MASTER = "master"
 MASTER_PORT, PS_PORT = 50001, 2222

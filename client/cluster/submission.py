@@ -6,6 +6,7 @@ Only the master's pod is created here; it makes all the others.  A refusal leave
 import asyncio
 import dataclasses
 import os
+import secrets
 import sys
 import time
 from pathlib import Path
@@ -26,10 +27,11 @@ from edlz.client.cluster.render_preflight import (
 from edlz.client.cluster.sight import ClusterSight
 from edlz.client.dry_run import print_plan
 from edlz.client.preflight import check_visible_model
+from edlz.client.spans import Span
 from edlz.client.status import left_the_view
 from edlz.client.terminal import print_lines
 from edlz.k8s.connection import require_kubernetes
-from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
+from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, SUBMISSION, pod_name
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import Reading
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
@@ -91,16 +93,27 @@ def launch(config: JobConfig, pod: "V1Pod", image: str, *, is_dry: bool = False)
     ----------
     is_dry : let the API server check the pod, and create nothing
     """
-    at = asyncio.run(_launch(config, pod, image, is_dry=is_dry))
+    try:
+        at = asyncio.run(_launch(config, pod, image, is_dry=is_dry))
+    except KeyboardInterrupt:
+        namespace = f" -n {config.namespace}" if config.namespace else ""
+        _say(f"\nInterrupted. Whether {config.job_name} was submitted: edlz ls{namespace}")
+        raise
     if is_dry:
         return 0
     try:
         sight = asyncio.run(_await_master(at, config))
     except KeyboardInterrupt:
         raise left_the_view(at.word, f"edlz status {at.word}") from None
-    print_lines(next_lines(at.word))
-    if config.follow and sight.is_live:
-        sight = _follow(config, at)
+    if sight.is_master_in_vain:
+        return _give_up(sight)
+    try:
+        print_lines(next_lines(at.word))
+        sys.stdout.flush()
+        if config.follow and sight.is_live:
+            sight = _follow(config, at)
+    except KeyboardInterrupt:
+        raise left_the_view(at.word, f"edlz logs -f {at.word}") from None
     return 0 if sight.is_live else _conclude(sight)
 
 
@@ -192,16 +205,27 @@ async def _preflight(cluster: "Cluster", config: JobConfig, image: str, account:
 
 
 async def _create(cluster: "Cluster", pod: "V1Pod", config: JobConfig, *, is_dry: bool) -> None:
-    from edlz.k8s.api_errors import AlreadyExists
+    """Create the master's pod; of one that is there already, see whether an attempt without an answer made it."""
+    from edlz.k8s.api_errors import AlreadyExists, Forbidden, Invalid, NotPermitted
 
+    mark, about = secrets.token_hex(8), pod.metadata
+    assert about is not None, "a master's pod has a name"
+    about.annotations = {**(about.annotations or {}), SUBMISSION: mark}
     try:
         await cluster.create(pod, dry_run=is_dry)
     except AlreadyExists as e:
+        found = await cluster.get_pod(pod_name(config.job_name, MASTER))
+        if found.annotations.get(SUBMISSION) == mark:
+            return
         word = f"{config.job_name} -n {cluster.namespace}"
         ways = f"edlz status {word}, or --job_name={config.job_name}-2"
         raise PreflightRefused(
             [Problem(f'job "{config.job_name}" exists in "{cluster.namespace}"', ways)]
         ) from e
+    except NotPermitted:
+        raise
+    except (Forbidden, Invalid) as e:  # a quota, an admission rule
+        raise PreflightRefused([Problem(e.message, e.help)]) from e
 
 
 def _account(pod: "V1Pod") -> str:
@@ -235,6 +259,7 @@ async def _await_master(at: Place, config: JobConfig) -> ClusterSight:
             is_running = sight.master is not None and sight.master.is_running
             running_at = (running_at or now) if is_running else None
             is_late = now - began >= MASTER_S or (running_at is not None and now - running_at >= WORD_S)
+            is_late |= sight.is_master_in_vain
             if not sight.is_live or is_late or (is_running and sight.has_figures):
                 print(f"Master {pod_name(at.name, MASTER)}: {_outcome(sight, text, now - began, config)}")
                 return sight
@@ -248,7 +273,21 @@ async def _await_master(at: Place, config: JobConfig) -> ClusterSight:
 def _outcome(sight: ClusterSight, text: str, took_s: float, config: JobConfig) -> str:
     if sight.master is not None and sight.master.is_running:
         return f"{text} ({took_s:.0f}s). {crew_text(sight, config)}."
-    return text if not sight.is_live else f"still waits after {took_s:.0f}s: {text}"
+    if not sight.is_live or sight.is_master_in_vain:
+        return text
+    return f"still waits after {took_s:.0f}s: {text}"
+
+
+def _give_up(sight: ClusterSight) -> int:
+    """Say why the master does not come up, and what to do; return the exit code of its process."""
+    master, word = sight.master, sight.word
+    assert master is not None, "somebody has said why it ended"
+    then = f"edlz logs {word} --master; edlz stop --now {word}, then submit it again"
+    problem = Problem(f'the master of job "{word}" cannot run: {master.error}', master.help or then)
+    print_problems([problem])
+    if master.help:
+        print_lines([[Span("next: ", "dim"), Span(then, "bold")]])
+    return master.code or 1
 
 
 def _follow(config: JobConfig, at: Place) -> ClusterSight:
@@ -270,8 +309,6 @@ def _follow(config: JobConfig, at: Place) -> ClusterSight:
     screen.open()
     try:
         return asyncio.run(follow_job(at, screen))
-    except KeyboardInterrupt:
-        raise left_the_view(at.word, f"edlz logs -f {at.word}") from None
     finally:
         screen.close((), is_error=False)
 

@@ -1,0 +1,89 @@
+"""Masters that end before their job begins: why reaches whoever submitted it, and nothing restarts for ever."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+import edlz.k8s.names
+from edlz.client.cli import main
+from tests.k8s.cluster import TestCluster
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("kubernetes")
+pytestmark = pytest.mark.slow
+
+RIGHTS = Path(edlz.k8s.names.__file__).parent / "manifests" / "edlz-rbac.yaml"
+POD = "elasticdl-test-mnist-master"
+
+
+@pytest.fixture
+def ready(emulated_cluster: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestCluster:
+    monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("edlz.client.images.local.look_up", lambda image, address: None)  # no daemon here
+    monkeypatch.setenv("KUBECONFIG", str(emulated_cluster.kubeconfig))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.chdir(tmp_path)
+    emulated_cluster.add_node("node-a")
+    for obj in yaml.safe_load_all(RIGHTS.read_text()):
+        emulated_cluster.create(f"{obj['kind'].lower()}s", obj)
+    return emulated_cluster
+
+
+def submit(cluster: TestCluster, *more: str) -> int:
+    flags = [
+        "--model_def=mnist.mnist_functional_api.custom_model",
+        f"--image_name={cluster.image}",
+        "--training_data=/data/train",
+        "--num_workers=1",
+        "--worker_resource_request=cpu=1,memory=1024Mi",
+        "--job_name=test-mnist",
+        *more,
+    ]
+    return main(["train", *flags])
+
+
+def test_a_master_that_finds_no_cluster(ready: TestCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """It cannot write a word on its pod; the pod keeps the end of its log."""
+    assert submit(ready, "--envs=KUBERNETES_SERVICE_HOST=,KUBECONFIG=/nowhere") == 2
+    printed = capsys.readouterr()
+    reason = "there is no kubeconfig at /nowhere"
+    assert printed.err.splitlines() == [
+        f'error: the master of job "test-mnist -n default" cannot run: {reason}',
+        "help: set KUBECONFIG, or copy the cluster's there",
+    ]
+    assert printed.out.splitlines()[-1] == (
+        "next: edlz logs test-mnist -n default --master; "
+        "edlz stop --now test-mnist -n default, then submit it again"
+    )
+    assert main(["status", "test-mnist"]) == 0
+    assert reason in capsys.readouterr().out
+    assert main(["ls"]) == 0
+    assert reason in capsys.readouterr().out
+    assert main(["logs", "test-mnist", "--master"]) == 0
+    assert f"error: {reason}" in capsys.readouterr().out
+    assert main(["stop", "test-mnist"]) == 0  # there is nobody who could hear of it
+    ready.wait_until_gone(POD)
+
+
+def test_a_folder_that_cannot_be_written_to(
+    ready: TestCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The master says so on its pod, which then ends: it is not started again for ever."""
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    (volume / "jobs").write_text("a file in the way")
+    flags = [f"--volume=host_path={volume},mount_path=/data", "--job_dir=/data/jobs/test-mnist"]
+    assert submit(ready, *flags) == 2
+    printed = capsys.readouterr().out
+    assert "job_dir=/data/jobs/test-mnist cannot be written to by user" in printed
+    assert f"{volume} (or chmod it) on the node" in printed
+    status = ready.wait_for_phase(POD, "Failed")["status"]
+    assert status["reason"] == "DeadlineExceeded"
+    assert status["containerStatuses"][0]["restartCount"] == 0
+    assert main(["wait", "test-mnist"]) == 2
+    assert "cannot be written to by user" in capsys.readouterr().out
+    assert main(["status", "test-mnist", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["job"]
+    assert (found["state"], found["where"]) == ("Failed", "k8s/default")
