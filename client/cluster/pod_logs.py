@@ -2,9 +2,10 @@
 
 import asyncio
 import heapq
+import sys
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.look import look_at_job
 from edlz.client.cluster.sight import ClusterSight
-from edlz.client.log_choice import LogChoice, LogOutput, refuse_missing
+from edlz.client.log_choice import LogChoice, LogOutput, NoSuchService, refuse_missing
 from edlz.client.log_lines import LogLine, stamped
 from edlz.k8s.api_errors import ApiError, NotFound, Refused
-from edlz.k8s.names import pod_name
+from edlz.k8s.names import MASTER, pod_name
 from edlz.services.configuration.problems import Problem, print_problems
 from edlz.services.errors import EdlzError, PeerUnavailable
 
@@ -44,7 +45,13 @@ async def print_pod_logs(cluster: "Cluster", at: Place, choice: LogChoice, outpu
     if choice.is_following and sight.is_live:
         await _Following(cluster, at, choice, output).run(sight)
         return
+    if names and not sight.is_live and not set(choice.sources) <= set(names):
+        raise NoSuchService(
+            _gone(at.word, choice.sources, names), f"edlz logs {at.word}; edlz status {at.word}"
+        )
     refuse_missing(at.word, choice.sources, names)
+    if not sight.is_live and not choice.sources and names == [MASTER]:
+        print(_gone(at.word, (), names), file=sys.stderr)
     wanted = [pod for pod in sight.pods if choice.takes(pod.name)]
     async with asyncio.TaskGroup() as tasks:
         reading = [
@@ -53,6 +60,14 @@ async def print_pod_logs(cluster: "Cluster", at: Place, choice: LogChoice, outpu
         ]
     lines = heapq.merge(*(choice.selection.take(task.result()) for task in reading), key=lambda line: line.at)
     output.write(lines if choice.tail is None else deque(lines, maxlen=choice.tail))
+
+
+def _gone(word: str, sources: Sequence[str], names: Sequence[str]) -> str:
+    """Say where logs are that are wanted of a job that has ended."""
+    missing = [source for source in sources if source not in names]
+    if missing:
+        return f'job "{word}" has ended, and the log of {missing[0]} went with its pod; that of {names[0]} is kept'
+    return f"{word}: logs of parameter servers and workers went with their pods; --log_file_path keeps them"
 
 
 async def _whole(cluster: "Cluster", at: Place, name: str, *, with_previous: bool) -> list[LogLine]:

@@ -95,7 +95,7 @@ def test_a_job_of_a_namespace_is_seen(cluster: PlayedCluster, capsys: pytest.Cap
     assert shown[0].startswith("mnist  Training  59 %  epoch 0/2  v354")
     assert "k8s/research, 1m" in shown[0]
     (waiting,) = [line for line in shown if line.startswith("worker-1")]
-    assert waiting.split(maxsplit=4)[4] == "Pending: 0/6 nodes: 6 Insufficient cpu"
+    assert waiting.split(maxsplit=5)[5] == "Pending: 0/6 nodes: 6 Insufficient cpu"
     assert shown[-1] == "next: edlz logs -f mnist -n research    edlz stop mnist -n research"
 
     assert main(["status", "-n", "research", "-o", "json"]) == 0  # the one that runs
@@ -336,6 +336,27 @@ def test_logs_of_all_pods_by_time(cluster: PlayedCluster, capsys: pytest.Capture
     assert capsys.readouterr().out == ""
     assert main(["logs", "mnist", "-n", "research", "--worker=7"]) == 4
     assert "there are: master, ps-0, worker-0, worker-1" in capsys.readouterr().err
+
+
+def test_logs_of_pods_that_are_gone(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.add_pod("mnist", "master", "research")
+    cluster.run("elasticdl-mnist-master", "research")
+    cluster.logs["elasticdl-mnist-master"] = ListedLog([log_line(1, "m1")])
+    cluster.say("mnist", status("Succeeded"), "research")
+    assert main(["logs", "mnist", "-n", "research", "--worker=0"]) == 4
+    assert capsys.readouterr().err.splitlines() == [
+        'error: job "mnist -n research" has ended, and the log of worker-0 went with its pod; that of master is kept',
+        "help: edlz logs mnist -n research; edlz status mnist -n research",
+    ]
+    assert main(["logs", "mnist", "-n", "research"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "master │ m1\n"
+    assert printed.err == (
+        "mnist -n research: logs of parameter servers and workers went with their pods; "
+        "--log_file_path keeps them\n"
+    )
+    assert main(["logs", "-f", "mnist", "-n", "research", "--master"]) == 0
+    assert capsys.readouterr().out == "m1\n"
 
 
 def test_a_log_that_cannot_be_read_is_said(

@@ -8,6 +8,8 @@ import yaml
 
 import edlz.k8s.names
 from edlz.client.cli import main
+from edlz.k8s.names import selector
+from tests.k8s.any_cluster import wait_for
 from tests.k8s.cluster import TestCluster
 
 pytest.importorskip("aiohttp")
@@ -61,7 +63,9 @@ def test_a_job_runs_in_pods(
     assert "accuracy" in capsys.readouterr().out
     assert main(["rm", "test-mnist"]) == 0
     ready.wait_until_gone("elasticdl-test-mnist-master")
-    assert ready.list("pods") == []
+    for resource in ("pods", "services", "secrets"):
+        left = f"no {resource} of the job"
+        wait_for(lambda resource=resource: ready.list(resource, selector("test-mnist")) == [], left)
 
 
 def test_a_checkpoint_is_evaluated_in_pods(
