@@ -107,6 +107,7 @@ class MasterService:
         self._progress = Progress(self._core, time.time(), loop.time())
         self._tasks: asyncio.TaskGroup | None = None
         self._is_supervised = self._has_supervisor_heard = False
+        self._is_led_here = False  # by a launcher in this process: then nobody leads it from outside
         self._awaited: dict[str, float] = {}  # workers in the place of lost ones -> since when
         self._spare_awaited_s: float | None = None  # since when any spare should take over
         self._stepping: set[str] = set()  # workers that have begun to train
@@ -137,6 +138,7 @@ class MasterService:
 
     async def run(self, attend: Attend | None = None) -> int:
         """Serve until the job is over and everybody has heard of it; see `serve_master`."""
+        self._is_led_here = attend is not None
         self._carry_out(self._core.start())
         self._log_start()
         try:
@@ -246,6 +248,11 @@ class MasterService:
             self._hosted.on_request(to, body)
         elif isinstance(body, StatusRequest):
             self._server.reply(to, self._progress.status(body.since, now))
+        elif isinstance(body, SupervisorStatus | ScaleRequest) and self._is_led_here:
+            raise RemoteProtocolError(
+                "this job is led from inside its master's pod, and takes no orders from the network",
+                "edlz scale, edlz stop",
+            )
         elif isinstance(body, SupervisorStatus):
             self._server.reply(to, self._on_supervisor(body, now))
         elif isinstance(body, ScaleRequest):
