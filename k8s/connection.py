@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -130,6 +131,7 @@ async def _by_kubeconfig(configuration: "Configuration", config: JobConfig, want
             )
         context = _record(named[0] if wanted else current)
         name = str(context.get("name", ""))
+        others = _children()
         with _failed_logins(name):
             async with asyncio.timeout(LOGIN_S):
                 await kube.load_kube_config(
@@ -139,6 +141,8 @@ async def _by_kubeconfig(configuration: "Configuration", config: JobConfig, want
                     persist_config=False,
                 )
     except TimeoutError as error:
+        for pid in _children() - others:
+            os.kill(pid, signal.SIGKILL)
         raise _login_failed(name, f"it gave no credentials within {LOGIN_S:.0f}s") from error
     except (EdlzError, kube.ConfigException):
         raise
@@ -148,6 +152,12 @@ async def _by_kubeconfig(configuration: "Configuration", config: JobConfig, want
     inner = _record(context.get("context"))
     namespace = config.namespace or str(inner.get("namespace") or DEFAULT_NAMESPACE)
     return Connection(configuration, namespace, name)
+
+
+def _children() -> set[int]:
+    """Return the processes that this one has started: the client does not tell which one it waits for."""
+    lists = Path("/proc/self/task").glob("*/children")  # Linux; elsewhere a login command is left alone
+    return {int(pid) for found in lists for pid in found.read_text().split()}
 
 
 @contextmanager

@@ -292,7 +292,7 @@ def test_other_refusals() -> None:
     [
         ("echo no ticket >&2; exit 3", "process returned 3. no ticket"),
         ("echo nonsense", "failed to decode process output"),
-        ("exec sleep 100", "it gave no credentials within 0s"),
+        ("echo $$ > pid; exec sleep 100", "it gave no credentials within 0s"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of a command given up
@@ -316,10 +316,14 @@ def test_a_login_command_that_fails(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     monkeypatch.setenv("EDLZ_HOME", str(tmp_path))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.chdir(tmp_path)
     if "sleep" in command:
         monkeypatch.setattr("edlz.k8s.connection.LOGIN_S", 0.2)
     assert main(["status", "mnist", "-n", "research"]) == 5
     error, advice = capfd.readouterr().err.splitlines()
     assert error.startswith(f'error: the command by which context "lab" logs in failed: {said}')
     assert advice == "help: log in again: kubectl auth whoami"
-    gc.collect()  # asyncio kills a command that nobody waits for any more
+    gc.collect()
+    if "sleep" in command:
+        pid = int((tmp_path / "pid").read_text())
+        assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]
