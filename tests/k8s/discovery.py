@@ -79,6 +79,8 @@ def _entry(row: Resource) -> dict[str, Any]:
     }
     if row.short_names:
         entry["shortNames"] = list(row.short_names)
+    if row.categories:
+        entry["categories"] = list(row.categories)
     if row.storage_hash:
         entry["storageVersionHash"] = row.storage_hash
     return entry

@@ -18,6 +18,7 @@ from tests.k8s.lists import list_objects
 from tests.k8s.pod_logs import Kubelet, log_of, log_text
 from tests.k8s.requests import Target, parse_body, parse_path
 from tests.k8s.store import Store, copy_of, timestamp
+from tests.k8s.tables import is_table_wanted, table_of
 from tests.k8s.watches import Watch, WatchBroken
 
 __all__ = ["Handlers"]
@@ -82,11 +83,13 @@ class Handlers:
     # -- reading
 
     async def _get(self, request: web.Request, target: Target) -> web.Response:
-        return _json(self._store.stored(target.resource, target.name, target.namespace or ""))
+        found = self._store.stored(target.resource, target.name, target.namespace or "")
+        return _json(_shown(request, target.resource, found))
 
     async def _list(self, request: web.Request, target: Target) -> web.Response:
         row, namespace = target.resource, target.namespace
-        return _json(await list_objects(self._store, row, namespace, request.query, self.too_large_wait_s))
+        found = await list_objects(self._store, row, namespace, request.query, self.too_large_wait_s)
+        return _json(_shown(request, row, found))
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
         watch = Watch(
@@ -245,6 +248,11 @@ def _is_allowed(target: Target, verb: str) -> bool:
     if verb == "create" and (target.name or (row.is_namespaced and target.namespace is None)):
         return False
     return verb in row.verbs and not (verb in ("update", "patch") and not target.name)
+
+
+def _shown(request: web.Request, row: Resource, answer: Object) -> Object:
+    """Return an answer in the form that the client asks for."""
+    return table_of(row, answer) if is_table_wanted(row, request.headers.get("Accept", "")) else answer
 
 
 def _is_dry_run(request: web.Request) -> bool:

@@ -29,6 +29,7 @@ class Resource:
     is_namespaced: bool = True
     verbs: tuple[str, ...] = _ALL_VERBS
     short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     has_generation: bool = False
     returns_deleted: bool = False
@@ -95,12 +96,20 @@ _ROWS = (
         "pods",
         "Pod",
         short_names=("po",),
+        categories=("all",),
         subresources=("status", "binding", "eviction", "log"),
         has_generation=True,
         returns_deleted=True,
         fields=_POD_FIELDS,
     ),
-    Resource("services", "Service", short_names=("svc",), subresources=("status",), returns_deleted=True),
+    Resource(
+        "services",
+        "Service",
+        short_names=("svc",),
+        categories=("all",),
+        subresources=("status",),
+        returns_deleted=True,
+    ),
     Resource("secrets", "Secret", fields=("type",)),
     Resource("configmaps", "ConfigMap", short_names=("cm",)),
     Resource("events", "Event", short_names=("ev",), fields=_EVENT_FIELDS),
