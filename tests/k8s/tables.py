@@ -21,7 +21,7 @@ def is_table_wanted(row: Resource, accept: str) -> bool:
 
 def table_of(row: Resource, answer: Object, now: float | None = None) -> Object:
     """Return a list, or one object, as a table."""
-    items: Sequence[Object] = answer["items"] if "items" in answer else [answer]
+    items: Sequence[Object] = answer.get("items", [answer])
     columns = _COLUMNS[row.name]
     at = time.time() if now is None else now
     revision = answer["metadata"].get("resourceVersion", "")
