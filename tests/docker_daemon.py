@@ -8,7 +8,7 @@ import io
 import json
 import tarfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -39,6 +39,7 @@ class FakeDaemon:
     build_status : the HTTP status of it
     builds : for each, its parameters and the files that it was sent
     pushes : the names
+    on_built, on_pushed : are told the name
     """
 
     url: str = ""
@@ -49,6 +50,8 @@ class FakeDaemon:
     build_status: int = 200
     builds: list[tuple[dict[str, str], dict[str, str]]] = field(default_factory=list)
     pushes: list[str] = field(default_factory=list)
+    on_built: Callable[[str], None] = lambda name: None
+    on_pushed: Callable[[str], None] = lambda name: None
 
     def add(self, name: str, architecture: str = "amd64") -> None:
         """Let an image be there."""
@@ -80,10 +83,12 @@ class FakeDaemon:
             if self.build_status != 200:
                 return _json({"message": self.build_stream[0]["message"]}, self.build_status)
             self.add(query["t"], self.architecture)
+            self.on_built(query["t"])
             return 200, _stream(self.build_stream)
         if method == "POST" and path.endswith("/push"):
             name = path.removeprefix("images/").removesuffix("/push")
             self.pushes.append(f"{name}:{query.get('tag', '')}")
+            self.on_pushed(self.pushes[-1])
             return 200, _stream(self.push_stream)
         return _json({"message": f"page not found: {method} {path}"}, 404)
 
