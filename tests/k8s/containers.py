@@ -86,6 +86,7 @@ def start_container(
     attempt: int,
     variables: Mapping[str, str],
     entrypoint: list[str],
+    contents: Mapping[str, Path],
     on_exit: Callable[[int, str], None],
 ) -> Container:
     """Start a container's command.
@@ -96,6 +97,8 @@ def start_container(
         What the pod's spec sets, beyond the image's own environment.
     entrypoint : list of str
         The image's own command, for a spec without one.
+    contents : mapping of str to Path
+        What the image has beyond this machine's files: path -> file or folder here.
     on_exit : callable (exit code, why the command could not be started)
     """
     command = [*(spec.get("command") or entrypoint), *(spec.get("args") or [])]
@@ -103,7 +106,8 @@ def start_container(
         raise FileNotFoundError("no command specified")
     command = [expand(word, variables) for word in command]
     environment = {**image_environment(), **variables}
-    mounts, place = folder.mounts(spec), folder.path / "containers" / spec["name"] / str(attempt)
+    mounts = [Mount(source, path, True) for path, source in contents.items()] + folder.mounts(spec)
+    place = folder.path / "containers" / spec["name"] / str(attempt)
     place.mkdir(parents=True, exist_ok=True)
     working_dir = spec.get("workingDir") or "/"
     if not can_mount():

@@ -44,15 +44,32 @@ LOST = 255  # the exit code of what ran when the machine went down
 
 
 class Images:
-    """The images that exist; an image is a name, and the command that it runs by itself."""
+    """The images that exist; an image is a name, the command that it runs by itself, and what it has of its own."""
 
     def __init__(self) -> None:
         self._entrypoints: dict[str, list[str]] = {}
+        self._contents: dict[str, Mapping[str, Path]] = {}
         self._local: set[str] = set()
 
-    def add(self, name: str, entrypoint: list[str] | None = None, *, is_local: bool = False) -> None:
-        """Let an image be known; one that `is_local` is on the nodes, but no registry has it."""
+    def add(
+        self,
+        name: str,
+        entrypoint: list[str] | None = None,
+        *,
+        is_local: bool = False,
+        contents: Mapping[str, Path] | None = None,
+    ) -> None:
+        """Let an image be known.
+
+        Parameters
+        ----------
+        is_local : bool
+            It is on the nodes, but no registry has it.
+        contents : mapping of str to Path, optional
+            What it has beyond this machine's files: path in the image -> file or folder here.
+        """
         self._entrypoints[name] = entrypoint or []
+        self._contents[name] = contents or {}
         if is_local:
             self._local.add(name)
 
@@ -65,6 +82,9 @@ class Images:
 
     def entrypoint(self, name: str) -> list[str]:
         return self._entrypoints[name]
+
+    def contents(self, name: str) -> Mapping[str, Path]:
+        return self._contents[name]
 
 
 @dataclass(kw_only=True)
@@ -300,9 +320,17 @@ class Kubelet:
         except Missing as error:
             return pod.life.not_started(name, error.reason, error.message, now)
         variables = {**self._access(pod), "HOSTNAME": object_["metadata"]["name"], **own}
-        entrypoint = self._environment.images.entrypoint(spec["image"])
+        images, image = self._environment.images, spec["image"]
         try:
-            container = start_container(pod.folder, spec, start.attempt, variables, entrypoint, on_exit)
+            container = start_container(
+                pod.folder,
+                spec,
+                start.attempt,
+                variables,
+                images.entrypoint(image),
+                images.contents(image),
+                on_exit,
+            )
         except OSError as error:
             return pod.life.not_started(name, "RunContainerError", str(error), now)
         pod.containers[name], pod.attempts[name] = container, start.attempt

@@ -120,6 +120,15 @@ def test_environment_and_command_are_expanded(node: TestCluster) -> None:
     assert ip.startswith("127.")
 
 
+def test_an_image_has_contents_of_its_own(node: TestCluster, tmp_path: Path) -> None:
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "file").write_text("in the image")
+    node.images.add("zoo", contents={"/model_zoo": tmp_path / "zoo"})
+    node.create("pods", make_pod("p", "print(open('/model_zoo/file').read())", container={"image": "zoo"}))
+    node.wait_for_phase("p", "Succeeded")
+    assert node.log("p") == "in the image\n"
+
+
 @pytest.mark.parametrize("mounts", [True, False])
 def test_volumes_are_at_their_paths(
     node: TestCluster, tmp_path: Path, mounts: bool, monkeypatch: Any
