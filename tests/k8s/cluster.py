@@ -148,7 +148,12 @@ class TestCluster(AnyCluster):
         node = {
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
             "spec": {"taints": taints} if taints else {},
-            "status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]},
+            "status": {
+                "capacity": capacity,
+                "allocatable": capacity,
+                "conditions": [ready],
+                "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux"},
+            },
         }
 
         async def join() -> None:

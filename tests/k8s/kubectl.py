@@ -133,7 +133,12 @@ def _delete(server: Server, asked: argparse.Namespace) -> Iterator[str]:
     row = _kind(asked.kind)
     names = server.names(row, asked.selector) if asked.selector else asked.names
     for name in names:
-        server.ask("DELETE", server.path(row, name))
+        try:
+            server.ask("DELETE", server.path(row, name))
+        except Refused as error:
+            if error.is_missing and asked.selector:  # it went with its owner, which was among them
+                continue
+            raise
         yield f'{row.kind.lower()} "{name}" deleted'
     if not names:
         yield "No resources found"
