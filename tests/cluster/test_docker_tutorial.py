@@ -1,4 +1,4 @@
-"""The tutorial about Docker images, command by command, on a real Docker engine.
+"""The commands of the tutorials that need a Docker engine, on a real one.
 
 For machines that reach no registry, or have no network of Docker's: `DOCKER_BUILD_ARGUMENTS` goes to every
 `docker build` (`--build-arg=BASE_IMAGE=…`), `DOCKER_RUN_ARGUMENTS` to every `docker run` that names no
@@ -6,23 +6,19 @@ network.  Images of the tutorial's names are built anew.
 """
 
 import os
-import re
 import shlex
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tutorials import ROOT, finish, run, start, steps
 
 from edlz.client.images.daemon import Daemon
 from edlz.client.images.recipe import own_base
 from edlz.services.errors import EdlzError
 
-ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(r"^```sh (\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-BUILD_S, RUN_S = 1500, 500
+BUILD_S = 1500.0
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -37,9 +33,13 @@ def _daemon() -> None:
         pytest.skip("there is no command docker")
 
 
+def commands(tutorial: str) -> dict[str, str]:
+    return {name: step.command for name, step in steps(tutorial).items()}
+
+
 @pytest.fixture(scope="module")
 def blocks() -> dict[str, str]:
-    return dict(_BLOCK.findall((ROOT / "docs" / "tutorials" / "docker_images.md").read_text()))
+    return commands("docker_images.md")
 
 
 @pytest.fixture(scope="module")
@@ -65,31 +65,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def start(command: str, place: Path) -> subprocess.Popen[str]:
-    path = f"{place / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return subprocess.Popen(
-        command,
-        shell=True,
-        cwd=place,
-        env={**os.environ, "PATH": path, "EDLZ_HOME": str(place / "home")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finish(process: subprocess.Popen[str], timeout_s: float = RUN_S) -> str:
-    output, _ = process.communicate(timeout=timeout_s)
-    assert process.returncode == 0, output[-5000:]
-    return output
-
-
 def test_the_images_are_built_and_run_without_root(blocks: dict[str, str], place: Path) -> None:
     assert f"-t {own_base()} " in blocks["base"]
     for name in ("base", "data", "dev"):
         finish(start(blocks[name], place), BUILD_S)
-    assert finish(start(f"docker run --rm {own_base()} id -u", place)).splitlines()[-1] == "1000"
-    assert "No broken requirements" in finish(start(f"docker run --rm {own_base()} pip check", place))
+    assert run(f"docker run --rm {own_base()} id -u", place).splitlines()[-1] == "1000"
+    assert "No broken requirements" in run(f"docker run --rm {own_base()} pip check", place)
 
 
 def test_a_master_a_ps_and_a_worker_train_in_containers(blocks: dict[str, str], place: Path) -> None:
@@ -105,27 +86,51 @@ def test_a_master_a_ps_and_a_worker_train_in_containers(blocks: dict[str, str], 
 
 
 def test_a_whole_job_trains_in_one_container(blocks: dict[str, str], place: Path) -> None:
-    assert "each in the model exactly once" in finish(start(blocks["train"], place))
+    assert "each in the model exactly once" in run(blocks["train"], place)
 
 
 def test_the_image_of_a_zoo_is_built_and_trains(blocks: dict[str, str], place: Path) -> None:
     assert "built edlz:mnist_ps " in finish(start(blocks["zoo"], place), BUILD_S)
     on_its_image = blocks["train"].replace("edlz:dev", "--volumes-from=edlz-demo-data:ro edlz:mnist_ps")
-    finish(start("docker create --name=edlz-demo-data -v /data edlz:data", place))
+    run("docker create --name=edlz-demo-data -v /data edlz:data", place)
     try:
-        assert "each in the model exactly once" in finish(start(on_its_image, place))
+        assert "each in the model exactly once" in run(on_its_image, place)
     finally:
-        finish(start("docker rm -v edlz-demo-data", place))
+        run("docker rm -v edlz-demo-data", place)
 
 
 def test_the_checkout_is_tested_in_the_development_image(blocks: dict[str, str], place: Path) -> None:
-    assert " passed" in finish(start(blocks["tests"], place))
+    assert " passed" in run(blocks["tests"], place)
 
 
 def test_wheels_built_in_the_image_go_into_another_one(place: Path) -> None:
     finish(start("scripts/docker_build_wheel.sh", place), BUILD_S)
-    finish(start("edlz zoo init --base_image=edlz:dev_wheels --local_pkg_dir=build", place))
-    finish(start("docker tag edlz:dev edlz:dev_wheels", place))
+    run("edlz zoo init --base_image=edlz:dev_wheels --local_pkg_dir=build", place)
+    run("docker tag edlz:dev edlz:dev_wheels", place)
     assert "built edlz:wheels " in finish(
         start("edlz zoo build --network=host --image=edlz:wheels .", place), BUILD_S
     )
+
+
+def test_a_checkout_is_built_tested_and_run_in_containers(place: Path) -> None:
+    blocks = commands("build_and_test.md")
+    for name in ("volume", "container"):
+        output = run(blocks[name], place)
+    assert " passed" in output
+    finish(start("docker build -f docker/Dockerfile --target=ci -t edlz:ci .", place), BUILD_S)
+    master, worker = (start(blocks[name], place) for name in ("master", "worker"))
+    try:
+        finish(worker)
+        assert "complete at version=620" in finish(master)
+    finally:
+        for process in (master, worker):
+            process.terminate()
+            process.communicate()
+
+
+def test_data_are_made_in_the_development_image(place: Path) -> None:
+    home = place / "user"
+    (home / ".keras").mkdir(parents=True)
+    step = steps("minikube.md")["docker_data"]
+    assert "6,000 records written" in finish(start(step.command, place, {"HOME": str(home)}))
+    assert (place / "data" / "mnist" / "train").is_dir()

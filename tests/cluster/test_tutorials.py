@@ -1,23 +1,12 @@
-"""The commands that the tutorials show, as they stand there."""
+"""The commands of the tutorials about this machine, as they stand there."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(r"^```sh(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+from tutorials import ROOT, finish, run, start, steps
 
 pytestmark = pytest.mark.slow
-
-
-def commands(tutorial: str) -> list[tuple[str, str]]:
-    """Return the (name, command) blocks of a tutorial."""
-    text = (ROOT / "docs" / "tutorials" / tutorial).read_text()
-    return [(name, command) for name, command in _BLOCK.findall(text) if command.strip() != "make"]
 
 
 @pytest.fixture
@@ -27,46 +16,28 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(command: str, place: Path) -> subprocess.Popen[str]:
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "EDLZ_HOME": str(place / "home"),
-        "CUDA_VISIBLE_DEVICES": "-1",
-    }
-    return subprocess.Popen(
-        command,
-        shell=True,
-        cwd=place,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=500)
-    assert process.returncode == 0, output
-    return output
+def make_data(place: Path) -> None:
+    step = steps("personal_computer.md")["data"]
+    step.check(run(step.command, place))
 
 
 def test_personal_computer(place: Path) -> None:
-    (_, data), (_, train), *_ = commands("personal_computer.md")
-    assert "6,000 records" in finish(start(data, place))
-    output = finish(start(train, place))
+    make_data(place)
+    train = steps("personal_computer.md")["train"]
+    output = run(train.command, place)
+    train.check(output)
     assert "94 minibatches, each in the model exactly once" in output
 
 
 def test_two_jobs_on_one_machine(place: Path) -> None:
-    blocks = dict(commands("personal_computer.md"))
-    finish(start(commands("personal_computer.md")[0][1], place))
-    low = start(blocks["low"], place)
+    blocks = steps("personal_computer.md")
+    make_data(place)
+    low = start(blocks["low"].command, place)
     try:
         assert low.stdout is not None
         assert any("Loss = " in line for line in low.stdout)
-        high = finish(start(blocks["high"], place))
-        assert 'waiting for a slot: 2 of 2 are taken by "low-prio-job" (priority low-priority)' in high
+        high = run(blocks["high"].command, place)
+        blocks["high"].check(high)
         assert "601 minibatches, each in the model exactly once" in high
         assert "3,606 minibatches, each in the model exactly once" in finish(low)
     finally:
@@ -75,23 +46,24 @@ def test_two_jobs_on_one_machine(place: Path) -> None:
 
 
 def test_recommendation(place: Path) -> None:
-    (_, data), (_, train), (_, checkpoints), (_, evaluate) = commands("recommendation.md")
-    assert "8,000 records" in finish(start(data, place))
-    trained = finish(start(train, place))
-    assert "500 minibatches, each in the model exactly once" in trained
-    listed = finish(start(checkpoints, place))
-    assert re.search(r"^256 .* good   <- resume, newest$", listed, re.MULTILINE), listed
-    evaluated = finish(start(evaluate, place))
-    assert "4,000 records evaluated with v256" in evaluated
+    blocks = steps("recommendation.md")
+    printed = {
+        name: run(blocks[name].command, place) for name in ("data", "train", "checkpoints", "evaluate")
+    }
+    for name, text in printed.items():
+        blocks[name].check(text)
+    assert "500 minibatches, each in the model exactly once" in printed["train"]
+    assert re.search(r"^256 .* good   <- resume, newest$", printed["checkpoints"], re.MULTILINE), printed
     metrics = re.compile(r"Evaluation metrics\[v=256\]: .*")
-    assert metrics.findall(evaluated) == metrics.findall(trained)
+    assert metrics.findall(printed["evaluate"]) == metrics.findall(printed["train"])
 
 
 def test_by_hand(place: Path) -> None:
-    finish(start(commands("personal_computer.md")[0][1], place))
-    blocks = dict(commands("by_hand.md"))
-    master, worker = start(blocks["master"], place), start(blocks["worker"], place)
-    assert re.search(r"Loss = \S+, steps = 100", finish(worker))
+    make_data(place)
+    blocks = steps("by_hand.md")
+    master, worker = start(blocks["master"].command, place), start(blocks["worker"].command, place)
+    blocks["worker"].check(finish(worker))
     output = finish(master)
+    blocks["master"].check(output)
     assert "Evaluation metrics[v=620]" in output
     assert "61 tasks created with total of 6000 records." in output
