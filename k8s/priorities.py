@@ -15,6 +15,9 @@ __all__ = ["next_worker_class", "pod_priority", "priority_classes", "priority_pr
 def pod_priority(config: JobConfig, name: str) -> str:
     """Return the class of a pod, or nothing; that of a worker by its number.
 
+    A parameter server has that of the master, if it is given none: a job stands still without either, so
+    one that could be taken away before any worker would make the master's priority worthless.
+
     A worker that took the place of a lost one has a number beyond those of the first ones.  They are counted on
     in circles; `next_worker_class` is exact where it is known which workers there are.
     """
@@ -22,7 +25,9 @@ def pod_priority(config: JobConfig, name: str) -> str:
     if role == "worker":
         classes = parse_worker_priority(config.worker_pod_priority).classes(max(1, config.num_workers))
         return classes[index % len(classes)]
-    return str(getattr(config, f"{role}_pod_priority"))
+    if role == "ps":
+        return config.ps_pod_priority or config.master_pod_priority
+    return config.master_pod_priority
 
 
 def next_worker_class(config: JobConfig, workers: int, present: Iterable[str]) -> str:

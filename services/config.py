@@ -217,7 +217,7 @@ class JobConfig:
         "", "SIZE", "a worker out of memory gets up to this", default_text="twice its limit"
     )
     master_pod_priority: str = _cluster("", "CLASS", "priority class of the master")
-    ps_pod_priority: str = _cluster("", "CLASS", "priority class of the ps")
+    ps_pod_priority: str = _cluster("", "CLASS", "priority class of the ps", default_text="the master's")
     volume: str = _cluster("", "K=V,K=V;…", "claim_name= or host_path=, mount_path=", common=True)
     image_pull_policy: str = _cluster("Always", "WHEN", "Always | IfNotPresent | Never", choices=_PULL)
     restart_policy: str = _cluster(

@@ -442,6 +442,12 @@ def test_the_class_of_each_pod() -> None:
     assert pod_priority(JobConfig(), "worker-0") == ""
 
 
+def test_a_parameter_server_goes_no_sooner_than_its_master() -> None:
+    config = JobConfig(master_pod_priority="top", worker_pod_priority="low")
+    assert pod_priority(config, "ps-0") == "top"
+    assert priority_classes(config) == ("top", "low")
+
+
 def test_a_replacement_takes_the_class_that_is_missing() -> None:
     config = JobConfig(num_workers=4, worker_pod_priority="high=0.5")
     assert next_worker_class(config, 4, ["high", "low", "low"]) == "high"
