@@ -59,6 +59,7 @@ class Checkpoints:
         self._cut_since_s: float | None = None  # when the cut under way was first seen by `on_tick`
         self._told: set[str] = set()  # why checkpoints failed: each reason is a warning once
         self._written: int | None = None  # version whose manifest is being written
+        self._spoilt: int | None = None  # sync: newest version whose manifest could not be written
         self.completed = 0  # greatest number (sync: version) that is complete or abandoned
         self.newest: int | None = None  # version of the newest complete checkpoint of this term
 
@@ -74,8 +75,8 @@ class Checkpoints:
         return not is_waiting and self._written is None
 
     def ask(self, version: int) -> None:
-        """Take one now, whatever the version."""
-        if self.newest == version:
+        """Take one now, whatever the version; not of one whose parts were there and gave no checkpoint."""
+        if version in (self.newest, self._spoilt):
             return
         if self._is_sync:
             if not self._wanted:
@@ -89,6 +90,8 @@ class Checkpoints:
             self.completed = min(self.completed, version)
             if self.newest is not None and self.newest > version:
                 self.newest = None
+            if self._spoilt is not None and self._spoilt > version:
+                self._spoilt = None
 
     def withdraw(self) -> None:
         """Give up what is asked for and not complete."""
@@ -121,6 +124,8 @@ class Checkpoints:
         self._written = None
         if is_written:
             self.newest = version
+        elif self._is_sync:  # its parts are reported once, so nothing would come of waiting for them
+            self._spoilt = version
         if self._is_sync and version >= self._wanted_since:
             self._wanted = 0
 

@@ -9,9 +9,9 @@ from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.completion import Completion
 from edlz.services.master.entries import JournalState
 from edlz.services.master.evaluation import EvaluationRounds
-from edlz.services.master.instructions import Announce, Journal, TakeDigest
+from edlz.services.master.instructions import Announce, Journal, TakeDigest, WriteManifest
 from edlz.services.master.partitions import Partitions
-from edlz.services.messages import Identity
+from edlz.services.messages import CheckpointPart, Identity, PartInfo
 from edlz.services.plan import Plan, Shard
 
 
@@ -93,3 +93,20 @@ def test_a_digest_that_comes_while_training_goes_on_again_does_not_count() -> No
     bench.completion.put_off()
     assert bench.digest() == []
     assert not bench.completion.is_over
+
+
+def test_a_checkpoint_whose_parts_cannot_be_found_is_not_waited_for_again() -> None:
+    """Nobody sees the partitions' folder: the last version's own checkpoint has failed before all was done."""
+    bench = Bench()
+    checkpoints = Checkpoints(is_sync=True, steps=7, first_number=1)
+    completion = Completion(bench.partitions, bench.evaluation, checkpoints, JournalState(), saves=True)
+    for index in range(2):
+        info = PartInfo(partition=index, partitions=2, bytes=1, body_checksum="b", head_checksum="h")
+        part = CheckpointPart(number=7, version=7, info=info)
+        bench.partitions.take(
+            partition_status(index, incarnation=(1, index), seq=2, version=7, is_sealed=True, parts=(part,))
+        )
+    (order,) = checkpoints.advance(bench.partitions.entries, 7)
+    assert isinstance(order, WriteManifest)
+    checkpoints.on_manifest(7, is_written=False)
+    assert completion.advance() == [TakeDigest(bench.partitions.addresses)]
