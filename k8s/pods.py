@@ -127,6 +127,7 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
     """Return the settings as they hold in the pods: image, folders, keys, a worker's threads.
 
     `--job_dir` counts only if it lies on a volume: whatever else it says is a folder of the submitting machine.
+    Checkpoints are saved only where master and parameter servers see the same folder.
     """
     volumes = parse_volumes(config.volume)
     job_dir = config.job_dir if config.job_dir and volumes.holds(config.job_dir) else JOB_DIR
@@ -135,8 +136,10 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
     if "worker_threads" not in config.given and cpu:
         threads = max(1, math.ceil(cores_of(cpu)))
     is_secure = config.transport_security != "none"
+    is_common = not config.num_ps_pods or volumes.holds(config.checkpoint_dir or job_dir)
     return dataclasses.replace(
         config,
+        checkpoint_steps=config.checkpoint_steps if is_common else 0,
         image_name=image,
         job_dir=job_dir,
         keys_dir=f"{job_dir}/keys" if is_secure else "",

@@ -283,7 +283,8 @@ def _checkpoints(config: JobConfig) -> Sequence[Check]:
         what = (
             f'checkpoint_dir "{config.checkpoint_dir}" lies' if config.checkpoint_dir else "checkpoints lie"
         )
-        text = f"{what} on no volume: lost with the pod"
+        is_lost = not config.num_ps_pods or not config.checkpoint_steps
+        text = f"{what} on no volume: {'lost with the pod' if is_lost else 'none is saved'}"
     else:
         text = "the job's files lie on no volume: lost with the master's pod"
     return [

@@ -304,6 +304,21 @@ def test_each_folder_that_is_written_to_is_a_mount(changes: dict[str, Any], path
     assert set(mounts(pod("ps-0", **changes))) == paths | {"/var/run/edlz/keys"}
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_saved"),
+    [
+        ({}, False),
+        ({"checkpoint_dir": "/ckpt"}, False),
+        ({"checkpoint_dir": "/data/ckpt"}, True),
+        ({"job_dir": "/data/jobs/mnist"}, True),
+        ({"num_ps_pods": 0}, True),
+    ],
+)
+def test_checkpoints_are_saved_where_all_of_the_job_see_them(changes: dict[str, Any], is_saved: bool) -> None:
+    command = container(master(checkpoint_steps=2, **changes))["command"]
+    assert ("--checkpoint_steps=2" in command) is is_saved
+
+
 def test_output_goes_to_a_file_too() -> None:
     command = container(pod("ps-0", log_file_path="/data/$(MY_POD_NAME).log"))["command"]
     assert command[2:6] == ["edlz.k8s.log_copy", "--file=/data/$(MY_POD_NAME).log", "--", "python"]
