@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.processes import quiet_environment, services_of
-from edlz.client.job_lock import lock_holder
+from edlz.client.local.job_lock import lock_holder
 from edlz.services.errors import PeerUnavailable
 from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.rpc import RpcClient

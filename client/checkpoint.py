@@ -11,7 +11,7 @@ import typer
 from edlz.client.completion import complete_checkpoint
 from edlz.client.flag_values import output_format
 from edlz.client.job_index import NoSuchJob, find_job, list_jobs
-from edlz.client.terminal import print_lines
+from edlz.client.screen.terminal import print_lines
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem, print_problems
 
@@ -41,7 +41,7 @@ def _group() -> None:
 @checkpoint.command()
 def ls(target: _Target, output: _Output = "table") -> None:
     """List the versions, newest first, after a quick look at each."""
-    from edlz.client.render_checkpoint import versions_object, versions_table
+    from edlz.client.screen.checkpoint import versions_object, versions_table
 
     path, versions = _versions(target, output)
     if output == "json":
@@ -53,7 +53,7 @@ def ls(target: _Target, output: _Output = "table") -> None:
 @checkpoint.command()
 def show(target: _Target, output: _Output = "table") -> None:
     """Show what is in a version: the newest good one, if none is named."""
-    from edlz.client.render_checkpoint import contents_block, contents_object
+    from edlz.client.screen.checkpoint import contents_block, contents_object
     from edlz.services.checkpoints.versions import NoCheckpoint, heads_of
 
     path, versions = _versions(target, output)
@@ -71,7 +71,7 @@ def show(target: _Target, output: _Output = "table") -> None:
 @checkpoint.command()
 def verify(target: _Target, output: _Output = "table") -> None:
     """Read every byte of the versions and check it."""
-    from edlz.client.render_checkpoint import verified_object, verified_table
+    from edlz.client.screen.checkpoint import verified_object, verified_table
     from edlz.services.checkpoints import versions as checkpoints
 
     path, versions = _versions(target, output)

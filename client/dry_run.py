@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from edlz.client.columns import aligned
-from edlz.client.spans import Line, Span
-from edlz.client.terminal import print_lines
-from edlz.client.wording import count_of
+from edlz.client.screen.columns import aligned
+from edlz.client.screen.spans import Line, Span
+from edlz.client.screen.terminal import print_lines
+from edlz.client.screen.wording import count_of
 from edlz.services.config import JobConfig, Scalar, flags
 from edlz.services.configuration.arguments import Reading
 

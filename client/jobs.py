@@ -18,7 +18,7 @@ from edlz.services.config import legal_job_name
 from edlz.services.errors import ConfigError
 
 if TYPE_CHECKING:
-    from edlz.client.screens import Screen
+    from edlz.client.screen.screens import Screen
     from edlz.services.messages import Scaled
 
 __all__ = ["Job", "JobArgument", "NamespaceFlag", "all_that_run", "chosen_job", "look_at_all", "named_job"]
@@ -148,7 +148,7 @@ def chosen_job(name: str | None, namespace: str = "") -> Job:
 
 def all_that_run(namespace: str = "", *, with_by_hand: bool = False) -> list[Job]:
     """Return the jobs that run: here and those submitted from here, or all of a namespace."""
-    from edlz.client.job_lock import lock_holder, master_by_hand
+    from edlz.client.local.job_lock import lock_holder, master_by_hand
 
     found: list[Job] = []
     if not namespace:
@@ -169,7 +169,7 @@ def look_at_all(namespace: str = "", *, is_all: bool = False) -> list[Sight]:
 
     It takes no longer than a master or an API server has to answer.
     """
-    from edlz.client.job_sight import look_at
+    from edlz.client.local.sight import look_at
 
     found: list[Sight] = []
     if not namespace:
@@ -188,7 +188,7 @@ def _asks_clusters(namespace: str) -> bool:
 
 
 def _here(job: LocalJob) -> Job:
-    from edlz.client.local_job import JobHere
+    from edlz.client.local.job import JobHere
 
     return JobHere(job)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from edlz.client.log_lines import LogLine, Selection, shown
-from edlz.client.terminal import glyphs_for, has_colour
+from edlz.client.screen.terminal import glyphs_for, has_colour
 from edlz.services.errors import EdlzError
 
 __all__ = ["LogChoice", "LogOutput", "NoSuchService", "refuse_missing"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from edlz.client.spans import Glyphs
+from edlz.client.screen.spans import Glyphs
 
 __all__ = ["LogLine", "Selection", "shown", "stamped"]
 

@@ -8,7 +8,7 @@ import typer
 
 from edlz.client.flag_values import output_format
 from edlz.client.jobs import NamespaceFlag, look_at_all
-from edlz.client.terminal import glyphs_for, print_lines, width_for
+from edlz.client.screen.terminal import glyphs_for, print_lines, width_for
 
 __all__ = ["FORMATS", "OutputFlag", "ls"]
 
@@ -23,8 +23,8 @@ def ls(
     namespace: NamespaceFlag = "",
 ) -> None:
     """List the jobs of this machine and those submitted from it, newest first; or those of a namespace."""
-    from edlz.client.render_jobs import jobs_object, jobs_table
-    from edlz.client.render_json import object_text
+    from edlz.client.screen.jobs import jobs_object, jobs_table
+    from edlz.client.screen.json_objects import object_text
 
     output_format(output, FORMATS)
     sights = look_at_all(namespace, is_all=is_all)

@@ -6,7 +6,7 @@ import typer
 
 from edlz.client.flag_values import whole_number
 from edlz.client.jobs import JobArgument, NamespaceFlag, chosen_job
-from edlz.client.terminal import print_lines
+from edlz.client.screen.terminal import print_lines
 from edlz.services.errors import ConfigError
 
 __all__ = ["scale"]
@@ -18,7 +18,7 @@ def scale(
     namespace: NamespaceFlag = "",
 ) -> None:
     """Ask for another number of workers."""
-    from edlz.client.render_jobs import scaled_lines
+    from edlz.client.screen.jobs import scaled_lines
 
     if not workers:
         raise ConfigError("--workers is missing", "e.g. --workers=4")

@@ -10,7 +10,7 @@ import typer
 from edlz.client.flag_values import output_format
 from edlz.client.jobs import Job, JobArgument, NamespaceFlag, chosen_job
 from edlz.client.ls import FORMATS, OutputFlag
-from edlz.client.terminal import glyphs_for, has_colour, look_for, print_lines, width_for
+from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_lines, width_for
 
 if TYPE_CHECKING:
     from edlz.client.sight import Sight
@@ -41,9 +41,9 @@ def top(job: JobArgument = None, namespace: NamespaceFlag = "") -> None:
 
 def print_status(sight: "Sight", output: str = "table", *, is_line: bool = False) -> None:
     """Print the screen of `edlz status`, or the object that scripts read; `is_line`: JSON as one line."""
-    from edlz.client.render_jobs import job_object
-    from edlz.client.render_json import object_text
-    from edlz.client.render_status import status_screen
+    from edlz.client.screen.jobs import job_object
+    from edlz.client.screen.json_objects import object_text
+    from edlz.client.screen.status import status_screen
 
     if output in ("json", "yaml"):
         print(object_text(job_object(sight), output, is_line=is_line))
@@ -69,7 +69,7 @@ def left_the_view(word: str, back: str) -> typer.Exit:
 
 def _watch(job: Job, output: str) -> None:
     """Show a job's statuses until it does not run any more, or Ctrl-C."""
-    from edlz.client.screens import make_screen
+    from edlz.client.screen.screens import make_screen
     from edlz.services.logs import configure_logging
 
     look = "json" if output == "json" else look_for("auto", sys.stdout, os.environ)

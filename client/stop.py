@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from edlz.client.jobs import Job, JobArgument, NamespaceFlag, all_that_run, chosen_job
+from edlz.client.screen.terminal import print_lines
 from edlz.client.status import left_the_view, print_status
-from edlz.client.terminal import print_lines
 from edlz.services.errors import ConfigError
 
 __all__ = ["stop"]
@@ -58,7 +58,7 @@ def _is_agreed(running: Sequence[Job]) -> bool:
 
 
 def _print_end(job: Job) -> None:
-    from edlz.client.render_end import Ending, stopped_block
+    from edlz.client.screen.end import Ending, stopped_block
 
     sight = job.sight()
     if sight.status.state == "Stopped" and sight.can_resume and not sight.note:

@@ -93,7 +93,7 @@ def run_job(command: Reader, argv: Sequence[str]) -> int:
 
 def _run_here(reading: Reading) -> int:
     from edlz.client.dry_run import print_plan
-    from edlz.client.local import run_local
+    from edlz.client.local.run import run_local
     from edlz.client.preflight import check_job
     from edlz.services.master.planning import no_prediction
 

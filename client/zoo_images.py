@@ -143,7 +143,7 @@ def _ignored(model_zoo: str) -> str:
 
 def _view(progress: str) -> "View":
     from edlz.client.images.views import view_for
-    from edlz.client.terminal import has_colour, look_for
+    from edlz.client.screen.terminal import has_colour, look_for
 
     if progress not in _LOOKS:
         raise ConfigError(f'--progress="{progress}" is none of {", ".join(_LOOKS)}')
@@ -158,7 +158,7 @@ def _daemon(url: str, certificate: str, key: str) -> "Daemon":
 
 
 def _print_built(daemon: "Daemon", image: str, asked_platform: str, elapsed_s: float) -> None:
-    from edlz.client.render_checkpoint import size
+    from edlz.client.screen.checkpoint import size
 
     facts = daemon.image(image)
     if facts is not None:

@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 
 from benchmarks.processes import services_of
-from edlz.client.job_lock import lock_holder
-from edlz.client.master_line import ask_master
+from edlz.client.local.job_lock import lock_holder
+from edlz.client.local.master_line import ask_master
 from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal

@@ -19,7 +19,7 @@ from edlz.services.messages import Scaled
 
 if TYPE_CHECKING:
     from edlz.client.cluster.sight import ClusterSight
-    from edlz.client.screens import Screen
+    from edlz.client.screen.screens import Screen
     from edlz.k8s.api import Cluster
 
 __all__ = ["ClusterJob", "delete_master", "follow_job", "no_job_there", "refuse_running", "running_jobs"]

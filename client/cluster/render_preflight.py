@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from edlz.client.cluster.checks import Check
 from edlz.client.cluster.sight import ClusterSight
-from edlz.client.columns import Cell, aligned
-from edlz.client.spans import Line, Role, Span
-from edlz.client.wording import working
+from edlz.client.screen.columns import Cell, aligned
+from edlz.client.screen.spans import Line, Role, Span
+from edlz.client.screen.wording import working
 from edlz.services.config import JobConfig
 
 __all__ = ["master_line", "next_lines", "object_lines", "preflight_lines"]

@@ -27,9 +27,9 @@ from edlz.client.cluster.render_preflight import (
 from edlz.client.cluster.sight import ClusterSight
 from edlz.client.dry_run import print_plan
 from edlz.client.preflight import check_visible_model
-from edlz.client.spans import Span
+from edlz.client.screen.spans import Span
+from edlz.client.screen.terminal import print_lines
 from edlz.client.status import left_the_view
-from edlz.client.terminal import print_lines
 from edlz.k8s.connection import require_kubernetes
 from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, SUBMISSION, pod_name
 from edlz.services.config import JobConfig
@@ -292,8 +292,8 @@ def _give_up(sight: ClusterSight) -> int:
 
 def _follow(config: JobConfig, at: Place) -> ClusterSight:
     """Show the job until it ends."""
-    from edlz.client.screens import make_screen
-    from edlz.client.terminal import glyphs_for, has_colour, look_for
+    from edlz.client.screen.screens import make_screen
+    from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
     from edlz.services.logs import configure_logging
 
     look = look_for(config.progress, sys.stdout, os.environ)
@@ -315,7 +315,7 @@ def _follow(config: JobConfig, at: Place) -> ClusterSight:
 
 def _conclude(sight: ClusterSight) -> int:
     """Print how the job ended; return its exit code."""
-    from edlz.client.render_end import Ending, success_block
+    from edlz.client.screen.end import Ending, success_block
     from edlz.client.status import print_status
     from edlz.client.wait import exit_code_of
 

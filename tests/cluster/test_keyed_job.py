@@ -8,7 +8,7 @@ import pytest
 from processes import MODELS, HandJob
 
 from edlz.client.job_index import LocalJob
-from edlz.client.master_line import address_by_hand, ask
+from edlz.client.local.master_line import address_by_hand, ask
 from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.keys import make_job_keys, write_keys
 

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from edlz.api.recordio import Writer
-from edlz.client import cli, local
+from edlz.client import cli
 from edlz.client.cli import main
 from edlz.client.completion import complete_value
 from edlz.client.help import DATASETS
+from edlz.client.local import run as local
 from edlz.model_zoo import datasets
 from edlz.services.config import JobConfig, flags_by_spelling
 from edlz.services.errors import DataError, LaunchError

@@ -16,9 +16,9 @@ from edlz.client.cluster.pod_facts import facts_of, plain_reason, warnings_by_po
 from edlz.client.cluster.room import nodes_of, room_for
 from edlz.client.cluster.sight import sight_of
 from edlz.client.images.local import LocalImage
-from edlz.client.render_jobs import job_object
-from edlz.client.render_status import status_screen
-from edlz.client.spans import plain
+from edlz.client.screen.jobs import job_object
+from edlz.client.screen.spans import plain
+from edlz.client.screen.status import status_screen
 from edlz.k8s.api_records import Pod
 from edlz.k8s.names import CONFIG, STATUS, pod_name
 from edlz.services.job_status import FailureView, JobStatus, PartitionView, WorkerView

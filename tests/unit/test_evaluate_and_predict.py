@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from edlz.api.recordio import Writer
-from edlz.client import local
 from edlz.client.cli import main
+from edlz.client.local import run as local
 from edlz.client.preflight import Preflight, check_job
 from edlz.client.resumption import resumed_settings
 from edlz.services.config import JobConfig

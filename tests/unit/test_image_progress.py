@@ -7,7 +7,7 @@ import pytest
 from edlz.client.images.daemon import ImageError, Record
 from edlz.client.images.progress import Happening, Progress
 from edlz.client.images.views import LiveView, PlainView, QuietView, follow, live_lines, view_for
-from edlz.client.spans import plain
+from edlz.client.screen.spans import plain
 
 BUILD: list[Record] = [
     {"stream": "Step 1/2 : FROM edlz\n"},

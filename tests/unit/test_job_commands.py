@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from edlz.client import local_job
 from edlz.client.cli import main
-from edlz.client.job_directory import JobDirectory, open_job_directory
+from edlz.client.local import job as local_job
+from edlz.client.local.job_directory import JobDirectory, open_job_directory
 from edlz.client.wait import exit_code_of
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, RemoteProtocolError
@@ -319,7 +319,7 @@ def test_waiting_for_a_job_that_runs(home: Path, capsys: pytest.CaptureFixture[s
 
 SUPERVISOR = """
 import signal, sys, time
-from edlz.client.job_directory import open_job_directory
+from edlz.client.local.job_directory import open_job_directory
 from edlz.services.config import JobConfig
 
 name, status, signals = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from edlz.client import job_directory
-from edlz.client.job_directory import open_job_directory
-from edlz.client.log_file import LogFile
+from edlz.client.local import job_directory
+from edlz.client.local.job_directory import open_job_directory
+from edlz.client.local.log_file import LogFile
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
 

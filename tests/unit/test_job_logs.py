@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from processes import wait_for
 
-from edlz.client import local_job
 from edlz.client.cli import main
 from edlz.client.flag_values import seconds_of
-from edlz.client.job_directory import open_job_directory
-from edlz.client.log_file import LogFile
-from edlz.client.log_files import LogFiles
+from edlz.client.local import job as local_job
+from edlz.client.local.job_directory import open_job_directory
+from edlz.client.local.log_file import LogFile
+from edlz.client.local.log_files import LogFiles
 from edlz.client.log_lines import LogLine, Selection, shown, stamped
-from edlz.client.spans import ASCII, UNICODE
+from edlz.client.screen.spans import ASCII, UNICODE
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError
 

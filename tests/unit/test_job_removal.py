@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from edlz.client.cli import main
-from edlz.client.job_directory import open_job_directory
 from edlz.client.job_index import LocalJob, find_job
-from edlz.client.job_removal import remove_job
+from edlz.client.local.job_directory import open_job_directory
+from edlz.client.local.job_removal import remove_job
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
 

@@ -9,14 +9,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.client.columns import aligned, cut
 from edlz.client.job_index import LocalJob
-from edlz.client.job_lock import LockHolder
-from edlz.client.job_sight import JobSight
-from edlz.client.render_jobs import job_object, jobs_object, jobs_table, scaled_lines
-from edlz.client.render_json import object_text
-from edlz.client.render_status import status_screen
-from edlz.client.spans import ASCII, Span, paint, plain, width_of
+from edlz.client.local.job_lock import LockHolder
+from edlz.client.local.sight import JobSight
+from edlz.client.screen.columns import aligned, cut
+from edlz.client.screen.jobs import job_object, jobs_object, jobs_table, scaled_lines
+from edlz.client.screen.json_objects import object_text
+from edlz.client.screen.spans import ASCII, Span, paint, plain, width_of
+from edlz.client.screen.status import status_screen
 from edlz.services.job_status import (
     EvaluationView,
     EventView,

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.client.ending import Evidence, conclude, written_status
-from edlz.client.render_end import Ending, failure_block, stopped_block, success_block
-from edlz.client.render_json import status_object
-from edlz.client.render_live import live_block
-from edlz.client.render_plain import due_again_s, progress_line
-from edlz.client.screens import JsonScreen, LiveScreen, PlainScreen, QuietScreen
-from edlz.client.spans import ASCII, UNICODE, paint, plain, width_of
-from edlz.client.terminal import glyphs_for, has_colour, look_for
-from edlz.client.wording import best_evaluation, count_of, duration, metric, percent
+from edlz.client.local.ending import Evidence, conclude, written_status
+from edlz.client.screen.end import Ending, failure_block, stopped_block, success_block
+from edlz.client.screen.json_objects import status_object
+from edlz.client.screen.live import live_block
+from edlz.client.screen.plain import due_again_s, progress_line
+from edlz.client.screen.screens import JsonScreen, LiveScreen, PlainScreen, QuietScreen
+from edlz.client.screen.spans import ASCII, UNICODE, paint, plain, width_of
+from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
+from edlz.client.screen.wording import best_evaluation, count_of, duration, metric, percent
 from edlz.services.job_status import (
     EvaluationView,
     EventView,
@@ -579,7 +579,7 @@ def logged() -> Iterator[list[str]]:
         def emit(self, record: logging.LogRecord) -> None:
             lines.append(record.getMessage())
 
-    log, keep = logging.getLogger("edlz.client.screens"), Keep()
+    log, keep = logging.getLogger("edlz.client.screen.screens"), Keep()
     level = log.level
     log.addHandler(keep)
     log.setLevel(logging.INFO)

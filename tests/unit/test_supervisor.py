@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from edlz.client import child, supervisor
-from edlz.client.job_directory import JobDirectory
-from edlz.client.local import service_command
-from edlz.client.local_slots import LocalSlots
-from edlz.client.process_launcher import ProcessLauncher, describe_exit, service_environment
-from edlz.client.spans import Line
-from edlz.client.supervisor import Supervisor
+from edlz.client.local import child, supervisor
+from edlz.client.local.job_directory import JobDirectory
+from edlz.client.local.job_slots import LocalSlots
+from edlz.client.local.process_launcher import ProcessLauncher, describe_exit, service_environment
+from edlz.client.local.run import service_command
+from edlz.client.local.supervisor import Supervisor
+from edlz.client.screen.spans import Line
 from edlz.services import backoff
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import read_config
@@ -450,7 +450,7 @@ def test_a_final_state_is_waited_for_no_longer_than_needed(
 def test_children_die_with_the_supervisor(tmp_path: Path) -> None:
     program = textwrap.dedent(f"""
         import asyncio, pathlib, sys
-        from edlz.client.process_launcher import ProcessLauncher
+        from edlz.client.local.process_launcher import ProcessLauncher
 
         async def main():
             logs = pathlib.Path({str(tmp_path)!r})

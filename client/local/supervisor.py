@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from edlz.client.ending import FINAL_STATES, Evidence, written_status
-from edlz.client.job_directory import JobDirectory
-from edlz.client.local_slots import LocalSlots
-from edlz.client.process_launcher import ProcessLauncher
-from edlz.client.screens import Screen
+from edlz.client.local.ending import FINAL_STATES, Evidence, written_status
+from edlz.client.local.job_directory import JobDirectory
+from edlz.client.local.job_slots import LocalSlots
+from edlz.client.local.process_launcher import ProcessLauncher
+from edlz.client.screen.screens import Screen
 from edlz.services.backoff import Backoff
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.exits import Cause, cause_of

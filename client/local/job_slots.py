@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.client.slots import Entry, room_of, waiting_text
+from edlz.client.local.slots import Entry, room_of, waiting_text
 from edlz.services.errors import ConfigError
 
 __all__ = ["LocalSlots"]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Literal, TextIO
 
-from edlz.client.spans import ASCII, UNICODE, Glyphs, Line, paint, plain
+from edlz.client.screen.spans import ASCII, UNICODE, Glyphs, Line, paint, plain
 
 __all__ = ["Look", "glyphs_for", "has_colour", "look_for", "print_lines", "width_for"]
 

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from edlz.client.spans import UNICODE, Glyphs, Line, Span
-from edlz.client.wording import count_of, duration, metric, percent
+from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
+from edlz.client.screen.wording import count_of, duration, metric, percent
 from edlz.services.job_status import FailureView, JobStatus
 
 __all__ = ["Ending", "failure_block", "stopped_block", "success_block"]

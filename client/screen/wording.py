@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from itertools import pairwise
 
-from edlz.client.spans import Role
+from edlz.client.screen.spans import Role
 from edlz.services.job_status import EvaluationView, JobStatus, WorkerView
 
 __all__ = [

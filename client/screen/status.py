@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from edlz.client.columns import aligned, cut
-from edlz.client.render_checkpoint import age
-from edlz.client.render_end import Ending, failure_block
-from edlz.client.render_jobs import STATE_ROLES
+from edlz.client.screen.checkpoint import age
+from edlz.client.screen.columns import aligned, cut
+from edlz.client.screen.end import Ending, failure_block
+from edlz.client.screen.jobs import STATE_ROLES
+from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
+from edlz.client.screen.wording import duration, memory, metric, percent, role_of, short_count
 from edlz.client.sight import Sight
-from edlz.client.spans import UNICODE, Glyphs, Line, Span
-from edlz.client.wording import duration, memory, metric, percent, role_of, short_count
 from edlz.services.job_status import JobStatus, PartitionView, TableView, WorkerView
 
 __all__ = ["next_commands", "status_screen"]

@@ -1,6 +1,6 @@
 """A job's progress as one line of a log: what a pipe and a file get."""
 
-from edlz.client.wording import working
+from edlz.client.screen.wording import working
 from edlz.services.job_status import JobStatus
 
 __all__ = ["due_again_s", "progress_line"]

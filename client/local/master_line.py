@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from edlz.client.job_index import JOURNAL, LocalJob
-from edlz.client.job_lock import LockHolder
+from edlz.client.local.job_lock import LockHolder
 from edlz.services.config import JobConfig
 from edlz.services.endpoints import local_endpoint, parse_endpoint
 from edlz.services.errors import EdlzError, PeerUnavailable

@@ -8,9 +8,9 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from edlz.client.job_directory import hold_idle_job
 from edlz.client.job_index import MARK, LocalJob, forget
-from edlz.client.job_lock import LOCK, lock_holder
+from edlz.client.local.job_directory import hold_idle_job
+from edlz.client.local.job_lock import LOCK, lock_holder
 from edlz.services.errors import ConfigError
 
 __all__ = ["remove_job"]

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from edlz.client.ending import FINAL_STATES, written_status
 from edlz.client.job_index import JOURNAL, SETTINGS, LocalJob
-from edlz.client.job_lock import LockHolder, lock_holder, master_by_hand
-from edlz.client.master_line import MASTER, MasterAddress, address_by_hand, address_of, ask_all
+from edlz.client.local.ending import FINAL_STATES, written_status
+from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand
+from edlz.client.local.master_line import MASTER, MasterAddress, address_by_hand, address_of, ask_all
 from edlz.services.errors import ConfigError
 from edlz.services.job_status import FailureView, JobStatus
 from edlz.services.post_mortem import last_words

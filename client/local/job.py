@@ -9,14 +9,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from edlz.client.job_index import SETTINGS, LocalJob
-from edlz.client.job_lock import lock_holder, master_by_hand
+from edlz.client.local.job_lock import lock_holder, master_by_hand
+from edlz.client.local.log_files import LogFiles
 from edlz.client.log_choice import LogChoice, LogOutput, refuse_missing
-from edlz.client.log_files import LogFiles
 from edlz.services.errors import ConfigError, PeerUnavailable
 
 if TYPE_CHECKING:
-    from edlz.client.job_sight import JobSight
-    from edlz.client.screens import Screen
+    from edlz.client.local.sight import JobSight
+    from edlz.client.screen.screens import Screen
     from edlz.services.messages import Scaled
 
 __all__ = ["JobHere"]
@@ -50,7 +50,7 @@ class JobHere:
 
     def sight(self) -> "JobSight":
         """Return how it fares."""
-        from edlz.client.job_sight import look_at
+        from edlz.client.local.sight import look_at
 
         return look_at([self._job])[0]
 
@@ -91,8 +91,8 @@ class JobHere:
         PeerUnavailable
             If the master does not answer.
         """
-        from edlz.client.job_sight import refuse_idle
-        from edlz.client.master_line import ask_master
+        from edlz.client.local.master_line import ask_master
+        from edlz.client.local.sight import refuse_idle
         from edlz.services.messages import Scaled, ScaleRequest
 
         sight = self.sight()
@@ -108,7 +108,7 @@ class JobHere:
 
     def refuse_idle(self) -> None:
         """Raise ConfigError unless it runs under a supervisor."""
-        from edlz.client.job_sight import refuse_idle
+        from edlz.client.local.sight import refuse_idle
 
         refuse_idle(self.sight())
 
@@ -130,7 +130,7 @@ class JobHere:
 
     def resume(self, argv: Sequence[str]) -> int:
         """Go on with it where it was; return the exit code of the command."""
-        from edlz.client.local import run_local
+        from edlz.client.local.run import run_local
         from edlz.client.preflight import check_job
         from edlz.client.resumption import resumed_settings
 
@@ -143,8 +143,8 @@ class JobHere:
 
     def remove(self) -> list[str]:
         """Remove its folder; return what there is to say."""
-        from edlz.client.job_removal import remove_job
-        from edlz.client.render_checkpoint import size
+        from edlz.client.local.job_removal import remove_job
+        from edlz.client.screen.checkpoint import size
 
         checkpoints = self._job.checkpoint_directory()
         size_bytes = remove_job(self._job)
@@ -184,7 +184,7 @@ async def _follow(job: LocalJob, screen: "Screen") -> None:
 
     import msgspec
 
-    from edlz.client.master_line import ANSWER_S, address_of, ask
+    from edlz.client.local.master_line import ANSWER_S, address_of, ask
     from edlz.services.job_status import JobStatus, StatusRequest
 
     seen: int | None = None

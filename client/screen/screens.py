@@ -12,11 +12,11 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol, TextIO
 
-from edlz.client.render_json import json_line
-from edlz.client.render_live import FOOTER, live_block
-from edlz.client.render_plain import due_again_s, progress_line
-from edlz.client.spans import UNICODE, Glyphs, Line, Span, paint, plain
-from edlz.client.terminal import Look
+from edlz.client.screen.json_objects import json_line
+from edlz.client.screen.live import FOOTER, live_block
+from edlz.client.screen.plain import due_again_s, progress_line
+from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, paint, plain
+from edlz.client.screen.terminal import Look
 from edlz.services.job_status import JobStatus
 
 __all__ = ["JsonScreen", "LiveScreen", "PlainScreen", "QuietScreen", "Screen", "make_screen"]

@@ -7,8 +7,8 @@ right.
 from collections import Counter
 from collections.abc import Sequence
 
-from edlz.client.spans import UNICODE, Glyphs, Line, Span, fit, width_of
-from edlz.client.wording import (
+from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, fit, width_of
+from edlz.client.screen.wording import (
     best_evaluation,
     count_of,
     duration,

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from edlz.client.spans import UNICODE, Glyphs, Line, Span, width_of
+from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, width_of
 
 __all__ = ["Cell", "aligned", "cut"]
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from edlz.client.ending import conclude
-from edlz.client.job_directory import JobDirectory, open_job_directory, write_settings
-from edlz.client.local_slots import LocalSlots
-from edlz.client.screens import Screen, make_screen
-from edlz.client.spans import Glyphs
-from edlz.client.supervisor import MASTER, Supervisor
-from edlz.client.terminal import glyphs_for, has_colour, look_for
+from edlz.client.local.ending import conclude
+from edlz.client.local.job_directory import JobDirectory, open_job_directory, write_settings
+from edlz.client.local.job_slots import LocalSlots
+from edlz.client.local.supervisor import MASTER, Supervisor
+from edlz.client.screen.screens import Screen, make_screen
+from edlz.client.screen.spans import Glyphs
+from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
 from edlz.services.config import JobConfig, edlz_home
 from edlz.services.configuration.worker_priority import local_rank, parse_worker_priority
 from edlz.services.launcher import split_name

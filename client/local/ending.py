@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.client.render_end import Ending, failure_block, stopped_block, success_block
-from edlz.client.spans import Glyphs, Line, Span
+from edlz.client.screen.end import Ending, failure_block, stopped_block, success_block
+from edlz.client.screen.spans import Glyphs, Line, Span
 from edlz.services.job_status import FailureView, JobStatus
 from edlz.services.messages import ProcessExit
 from edlz.services.post_mortem import last_words

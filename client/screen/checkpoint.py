@@ -6,9 +6,9 @@ Fields of the objects are only ever added.  Times in seconds, sizes in bytes.
 from collections.abc import Sequence
 from typing import Any
 
-from edlz.client.columns import aligned
-from edlz.client.spans import Line, Role, Span
-from edlz.client.wording import count_of
+from edlz.client.screen.columns import aligned
+from edlz.client.screen.spans import Line, Role, Span
+from edlz.client.screen.wording import count_of
 from edlz.services.checkpoints.versions import Damage, VersionInfo
 from edlz.services.layout import VectorLayout
 from edlz.services.ledger import Ledger

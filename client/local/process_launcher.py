@@ -18,9 +18,9 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.client import child
-from edlz.client.log_file import LogFile
-from edlz.client.out_of_memory import OutOfMemory
+from edlz.client.local import child
+from edlz.client.local.log_file import LogFile
+from edlz.client.local.out_of_memory import OutOfMemory
 from edlz.services.config import edlz_home, flags_by_spelling
 from edlz.services.errors import LaunchError
 from edlz.services.messages import ProcessExit

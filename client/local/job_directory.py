@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edlz.client.job_index import JOURNAL, MARK, MASTER_LOCK, SETTINGS, remember
-from edlz.client.job_lock import LOCK, read_lock, refuse_running_master, take_lock, write_lock
+from edlz.client.local.job_lock import LOCK, read_lock, refuse_running_master, take_lock, write_lock
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from edlz.client.columns import aligned, cut
-from edlz.client.render_checkpoint import age
-from edlz.client.render_json import API_VERSION, status_object
+from edlz.client.screen.checkpoint import age
+from edlz.client.screen.columns import aligned, cut
+from edlz.client.screen.json_objects import API_VERSION, status_object
+from edlz.client.screen.spans import UNICODE, Glyphs, Line, Role, Span
+from edlz.client.screen.wording import metric, percent, working
 from edlz.client.sight import Sight
-from edlz.client.spans import UNICODE, Glyphs, Line, Role, Span
-from edlz.client.wording import metric, percent, working
 from edlz.services.messages import Scaled
 
 __all__ = ["STATE_ROLES", "job_object", "jobs_object", "jobs_table", "scaled_lines"]

@@ -1,0 +1,1 @@
+"""Jobs on this machine: their folders, locks and processes, the supervisor, and what can be seen of them."""

@@ -1,0 +1,1 @@
+"""What a terminal, a pipe or a script sees: lines, tables, live blocks, JSON.  Nothing here asks a job."""
