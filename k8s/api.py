@@ -1,7 +1,8 @@
 """The API server of a cluster: the requests that edlz makes, each with a time limit and a clear refusal.
 
 A request that fails for a reason that may pass (429, 500, 502 to 504, no connection) is made again, after a
-growing and jittered time, or after that which the server asks for.  Nothing here knows what a job is.
+growing and jittered time, or after that which the server asks for.  A kubeconfig's token that is over (401) is got
+anew.  Nothing here knows what a job is.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ import msgspec
 
 from edlz.k8s.api_errors import TRANSIENT, NotFound, refusal
 from edlz.k8s.api_records import Metadata, ObjectList, Pod, PodEvent, PodList, Status, WatchLine
-from edlz.k8s.connection import Connection, find_connection
+from edlz.k8s.connection import Connection, Login, find_connection
 from edlz.services.config import JobConfig
 from edlz.services.errors import LocalProtocolError, PeerUnavailable
 
@@ -61,6 +62,8 @@ class Cluster:
         Where it is.
     patience_s : float
         How long a request may take with its repetitions.
+    login : Login, optional
+        Gets another token when the connection's is over.
 
     Attributes
     ----------
@@ -71,7 +74,9 @@ class Cluster:
         Its address.
     """
 
-    def __init__(self, connection: Connection, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, connection: Connection, patience_s: float = PATIENCE_S, login: Login | None = None
+    ) -> None:
         from aiohttp import ClientError
         from kubernetes.aio.client import ApiClient
 
@@ -83,6 +88,7 @@ class Cluster:
         self._client: Any = ApiClient(connection.configuration)
         self._patience_s = patience_s
         self._random, self._sleep = random.Random(), asyncio.sleep
+        self._login = login or Login(connection)
         self._trouble: tuple[type[Exception], ...] = (ClientError, OSError, TimeoutError)
 
     @classmethod
@@ -94,7 +100,10 @@ class Cluster:
         ConfigError
             If it is not known where the server is, or the `kubernetes` package is not installed.
         """
-        return cls(await find_connection(config, context), patience_s)
+        connection = await find_connection(config, context)
+        # By its name, for another context may become the current one.
+        login = Login(connection, lambda: find_connection(config, connection.context))
+        return cls(connection, patience_s, login)
 
     async def close(self) -> None:
         await self._client.close()
@@ -426,18 +435,22 @@ class Cluster:
     ) -> "ClientResponse":
         from aiohttp import ClientTimeout
 
-        request = await self._client.param_serialize(
-            method,
-            path,
-            query_params=query,
-            header_params={"Accept": "application/json, */*", "Content-Type": content_type},
-            body=body,
-            auth_settings=["BearerToken"],
-        )
         limits = ClientTimeout(total=limit_s, connect=CONNECT_S)
-        answer = await self._client.call_api(*request, _request_timeout=limits)
-        response: ClientResponse = answer.response
-        return response
+        while True:
+            token = self._login.token
+            request = await self._client.param_serialize(
+                method,
+                path,
+                query_params=query,
+                header_params={"Accept": "application/json, */*", "Content-Type": content_type},
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            answer = await self._client.call_api(*request, _request_timeout=limits)
+            response: ClientResponse = answer.response
+            if response.status != 401 or not await self._login.renew(token):
+                return response
+            response.release()
 
     def _event(self, line: bytes) -> PodEvent:
         """Return what a line of a watch says."""

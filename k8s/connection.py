@@ -5,7 +5,8 @@ import logging
 import os
 import re
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,12 @@ from edlz.services.errors import ConfigError, EdlzError
 if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
 
-__all__ = ["Connection", "LoginFailed", "find_connection", "require_kubernetes"]
+__all__ = ["Connection", "Login", "LoginFailed", "find_connection", "require_kubernetes"]
 
 IN_CLUSTER_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE = "default"
 LOGIN_S = 60.0  # for the kubeconfig's command that gets credentials: it may ask somebody
+LOGIN_AGAIN_S = 30.0  # a token that is younger is refused for another reason than its age
 _CLIENTS_LOG = "kubernetes.aio.config.kube_config"
 _BYTES = re.compile(r"""b(['"])(.*)\1$""", re.DOTALL)
 _INSTALL = 'pip install "edlz[k8s]"'
@@ -53,6 +55,48 @@ class Connection:
     def server(self) -> str:
         """The server's address."""
         return str(self.configuration.host)
+
+
+class Login:
+    """The token of a connection, which is got anew when it is over: those of many clusters last for minutes.
+
+    Parameters
+    ----------
+    connection : changed in place
+    log_in : returns the same connection with a token of now; without it a token that is over stays so
+
+    Attributes
+    ----------
+    token : what stands for the token of now: another object after each change
+    """
+
+    def __init__(
+        self, connection: Connection, log_in: Callable[[], Awaitable[Connection]] | None = None
+    ) -> None:
+        self._configuration, self._log_in = connection.configuration, log_in
+        self._lock, self._since_s = asyncio.Lock(), time.monotonic()
+
+    @property
+    def token(self) -> Mapping[str, str]:
+        keys: Mapping[str, str] = self._configuration.api_key
+        return keys
+
+    async def renew(self, refused: Mapping[str, str]) -> bool:
+        """Return whether there is another token than the one that was refused; see whether one can be had.
+
+        Raises
+        ------
+        ConfigError, LoginFailed
+            See `find_connection`.
+        """
+        async with self._lock:
+            if self.token is not refused:  # another request has seen to it
+                return True
+            if self._log_in is None or time.monotonic() - self._since_s < LOGIN_AGAIN_S:
+                return False
+            self._since_s = time.monotonic()
+            self._configuration.api_key = (await self._log_in()).configuration.api_key
+            return True
 
 
 def require_kubernetes() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -53,10 +54,11 @@ class Answers:
     """A server that gives the answers it was told, one after the other, and keeps what it was asked."""
 
     def __init__(self, *answers: tuple[int, object] | tuple[int, object, dict[str, str]]) -> None:
-        self.left, self.asked = list(answers), []
+        self.left, self.asked, self.tokens = list(answers), [], []
 
     async def answer(self, request: "web.Request") -> "web.StreamResponse":
         self.asked.append((request.method, str(request.rel_url), await request.text(), request.content_type))
+        self.tokens.append(request.headers.get("Authorization", ""))
         code, body, *headers = self.left.pop(0)
         if isinstance(body, list):  # a stream; None in it: the connection breaks there
             stream = web.StreamResponse(status=code)
@@ -143,6 +145,34 @@ def test_what_may_pass_is_tried_again(asking) -> None:
     assert len(answers.asked) == 5
     assert asking.slept[1] == 3
     assert asking.slept[2] == 2
+
+
+def renew_token() -> None:
+    """Let the kubeconfig give another token than before, as its login command does when one is over."""
+    path = Path(os.environ["KUBECONFIG"])
+    path.write_text(path.read_text().replace('"secret"', '"newer"'))
+
+
+def test_a_token_that_is_over_is_got_anew(asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = (401, status_of(401, "Unauthorized", "Unauthorized"))
+    answers = Answers((200, POD), over, (200, POD), over, (200, []))
+
+    async def use(cluster: Cluster) -> None:
+        await cluster.get_pod("p")
+        renew_token()
+        monkeypatch.setattr("edlz.k8s.connection.LOGIN_AGAIN_S", 0.0)
+        await cluster.get_pod("p")
+        assert [event async for event in cluster.watch_pods()] == []
+
+    asking(answers, use)
+    assert answers.tokens == ["Bearer secret"] * 2 + ["Bearer newer"] * 3
+
+
+def test_a_token_that_was_just_got_is_not_got_again(asking) -> None:
+    answers = Answers((401, status_of(401, "Unauthorized", "Unauthorized")))
+    with pytest.raises(Unauthorized):
+        asking(answers, lambda cluster: cluster.get_pod("p"))
+    assert len(answers.asked) == 1
 
 
 def test_patience_ends(asking) -> None:
