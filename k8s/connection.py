@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,6 +24,7 @@ IN_CLUSTER_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/names
 DEFAULT_NAMESPACE = "default"
 LOGIN_S = 60.0  # for the kubeconfig's command that gets credentials: it may ask somebody
 LOGIN_AGAIN_S = 30.0  # a token that is younger is refused for another reason than its age
+REAP_S, REAP_ROUNDS = 1.0, 50  # until the end of a command that was killed has been heard of
 _CLIENTS_LOG = "kubernetes.aio.config.kube_config"
 _BYTES = re.compile(r"""b(['"])(.*)\1$""", re.DOTALL)
 _INSTALL = 'pip install "edlz[k8s]"'
@@ -185,8 +186,7 @@ async def _by_kubeconfig(configuration: "Configuration", config: JobConfig, want
                     persist_config=False,
                 )
     except TimeoutError as error:
-        for pid in _children() - others:
-            os.kill(pid, signal.SIGKILL)
+        await _kill(_children() - others)
         raise _login_failed(name, f"it gave no credentials within {LOGIN_S:.0f}s") from error
     except (EdlzError, kube.ConfigException):
         raise
@@ -202,6 +202,18 @@ def _children() -> set[int]:
     """Return the processes that this one has started: the client does not tell which one it waits for."""
     lists = Path("/proc/self/task").glob("*/children")  # Linux; elsewhere a login command is left alone
     return {int(pid) for found in lists for pid in found.read_text().split()}
+
+
+async def _kill(processes: set[int]) -> None:
+    """Kill processes of this one, and let the event loop hear of their end, so that it closes their pipes."""
+    for pid in processes:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for _ in range(REAP_ROUNDS):
+        is_last = not processes & _children()
+        await asyncio.sleep(REAP_S / REAP_ROUNDS)
+        if is_last:
+            return
 
 
 @contextmanager

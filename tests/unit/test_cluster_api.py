@@ -325,7 +325,6 @@ def test_other_refusals() -> None:
         ("echo $$ > pid; exec sleep 100", "it gave no credentials within 0s"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of a command given up
 def test_a_login_command_that_fails(
     command: str,
     said: str,
