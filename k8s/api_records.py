@@ -117,6 +117,7 @@ class Resources(_Record, frozen=True, kw_only=True):
 class Container(_Record, frozen=True, kw_only=True):
     name: str = ""
     image: str = ""
+    command: tuple[str, ...] | None = None
     resources: Resources = msgspec.field(default_factory=Resources)
 
 

@@ -71,6 +71,7 @@ class FleetLoop:
         self._changed = asyncio.Event()
         self._annotations: Mapping[str, str] = {}
         self._revision = 0  # of those annotations
+        self._has_adopted = False  # what ran before
         self.is_stopping = False
 
     @property
@@ -123,6 +124,9 @@ class FleetLoop:
         """Tell the master what is, and begin what it orders; return whether the job is over."""
         if not self._inventory.is_complete:  # what runs already would be started again
             return False
+        if not self._has_adopted:
+            self._has_adopted = True
+            launcher.adopt()
         self._core.on_exits(launcher.take_exits())
         self._core.is_stopping = self.is_stopping
         status = self._core.next_status(launcher.running())

@@ -5,9 +5,11 @@ which says what to install if it is missing.
 """
 
 import dataclasses
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from edlz.k8s.api_records import Pod
 from edlz.k8s.names import Owner, pod_name, secret_name, selector, service_name
 from edlz.k8s.priorities import next_worker_class
 from edlz.k8s.worker_memory import more_memory
@@ -15,6 +17,8 @@ from edlz.services.config import JobConfig
 from edlz.services.launcher import is_worker, split_name
 
 __all__ = ["JobObjects", "Spec"]
+
+_MASTER_ADDR = "--master_addr="
 
 
 class Spec(Protocol):
@@ -93,6 +97,24 @@ class JobObjects:
 
         return keys_secret(self.config, keys, self.owner)
 
+    def is_astray(self, pod: Pod) -> bool:
+        """Whether a pod looks for the master at an address that it had before its node was started anew.
+
+        A name that a --cluster_spec has put in the place of an address is left alone.
+        """
+        words = [word for word in pod.container.command or () if word.startswith(_MASTER_ADDR)]
+        told = {word.removeprefix(_MASTER_ADDR) for word in words}
+        return any(address != self.master_addr and _is_numeric(address) for address in told)
+
     def more_memory(self, last: str | None) -> str | None:
         """Return the memory of the worker that comes after one with `last` ran out of it."""
         return more_memory(self.config, last)
+
+
+def _is_numeric(address: str) -> bool:
+    """Whether the host of HOST:PORT is an IP address."""
+    try:
+        ipaddress.ip_address(address.rpartition(":")[0].strip("[]"))
+    except ValueError:
+        return False
+    return True

@@ -100,6 +100,7 @@ class PodLauncher:
         default_factory=dict
     )  # uid -> grace, when to ask again
     _served: set[str] = field(default_factory=set)  # parameter servers that have a service before them
+    _strays: set[str] = field(default_factory=set)  # uids of pods that do not find their master
     _memory: str | None = None  # of the next worker, if another one than in the settings
     _random: random.Random = field(default_factory=random.Random)
     _limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
@@ -121,6 +122,10 @@ class PodLauncher:
         return {name: note for name, note in trials.items() if note} | self.inventory.notes()
 
     # -- starting and stopping
+
+    def adopt(self) -> None:
+        """Take over the pods of the master's earlier life, but for those that would never find this one."""
+        self._strays = {pod.uid for pod in self.inventory.pods() if self.objects.is_astray(pod)}
 
     async def launch(self, name: str) -> None:
         """Begin to create the pod of a service, unless that is under way, or failed a moment ago."""
@@ -151,8 +156,9 @@ class PodLauncher:
             await asyncio.sleep(GONE_POLL_S)
 
     def tidy(self) -> None:
-        """Begin to delete what is of no more use: pods that ended long ago."""
-        for pod in self.inventory.surplus():
+        """Begin to delete what is of no more use: pods that ended long ago, or that do not find their master."""
+        strays = (pod for pod in self.inventory.pods() if pod.uid in self._strays) if self._strays else ()
+        for pod in (*self.inventory.surplus(), *strays):
             self._begin_delete(pod.name, pod.uid, None)
 
     async def delete_all(self, role: str, grace_s: float) -> None:

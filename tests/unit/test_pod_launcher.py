@@ -44,6 +44,9 @@ class Objects:
     def pod(self, name: str, **about: Any) -> tuple[str, str, dict[str, Any]]:
         return ("Pod", PREFIX + name, about)
 
+    def is_astray(self, pod: Pod) -> bool:
+        return pod.labels.get("astray") == "yes"
+
     def service(self, name: str) -> tuple[str, str, dict[str, Any]]:
         return ("Service", PREFIX + name, {})
 
@@ -175,6 +178,29 @@ def test_a_worker_is_one_pod_and_a_server_has_a_service_too(on_rig) -> None:
             ("Pod", PREFIX + "worker-0"),
         }
         assert set(rig.launcher.running()) == {"ps-0", "worker-0"}
+
+    on_rig(test)
+
+
+def test_pods_that_look_elsewhere_for_their_master_are_not_taken_over(on_rig) -> None:
+    async def test(rig: Rig) -> None:
+        rig.api.add("Pod", PREFIX + "worker-0", phase="Running", labels=labels("j", "worker-0"))
+        rig.api.add(
+            "Pod", PREFIX + "worker-1", phase="Running", labels=labels("j", "worker-1") | {"astray": "yes"}
+        )
+        rig.list()
+        rig.launcher.adopt()
+        rig.api.errors["delete"] = [PeerUnavailable("down")]
+        rig.launcher.tidy()
+        await rig.settle()
+        assert rig.api.deleted == []
+        rig.now += 100
+        rig.launcher.tidy()
+        await rig.settle()
+        assert rig.api.deleted == [(PREFIX + "worker-1", None)]
+        rig.list()
+        assert [exit_.name for exit_ in rig.launcher.take_exits()] == ["worker-1"]
+        assert rig.launcher.running() == ("worker-0",)
 
     on_rig(test)
 

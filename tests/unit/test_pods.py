@@ -6,12 +6,16 @@ from itertools import product
 from typing import Any
 
 import kubernetes_validate
+import msgspec
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edlz.k8s.api_records import Pod
+from edlz.k8s.cluster_spec import ClusterSpec
 from edlz.k8s.demo import DEMOS, MANIFESTS, demo_manifest
+from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.manifest import to_plain, to_yaml
 from edlz.k8s.master import own_pod
 from edlz.k8s.names import MAX_JOB_NAME, labels, pod_name, selector, short_name
@@ -220,6 +224,24 @@ def test_services_listen_at_the_address_of_their_pod(address: str, host: str) ->
     assert found["MASTER_ADDR"] == f"{host}:50001"
     flags = read_config(arguments(to_plain(worker), "edlz.services.worker"), "worker", {}).checked()
     assert flags.master_endpoint == f"tcp://{host}:50001"
+
+
+@pytest.mark.parametrize(
+    ("address", "is_astray"),
+    [
+        ("10.0.0.7:50001", False),
+        ("10.0.0.8:50001", True),
+        ("[fd00::8]:50001", True),
+        ("master.research.svc:50001", False),
+    ],
+)
+def test_a_pod_that_looks_for_its_master_where_it_was_before(address: str, is_astray: bool) -> None:
+    config = settings_in_pods(job(log_file_path="/logs/a.log"), "edlz:mnist")
+    objects = JobObjects(config, OWNER, "10.0.0.7:50001", ClusterSpec())
+    for name in ("ps-0", "worker-1"):
+        made = to_plain(service_pod(config, name, owner=OWNER, master_addr=address))
+        assert objects.is_astray(msgspec.convert(made, Pod)) is is_astray
+    assert not objects.is_astray(Pod())
 
 
 def test_variables_of_a_worker() -> None:
