@@ -378,7 +378,7 @@ def test_the_rights_are_no_more_than_a_job_needs() -> None:
         "pods": {"create", "delete", "get", "list", "watch", "patch"},
         "pods/log": {"get"},
         "pods/finalizers": {"update"},
-        "services": {"create", "delete", "get", "patch"},
+        "services": {"create", "delete", "get"},
         "secrets": {"create", "delete"},
     }
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
