@@ -102,7 +102,8 @@ def service_pod(
     requests, limits = requests_of(config, role), limits_of(config, role)
     if memory is not None:
         requests, limits = with_memory(requests, limits, memory)
-    variables = _variables(config, populated_envs(config.populate_env_names, environ))
+    populated = populated_envs(config.populate_env_names, environ)
+    variables = _variables(config, {name: _literal(value) for name, value in populated.items()})
     variables.append(client.V1EnvVar(name="MASTER_ADDR", value=master_addr))
     variables.append(client.V1EnvVar(name="WORKER_NUM", value=str(config.num_workers)))
     if role == "worker":

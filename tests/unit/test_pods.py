@@ -261,6 +261,14 @@ def test_variables_of_a_worker() -> None:
     }
 
 
+def test_variables_of_the_master_are_handed_on_as_they_are() -> None:
+    config = settings_in_pods(job(populate_env_names="A|B", envs="B=$(MY_POD_IP)"), "edlz:mnist")
+    environ = {"A": "$(MY_POD_IP) $$", "B": "1"}
+    made = service_pod(config, "worker-0", owner=OWNER, master_addr=ADDRESS, environ=environ)
+    found = variables(to_plain(made))
+    assert (found["A"], found["B"]) == ("$$(MY_POD_IP) $$$$", "$(MY_POD_IP)")
+
+
 def test_more_memory_for_one_that_ran_out_of_it() -> None:
     resources = container(pod("worker-7", memory="6144Mi"))["resources"]
     assert resources == {
