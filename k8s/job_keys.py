@@ -8,7 +8,7 @@ from edlz.k8s.api import Cluster
 from edlz.k8s.api_errors import AlreadyExists
 from edlz.k8s.job_objects import JobObjects
 from edlz.services.config import JobConfig
-from edlz.services.keys import PUBLIC_FILE, JobKeys, load_job_keys, make_job_keys, secret_file, write_keys
+from edlz.services.keys import PUBLIC_FILE, JobKeys, job_keys_in, secret_file
 
 __all__ = ["hand_on_keys", "with_keys"]
 
@@ -35,12 +35,7 @@ def with_keys(config: JobConfig) -> tuple[JobConfig, JobKeys | None]:
         logger.warning("transport_security=none: whoever reaches these pods can read and change the job")
         return config, None
     folder = Path(config.keys_dir) if config.keys_dir else config.job_directory / _FOLDER
-    if folder.exists():
-        keys = load_job_keys(folder)
-    else:
-        keys = make_job_keys()
-        write_keys(folder, keys)
-    return dataclasses.replace(config, keys_dir=str(folder)), keys
+    return dataclasses.replace(config, keys_dir=str(folder)), job_keys_in(folder)
 
 
 async def hand_on_keys(cluster: Cluster, objects: JobObjects, keys: JobKeys, folder: Path) -> None:
