@@ -43,11 +43,15 @@ _RIGHTS = (  # of whoever submits and leads a job: verb, resource, subresource
 _MASTERS_RIGHTS = (
     ("create", "pods", ""),
     ("delete", "pods", ""),
+    ("get", "pods", ""),
     ("list", "pods", ""),
     ("watch", "pods", ""),
     ("patch", "pods", ""),
     ("create", "services", ""),
+    ("get", "services", ""),
+    ("delete", "services", ""),
     ("create", "secrets", ""),
+    ("delete", "secrets", ""),
 )
 
 

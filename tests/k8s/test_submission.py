@@ -148,8 +148,9 @@ def test_a_master_without_rights(home: Path, capsys: pytest.CaptureFixture[str])
         cluster.add_node()
         assert main(FLAGS) == 3
         assert capsys.readouterr().err.splitlines() == [
-            'error: service account "default" in "default" may not create pods, delete pods, list pods, '
-            "watch pods, patch pods, create services, create secrets",
+            'error: service account "default" in "default" may not create pods, delete pods, get pods, '
+            "list pods, watch pods, patch pods, create services, get services, delete services, create secrets, "
+            "delete secrets",
             "help: kubectl apply -n default -f k8s/manifests/edlz-rbac.yaml",
         ]
         cluster.grant()
