@@ -31,6 +31,7 @@ LIMIT_S = 5.0
 DAEMON_S = 2.0  # for what the Docker daemon of this machine knows of the image
 Mark = Literal["ok", "warn", "no", "later"]
 
+_ADVICE = ("room", "image")  # a large cluster has too many pods to be listed in time
 _RIGHTS = (  # of whoever submits and leads a job: verb, resource, subresource
     ("create", "pods", ""),
     ("get", "pods", ""),
@@ -103,14 +104,15 @@ async def check_cluster(
 
 
 async def _within(about: str, check: Callable[[], Awaitable[Sequence[Check]]]) -> Sequence[Check]:
-    """Return what a check found, or why it could not."""
+    """Return what a check found, or why it could not: that refuses the job, unless the check only advises."""
+    mark: Mark = "later" if about in _ADVICE else "no"
     try:
         async with asyncio.timeout(LIMIT_S):
             return await check()
     except TimeoutError:
-        return [Check("no", about, f"no answer within {LIMIT_S:.0f}s", "again, or with --skip_preflight")]
+        return [Check(mark, about, f"no answer within {LIMIT_S:.0f}s", "again, or with --skip_preflight")]
     except EdlzError as e:
-        return [Check("no", about, e.message, e.help)]
+        return [Check(mark, about, e.message, e.help)]
 
 
 async def _server(cluster: "Cluster") -> Sequence[Check]:

@@ -1,5 +1,6 @@
 """What pods and nodes say, in the words of the screens: pure functions, no cluster."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edlz.client.cluster import checks
 from edlz.client.cluster.image_check import image_verdict
 from edlz.client.cluster.index import Place, forget_place, list_places, places_of, remember_place
 from edlz.client.cluster.pod_facts import facts_of, plain_reason, warnings_by_pod
@@ -21,6 +23,7 @@ from edlz.client.screen.spans import plain
 from edlz.client.screen.status import status_screen
 from edlz.k8s.api_records import Pod
 from edlz.k8s.names import CONFIG, STATUS, pod_name
+from edlz.services.errors import PeerUnavailable
 from edlz.services.job_status import FailureView, JobStatus, PartitionView, WorkerView
 
 AT = Place(name="mnist", namespace="research", settings="num_workers: 3\n")
@@ -401,3 +404,20 @@ def test_nothing_of_kubernetes_is_imported_for_jobs_here(tmp_path: Any) -> None:
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(("about", "mark"), [("room", "later"), ("image", "later"), ("volume", "no")])
+@pytest.mark.parametrize("is_slow", [True, False])
+def test_what_can_only_advise_refuses_nothing_that_it_did_not_see(
+    about: str, mark: str, is_slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "LIMIT_S", 0.01)
+
+    async def check() -> list[checks.Check]:
+        if is_slow:
+            await asyncio.Event().wait()
+        raise PeerUnavailable("the cluster answers 504: too many pods")
+
+    (found,) = asyncio.run(checks._within(about, check))
+    assert (found.mark, found.about) == (mark, about)
+    assert found.text.startswith("no answer within" if is_slow else "the cluster answers 504")
