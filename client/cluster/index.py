@@ -80,7 +80,8 @@ def remember_place(place: Place) -> None:
     """
     with suppress(OSError):
         entry = _entry(place)
-        entry.parent.mkdir(parents=True, exist_ok=True)
+        _folder().mkdir(mode=0o700, parents=True, exist_ok=True)  # --envs may hold what is secret
+        entry.parent.mkdir(exist_ok=True)
         whole = entry.with_name(f"{entry.name}~{os.getpid()}")
         whole.write_bytes(msgspec.json.encode(place))
         whole.replace(entry)

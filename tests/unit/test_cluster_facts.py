@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -421,3 +422,12 @@ def test_what_can_only_advise_refuses_nothing_that_it_did_not_see(
     (found,) = asyncio.run(checks._within(about, check))
     assert (found.mark, found.about) == (mark, about)
     assert found.text.startswith("no answer within" if is_slow else "the cluster answers 504")
+
+
+def test_settings_of_submissions_are_for_their_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDLZ_HOME", str(tmp_path))
+    remember_place(AT)
+    assert (tmp_path / "cluster-jobs").stat().st_mode & 0o777 == 0o700
+    assert places_of("mnist") == [AT]
