@@ -60,6 +60,7 @@ def test_a_checkpoint_has_the_metrics_that_its_training_ended_with(
     )
 
 
+@pytest.mark.slow
 def test_losses_change_nothing_of_an_evaluation(
     tmp_path: Path, small_mnist: Path, trained: tuple[Path, dict[str, float], int]
 ) -> None:
@@ -80,6 +81,7 @@ def test_losses_change_nothing_of_an_evaluation(
     assert (status.records, status.records_total, status.ratio, status.epochs) == (200, 200, 1.0, 0)
 
 
+@pytest.mark.slow
 def test_an_evaluation_is_stopped_and_resumed(
     tmp_path: Path, small_mnist: Path, trained: tuple[Path, dict[str, float], int]
 ) -> None:
