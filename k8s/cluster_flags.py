@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from edlz.k8s.cluster_spec import load_cluster_spec
 from edlz.k8s.envs import parse_env_names, parse_envs
-from edlz.k8s.grammar import MAX_LABEL, is_label, problem_of
+from edlz.k8s.grammar import MAX_LABEL, is_image, is_label, problem_of
 from edlz.k8s.names import KEYS_DIR, MAX_JOB_NAME
 from edlz.k8s.priorities import priority_problems
 from edlz.k8s.resources import resource_problems
@@ -17,10 +17,6 @@ from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.errors import ConfigError
 
 __all__ = ["check_cluster_flags"]
-
-_HOST = r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:\d{1,5})?"
-_PART = r"[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(rf"({_HOST}/)?{_PART}(/{_PART})*(:\w[\w.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?")
 
 
 def check_cluster_flags(config: JobConfig) -> list[Problem]:
@@ -65,8 +61,8 @@ def _name_problems(config: JobConfig) -> Iterator[Problem]:
 def _image_problems(config: JobConfig) -> Iterator[Problem]:
     for flag in ("image_name", "worker_image"):
         name = getattr(config, flag)
-        if name and not _IMAGE.fullmatch(name):
-            small = name.lower() != name and _IMAGE.fullmatch(name.lower())
+        if name and not is_image(name):
+            small = name.lower() != name and is_image(name.lower())
             help_ = (
                 f"--{flag}={name.lower()}" if small else f"e.g. --{flag}=registry.example.com/team/edlz:mnist"
             )

@@ -1,4 +1,4 @@
-"""What the grammars of the cluster flags share: a problem that cites flag and part, and Kubernetes' names."""
+"""What the grammars of the cluster flags share: a problem that cites flag and part, names of Kubernetes and of images."""
 
 import re
 from collections.abc import Collection
@@ -6,11 +6,20 @@ from collections.abc import Collection
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem
 
-__all__ = ["MAX_LABEL", "MAX_SUBDOMAIN", "is_label", "is_subdomain", "problem_of", "unknown"]
+__all__ = ["MAX_LABEL", "MAX_SUBDOMAIN", "is_image", "is_label", "is_subdomain", "problem_of", "unknown"]
 
 MAX_LABEL, MAX_SUBDOMAIN = 63, 253  # letters
+_MAX_IMAGE = 255  # letters
+_HOST = r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:\d{1,5})?"
+_PART = r"[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(rf"({_HOST}/)?{_PART}(/{_PART})*(:\w[\w.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+
+
+def is_image(text: str) -> bool:
+    """Whether a text is the name of an image: [REGISTRY/]NAME[:TAG][@DIGEST]."""
+    return len(text) <= _MAX_IMAGE and _IMAGE.fullmatch(text) is not None
 
 
 def is_label(text: str) -> bool:

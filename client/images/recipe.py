@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from edlz.k8s.grammar import is_image
 from edlz.services.errors import ConfigError
 
 __all__ = [
@@ -29,12 +30,6 @@ MODEL_ZOO, MODEL_FOLDER, CLUSTER_SPEC_FOLDER = "/model_zoo", "/model", "/cluster
 MARK = "# Written by `edlz zoo init`."
 """The first line of a Dockerfile that may be written again."""
 
-_IMAGE = re.compile(
-    r"(?=.{1,255}$)"
-    r"([a-zA-Z0-9][a-zA-Z0-9.-]*(:\d{1,5})?/)?"  # registry
-    r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
-    r"(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
-)
 _FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(?P<image>\S+)", re.IGNORECASE | re.MULTILINE)
 _PIP = "python -m pip install --progress-bar=off"
 
@@ -102,7 +97,7 @@ def base_of(text: str) -> str:
 
 def check_image_name(name: str, flag: str) -> str:
     """Return an image's name, or raise ConfigError if Docker would refuse it."""
-    if not _IMAGE.fullmatch(name):
+    if not is_image(name):
         raise ConfigError(
             f'--{flag}="{name}" is no image: [REGISTRY/]NAME[:TAG]', f"e.g. --{flag}=edlz:mnist"
         )

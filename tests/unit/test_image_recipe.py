@@ -56,7 +56,20 @@ def test_names_of_images(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "Edlz:x", "edlz:", "edlz mnist", "https://a/b", "a:b:c", "edlz\nRUN x", "/a", "a" * 300]
+    "name",
+    [
+        "",
+        "Edlz:x",
+        "edlz:",
+        "edlz mnist",
+        "https://a/b",
+        "a:b:c",
+        "edlz\nRUN x",
+        "/a",
+        "a" * 300,
+        "a._b",
+        "a___b",
+    ],
 )
 def test_what_is_no_name(name: str) -> None:
     with pytest.raises(ConfigError, match="is no image"):
