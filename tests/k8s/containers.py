@@ -85,6 +85,7 @@ def start_container(
     spec: Object,
     attempt: int,
     variables: Mapping[str, str],
+    access: Mapping[str, str],
     entrypoint: list[str],
     contents: Mapping[str, Path],
     on_exit: Callable[[int, str], None],
@@ -95,6 +96,8 @@ def start_container(
     ----------
     variables : mapping of str to str
         What the pod's spec sets, beyond the image's own environment.
+    access : mapping of str to str
+        Variables by which it finds the API server: paths in them are those of this machine.
     entrypoint : list of str
         The image's own command, for a spec without one.
     contents : mapping of str to Path
@@ -105,7 +108,7 @@ def start_container(
     if not command:
         raise FileNotFoundError("no command specified")
     command = [expand(word, variables) for word in command]
-    environment = {**image_environment(), **variables}
+    environment = {**image_environment(), **access, **variables}
     mounts = [Mount(source, path, True) for path, source in contents.items()] + folder.mounts(spec)
     place = folder.path / "containers" / spec["name"] / str(attempt)
     place.mkdir(parents=True, exist_ok=True)

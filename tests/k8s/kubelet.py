@@ -319,7 +319,7 @@ class Kubelet:
             own = pod.folder.environment(spec, lookup, pod.life.pod_ip, pod.life.host_ip)
         except Missing as error:
             return pod.life.not_started(name, error.reason, error.message, now)
-        variables = {**self._access(pod), "HOSTNAME": object_["metadata"]["name"], **own}
+        variables = {"HOSTNAME": object_["metadata"]["name"], **own}
         images, image = self._environment.images, spec["image"]
         try:
             container = start_container(
@@ -327,6 +327,7 @@ class Kubelet:
                 spec,
                 start.attempt,
                 variables,
+                self._access(pod),
                 images.entrypoint(image),
                 images.contents(image),
                 on_exit,
