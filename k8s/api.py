@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from edlz.k8s.api_errors import TRANSIENT, NotFound, refusal
+from edlz.k8s.api_errors import TRANSIENT, NotFound, decoded, refusal
 from edlz.k8s.api_records import Metadata, ObjectList, Pod, PodEvent, PodList, Status, WatchLine
 from edlz.k8s.connection import Connection, Login, find_connection
 from edlz.services.config import JobConfig
@@ -137,12 +137,12 @@ class Cluster:
         body = self._plain(obj)
         query = [("dryRun", "All")] if dry_run else []
         answer = await self._ask("POST", self._path(body["kind"]), query, body, patience_s=patience_s)
-        return msgspec.json.decode(answer, type=Pod).metadata
+        return decoded(answer, Pod, self.server).metadata
 
     async def get(self, kind: str, name: str) -> dict[str, Any]:
         """Return an object as plain data."""
-        found: dict[str, Any] = msgspec.json.decode(await self._ask("GET", self._path(kind, name)))
-        return found
+        answer = await self._ask("GET", self._path(kind, name))
+        return decoded(answer, dict[str, Any], self.server)
 
     async def list_objects(
         self, kind: str, selector: str = "", fields: str = "", *, is_everywhere: bool = False
@@ -158,7 +158,7 @@ class Cluster:
         group, plural, _ = _PATHS[kind]
         path = f"{group}/{plural}" if is_everywhere else self._path(kind)
         answer = await self._ask("GET", path, [(key, value) for key, value in query if value])
-        return msgspec.json.decode(answer, type=ObjectList).items or ()
+        return decoded(answer, ObjectList, self.server).items or ()
 
     async def delete(
         self,
@@ -220,12 +220,14 @@ class Cluster:
             "metadata": {"namespace": self.namespace} if account else {},
             "spec": spec,
         }
-        answer = msgspec.json.decode(await self._ask("POST", self._path(kind), [], review))
+        said = await self._ask("POST", self._path(kind), [], review)
+        answer = decoded(said, dict[str, Any], self.server)
         return bool(answer.get("status", {}).get("allowed"))
 
     async def version(self) -> str:
         """Return the server's version, as in `v1.36.2`."""
-        return str(msgspec.json.decode(await self._ask("GET", "/version")).get("gitVersion", ""))
+        answer = await self._ask("GET", "/version")
+        return str(decoded(answer, dict[str, Any], self.server).get("gitVersion", ""))
 
     # -- pods
 
@@ -236,13 +238,13 @@ class Cluster:
         ------
         NotFound
         """
-        return msgspec.json.decode(await self._ask("GET", self._path("Pod", name)), type=Pod)
+        return decoded(await self._ask("GET", self._path("Pod", name)), Pod, self.server)
 
     async def list_pods(self, selector: str = "", *, patience_s: float | None = None) -> PodList:
         """Return the pods with these labels, as they are now (not as a cache remembers them)."""
         query = [("labelSelector", selector)] if selector else []
         answer = await self._ask("GET", self._path("Pod"), query, patience_s=patience_s)
-        return msgspec.json.decode(answer, type=PodList)
+        return decoded(answer, PodList, self.server)
 
     async def watch_pods(
         self, selector: str = "", resource_version: str = "", *, timeout_s: float = WATCH_S
@@ -295,7 +297,7 @@ class Cluster:
         answer = await self._ask(
             "PATCH", self._path("Pod", name), [], {"metadata": metadata}, _MERGE, patience_s=patience_s
         )
-        return msgspec.json.decode(answer, type=Pod)
+        return decoded(answer, Pod, self.server)
 
     async def end_pod(self, name: str, *, uid: str) -> None:
         """Let a pod end as Failed now, so that its container does not start again."""

@@ -1,7 +1,7 @@
 """From the API server's refusals to errors that say what to do."""
 
 import re
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -19,10 +19,13 @@ __all__ = [
     "NotPermitted",
     "Refused",
     "Unauthorized",
+    "decoded",
     "rbac_line",
     "refusal",
     "told",
 ]
+
+_Record = TypeVar("_Record")
 
 TRANSIENT = frozenset((429, 500, 502, 503, 504))
 _ACCOUNT = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"')
@@ -93,6 +96,24 @@ class Invalid(ApiError):
 def told(error: EdlzError) -> str:
     """Return an error as one line of a log or a note: what happened, and what to do."""
     return f"{error.message}; {error.help}" if error.help else error.message
+
+
+def decoded(answer: bytes, kind: type[_Record], server: str) -> _Record:
+    """Return what the server has answered.
+
+    Raises
+    ------
+    PeerUnavailable
+        If it is no such thing: something between here and the API server has answered in its place.
+    """
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        first = answer[:80].decode(errors="replace").strip().partition("\n")[0]
+        raise PeerUnavailable(
+            f"{server} gives no answer of a Kubernetes API server, but {first!r}",
+            "see whether a proxy stands before it: kubectl cluster-info",
+        ) from error
 
 
 def rbac_line(namespace: str) -> str:

@@ -59,4 +59,7 @@ async def hand_on_keys(cluster: Cluster, objects: JobObjects, keys: JobKeys, fol
             return
         await cluster.delete("Secret", objects.secret_name)
         await cluster.create(objects.secret(files))
-    mark.write_text(objects.owner.uid)
+    try:
+        mark.write_text(objects.owner.uid)
+    except OSError as error:  # the next life of this master makes the secret anew
+        logger.warning("%s could not be written: %s", mark, error)

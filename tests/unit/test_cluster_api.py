@@ -20,8 +20,10 @@ from edlz.k8s.api_errors import (
     NotFound,
     NotPermitted,
     Unauthorized,
+    decoded,
     refusal,
 )
+from edlz.k8s.api_records import PodList
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
 
@@ -315,6 +317,12 @@ def test_other_refusals() -> None:
     assert isinstance(invalid, Invalid)
     assert invalid.message == 'Pod "nc" is invalid: spec.containers: Required value; b: c'
     assert "<html>" in refusal(502, b"<html>\nbad gateway", "n", "s").message
+
+
+@pytest.mark.parametrize("answer", [b"<html>\nplease log in", b'{"items": 3}', b"\xff\xfe", b""])
+def test_a_proxy_that_answers_in_place_of_the_server(answer: bytes) -> None:
+    with pytest.raises(PeerUnavailable, match="http://s gives no answer of a Kubernetes API server, but"):
+        decoded(answer, PodList, "http://s")
 
 
 @pytest.mark.parametrize(
