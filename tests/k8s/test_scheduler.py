@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.k8s.quantities import add, number, pod_requests
@@ -165,6 +165,7 @@ def _priority(pod: Mapping[str, Any]) -> int:
     return int(pod["spec"]["priority"])
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine, everything is
 @given(clusters(), st.data())
 def test_nodes_are_never_overfull_and_all_comes_to_rest(
     cluster: tuple[list[Object], list[Object]], data: st.DataObject
