@@ -85,23 +85,28 @@ def test_a_master_that_is_killed_goes_on_from_its_journal_and_nothing_is_compute
     assert steps == list(range(1, status["progress"]["version"]))  # the last one is told to nobody
 
 
-@pytest.mark.parametrize("grace", ["--grace-period=1", "--grace-period=30"])
+@pytest.mark.parametrize("is_stuck", [False, True])
 def test_a_deleted_master_pod_takes_everything_with_it_and_the_job_is_resumed(
-    desk: Shell, grace: str
+    desk: Shell, is_stuck: bool
 ) -> None:
+    """It saves a checkpoint when it is asked to go; if it cannot (stopped), its snapshots remain."""
     folder = desk.cluster.claim_folder("data") / "jobs" / JOB
     more = ("--num_workers=2", "--num_epochs=20", "--job_dir=/data/jobs/mnist", "--recovery_snapshot_secs=1")
     desk.edlz("train", *flags(desk, *more))
     desk.wait_for_training(JOB, workers=2, minibatches=60)
     desk.wait_for("a snapshot", lambda: (note := desk.note(JOB)) and note.snapshot)
+    grace_s = 30
+    if is_stuck:
+        desk.cluster.kill_container(MASTER, signal.SIGSTOP)
+        grace_s = 1  # it is killed after that
     if desk.has_kubectl:
-        desk.kubectl("delete", "pod", MASTER, grace, "--wait=false")
+        desk.kubectl("delete", "pod", MASTER, f"--grace-period={grace_s}", "--wait=false")
     else:
-        desk.cluster.delete("pods", MASTER, grace_s=int(grace.partition("=")[2]))
+        desk.cluster.delete("pods", MASTER, grace_s=grace_s)
     for resource in ("pods", "services", "secrets"):
         desk.wait_for(f"no {resource}", lambda one=resource: not desk.cluster.list(one, selector(JOB)))
     saved = list(folder.glob("checkpoints/version-*/manifest*"))
-    assert bool(saved) is (grace == "--grace-period=30"), saved
+    assert bool(saved) is not is_stuck, saved
     assert "its master pod is gone" in desk.edlz("status", JOB).out
 
     desk.edlz("resume", JOB)
