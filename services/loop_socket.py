@@ -15,7 +15,7 @@ from typing import Final
 import zmq
 import zmq.utils.garbage  # for its place among the exit handlers, see process_context
 
-from edlz.services.codec import Limits
+from edlz.services.codec import Buffer, Limits
 from edlz.services.wire import open_wire, release_departed
 
 __all__ = ["MESSAGES_PER_WAKE", "LoopSocket", "process_context"]
@@ -90,9 +90,22 @@ class LoopSocket(ABC):
             self._is_drain_due = True
             self._loop.call_soon(self._drain)
 
-    @abstractmethod
     def _drain(self) -> None:
         """Hand over what has come, up to a cap."""
+        self._is_drain_due = True  # spares the look at the events after each answer that is sent from here
+        for _ in range(MESSAGES_PER_WAKE):
+            if self._is_closed:
+                return
+            frames = self._wire.receive()
+            if frames is None:
+                self._is_drain_due = False
+                return
+            self._take(frames)
+        self._loop.call_soon(self._drain)
+
+    @abstractmethod
+    def _take(self, frames: list[Buffer]) -> None:
+        """Hand over a message."""
 
     def _watch_departures(self) -> None:
         """See to it that shared frames are let go of soon after they have left, even if nothing else happens."""

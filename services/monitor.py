@@ -8,8 +8,8 @@ from typing import Final
 
 import zmq
 
-from edlz.services.codec import Limits
-from edlz.services.loop_socket import MESSAGES_PER_WAKE, LoopSocket
+from edlz.services.codec import Buffer, Limits
+from edlz.services.loop_socket import LoopSocket
 
 __all__ = ["Monitor"]
 
@@ -57,15 +57,6 @@ class Monitor(LoopSocket):
                 self._watched.monitor(None, 0)
             super().close()
 
-    def _drain(self) -> None:
-        self._is_drain_due = True
-        for _ in range(MESSAGES_PER_WAKE):
-            if self._is_closed:
-                return
-            frames = self._wire.receive()
-            if frames is None:
-                self._is_drain_due = False
-                return
-            event, value = _EVENT.unpack(bytes(frames[0])[: _EVENT.size])
-            self._on_event(event, value)
-        self._loop.call_soon(self._drain)
+    def _take(self, frames: list[Buffer]) -> None:
+        event, value = _EVENT.unpack(bytes(frames[0])[: _EVENT.size])
+        self._on_event(event, value)

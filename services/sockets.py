@@ -175,17 +175,8 @@ class RouterSocket(LoopSocket):
         monitor.close(0)
         super().close()
 
-    def _drain(self) -> None:
-        self._is_drain_due = True  # spares the look at the events after each answer that is sent from here
-        for _ in range(MESSAGES_PER_WAKE):
-            if self._is_closed:
-                return
-            frames = self._wire.receive()
-            if frames is None:
-                self._is_drain_due = False
-                return
-            self._on_message(bytes(frames.pop(0)), frames)
-        self._loop.call_soon(self._drain)
+    def _take(self, frames: list[Buffer]) -> None:
+        self._on_message(bytes(frames.pop(0)), frames)
 
     def _close_door(self) -> None:
         if self._monitor is not None:
@@ -294,11 +285,14 @@ class DealerSocket(LoopSocket):
             elif events & POLLIN:
                 frames = self._wire.receive()
                 if frames is not None:
-                    self._on_message(frames)
+                    self._take(frames)
             else:
                 self._is_drain_due = False
                 return
         self._loop.call_soon(self._drain)
+
+    def _take(self, frames: list[Buffer]) -> None:
+        self._on_message(frames)
 
     def close(self) -> None:
         """Stop receiving at once; what was sent goes out within the linger."""

@@ -13,9 +13,9 @@ from typing import Final
 import zmq
 from zmq.utils import z85
 
-from edlz.services.codec import Limits
+from edlz.services.codec import Buffer, Limits
 from edlz.services.errors import LocalProtocolError
-from edlz.services.loop_socket import MESSAGES_PER_WAKE, LoopSocket
+from edlz.services.loop_socket import LoopSocket
 
 __all__ = ["Doorkeeper", "admit_only"]
 
@@ -87,17 +87,8 @@ class _Handler(LoopSocket):
             self._socket.unbind(ADDRESS)  # at once, while a closed socket keeps its address for a while
             super().close()
 
-    def _drain(self) -> None:
-        self._is_drain_due = True
-        for _ in range(MESSAGES_PER_WAKE):
-            if self._is_closed:
-                return
-            frames = self._wire.receive()
-            if frames is None:
-                self._is_drain_due = False
-                return
-            self._answer([bytes(frame) for frame in frames])
-        self._loop.call_soon(self._drain)
+    def _take(self, frames: list[Buffer]) -> None:
+        self._answer([bytes(frame) for frame in frames])
 
     def _answer(self, frames: list[bytes]) -> None:
         """Answer one question; what is none (they come from ZeroMQ itself) is left, and the peer's time runs out."""

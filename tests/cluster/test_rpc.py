@@ -20,7 +20,7 @@ import pytest
 import uvloop
 import zmq
 
-from edlz.services import sockets as sockets_module
+from edlz.services import loop_socket as loop_socket_module
 from edlz.services import wire as wire_module
 from edlz.services.codec import PROTOCOL_VERSION, Codec, Limits
 from edlz.services.endpoints import parse_endpoint
@@ -238,7 +238,7 @@ def test_many_requests_at_once_are_all_answered(run: Run) -> None:
 
 
 def test_the_loop_has_its_turn_while_requests_pour_in(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets_module, "MESSAGES_PER_WAKE", 4)
+    monkeypatch.setattr(loop_socket_module, "MESSAGES_PER_WAKE", 4)
     turns: list[int] = []
 
     async def main() -> None:
