@@ -1,4 +1,4 @@
-"""What the screens show of a job, wherever it is: `job_sight` sees those of this machine, `cluster.sight` the others."""
+"""What the screens show of a job, wherever it is: `local.sight` sees those of this machine, `cluster.sight` the others."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol

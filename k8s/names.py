@@ -6,12 +6,15 @@ select by goes on working.
 
 from dataclasses import dataclass
 
+from edlz.k8s.grammar import MAX_LABEL
 from edlz.services.launcher import split_name
 
 __all__ = [
+    "ALL_JOBS",
     "CLUSTER_SPEC",
     "CONFIG",
     "JOB_DIR",
+    "JOB_LABEL",
     "KEYS_DIR",
     "MASTER",
     "MASTER_PORT",
@@ -49,9 +52,11 @@ JOB_DIR = "/var/lib/edlz/job"
 KEYS_DIR = "/var/run/edlz/keys"
 
 _PREFIX = "elasticdl"
-_MAX_LABEL = 63  # letters: of a container's or service's name, and of a label's value
+JOB_LABEL = "elasticdl-job-name"
+ALL_JOBS = f"app={_PREFIX}"
+"""Label selector of everything that belongs to any job."""
 _LONGEST_ROLE = len("-worker-99999")
-MAX_JOB_NAME = _MAX_LABEL - len(_PREFIX) - 1 - _LONGEST_ROLE
+MAX_JOB_NAME = MAX_LABEL - len(_PREFIX) - 1 - _LONGEST_ROLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def labels(job: str, name: str) -> dict[str, str]:
     return {
         "app": _PREFIX,
         "elasticdl_job_name": job,
-        "elasticdl-job-name": job,
+        JOB_LABEL: job,
         "elasticdl-replica-type": role,
         "elasticdl-replica-index": str(index),
         "app.kubernetes.io/name": "edlz",
@@ -100,4 +105,4 @@ def labels(job: str, name: str) -> dict[str, str]:
 
 def selector(job: str) -> str:
     """Return the label selector, as the API and `kubectl -l` take it, of everything that belongs to a job."""
-    return f"app={_PREFIX},elasticdl-job-name={job}"
+    return f"{ALL_JOBS},{JOB_LABEL}={job}"

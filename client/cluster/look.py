@@ -9,7 +9,7 @@ from edlz.client.cluster.index import Place, list_places, places_of
 from edlz.client.cluster.pod_facts import warnings_by_pod
 from edlz.client.cluster.sight import ClusterSight, sight_of, sight_without_answer
 from edlz.k8s.api_records import Pod
-from edlz.k8s.names import selector
+from edlz.k8s.names import ALL_JOBS, JOB_LABEL, selector
 from edlz.services.errors import EdlzError
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ __all__ = ["look_at_clusters", "look_at_job"]
 
 ANSWER_S = 1.0  # that a list of jobs waits for a cluster
 LOGIN_S = 10.0  # and for the command by which a kubeconfig logs in
-_ALL = "app=elasticdl"
-_JOB_LABEL = "elasticdl-job-name"
 
 
 async def look_at_job(cluster: "Cluster", place: Place) -> ClusterSight:
@@ -50,9 +48,9 @@ def look_at_clusters(namespace: str = "") -> list[ClusterSight]:
 
 async def _of_namespace(namespace: str) -> list[ClusterSight]:
     async with connected(Place(name="", namespace=namespace)) as cluster:
-        pods = (await cluster.list_pods(_ALL)).items
+        pods = (await cluster.list_pods(ALL_JOBS)).items
         warnings = await _warnings(cluster, pods)
-    names = sorted({pod.labels[_JOB_LABEL] for pod in pods if _JOB_LABEL in pod.labels})
+    names = sorted({pod.labels[JOB_LABEL] for pod in pods if JOB_LABEL in pod.labels})
     return [
         sight_of(_known(name, namespace, cluster.context), cluster.context, _of_job(name, pods), warnings)
         for name in names
@@ -77,7 +75,7 @@ async def _of_group(places: Sequence[Place]) -> list[ClusterSight]:
     try:
         async with asyncio.timeout(LOGIN_S) as limit, connected(places[0], patience_s=0) as cluster:
             limit.reschedule(asyncio.get_running_loop().time() + ANSWER_S)
-            pods = (await cluster.list_pods(_ALL, patience_s=0)).items
+            pods = (await cluster.list_pods(ALL_JOBS, patience_s=0)).items
     except TimeoutError:
         limit_s = LOGIN_S if cluster is None else ANSWER_S
         return [sight_without_answer(place, f"no answer within {limit_s:.0f}s") for place in places]
@@ -97,7 +95,7 @@ async def _warnings(cluster: "Cluster", pods: Sequence[Pod]) -> dict[str, str]:
 
 
 def _of_job(name: str, pods: Sequence[Pod]) -> list[Pod]:
-    return [pod for pod in pods if pod.labels.get(_JOB_LABEL) == name]
+    return [pod for pod in pods if pod.labels.get(JOB_LABEL) == name]
 
 
 def _known(name: str, namespace: str, context: str) -> Place:
