@@ -1,7 +1,6 @@
 """The commands on jobs of a cluster, from the command line to an emulated API server, whose pods the test plays."""
 
 import json
-import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from command_logging import logging_restored
 
 from edlz.client.cli import main
 from edlz.client.cluster import job, pod_logs, submission
@@ -38,13 +38,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def _logging() -> Iterator[None]:
-    """A command that watches configures logging; take that back."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(False)
+    with logging_restored():
+        yield
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import asyncio
 import fcntl
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from command_logging import logging_restored
 
 from edlz.client.cli import main
 from edlz.client.local import job as local_job
@@ -63,13 +63,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def _logging() -> Iterator[None]:
-    """A command that watches configures logging; take that back."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(False)
+    with logging_restored():
+        yield
 
 
 def config(name: str = "mnist") -> JobConfig:
