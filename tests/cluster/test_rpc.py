@@ -10,18 +10,17 @@ import stat
 import tempfile
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-import uvloop
 import zmq
+from loops import LOOPS, Run, runner_on
 
 from edlz.services import loop_socket as loop_socket_module
-from edlz.services import wire as wire_module
 from edlz.services.codec import PROTOCOL_VERSION, Codec, Limits
 from edlz.services.endpoints import parse_endpoint
 from edlz.services.errors import (
@@ -42,25 +41,11 @@ ANY_PORT = "tcp://127.0.0.1:0"
 REQUEST = ReadVector(vector="dense", first=0, count=3)
 LIMIT_S = 10.0
 
-Run = Callable[[Coroutine[Any, Any, None]], None]
 
-
-@pytest.fixture(params=["asyncio", "uvloop", "pyzmq's wire"])
+@pytest.fixture(params=LOOPS)
 def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a test's coroutine on one of the loops, within a time limit."""
-    loop_factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
-    is_compiled = request.param != "pyzmq's wire"
-    assert wire_module.is_compiled_usable(), "the compiled wire should be usable wherever tests run"
-    monkeypatch.setattr(wire_module, "is_compiled_usable", lambda: is_compiled)
-
-    def run_it(main: Coroutine[Any, Any, None]) -> None:
-        problems: list[dict[str, Any]] = []
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.get_loop().set_exception_handler(lambda loop, context: problems.append(context))
-            runner.run(asyncio.wait_for(main, LIMIT_S))
-        assert problems == []
-
-    return run_it
+    return runner_on(request.param, monkeypatch, LIMIT_S)
 
 
 @pytest.fixture(params=["tcp", "ipc"])

@@ -5,18 +5,16 @@ import contextlib
 import logging
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import numpy as np
 import pytest
-import uvloop
 import zmq
+from loops import LOOPS, Run, runner_on
 
 from edlz.services import handshakes as handshakes_module
 from edlz.services import security as security_module
 from edlz.services import sockets as sockets_module
-from edlz.services import wire as wire_module
 from edlz.services import zap
 from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
 from edlz.services.keys import JobKeys, KeyPair, make_job_keys
@@ -29,25 +27,11 @@ ANY_PORT = "tcp://127.0.0.1:0"
 LIMIT_S = 20.0
 KEYS, OTHER_KEYS = make_job_keys(), make_job_keys()
 
-Run = Callable[[Coroutine[Any, Any, None]], None]
 
-
-@pytest.fixture(params=["asyncio", "uvloop", "pyzmq's wire"])
+@pytest.fixture(params=LOOPS)
 def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Run a test's coroutine on one of the loops, within a time limit; then no handler is left."""
-    loop_factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
-    is_compiled = request.param != "pyzmq's wire"
-    assert wire_module.is_compiled_usable(), "the compiled wire should be usable wherever tests run"
-    monkeypatch.setattr(wire_module, "is_compiled_usable", lambda: is_compiled)
-
-    def run_it(main: Coroutine[Any, Any, None]) -> None:
-        problems: list[dict[str, Any]] = []
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.get_loop().set_exception_handler(lambda loop, context: problems.append(context))
-            runner.run(asyncio.wait_for(main, LIMIT_S))
-        assert problems == []
-
-    yield run_it
+    yield runner_on(request.param, monkeypatch, LIMIT_S)
     assert zap._Handler._the_one is None
 
 
