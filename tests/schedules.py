@@ -3,7 +3,7 @@
 import random
 
 from hypothesis import strategies as st
-from simulated_job import Fault, Schedule
+from simulation.schedule import Fault, Schedule
 
 __all__ = ["contended_schedule", "random_schedule", "schedules"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from schedules import contended_schedule, random_schedule
-from simulated_job import Schedule, SimulatedJob, Violation
+from simulation.job import Schedule, SimulatedJob, Violation
 
 from edlz.services.errors import EdlzError
 from edlz.services.master import skips

@@ -3,7 +3,8 @@
 from typing import Any
 
 import numpy as np
-from simulated_job import LAYOUT, OPTIMIZER, Disk, initial_vectors
+from simulation.disk import Disk
+from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 
 from edlz.services.ledger import LedgerRecord
 from edlz.services.messages import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schedules import contended_schedule, random_schedule, schedules
-from simulated_job import Fault, Schedule, SimulatedJob
+from simulation.job import Fault, Schedule, SimulatedJob
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

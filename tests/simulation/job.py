@@ -1,0 +1,247 @@
+"""A whole job in one process and one thread: the real cores on a simulated network, clock and disk.
+
+Messages are delayed, lost, doubled and delivered late (`network.py`); processes are killed, stalled (a zombie
+that wakes up after its successor has begun) and cut off.  At the end the promises are checked against what the
+partitions' states hold, not against what anybody says (`promises.py`).
+"""
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+from simulation.disk import Disk
+from simulation.network import Network
+from simulation.processes import Process, Violation
+from simulation.promises import check_end, check_failure
+from simulation.schedule import Fault, Schedule
+from simulation.shells import MasterShell, PartitionShell, Shell
+from simulation.worker_shell import WorkerShell
+
+from edlz.services.master.entries import JournalState
+from edlz.services.master.job import MasterCore
+from edlz.services.messages import Job
+from edlz.services.ps.partition import Partition
+from edlz.services.ps.state import State
+from edlz.services.worker.task_runner import TaskRunner
+
+__all__ = ["Fault", "Schedule", "SimulatedJob", "Violation"]
+
+PATIENCE_S = 1000.0  # after the last fault; an undisturbed job takes a tenth of it
+
+
+class SimulatedJob:
+    """Lets events happen in their order, starts and ends processes, carries out faults.
+
+    What is outside the processes and outlives them lies here, for the shells to read and write.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule, self.plan = schedule, schedule.plan
+        self.rng = random.Random(schedule.seed)
+        self.now = 0.0
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order, self._boots = itertools.count(), itertools.count(1)
+        self.processes: dict[int, Process] = {}
+        self.address: dict[str, int] = {}
+        self.network = Network(self)
+        self._shells: dict[str, Shell] = {
+            "m": MasterShell(self),
+            "p": PartitionShell(self),
+            "w": WorkerShell(self),
+        }
+        self.journal: dict[str, Any] = {
+            "term": 0,
+            "is_complete": False,
+            "digest": "",
+            "evaluations": (),
+            "saved": -1,
+            "ends": (),
+            "skipped_evaluations": (),
+        }
+        self.disks = [Disk() for _ in range(schedule.partitions)]
+        self.sealed: dict[Any, State] = {}
+        self.parts: dict[Any, State] = {}  # of checkpoints: (number, version, partition)
+        self.checkpoints: dict[int, list[State]] = {}
+        self.failures_left = dict(schedule.failing)
+        self.log: list[str] = []
+        self.job = _job_record(schedule)
+        self.faults_end = max([f.at + f.seconds for f in schedule.faults], default=0.0)
+        self._begin()
+
+    def _begin(self) -> None:
+        schedule = self.schedule
+        for fault in schedule.faults:
+            self.at(fault.at, self._suffer, fault)
+        if schedule.stop_at:
+            self.at(schedule.stop_at, self._stop)
+        for role in ["m", *(f"p{p}" for p in range(schedule.partitions))]:
+            self._launch(role)
+        for worker in range(schedule.workers):
+            self.within(0, 3, self._start, f"w{worker}")
+
+    def run(self) -> "SimulatedJob":
+        """Let everything happen; raises Violation when a promise is broken."""
+        limit = self.faults_end + PATIENCE_S
+        while self._events:
+            self.now, _, method, args = heapq.heappop(self._events)
+            if self.now > limit:
+                raise Violation(f"the job does not end: {self._where()}")
+            method(*args)
+            if self.journal["is_complete"] and self.now > self.faults_end:
+                break
+            master = self.process("m")
+            if master is not None and master.core.is_stopped:
+                return self
+            if master is not None and master.core.failure is not None:
+                check_failure(self.schedule, master.core.failure)
+                return self
+        check_end(self)
+        return self
+
+    def _stop(self) -> None:
+        master = self.process("m")
+        if master is not None:
+            self.carry_out(master, master.core.stop(self.now))
+
+    def _where(self) -> str:
+        lines = []
+        for role in sorted(self.address):
+            process = self.process(role)
+            core = process.core if process else None
+            if isinstance(core, MasterCore):
+                lines.append(f"m {core.phase} done={core.queue.done} leases={core.queue._leases}")
+            elif isinstance(core, Partition):
+                state = core.store and (core.store.version, core.store.ledger)
+                staged = core._synchronous.staged if core._synchronous else ()
+                lines.append(f"{role} {core.condition} {state} staged={staged}")
+            elif core is not None:
+                lines.append(f"{role} ready={core._is_ready} {core.phases}")
+        return "\n".join(lines)
+
+    # -- events
+
+    def at(self, when: float, method: Callable[..., None], *args: Any) -> None:
+        """Let something happen then."""
+        heapq.heappush(self._events, (when, next(self._order), method, args))
+
+    def within(self, least_s: float, most_s: float, method: Callable[..., None], *args: Any) -> None:
+        """Let something happen in so many seconds."""
+        self.at(self.now + self.rng.uniform(least_s, most_s), method, *args)
+
+    def event(self, name: int, method: str, args: tuple[Any, ...]) -> None:
+        """Something that a process waits for itself has come: a computation, records."""
+        process = self.processes[name]
+        if not process.is_up:
+            return
+        if self.now < process.stalled_until:
+            self.at(process.stalled_until, self.event, name, method, args)
+            return
+        self.feed(process, method, *args, self.now)
+
+    def feed(self, process: Process, method: str, *args: Any) -> None:
+        """Give a core an event, and do what it answers."""
+        instructions = getattr(process.core, method)(*args)
+        process.core.check_invariants()
+        self.carry_out(process, instructions)
+
+    def carry_out(self, process: Process, instructions: list[Any]) -> None:
+        """Do what a core has asked for, as long as its process lives."""
+        for instruction in instructions:
+            if not process.is_up:
+                return
+            self._shells[process.role[0]].carry_out(process, instruction)
+
+    # -- processes
+
+    def process(self, role: str) -> Process | None:
+        """Return who has a role now, if it is up."""
+        process = self.processes.get(self.address.get(role, -1))
+        return process if process and process.is_up else None
+
+    def _start(self, role: str) -> None:
+        if self.process(role) is None:
+            self._launch(role)
+
+    def _launch(self, role: str) -> None:
+        boot = next(self._boots)
+        process = Process(boot, role, self._core(role, boot))
+        self.processes[boot] = process
+        self.address[role] = boot
+        if role == "m":
+            self.carry_out(process, process.core.start())
+        self.at(self.now, self._tick, boot)
+
+    def _core(self, role: str, boot: int) -> MasterCore | Partition | TaskRunner:
+        if role == "m":
+            names = ("term", "is_complete", "digest", "evaluations", "saved", "ends", "skipped_evaluations")
+            state = JournalState(**{name: self.journal[name] for name in names})
+            return MasterCore(self.job, state, self.schedule.evaluation_steps, self.schedule.checkpoint_steps)
+        if role[0] == "p":
+            return Partition(int(role[1:]), boot, role, self.disks[int(role[1:])])
+        return TaskRunner(role[1:], boot)
+
+    def _tick(self, name: int) -> None:
+        process = self.processes[name]
+        if not process.is_up:
+            return
+        if self.now >= process.stalled_until:
+            self.feed(process, "on_tick", self.now)
+            self.network.repeat(process)
+        self.at(max(self.now, process.stalled_until) + self.rng.uniform(0.2, 0.6), self._tick, name)
+
+    def _kill(self, process: Process) -> None:
+        process.is_up = False
+        self.network.drop(process)
+
+    def exit(self, process: Process) -> None:
+        """End a process that has said that it ends; whoever started it starts it again."""
+        self._kill(process)
+        if process.role[0] != "w" and self.address.get(process.role) == process.name:
+            self.within(0.5, 8, self._start, process.role)
+
+    # -- faults
+
+    def _suffer(self, fault: Fault) -> None:
+        if self.journal["is_complete"]:
+            return
+        self.log.append(f"{self.now:8.2f} FAULT {fault}")
+        process = self.process(fault.role)
+        if fault.kind == "cut":
+            self.network.cut(fault.role)
+        elif fault.kind == "join":
+            self._start(fault.role)
+        elif process is not None:
+            getattr(self, f"_{fault.kind}_by")(fault, process)
+
+    def _kill_by(self, fault: Fault, process: Process) -> None:
+        self._kill(process)
+        if fault.role[0] != "w" or fault.is_replaced:
+            self.within(0.5, 8, self._start, fault.role)
+        master = self.process("m")
+        if fault.role[0] == "w" and master and self.rng.random() < 0.5:  # its launcher says so
+            self.carry_out(master, master.core.lose_worker(fault.role[1:], "killed"))
+
+    def _stall_by(self, fault: Fault, process: Process) -> None:
+        process.stalled_until = self.now + fault.seconds
+        if self.rng.random() < 0.7:
+            del self.address[fault.role]
+            self.within(0.5, 15, self._start, fault.role)
+
+
+def _job_record(schedule: Schedule) -> Job:
+    return Job(
+        name="simulated",
+        run="1",
+        config={
+            "evaluation_steps": schedule.evaluation_steps,
+            "recovery_snapshot_secs": schedule.snapshot_every_s,
+            "checkpoint_steps": schedule.checkpoint_steps,
+            "sync_version_tolerance": schedule.tolerance,
+            "get_model_steps": schedule.vectors_every,
+            "skip_bad_tasks": schedule.skips,
+        },
+        plan=schedule.plan,
+        partitions=schedule.partitions,
+    )

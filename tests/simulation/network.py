@@ -1,0 +1,145 @@
+"""The network of a simulated job: messages are delayed, lost, doubled and delivered late, connections break."""
+
+import itertools
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from simulation.processes import Process, Violation
+
+from edlz.services.errors import EdlzError
+from edlz.services.messages import ErrorReply, WorkerOrders
+from edlz.services.ps.partition import Partition
+from edlz.services.records import Message
+
+if TYPE_CHECKING:
+    from simulation.job import SimulatedJob
+
+__all__ = ["Network"]
+
+RETRY_S = 2.0
+
+
+@dataclass(eq=False)
+class Connection:
+    """Of a client with the life of a server; messages arrive in order, each way."""
+
+    client: int
+    role: str
+    server: int
+    is_up: bool = True
+
+
+class Network:
+    """Delivers what the processes of one job send each other, in the job's order of events."""
+
+    def __init__(self, job: "SimulatedJob") -> None:
+        self._job = job
+        self._requests = itertools.count(1)
+        self._connections: dict[tuple[int, str], Connection] = {}
+        self._last_delivery: dict[tuple[int, str], float] = {}
+
+    def ask(self, process: Process, role: str, key: Hashable, body: Message) -> None:
+        """Send a request, repeatedly, until it is answered."""
+        request = next(self._requests)
+        process.requests[request] = [role, key, body, self._job.now]
+        self._send(process, role, request, body)
+
+    def repeat(self, process: Process) -> None:
+        """Send again what a process has waited long for."""
+        for request, entry in list(process.requests.items()):
+            if self._job.now - entry[3] > RETRY_S:
+                entry[3] = self._job.now
+                self._send(process, entry[0], request, entry[2])
+
+    def reply(self, to: Hashable, body: Message) -> None:
+        """Answer a request; `to` as `on_request` of a core got it."""
+        connection, client, request = to
+        self._deliver(connection, client, "on_answer", (request, body), "answer")
+
+    def cut(self, role: str) -> None:
+        """Break all connections of whoever has a role."""
+        for key, connection in list(self._connections.items()):
+            if role in (connection.role, self._job.processes[connection.client].role):
+                self._break(key)
+
+    def drop(self, process: Process) -> None:
+        """Break all connections of a process that is gone."""
+        for key, connection in list(self._connections.items()):
+            if process.name in (connection.client, connection.server):
+                self._break(key)
+
+    def _break(self, key: tuple[int, str]) -> None:
+        self._connections.pop(key).is_up = False
+
+    def _send(self, process: Process, role: str, request: int, body: Message) -> None:
+        key = (process.name, role)
+        if not process.is_up:
+            return
+        if key not in self._connections:
+            server = self._job.process(role)
+            if server is None:
+                return
+            self._connections[key] = Connection(process.name, role, server.name)
+        moved = self._job.address.get(role) not in (None, self._connections[key].server)
+        if self._job.rng.random() < self._job.schedule.noise / 4 or (moved and self._job.rng.random() < 0.1):
+            self._break(key)
+            return
+        connection = self._connections[key]
+        to = (connection, process.name, request)
+        self._deliver(connection, connection.server, "on_request", (to, body), "request")
+        # A late copy comes over whatever connection there is then.
+        if self._job.rng.random() < self._job.schedule.noise:
+            self._job.within(0, 40, self._copy, role, to, body)
+
+    def _copy(self, role: str, to: Any, body: Message) -> None:
+        server = self._job.process(role)
+        if server:
+            self._job.at(self._job.now, self._arrive, None, server.name, "on_request", (to, body))
+
+    def _deliver(self, connection: Connection, name: int, method: str, args: Any, way: str) -> None:
+        lane = (id(connection), way)
+        delay = self._job.rng.choice((0.01, 0.05, 0.3, 1.5)) * self._job.rng.random()
+        when = self._last_delivery[lane] = max(self._last_delivery.get(lane, 0), self._job.now + delay)
+        self._job.at(when, self._arrive, connection, name, method, args)
+
+    def _arrive(self, connection: Connection | None, name: int, method: str, args: Any) -> None:
+        process = self._job.processes[name]
+        if connection and not connection.is_up:
+            # What the client had queued is sent on reconnection.
+            if method == "on_request" and self._job.rng.random() < 0.5:
+                self._send(self._job.processes[connection.client], connection.role, args[0][2], args[1])
+            return
+        if not process.is_up:
+            return
+        if self._job.now < process.stalled_until:
+            self._job.at(
+                process.stalled_until + self._job.rng.random() * 0.1,
+                self._arrive,
+                connection,
+                name,
+                method,
+                args,
+            )
+            return
+        if method == "on_request":
+            try:
+                self._job.feed(process, method, *args, self._job.now)
+            except EdlzError as error:
+                raise Violation(f"{process.role} cannot take {args[1]}: {error}") from error
+            return
+        request, body = args
+        entry = process.requests.pop(request, None)
+        if entry is not None:
+            self._on_answer(process, entry[1], body, entry[2])
+
+    def _on_answer(self, process: Process, key: Any, body: Message, asked: Message) -> None:
+        if isinstance(body, ErrorReply):
+            raise Violation(f"{process.role} got {body}")
+        if isinstance(process.core, Partition):
+            self._job.feed(process, "on_answer", asked, body, self._job.now)
+        elif isinstance(body, WorkerOrders):
+            self._job.feed(process, "on_orders", body, self._job.now)
+        else:
+            index, inner = key
+            self._job.feed(process, "on_answer", index, inner, body, self._job.now)

@@ -1,0 +1,75 @@
+"""What a job promises, checked at its end against what its partitions' states hold."""
+
+from typing import TYPE_CHECKING
+
+from simulation.model import final_bytes
+from simulation.processes import Violation
+from simulation.reference import reference_values
+from simulation.schedule import Schedule, bad_minibatches
+
+from edlz.services.job_status import FailureView
+from edlz.services.ledger import TaskSet
+from edlz.services.master.task_queue import MAX_ATTEMPTS
+
+if TYPE_CHECKING:
+    from simulation.job import SimulatedJob
+
+__all__ = ["check_end", "check_failure"]
+
+
+def check_end(job: "SimulatedJob") -> None:
+    """Check what a job that is over has promised, against what its partitions' states hold."""
+    if not job.journal["is_complete"]:
+        raise Violation("the job does not end: nothing left to happen")
+    finals = [job.sealed[p, job.journal["sealed"][p]] for p in range(job.schedule.partitions)]
+    ends = dict(job.journal["ends"])
+    _check_ends(job.schedule, ends)
+    wanted = [ends.get(task, length) for task, length in enumerate(job.schedule.lengths)]
+    for p, state in enumerate(finals):
+        if list(state.counts) != wanted:
+            raise Violation(f"partition {p} applied {list(state.counts)}, not {wanted}")
+        if len(TaskSet(state.ledger.finished)) != job.plan.task_count:
+            raise Violation(f"partition {p} sealed {state.ledger}")
+    if job.plan.is_sync and final_bytes(finals) != reference_values(job.schedule, ends):
+        raise Violation("the final parameters are not the same bits")
+    if job.schedule.evaluation_tasks:
+        _check_evaluations(job, finals[0].version)
+
+
+def check_failure(schedule: Schedule, failure: FailureView) -> None:
+    """A job may only fail for a task that cannot be left out."""
+    often = _sometimes_bad(schedule)[1]
+    bad = {task for task, _ in schedule.bad if bad_minibatches(schedule, task)}
+    if failure.task not in (often if schedule.skips else often | bad):
+        raise Violation(f"the job failed: {failure}")
+
+
+def _check_ends(schedule: Schedule, ends: dict[int, int]) -> None:
+    """What always raises has ended its task, and nothing else has, but for what raised often."""
+    sometimes, often = _sometimes_bad(schedule)
+    for task in range(len(schedule.lengths)):
+        end, bad = ends.get(task), bad_minibatches(schedule, task)
+        if not bad and end is not None and task not in often:
+            raise Violation(f"task {task} was ended at {end}, but could be computed")
+        if bad and (end is None or end > bad[0] or (end < bad[0] and task not in sometimes)):
+            raise Violation(f"task {task} was ended at {end}, but raises at {bad[0]}")
+
+
+def _sometimes_bad(schedule: Schedule) -> tuple[set[int], set[int]]:
+    """The tasks that raise for somebody, and those of them that do so often enough to be ended."""
+    failing, lame = schedule.failing, {task for _, task in schedule.lame}
+    often = {task for task, times in failing if times >= MAX_ATTEMPTS}
+    return {task for task, _ in failing} | lame, often | lame
+
+
+def _check_evaluations(job: "SimulatedJob", final_version: int) -> None:
+    versions = [version for version, _ in job.journal["evaluations"]]
+    wanted = float((job.schedule.evaluation_tasks - len(job.schedule.bad_evaluations)) * 4)
+    if not wanted:
+        if versions:
+            raise Violation(f"evaluated, but every task raises: {versions}")
+        return
+    if any(metrics["n"] != wanted for _, metrics in job.journal["evaluations"]):
+        raise Violation(f"a round counted a record twice or never: {job.journal['evaluations']}")
+    if not versions or (job.plan.is_sync and versions[-1] != final_version):
+        raise Violation(f"no evaluation of the final model: {versions}")

@@ -1,0 +1,94 @@
+"""What a simulated job is to do, and what befalls it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from simulation.model import TABLES
+
+from edlz.core_ext.ids import group_ids
+from edlz.services.messages import RowIds, TableSpec
+from edlz.services.plan import Plan, Shard
+from edlz.services.worker.row_traffic import row_ids
+
+__all__ = ["Fault", "Schedule", "bad_minibatches", "ids_of", "raises_at"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    at: float
+    kind: str  # kill, stall (a zombie: replaced, wakes up later), cut, join
+    role: str
+    seconds: float = 0.0
+    is_replaced: bool = True
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Everything that happens, apart from delays and losses, which follow from `seed`."""
+
+    seed: int
+    mode: str
+    slots: int
+    epochs: int
+    lengths: tuple[int, ...]  # minibatches of each task, over all epochs; only workers know them
+    partitions: int
+    workers: int
+    noise: float = 0.0
+    snapshot_every_s: float = 10.0
+    evaluation_steps: int = 0
+    evaluation_tasks: int = 0
+    failing: tuple[tuple[int, int], ...] = ()  # (task, times its code raises)
+    has_tables: bool = False
+    checkpoint_steps: int = 0
+    tolerance: int = 0  # of versions; above 0 the mode is "async" with sums of `slots` gradients
+    vectors_every: int = 1
+    stop_at: float = 0.0  # somebody asks the job to stop; 0 for never
+    skips: bool = False  # --skip_bad_tasks
+    bad: tuple[tuple[int, int], ...] = ()  # minibatches (task, index) whose code always raises
+    bad_evaluations: tuple[int, ...] = ()  # evaluation tasks whose code always raises
+    lame: tuple[tuple[str, int], ...] = ()  # (worker, task): it raises there, others need not
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def tables(self) -> tuple[TableSpec, ...]:
+        return TABLES if self.has_tables else ()
+
+    @property
+    def plan(self) -> Plan:
+        tasks = len(self.lengths) // max(1, self.epochs)
+        return Plan(
+            mode=self.mode,
+            seed=1,
+            shards=(Shard(name="data", first=0, count=tasks * 4),) if tasks else (),
+            records_per_task=4,
+            minibatch_size=1,
+            epochs=self.epochs,
+            slots=self.slots if self.mode == "sync" or self.tolerance else 1,
+            evaluation_shards=(Shard(name="test", first=0, count=self.evaluation_tasks * 4),),
+        )
+
+
+def ids_of(schedule: Schedule, task: int, index: int, partitions: int) -> tuple[RowIds, ...] | None:
+    """The rows that a minibatch looks up, as each partition is asked; None if the task ends before it."""
+    length = schedule.lengths[task]
+    if index >= max(length, 1):
+        return None
+    rng = np.random.Generator(np.random.PCG64([schedule.seed, task, index]))
+    count = 0 if length == 0 else 6
+    tables = [group_ids(rng.integers(-3, 9, count), partitions)[:2] for _ in schedule.tables]
+    return row_ids(tables, partitions)
+
+
+def raises_at(schedule: Schedule, task: int, index: int, end_at: int | None) -> int | None:
+    """The bad minibatch that is met when this one is looked at; half of them raise when they are read.
+
+    To know whether a minibatch is the last one, the next one is read, unless the task has been ended there.
+    """
+    for bad in bad_minibatches(schedule, task):
+        if bad == index or (bad == index + 1 and bad % 2 == 0 and bad != end_at):
+            return bad
+    return None
+
+
+def bad_minibatches(schedule: Schedule, task: int) -> list[int]:
+    return sorted(bad for t, bad in schedule.bad if t == task and bad < schedule.lengths[task])

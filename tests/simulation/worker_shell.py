@@ -1,0 +1,182 @@
+"""What workers of a simulated job have their cores' instructions done by: reading, computing, evaluating."""
+
+import dataclasses
+
+import numpy as np
+from simulation.model import (
+    LAYOUT,
+    OPTIMIZER,
+    TABLES,
+    compute_gradient,
+    compute_rows,
+    initial_vectors,
+    make_push,
+    same_ids,
+    with_rows,
+)
+from simulation.processes import Process, Violation
+from simulation.schedule import ids_of, raises_at
+from simulation.shells import Shell
+
+from edlz.services.layout import slice_bounds
+from edlz.services.messages import DoneEvaluation, EvaluationResult, FailedTask, Initialise
+from edlz.services.ps.store import initial_digest
+from edlz.services.worker import instructions as worker_core
+from edlz.services.worker.instructions import Outcome
+from edlz.services.worker.row_traffic import join_rows, split_gradients
+
+__all__ = ["WorkerShell"]
+
+
+class WorkerShell(Shell):
+    """Of workers."""
+
+    def _exit(self, process: Process, instruction: worker_core.Exit) -> None:
+        self._job.exit(process)
+
+    def _askmaster(self, process: Process, instruction: worker_core.AskMaster) -> None:
+        self._job.network.ask(process, "m", None, instruction.body)
+
+    def _askpartition(self, process: Process, instruction: worker_core.AskPartition) -> None:
+        self._job.network.ask(
+            process, instruction.endpoint, (instruction.index, instruction.key), instruction.body
+        )
+
+    def _sendinitialise(self, process: Process, instruction: worker_core.SendInitialise) -> None:
+        n = self._job.schedule.partitions
+        parts = [v[slice(*slice_bounds(len(v), instruction.index, n))] for v in initial_vectors()]
+        values = parts if instruction.with_values else (None, None, None)
+        body = Initialise(
+            plan_hash=self._job.plan.hash,
+            digest=initial_digest(self._job.plan.hash, LAYOUT, OPTIMIZER, self._job.schedule.tables, *parts),
+            layout=LAYOUT,
+            optimizer=OPTIMIZER,
+            tables=self._job.schedule.tables,
+            dense=values[0],
+            state=values[1],
+            counters=values[2],
+        )
+        self._job.network.ask(process, instruction.endpoint, (instruction.index, instruction.key), body)
+
+    def _build(self, process: Process, instruction: worker_core.Build) -> None:
+        event = (process.name, "on_built", (self._job.schedule.has_tables,))
+        self._job.within(0.5, 4, self._job.event, *event)
+
+    def _begin(self, process: Process, begin: worker_core.Begin) -> None:
+        """Records are read when they are needed here."""
+        process.ends.setdefault(begin.task, begin.end_at)  # a task in hand stays as it is
+
+    def _drop(self, process: Process, drop: worker_core.Drop) -> None:
+        process.ends.pop(drop.task, None)
+
+    def _cancel(self, process: Process, cancel: worker_core.Cancel) -> None:
+        """Late answers do no harm."""
+
+    def _findids(self, process: Process, find: worker_core.FindIds) -> None:
+        bad = self._meets_bad(process, find.task, find.index)
+        if bad is not None and bad % 2 == 0:
+            self._fail(process, find.task, bad, find.attempt, self._job.rng.uniform(0, 0.5))
+            return
+        ids = ids_of(self._job.schedule, find.task, find.index, self._job.schedule.partitions)
+        event = (process.name, "on_ids", (find.task, find.index, find.attempt, ids))
+        self._job.within(0, 0.5, self._job.event, *event)
+
+    def _findevaluationids(self, process: Process, find: worker_core.FindEvaluationIds) -> None:
+        ids = ids_of(
+            dataclasses.replace(self._job.schedule, lengths=(1,)), 0, 0, self._job.schedule.partitions
+        )
+        event = (process.name, "on_evaluation_ids", ((find.lease.round, find.lease.task), ids))
+        self._job.within(0, 0.5, self._job.event, *event)
+
+    def _compute(self, process: Process, compute: worker_core.Compute) -> None:
+        task, index, length = compute.task, compute.index, self._job.schedule.lengths[compute.task]
+        delay = self._job.rng.uniform(0.1, 1.0)
+        bad = self._meets_bad(process, task, index)
+        if bad is None and (process.role, task) in self._job.schedule.lame:
+            bad = index
+        if bad is None and self._job.failures_left.get(task):
+            self._job.failures_left[task] -= 1
+            bad = index
+        if bad is not None:
+            self._fail(process, task, bad, compute.attempt, delay)
+            return
+        if self._job.plan.is_sync and len({part.version for part in compute.parts}) != 1:
+            raise Violation(f"gradient of {task, index} on parameters of several versions")
+        count, names = self._job.schedule.partitions, ("dense", "state", "counters")
+        seen, row_gradients = b"", ()
+        if self._job.schedule.has_tables:
+            if self._job.plan.is_sync and {part.version for part in compute.rows} != {compute.version}:
+                raise Violation(f"gradient of {task, index} on rows of other versions")
+            if not same_ids(compute.ids, ids_of(self._job.schedule, task, index, count)):
+                raise Violation(f"gradient of {task, index} on the rows of another minibatch")
+            dims = [table.dim for table in TABLES]
+            joined = join_rows(compute.ids, [part.rows for part in compute.rows], dims)
+            seen, row_gradients = compute_rows(compute.ids, joined, task, index)
+        vectors = [np.concatenate([getattr(part, name) for part in compute.parts]) for name in names]
+        parts = compute_gradient(*vectors, task, index, seen)
+        pushes = []
+        for p in range(count):
+            mine = [v[slice(*slice_bounds(len(v), p, count))] for v in parts]
+            pushes.append(make_push(task, index, length, *mine))
+        if self._job.schedule.has_tables:
+            split = split_gradients(compute.ids, row_gradients)
+            pushes = [with_rows(*each) for each in zip(pushes, compute.ids, split, strict=True)]
+        ahead, has_looked = None, self._job.rng.random() > self._job.schedule.noise
+        if compute.ahead is not None and has_looked:
+            bad = self._meets_bad(process, task, compute.ahead)
+            has_looked = bad is None or bad % 2 == 1
+        if compute.ahead is not None and has_looked:
+            ahead = ids_of(self._job.schedule, task, compute.ahead, count)
+        outcome = Outcome(index + 1 >= length, tuple(pushes), ahead, has_looked)
+        event = (process.name, "on_computed", (task, compute.attempt, outcome))
+        self._job.at(self._job.now + delay, self._job.event, *event)
+
+    def _evaluate(self, process: Process, evaluate: worker_core.Evaluate) -> None:
+        lease = evaluate.lease
+        if lease.task in self._job.schedule.bad_evaluations:
+            failed = FailedTask(
+                kind="evaluation",
+                task=lease.task,
+                index=0,
+                error="ValueError: no",
+                where="",
+                traceback="",
+                round=lease.round,
+                attempt=self._job.rng.randrange(1 << 30),
+            )
+            self._job.at(
+                self._job.now + 0.1, self._job.event, process.name, "on_evaluation_failed", (failed,)
+            )
+            return
+        done = DoneEvaluation(
+            round=lease.round,
+            task=lease.task,
+            records=lease.records.count,
+            states={"n": [np.array([float(lease.records.count)])]},
+        )
+        self._job.within(0.1, 2, self._job.event, process.name, "on_evaluated", (done,))
+
+    def _conclude(self, process: Process, conclude: worker_core.Conclude) -> None:
+        states = conclude.conclusion.states
+        result = EvaluationResult(round=conclude.conclusion.round, metrics={"n": float(states["n"][0][0])})
+        self._job.within(0.1, 2, self._job.event, process.name, "on_concluded", (result,))
+
+    def _meets_bad(self, process: Process, task: int, index: int) -> int | None:
+        end_at = process.ends.get(task)
+        if end_at is not None and index >= end_at:
+            raise Violation(f"minibatch {task, index} is looked at, but its task ends at {end_at}")
+        return raises_at(self._job.schedule, task, index, end_at)
+
+    def _fail(self, process: Process, task: int, index: int, attempt: int, delay: float) -> None:
+        failed = FailedTask(
+            kind="training",
+            task=task,
+            index=index,
+            error="ValueError: no",
+            where="",
+            traceback="",
+            attempt=attempt,
+        )
+        self._job.at(
+            self._job.now + delay, self._job.event, process.name, "on_failed", (task, attempt, failed)
+        )
