@@ -20,6 +20,7 @@ __all__ = [
     "Refused",
     "Unauthorized",
     "decoded",
+    "is_quota_used_up",
     "rbac_line",
     "refusal",
     "told",
@@ -31,6 +32,7 @@ TRANSIENT = frozenset((429, 500, 502, 503, 504))
 _ACCOUNT = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"')
 _SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:(?P<namespace>[^:]+):(?P<name>.+)")
 _ANONYMOUS = "system:anonymous"
+_QUOTA = "exceeded quota"
 
 
 class ApiError(EdlzError):
@@ -116,6 +118,11 @@ def decoded(answer: bytes, kind: type[_Record], server: str) -> _Record:
         ) from error
 
 
+def is_quota_used_up(error: EdlzError) -> bool:
+    """Whether a creation was refused that will be taken when other objects of the namespace have gone."""
+    return isinstance(error, Forbidden) and _QUOTA in error.message
+
+
 def rbac_line(namespace: str) -> str:
     """Return the command that gives edlz the rights that it needs."""
     return f"kubectl apply -n {namespace} -f k8s/manifests/edlz-rbac.yaml"
@@ -181,7 +188,7 @@ def _forbidden(text: str, namespace: str, status: Status) -> Forbidden:
 
 
 def _advice(text: str, namespace: str) -> str:
-    if "exceeded quota" in text:
+    if _QUOTA in text:
         return f"ask for less, or for a greater quota: kubectl describe quota -n {namespace}"
     if "PriorityClass" in text:
         return "those that exist: kubectl get priorityclasses"

@@ -130,7 +130,8 @@ class FleetLoop:
         self._core.on_exits(launcher.take_exits())
         self._core.is_stopping = self.is_stopping
         status = self._core.next_status(launcher.running())
-        orders = master.supervise(msgspec.structs.replace(status, notes=launcher.notes()))
+        facts = {"placed": self._inventory.placed(), "crowded": launcher.crowded()}
+        orders = master.supervise(msgspec.structs.replace(status, notes=launcher.notes(), **facts))
         if orders.stop:  # `end` deletes in order
             return True
         action = self._core.on_orders(orders, launcher.running())

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from edlz.k8s.api_errors import AlreadyExists, Conflict, NotFound, told
+from edlz.k8s.api_errors import AlreadyExists, Conflict, NotFound, is_quota_used_up, told
 from edlz.k8s.api_records import Metadata, Pod
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.pod_inventory import PodInventory
@@ -64,11 +64,13 @@ class _Trial:
     not_before_s : when to try again
     pause_s : how long to wait after the next failure
     note : why it failed
+    is_crowded : whether a quota is used up
     """
 
     not_before_s: float = 0.0
     pause_s: float = FIRST_PAUSE_S
     note: str = ""
+    is_crowded: bool = False
 
 
 @dataclass(slots=True)
@@ -120,6 +122,11 @@ class PodLauncher:
         running = self.running()
         trials = {name: each.note for name, each in self._trials.items() if name not in running}
         return {name: note for name, note in trials.items() if note} | self.inventory.notes()
+
+    def crowded(self) -> tuple[str, ...]:
+        """Return the names of the services that there is no room for, on any node or in the namespace's quota."""
+        refused = (name for name, each in self._trials.items() if each.is_crowded)
+        return tuple(dict.fromkeys((*refused, *self.inventory.crowded())))
 
     # -- starting and stopping
 
@@ -185,8 +192,11 @@ class PodLauncher:
         except AlreadyExists:
             await self._look_at(name)
         except EdlzError as error:
-            limit_s = LONGEST_OUTAGE_PAUSE_S if error.retryable else LONGEST_PAUSE_S
-            self._put_off(name, f"Pending: cannot be created: {told(error)}", limit_s)
+            is_crowded = is_quota_used_up(error)
+            is_soon = error.retryable or is_crowded  # a worker may have gone meanwhile
+            limit_s = LONGEST_OUTAGE_PAUSE_S if is_soon else LONGEST_PAUSE_S
+            note = f"Pending: cannot be created: {told(error)}"
+            self._put_off(name, note, limit_s, is_crowded=is_crowded)
         else:
             self._trials.pop(name, None)
             self.inventory.on_created(name, made.uid)
@@ -230,9 +240,12 @@ class PodLauncher:
                 await self.api.create(self.objects.service(name), patience_s=0)
         self._served.add(name)
 
-    def _put_off(self, name: str, note: str, longest_s: float = LONGEST_PAUSE_S) -> None:
+    def _put_off(
+        self, name: str, note: str, longest_s: float = LONGEST_PAUSE_S, *, is_crowded: bool = False
+    ) -> None:
         """Try again later, less and less often."""
         trial = self._trials.setdefault(name, _Trial())
+        trial.is_crowded = is_crowded
         pause_s = min(trial.pause_s, longest_s)
         trial.not_before_s = self._now() + pause_s * self._random.uniform(0.75, 1.25)
         trial.pause_s = 2 * pause_s

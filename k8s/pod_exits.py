@@ -13,7 +13,7 @@ from edlz.k8s.api_records import Condition, Pod, Terminated
 from edlz.services.messages import ProcessExit
 from edlz.services.post_mortem import last_words
 
-__all__ = ["exit_of", "has_ended", "is_behind", "note_of", "vanished"]
+__all__ = ["exit_of", "has_ended", "is_behind", "lacks_room", "note_of", "vanished"]
 
 _ENDED = ("Succeeded", "Failed")
 _FINAL_RESTARTS = "Never"
@@ -37,6 +37,7 @@ _IMAGE_REASONS = frozenset(
     ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 )
 _NO_ROOM = re.compile(r"(?P<nodes>\d+/\d+) nodes are available: (?P<why>.*?)(?:\.(?:\s|$)|$)", re.DOTALL)
+_OCCUPIED = ("Insufficient ", "Too many pods")  # what would be otherwise if other pods were not there
 _COUNT = re.compile(r"^\d+ ")
 _LONGEST_NOTE = 160
 
@@ -102,6 +103,14 @@ def note_of(pod: Pod) -> str:
     if scheduled is not None and scheduled.status == "False":
         return _short(f"Pending: {_no_room(scheduled.message) or scheduled.reason or 'not scheduled'}")
     return ""
+
+
+def lacks_room(pod: Pod) -> bool:
+    """Whether a pod waits for what other pods occupy: it could run in their place."""
+    scheduled = _condition(pod, "PodScheduled")
+    if has_ended(pod) or pod.is_deleted or scheduled is None or scheduled.status != "False":
+        return False
+    return any(word in scheduled.message for word in _OCCUPIED)
 
 
 def _steps(pod: Pod) -> tuple[bool, bool, bool, bool]:

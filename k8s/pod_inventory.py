@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from edlz.k8s.api_records import Pod, PodEvent
-from edlz.k8s.pod_exits import exit_of, has_ended, is_behind, note_of, vanished
+from edlz.k8s.pod_exits import exit_of, has_ended, is_behind, lacks_room, note_of, vanished
+from edlz.services.launcher import is_worker
 from edlz.services.messages import ProcessExit
 
 __all__ = ["KEPT_ENDED", "PodInventory", "Ticket"]
@@ -83,6 +84,23 @@ class PodInventory:
     def pods(self) -> tuple[Pod, ...]:
         """Return the pods of services that run, as far as they have been seen."""
         return tuple(each.pod for each in self._entries.values() if each.pod and not each.has_ended)
+
+    def placed(self) -> tuple[str, ...]:
+        """Return the names of the services that a node has taken.
+
+        A parameter server that was asked to go has its place no more: who waits could be given it.  A worker has
+        it until it has ended, since only then its end can be told.
+        """
+        live = [each for each in self._entries.values() if each.pod and not each.has_ended]
+        return tuple(
+            each.name
+            for each in live
+            if each.pod and each.pod.spec.node_name and (is_worker(each.name) or not each.pod.is_deleted)
+        )
+
+    def crowded(self) -> tuple[str, ...]:
+        """Return the names of the services that no node has room for."""
+        return tuple(each.name for each in self._entries.values() if each.pod and lacks_room(each.pod))
 
     def blockers(self, name: str) -> tuple[Pod, ...]:
         """Return the pods that hold a service's name although they run no more, or are none of the job's."""

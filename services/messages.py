@@ -525,7 +525,11 @@ class ProcessExit(Record, frozen=True, kw_only=True):
 
 
 class SupervisorStatus(Message, frozen=True, kw_only=True, tag=40):
-    """Launcher -> master: what runs and what has ended; answered by SupervisorOrders."""
+    """Launcher -> master: what runs and what has ended; answered by SupervisorOrders.
+
+    `placed`: those of `running` that have their place; None where whatever is started has one.  `crowded`:
+    parameter servers that there is no room for, or that a quota keeps out.
+    """
 
     seq: int
     running: tuple[str, ...] = ()
@@ -533,6 +537,8 @@ class SupervisorStatus(Message, frozen=True, kw_only=True, tag=40):
     stop: bool = False  # the job should end before it is done, with a checkpoint to go on from
     room: int | None = None  # workers that may run here now; None for any number
     notes: dict[str, str] = {}  # why services that should run do not (yet), by name
+    placed: tuple[str, ...] | None = None
+    crowded: tuple[str, ...] = ()
 
 
 class SupervisorOrders(Message, frozen=True, kw_only=True, tag=41):

@@ -5,7 +5,8 @@ spares; its *crew* are the ids that should run now.  A worker that is lost leave
 never the same one again, after a delay if lives are short.  A parameter server keeps its id.  Whoever runs
 processes tells what runs and what has ended, and makes the answer true; nothing depends on an event being told
 once: an exit that comes twice is known by its launch, one that is never told is a name that should run and does
-not.  What the next master has to know (ids and the target) is journalled with each change.
+not.  What the next master has to know (ids and the target) is journalled with each change.  Where room is short,
+parameter servers come before workers: see `Places`.
 """
 
 from collections.abc import Sequence
@@ -15,8 +16,9 @@ from edlz.services.backoff import Backoff
 from edlz.services.errors import ConfigError
 from edlz.services.exits import Cause, cause_of
 from edlz.services.job_status import FailureView
-from edlz.services.launcher import is_worker, split_name
+from edlz.services.launcher import count_workers, is_worker, split_name
 from edlz.services.master.entries import FleetRecord
+from edlz.services.master.places import Places
 from edlz.services.messages import ProcessExit
 
 __all__ = ["Fleet", "Loss"]
@@ -95,6 +97,7 @@ class Fleet:
         self.hung: set[str] = set()
         self.lost = 0
         self._pods: dict[str, _Pod] = {f"ps-{index}": _Pod() for index in range(servers)}
+        self._places = Places(tuple(self._pods))
         self._next_id = self._failures = 0
         self._lost_for_good: dict[str, str] = {}  # workers that are not replaced -> why
         self._room: int | None = None
@@ -102,6 +105,7 @@ class Fleet:
         self._backoff = Backoff()  # of workers: a new id does not begin anew
         self._ready: set[str] = set()
         self._dismissed: list[str] = []
+        self._yielded: list[tuple[str, str]] = []
         if record is not None and record.asked == workers:
             self.target, self._next_id, self.lost = record.target, record.next_id, record.lost
             self._pods |= {f"worker-{ident}": _Pod() for ident in record.crew}
@@ -119,18 +123,31 @@ class Fleet:
 
     def waiting(self, now: float) -> int:
         """Return how many workers the job could use beyond those that should run now."""
-        return max(0, self._wanted - sum(now >= self._pods[name].not_before_s for name in self._crew))
+        return max(0, self._wanted - count_workers(self.desired(now)))
 
     def desired(self, now: float) -> tuple[str, ...]:
         """Return what should run now: no workers before it is known how many have room."""
-        return tuple(name for name, pod in self._pods.items() if now >= pod.not_before_s)
+        due = (name for name, pod in self._pods.items() if now >= pod.not_before_s)
+        return tuple(filter(self._places.may_run, due))
 
     # -- events
 
     def on_status(
-        self, running: Sequence[str], exits: Sequence[ProcessExit], room: int | None, now: float
+        self,
+        running: Sequence[str],
+        exits: Sequence[ProcessExit],
+        room: int | None,
+        now: float,
+        *,
+        placed: Sequence[str] | None = None,
+        crowded: Sequence[str] = (),
     ) -> list[Loss]:
-        """What runs, what has ended by itself since the status before, and how many workers may run."""
+        """What runs, what has ended by itself since the status before, and how many workers may run.
+
+        Parameters
+        ----------
+        placed, crowded : what of it has its place, and the parameter servers that there is no room for
+        """
         for name in running:
             if name in self._pods and self._pods[name].seen_s is None:
                 self._pods[name].seen_s = now
@@ -138,6 +155,8 @@ class Fleet:
         self.hung &= set(running)
         self._room = room
         self._shrink()
+        self._places.on_status(placed, crowded)
+        self._make_room(running, now)
         self._fill(now)
         return losses
 
@@ -149,6 +168,11 @@ class Fleet:
         """Return the workers that have become too many since this was asked before."""
         dismissed, self._dismissed = self._dismissed, []
         return dismissed
+
+    def take_yielded(self) -> list[tuple[str, str]]:
+        """Return the workers that make room since this was asked before, each with the server that needs it."""
+        yielded, self._yielded = self._yielded, []
+        return yielded
 
     def retire(self, name: str, reason: str, now: float) -> Loss | None:
         """Give up a worker that runs but does nothing; None if it is known, or none of this job's."""
@@ -245,11 +269,22 @@ class Fleet:
         return joined
 
     def _shrink(self) -> None:
-        """Let those leave that are too many: first who does not train yet, the youngest before others."""
-        by_worth = sorted(self._crew, key=lambda name: (name not in self._ready, split_name(name)[1]))
-        for name in by_worth[self._most_now() :]:
+        """Let those leave that are too many."""
+        for name in self._by_worth()[self._most_now() :]:
             del self._pods[name]
             self._dismissed.append(name)
+
+    def _make_room(self, running: Sequence[str], now: float) -> None:
+        """Let a worker leave whose room a parameter server needs; nobody is to blame, and another one joins."""
+        found = self._places.who_yields(running, self._pods, self._by_worth(), now)
+        if found is not None:
+            del self._pods[found[0]]
+            self._ready.discard(found[0])
+            self._yielded.append(found)
+
+    def _by_worth(self) -> list[str]:
+        """Return the crew; the last one leaves first: who does not train yet, the youngest before others."""
+        return sorted(self._crew, key=lambda name: (name not in self._ready, split_name(name)[1]))
 
     def _most_now(self) -> int:
         return self._wanted if self._room is None else min(self._wanted, self._room)

@@ -182,10 +182,15 @@ class MasterCore:
         is_training = self._is_running and not self.queue.is_done
         return [*self._stopping.begin(self.version if is_training else 0, now)]
 
-    def dismiss(self, worker: str) -> list[Instruction]:
-        """A worker is not wanted any more: its leases are free at once, and it hears that it should go."""
+    def dismiss(self, worker: str, *, is_told: bool = False) -> list[Instruction]:
+        """A worker is not wanted any more: its leases are free at once, and it hears that it should go.
+
+        Parameters
+        ----------
+        is_told : whether it has been announced already why it leaves
+        """
         self.crew.dismiss(worker)
-        if self._remove_worker(worker) is None:
+        if self._remove_worker(worker) is None or is_told:
             return []
         return [Announce("worker", f"worker-{worker} leaves; it is not wanted any more.")]
 

@@ -273,7 +273,15 @@ class MasterService:
         is_over = self._core.is_over and self._core.is_everyone_told()
         self._has_supervisor_heard = self._core.is_over
         if not self._core.is_over:
-            self._on_fleet(self._fleet.on_status(status.running, status.exits, status.room, now), now)
+            losses = self._fleet.on_status(
+                status.running,
+                status.exits,
+                status.room,
+                now,
+                placed=status.placed,
+                crowded=status.crowded,
+            )
+            self._on_fleet(losses, now)
         desired = () if is_over else self._fleet.desired(now)
         if self._core.is_over:  # whoever has left will not be missed
             desired = tuple(name for name in desired if name in status.running)
@@ -315,6 +323,9 @@ class MasterService:
             self._journal.write(self._core.term, {"fleet": self._fleet_record})
         for name in self._fleet.take_dismissed():
             self._carry_out(self._core.dismiss(str(split_name(name)[1])))
+        for name, server in self._fleet.take_yielded():
+            self._announce(Announce("worker", f"{name} makes room for {server}, which fits nowhere else."))
+            self._carry_out(self._core.dismiss(str(split_name(name)[1]), is_told=True))
         for loss in losses:
             self._on_loss(loss, now)
 
