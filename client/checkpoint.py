@@ -1,6 +1,5 @@
 """`edlz checkpoint`: what checkpoints there are, what is in one, and whether it is whole."""
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -136,4 +135,6 @@ def _folder(target: str) -> Path:
 
 
 def _print_json(content: dict[str, Any]) -> None:
-    print(json.dumps(content, ensure_ascii=False, indent=1))
+    from edlz.client.screen.json_objects import object_text
+
+    print(object_text(content, "json"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from edlz.services import strict_json
 from edlz.services.job_status import JobStatus
 
 __all__ = ["read_mark", "write_mark"]
@@ -23,7 +24,7 @@ def write_mark(folder: Path, pod_uid: str, code: int, status: JobStatus) -> None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".new")
-        unfinished.write_bytes(msgspec.json.encode(_Mark(code, status)))
+        unfinished.write_bytes(strict_json.encode(_Mark(code, status)))
         unfinished.replace(path)
     except OSError as error:  # the exit code tells it too
         logger.warning("%s could not be written: %s", path, error)
@@ -32,7 +33,7 @@ def write_mark(folder: Path, pod_uid: str, code: int, status: JobStatus) -> None
 def read_mark(folder: Path, pod_uid: str) -> tuple[int, JobStatus] | None:
     """Return exit code and last status, if the job has ended in this pod before."""
     try:
-        mark = msgspec.json.decode(_path(folder, pod_uid).read_bytes(), type=_Mark)
+        mark = strict_json.decode(_path(folder, pod_uid).read_bytes(), _Mark)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:

@@ -12,6 +12,7 @@ import msgspec
 
 from edlz.k8s.api import Cluster
 from edlz.k8s.names import STATUS, Owner
+from edlz.services import strict_json
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.job_status import FailureView, JobStatus
@@ -91,7 +92,7 @@ def phase_of(status: JobStatus) -> Phase:
 def status_text(status: JobStatus) -> str:
     """Return the status as JSON, shortened if need be."""
     while True:
-        text = msgspec.json.encode(status)
+        text = strict_json.encode(status)
         if len(text) <= MAX_BYTES or not (status.events or status.evaluations or status.tables):
             return text.decode()
         status = msgspec.structs.replace(

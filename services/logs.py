@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from edlz.services.strict_json import plain
+
 __all__ = ["LINE_FORMAT", "CountingHandler", "JsonFormatter", "configure_logging"]
 
 LINE_FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
@@ -120,7 +122,7 @@ class JsonFormatter(logging.Formatter):
             line.setdefault(name, value)
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return json.dumps(plain(line), default=str, ensure_ascii=False, allow_nan=False)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from edlz.client.local.ending import FINAL_STATES
 from edlz.client.settings_text import settings_in
 from edlz.k8s.api_records import Pod
 from edlz.k8s.names import CONFIG, MASTER, STATUS, WORKERS, pod_name
+from edlz.services import strict_json
 from edlz.services.job_status import FailureView, JobStatus, PartitionView, WorkerView
 
 __all__ = ["ClusterSight", "sight_of", "sight_without_answer"]
@@ -160,7 +161,7 @@ def _written(master: Pod) -> tuple[JobStatus | None, str]:
     if not text:
         return None, ""
     try:
-        return msgspec.json.decode(text, type=JobStatus), ""
+        return strict_json.decode(text, JobStatus), ""
     except msgspec.DecodeError:
         return (
             None,

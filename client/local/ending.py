@@ -10,6 +10,7 @@ import msgspec
 
 from edlz.client.screen.end import Ending, failure_block, stopped_block, success_block
 from edlz.client.screen.spans import Glyphs, Line, Span
+from edlz.services import strict_json
 from edlz.services.job_status import FailureView, JobStatus
 from edlz.services.messages import ProcessExit
 from edlz.services.post_mortem import last_words
@@ -67,7 +68,7 @@ def conclude(evidence: Evidence, glyphs: Glyphs, *, is_full: bool) -> tuple[Sequ
 def written_status(folder: Path) -> JobStatus | None:
     """Return the status that the master wrote down when it left; None if it was killed before."""
     try:
-        return msgspec.json.decode((folder / "status.json").read_bytes(), type=JobStatus)
+        return strict_json.decode((folder / "status.json").read_bytes(), JobStatus)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as e:

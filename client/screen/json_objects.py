@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from edlz.services.job_status import JobStatus, PartitionView, TableView, WorkerView
+from edlz.services.strict_json import plain
 
 __all__ = ["API_VERSION", "json_line", "object_text", "status_object"]
 
@@ -68,7 +69,7 @@ def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
 
 def json_line(status: JobStatus, where: str = "local") -> str:
     """Return the status as one line."""
-    return json.dumps(status_object(status, where), ensure_ascii=False)
+    return object_text(status_object(status, where), "json", is_line=True)
 
 
 def object_text(content: dict[str, Any], output: str, *, is_line: bool = False) -> str:
@@ -77,7 +78,7 @@ def object_text(content: dict[str, Any], output: str, *, is_line: bool = False) 
         import yaml
 
         return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True)).rstrip()
-    return json.dumps(content, ensure_ascii=False, indent=None if is_line else 1)
+    return json.dumps(plain(content), ensure_ascii=False, allow_nan=False, indent=None if is_line else 1)
 
 
 def _worker(worker: WorkerView) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
+from edlz.services import strict_json
 from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat, checksum
 
 __all__ = ["encode", "read"]
@@ -24,7 +25,7 @@ class _Format(msgspec.Struct, frozen=True):
 
 def encode(file_format: int, content: msgspec.Struct) -> bytes:
     """Return the file's bytes; `file_format` rises when an older reader could not read it."""
-    raw = msgspec.json.encode(content)
+    raw = strict_json.encode(content)
     return msgspec.json.encode(_Envelope(file_format, checksum(raw), msgspec.Raw(raw)))
 
 
@@ -49,6 +50,6 @@ def read(path: Path, file_format: int, kind: type[_T]) -> tuple[_T, bytes]:
         envelope = msgspec.json.decode(data, type=_Envelope)
         if checksum(bytes(envelope.content)) != envelope.checksum:
             raise DamagedFile(path, "checksum")
-        return msgspec.json.decode(envelope.content, type=kind), data
+        return strict_json.decode(envelope.content, kind), data
     except (msgspec.MsgspecError, UnicodeDecodeError) as e:
         raise DamagedFile(path, f"not readable: {e}") from e

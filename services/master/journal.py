@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from edlz.services import strict_json
 from edlz.services.errors import DataError, LocalProtocolError
 from edlz.services.master.entries import JournalState
 from edlz.services.messages import Job
@@ -85,7 +86,7 @@ class Journal:
     def job(self) -> Job | None:
         """Return the job as it was planned, or None before it was."""
         row = self._database.execute("SELECT value FROM facts WHERE name = 'job'").fetchone()
-        return msgspec.json.decode(row[0], type=Job) if row else None
+        return strict_json.decode(row[0], Job) if row else None
 
     def state(self) -> JournalState:
         """Return what earlier masters left."""
@@ -95,15 +96,15 @@ class Journal:
             for name, value in rows
             if name in JournalState.__dataclass_fields__
         }
-        return msgspec.convert(fields, JournalState)
+        return strict_json.convert(fields, JournalState)
 
     def begin(self, job: Job) -> None:
         """Enter a new job's plan, before its first term."""
-        self._database.execute("INSERT INTO facts VALUES ('job', ?)", (msgspec.json.encode(job),))
+        self._database.execute("INSERT INTO facts VALUES ('job', ?)", (strict_json.encode(job),))
 
     def change_job(self, job: Job) -> None:
         """Enter other settings of the job, before the next master's term; its plan stays."""
-        self._database.execute("UPDATE facts SET value = ? WHERE name = 'job'", (msgspec.json.encode(job),))
+        self._database.execute("UPDATE facts SET value = ? WHERE name = 'job'", (strict_json.encode(job),))
 
     def write(self, term: int, fields: dict[str, object]) -> None:
         """Write facts in one durable transaction.
@@ -127,7 +128,7 @@ class Journal:
                 raise TermLost(f"{self._path} belongs to a master of term {stored}, this one has term {term}")
             for name, value in fields.items():
                 database.execute(
-                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, msgspec.json.encode(value))
+                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, strict_json.encode(value))
                 )
         except BaseException:
             database.execute("ROLLBACK")
@@ -140,6 +141,6 @@ def planned_job(path: Path) -> Job | None:
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)) as database:
             row = database.execute("SELECT value FROM facts WHERE name = 'job'").fetchone()
-        return msgspec.json.decode(row[0], type=Job) if row else None
+        return strict_json.decode(row[0], Job) if row else None
     except (sqlite3.Error, msgspec.DecodeError):
         return None

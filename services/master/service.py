@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from edlz.services import strict_json
 from edlz.services.checkpoints.pruning import prune, remove_unfinished
 from edlz.services.checkpoints.writing import write_manifest
 from edlz.services.config import JobConfig
@@ -223,7 +224,7 @@ class MasterService:
         if core.evaluation.has_data:
             logger.info("Evaluation service stopped")
         status = self._progress.status(0, self._clock())
-        (self._folder / "status.json").write_bytes(msgspec.json.format(msgspec.json.encode(status)))
+        (self._folder / "status.json").write_bytes(msgspec.json.format(strict_json.encode(status)))
         if core.is_complete:
             name, version = core.job.name, core.version
             logger.info("job=%s complete at version=%d digest=%s", name, version, core.digest)

@@ -6,6 +6,7 @@ from itertools import zip_longest
 import msgspec
 import numpy as np
 
+from edlz.services import strict_json
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.layout import Layout
 from edlz.services.ledger import LedgerRecord
@@ -143,4 +144,4 @@ def _variables(layout: Layout) -> list[str]:
 
 
 def _shown(record: TableSpec | OptimizerSpec) -> str:
-    return msgspec.json.encode(msgspec.structs.asdict(record)).decode()
+    return strict_json.encode(msgspec.structs.asdict(record)).decode()

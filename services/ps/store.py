@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from edlz.core_ext.dense import add, copy, divide
 from edlz.core_ext.optimizers import make_optimizer
+from edlz.services import strict_json
 from edlz.services.dense_optimizer import DenseOptimizer
 from edlz.services.layout import Layout, slice_bounds
 from edlz.services.ledger import Ledger, LedgerRecord
@@ -61,7 +62,7 @@ def initial_digest(
 ) -> str:
     """Return what two workers compare to see that they would begin from the same partition state."""
     digest = hashlib.sha256(plan_hash.encode() + layout.hash.encode())
-    digest.update(msgspec.json.encode((optimizer, tuple(tables))))
+    digest.update(strict_json.encode((optimizer, tuple(tables))))
     for vector in (dense, state, counters):
         digest.update(np.ascontiguousarray(vector).data)
     return digest.hexdigest()
