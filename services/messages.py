@@ -577,3 +577,6 @@ ANSWERS = (
     *(Pong, ErrorReply, Granted, PartitionOrders, WorkerOrders, Initialised, Exchanged, Refused),
     *(VectorPart, TableDigests, SupervisorOrders, Scaled, JobStatus),
 )
+# Requests that a server may hold until others have come: a pull of a synchronous step waits for the pushes of
+# all its slots, a push for the end of a cut.
+HELD = frozenset({Exchange})

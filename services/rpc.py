@@ -30,6 +30,7 @@ from edlz.services.errors import (
     error_of,
 )
 from edlz.services.messages import ErrorReply, Ping, Pong
+from edlz.services.outbox import Outbox
 from edlz.services.records import Message
 from edlz.services.security import Security
 from edlz.services.sockets import ClientTransport, DealerSocket, Departure, RouterSocket, ServerTransport
@@ -200,9 +201,10 @@ class RpcClient:
     role, identity : str
         Who asks: `worker` and its id.  A random boot number is added.
     credits : int
-        Requests that may be under way at once; further ones wait their turn.
+        Requests that may be under way at once, beside those that the server may hold (`Outbox`); further ones
+        wait their turn.
     max_waiting : int
-        How many may wait; more raise PeerUnavailable.
+        How many may wait for a credit; more raise PeerUnavailable.
     retry_s, retry_max_s : float
         First and longest interval after which an unanswered request is sent again; doubled each time.
     linger_s : float
@@ -247,13 +249,11 @@ class RpcClient:
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self._codec = Codec("answers", limits)
-        self._credits, self._max_waiting = credits, max_waiting
+        self._max_waiting = max_waiting
         self._retry_s, self._retry_max_s = retry_s, retry_max_s
         self._random = random.Random()
         self._last_id = 0
-        # A request is in one of the two; both keep the order in which they were made.
-        self._waiting: dict[int, _Request] = {}
-        self._under_way: dict[int, _Request] = {}  # at most `credits`
+        self._outbox: Outbox[_Request] = Outbox(credits)
         self._awaited: set[asyncio.Future[Message]] = set()
         self._timer: asyncio.Handle | None = None  # of uvloop, no TimerHandle if it is due at once
         self._timer_s = NEVER  # when it rings
@@ -304,27 +304,25 @@ class RpcClient:
         """
         if self._is_closed:
             raise LocalProtocolError(f"{type(body).__name__} sent by a closed client of {self.endpoint}")
-        if len(self._waiting) >= self._max_waiting:
+        if self._outbox.waiting >= self._max_waiting:
             raise PeerUnavailable(
-                f"{len(self._waiting)} requests wait for {self.endpoint} already", "see whether it still runs"
+                f"{self._outbox.waiting} requests wait for {self.endpoint} already",
+                "see whether it still runs",
             )
         self._last_id = request_id = self._last_id + 1
         now = self._loop.time()
         deadline = NEVER if deadline_s is None else now + deadline_s
         frames = self._codec.encode(body, request_id)
         request = _Request(type(body).__name__, frames, on_answer, now, deadline, self._retry_s)
-        self._waiting[request_id] = request
+        self._outbox.add(request_id, request, body)
         self._send_waiting()
         self._wake_at(min(deadline, request.due_at))
         return request_id
 
     def cancel(self, request_id: int) -> None:
         """Forget a request, if it is not answered yet."""
-        if request_id in self._under_way:
-            del self._under_way[request_id]
+        if self._outbox.pop(request_id) is not None:
             self._send_waiting()
-        else:
-            self._waiting.pop(request_id, None)
 
     async def request(self, body: Message, deadline_s: float) -> Message:
         """Send a request and wait for its answer.
@@ -363,8 +361,7 @@ class RpcClient:
         self._is_closed = True
         if self._timer:
             self._timer.cancel()
-        self._waiting.clear()
-        self._under_way.clear()
+        self._outbox.clear()
         self._transport.close()
         self._fail_awaited(PeerUnavailable(f"the connection to {self.endpoint} was closed"))
 
@@ -377,12 +374,11 @@ class RpcClient:
 
     def _send_waiting(self) -> None:
         """Send what waits, as far as credits and the connection allow."""
-        while self._waiting and len(self._under_way) < self._credits and self._transport.is_connected:
-            request_id, request = next(iter(self._waiting.items()))
+        while self._transport.is_connected and (found := self._outbox.next()) is not None:
+            request_id, request = found
             if not self._dispatch(request):
                 return
-            del self._waiting[request_id]
-            self._under_way[request_id] = request
+            self._outbox.leave(request_id)
 
     def _dispatch(self, request: _Request) -> bool:
         """Send a copy; False if there is no connection."""
@@ -397,11 +393,11 @@ class RpcClient:
 
     def _on_connected(self) -> None:
         """Send what may have been lost with the connection before, then what waits."""
-        for request in list(self._under_way.values()):
+        for request in list(self._outbox.under_way.values()):
             if not self._dispatch(request):
                 return
         self._send_waiting()
-        self._wake_at(min((r.due_at for r in self._under_way.values()), default=NEVER))
+        self._wake_at(min((r.due_at for r in self._outbox.under_way.values()), default=NEVER))
 
     def _on_refused(self, error: EdlzError) -> None:
         """Give up: the server will not take this process' keys, however often it is asked."""
@@ -435,20 +431,18 @@ class RpcClient:
     def _on_timer(self) -> None:
         self._timer = None
         now = self._loop.time()
-        for table in (self._under_way, self._waiting):
-            for request_id, request in list(table.items()):
-                if request_id not in table:  # cancelled by what the loop called before
-                    continue
-                if request.deadline <= now:
-                    del table[request_id]
-                    self._finish(request, self._unanswered(request))
-                elif request.due_at <= now:
-                    self._repeat(request, now)
+        for request_id, request in self._outbox.pending():
+            if self._outbox.get(request_id) is None:  # cancelled by what the loop called before
+                continue
+            if request.deadline <= now:
+                self._outbox.pop(request_id)
+                self._finish(request, self._unanswered(request))
+            elif request.due_at <= now:
+                self._repeat(request, now)
         if self._is_closed:
             return
         self._send_waiting()
-        requests = (*self._under_way.values(), *self._waiting.values())
-        self._wake_at(min((min(r.deadline, r.due_at) for r in requests), default=NEVER))
+        self._wake_at(min((min(r.deadline, r.due_at) for _, r in self._outbox.pending()), default=NEVER))
 
     def _unanswered(self, request: _Request) -> PeerUnavailable:
         was_sent = request.departure is not None
@@ -474,7 +468,7 @@ class RpcClient:
             if error.request_id is None:
                 return
             request_id, outcome = error.request_id, error
-        request = self._under_way.pop(request_id, None)
+        request = self._outbox.pop(request_id) if request_id in self._outbox.under_way else None
         if request is None:  # answered before, or cancelled
             self.traffic.dropped += 1
             return

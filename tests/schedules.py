@@ -5,7 +5,7 @@ import random
 from hypothesis import strategies as st
 from simulation.schedule import Fault, Schedule
 
-__all__ = ["contended_schedule", "random_schedule", "schedules"]
+__all__ = ["contended_schedule", "random_schedule", "schedules", "wide_schedules"]
 
 
 @st.composite
@@ -50,7 +50,35 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
         skips=skips,
         bad=tuple(draw(st.lists(bad, max_size=3))) if skips else (),
         bad_evaluations=tuple(range(draw(st.integers(0, evaluation)))) if skips else (),
+        credits=draw(st.sampled_from((1, 2, 32))),
         faults=(*faults, Fault(last, "join", "w0")),
+    )
+
+
+@st.composite
+def wide_schedules(draw: st.DrawFn, mode: str) -> Schedule:
+    """Any number of slots for any number of workers, which may die, and of requests under way."""
+    slots, workers = draw(st.integers(1, 48)), draw(st.integers(1, 5))
+    count = draw(st.integers(1, 2 * slots))
+    kill = st.builds(
+        Fault,
+        at=st.floats(5, 40),
+        kind=st.just("kill"),
+        role=st.sampled_from([f"w{w}" for w in range(workers)]),
+    )
+    kills = sorted(draw(st.lists(kill, max_size=2)), key=lambda f: f.at)
+    return Schedule(
+        seed=draw(st.integers(0, 2**31)),
+        mode=mode,
+        slots=slots,
+        epochs=1,
+        lengths=tuple(draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))),
+        partitions=draw(st.integers(1, 2)),
+        workers=workers,
+        has_tables=draw(st.booleans()),
+        tolerance=draw(st.sampled_from((0, 1))) if mode == "async" else 0,
+        credits=draw(st.sampled_from((1, 2, 8, 32))),
+        faults=tuple(kills),
     )
 
 
@@ -89,6 +117,7 @@ def random_schedule(seed: int, mode: str) -> Schedule:
         tolerance=rng.choice((0, 0, 1, 3)) if mode == "async" else 0,
         vectors_every=rng.choice((1, 1, 3)) if mode == "async" else 1,
         faults=(*sorted(faults, key=lambda fault: fault.at), Fault(last, "join", "w0")),
+        credits=rng.choice((1, 2, 32)),
     )
 
 

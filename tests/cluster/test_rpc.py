@@ -581,6 +581,25 @@ def test_credits_bound_what_is_under_way_and_what_waits_is_bounded_too(run: Run)
     run(main())
 
 
+def test_what_the_server_holds_takes_no_credit(run: Run) -> None:
+    """More requests than credits, none of which is answered before all of them, and others, have come."""
+    count = 40
+
+    async def main() -> None:
+        async with pair(credits=1, max_waiting=1) as (server, client):
+            answers: list[Message | EdlzError] = []
+            held = push_of(np.zeros(1, np.float32))
+            for _ in range(count):
+                client.send(held, answers.append)
+            client.send(REQUEST, answers.append)
+            await until(lambda: len(server.requests) == count + 1)
+            for to, _ in server.requests:
+                server.rpc.reply(to, part(np.ones(1, np.float32)))
+            await until(lambda: len(answers) == count + 1)
+
+    run(main())
+
+
 def test_closing_a_client_ends_all_waiting(run: Run) -> None:
     async def main() -> None:
         async with pair() as (server, client):

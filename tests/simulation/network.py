@@ -5,10 +5,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from simulation.processes import Process, Violation
+from simulation.processes import Process, Request, Violation
 
 from edlz.services.errors import EdlzError
 from edlz.services.messages import ErrorReply, WorkerOrders
+from edlz.services.outbox import Outbox
 from edlz.services.ps.partition import Partition
 from edlz.services.records import Message
 
@@ -41,16 +42,16 @@ class Network:
 
     def ask(self, process: Process, role: str, key: Hashable, body: Message) -> None:
         """Send a request, repeatedly, until it is answered."""
-        request = next(self._requests)
-        process.requests[request] = [role, key, body, self._job.now]
-        self._send(process, role, request, body)
+        outbox = process.outboxes.setdefault(role, Outbox(self._job.schedule.credits))
+        outbox.add(next(self._requests), Request(role, key, body), body)
+        self._send_waiting(process, outbox)
 
     def repeat(self, process: Process) -> None:
         """Send again what a process has waited long for."""
-        for request, entry in list(process.requests.items()):
-            if self._job.now - entry[3] > RETRY_S:
-                entry[3] = self._job.now
-                self._send(process, entry[0], request, entry[2])
+        under_way = [item for outbox in process.outboxes.values() for item in outbox.under_way.items()]
+        for number, request in sorted(under_way, key=lambda item: item[0]):
+            if self._job.now - request.sent_s > RETRY_S:
+                self._dispatch(process, number, request)
 
     def reply(self, to: Hashable, body: Message) -> None:
         """Answer a request; `to` as `on_request` of a core got it."""
@@ -68,6 +69,15 @@ class Network:
         for key, connection in list(self._connections.items()):
             if process.name in (connection.client, connection.server):
                 self._break(key)
+
+    def _send_waiting(self, process: Process, outbox: Outbox[Request]) -> None:
+        while (found := outbox.next()) is not None:
+            outbox.leave(found[0])
+            self._dispatch(process, *found)
+
+    def _dispatch(self, process: Process, number: int, request: Request) -> None:
+        request.sent_s = self._job.now
+        self._send(process, request.role, number, request.body)
 
     def _break(self, key: tuple[int, str]) -> None:
         self._connections.pop(key).is_up = False
@@ -128,10 +138,13 @@ class Network:
             except EdlzError as error:
                 raise Violation(f"{process.role} cannot take {args[1]}: {error}") from error
             return
-        request, body = args
-        entry = process.requests.pop(request, None)
-        if entry is not None:
-            self._on_answer(process, entry[1], body, entry[2])
+        number, body = args
+        outbox = next((each for each in process.outboxes.values() if number in each.under_way), None)
+        if outbox is not None:
+            request = outbox.under_way[number]
+            outbox.pop(number)
+            self._on_answer(process, request.key, body, request.body)
+            self._send_waiting(process, outbox)
 
     def _on_answer(self, process: Process, key: Any, body: Message, asked: Message) -> None:
         if isinstance(body, ErrorReply):

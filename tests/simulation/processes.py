@@ -1,13 +1,27 @@
 """The processes of a simulated job, each around its core."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Process", "Violation"]
+from edlz.services.outbox import Outbox
+from edlz.services.records import Message
+
+__all__ = ["Process", "Request", "Violation"]
 
 
 class Violation(Exception):
     """A promise is broken."""
+
+
+@dataclass
+class Request:
+    """What a process has asked and has no answer to yet."""
+
+    role: str
+    key: Hashable
+    body: Message
+    sent_s: float = 0.0
 
 
 @dataclass
@@ -17,5 +31,5 @@ class Process:
     core: Any
     is_up: bool = True
     stalled_until: float = 0.0
-    requests: dict[int, list[Any]] = field(default_factory=dict)  # id -> [role, key, body, sent at]
+    outboxes: dict[str, Outbox[Request]] = field(default_factory=dict)  # by whom they ask
     ends: dict[int, int | None] = field(default_factory=dict)  # of a worker's tasks in hand

@@ -47,6 +47,7 @@ class Schedule:
     bad: tuple[tuple[int, int], ...] = ()  # minibatches (task, index) whose code always raises
     bad_evaluations: tuple[int, ...] = ()  # evaluation tasks whose code always raises
     lame: tuple[tuple[str, int], ...] = ()  # (worker, task): it raises there, others need not
+    credits: int = 32  # requests of one process to another that may be under way at once
     faults: tuple[Fault, ...] = ()
 
     @property

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schedules import contended_schedule, random_schedule, schedules
+from schedules import contended_schedule, random_schedule, schedules, wide_schedules
 from simulation.job import Fault, Schedule, SimulatedJob
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -39,6 +39,13 @@ def test_a_job_without_training_evaluates_each_record_once(mode: str, data: st.D
         evaluation_tasks=max(1, drawn.evaluation_tasks),
     )
     SimulatedJob(schedule).run()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@QUICK
+@given(data=st.data())
+def test_any_number_of_slots_goes_through_any_number_of_credits(mode: str, data: st.DataObject) -> None:
+    SimulatedJob(data.draw(wide_schedules(mode))).run()
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
