@@ -59,6 +59,7 @@ class Job(Record, frozen=True, kw_only=True):
     plan: Plan
     partitions: int
     begins_from: str = ""  # a checkpoint's version folder, in place of the state before training
+    run_number: int = 0  # of the run, among those that have written to its checkpoint folder
 
 
 # ---------------------------------------------------------------- partition -> master

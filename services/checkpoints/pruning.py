@@ -1,6 +1,7 @@
 """Removing checkpoints that are no longer kept: only files known by name, and a folder only when empty."""
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 from edlz.services.checkpoints.durable import fsync_folder
@@ -12,12 +13,15 @@ __all__ = ["prune", "remove_unfinished"]
 logger = logging.getLogger(__name__)
 
 
-def prune(checkpoint_dir: Path, keep: int) -> tuple[int, ...]:
+def prune(
+    checkpoint_dir: Path, keep: int, *, needed: Collection[int] = (), finished: int | None = None
+) -> tuple[int, ...]:
     """Remove the versions that are not kept; return them.
 
-    To be called by the job that writes there, after it has finished a version.  What goes: of the good versions all but the newest `keep` (and the damaged ones older than those), and
-    versions below the newest good one that were never finished, with half-written files that a
-    killed process left.  The newest good version always stays.
+    To be called by the job that writes there, after it has finished a version.  What goes: of the good
+    versions all but the newest `keep` (and the damaged ones older than those), and versions below the one
+    just finished that will never be, with half-written files that a killed process left.  The newest good
+    version always stays, and so does what is needed.
 
     Parameters
     ----------
@@ -25,6 +29,10 @@ def prune(checkpoint_dir: Path, keep: int) -> tuple[int, ...]:
         The folder; for one job at a time.
     keep : int
         How many; 0: all.
+    needed : collection of int
+        Versions that the job may have to read again: they stay, beyond those that are kept.
+    finished : int, optional
+        The version just finished; the newest good one when not given.
 
     Raises
     ------
@@ -35,16 +43,17 @@ def prune(checkpoint_dir: Path, keep: int) -> tuple[int, ...]:
     good = [info for info in versions if info.is_good]
     if not good:
         return ()
-    newest, oldest_kept = good[0], good[min(keep or len(good), len(good)) - 1]
+    oldest_kept = good[min(keep or len(good), len(good)) - 1]
+    finished = good[0].version if finished is None else finished
     removed = []
     for place, info in enumerate(versions):
         is_beyond = bool(keep) and info.state != "incomplete" and place > versions.index(oldest_kept)
         # By number, not by time: a part of the next version may be older than this one's manifest.
-        is_abandoned = info.state == "incomplete" and info.version < newest.version
-        if is_beyond or is_abandoned:
+        is_abandoned = info.state == "incomplete" and info.version < finished
+        if info.version not in needed and (is_beyond or is_abandoned):
             _remove(info)
             removed.append(info.version)
-    _remove_leftovers(newest.folder)
+    _remove_leftovers(version_folder(checkpoint_dir, finished))
     return tuple(removed)
 
 

@@ -52,7 +52,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a version valid: exactly these parts (that of partition i at place i), of one cut.
 
-    `number` rises from one checkpoint of a run to the next.  `epoch`, `minibatches` (applied in the job so
+    `number` rises from one checkpoint of a run to the next, `run_number` from one run in the folder to the
+    next: clocks are set back, and differ from node to node.  `epoch`, `minibatches` (applied in the job so
     far) and `created_at` are for people.
     """
 
@@ -67,6 +68,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     ledger: LedgerRecord
     parts: tuple[Part, ...]
+    run_number: int = 0  # 0: of an edlz that did not number runs
 
     @property
     def partitions(self) -> int:

@@ -1,8 +1,8 @@
 """The versions in a checkpoint folder: which there are, which are whole, which is the newest good one.
 
 Newest means last written, not highest: a job that went back to an older version and on from there leaves
-higher versions of an earlier run behind it.  Runs follow each other by time, versions of a run by number,
-so a clock that is set back while a job runs does no harm.
+higher versions of an earlier run behind it.  Runs follow each other by their numbers, versions of a run by
+theirs; no clock is asked, except about runs of an edlz that did not number them, which come before all others.
 """
 
 import logging
@@ -33,6 +33,7 @@ __all__ = [
     "list_versions",
     "look_at",
     "newest_good",
+    "newest_run",
     "verify",
 ]
 
@@ -106,18 +107,42 @@ def list_versions(checkpoint_dir: Path) -> list[VersionInfo]:
                 found.append(look_at(folder))
             except FileNotFoundError:
                 continue  # pruned meanwhile
-    last_of: dict[str, float] = {}
+    last_of: dict[str, float] = {}  # of runs without a number
     for info in found:
-        if info.manifest is not None:
+        if info.manifest is not None and not info.manifest.run_number:
             run = info.manifest.run
             last_of[run] = max(last_of.get(run, 0.0), info.at)
 
-    now = max(last_of.values(), default=0.0)  # what has no manifest is taken for the latest run's
+    def run_of(manifest: Manifest) -> tuple[int, float]:
+        return (manifest.run_number, last_of.get(manifest.run, 0.0) if not manifest.run_number else 0.0)
 
-    def age(info: VersionInfo) -> tuple[float, int]:
-        return (last_of[info.manifest.run] if info.manifest else now, info.version)
+    # What has no manifest is taken for the latest run's.
+    latest = max((run_of(info.manifest) for info in found if info.manifest), default=(0, 0.0))
+
+    def age(info: VersionInfo) -> tuple[tuple[int, float], int]:
+        return (run_of(info.manifest) if info.manifest else latest, info.version)
 
     return sorted(found, key=age, reverse=True)
+
+
+def newest_run(checkpoint_dir: Path) -> tuple[int, str]:
+    """Return the greatest number of a run that has finished a version in a folder, and the run's name.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be read; one that does not exist has no runs: number 0, without a name.
+    """
+    newest = (0, "")
+    if checkpoint_dir.is_dir():
+        for folder in checkpoint_dir.iterdir():
+            if version_of(folder) is not None and folder.is_dir() and not folder.is_symlink():
+                try:
+                    manifest = read_manifest(folder)
+                except DamagedFile:
+                    continue
+                newest = max(newest, (manifest.run_number, manifest.run))
+    return newest
 
 
 def look_at(folder: Path) -> VersionInfo:

@@ -32,13 +32,14 @@ from edlz.services.checkpoints.records import (
     read_manifest,
     version_folder,
 )
+from edlz.services.checkpoints.versions import newest_run
 from edlz.services.errors import DataError, LocalProtocolError
 from edlz.services.messages import PartInfo
 from edlz.services.ps.state import State
 from edlz.services.ps.state_file import write_state
 from edlz.services.ps.state_head import StateHead, body_of
 
-__all__ = ["write_manifest", "write_part"]
+__all__ = ["next_run_number", "write_manifest", "write_part"]
 
 
 def write_part(
@@ -117,6 +118,7 @@ def write_manifest(
     epoch: int,
     minibatches: int,
     tag: str,
+    run_number: int = 0,
 ) -> Manifest:
     """Make a version valid; return its manifest.
 
@@ -128,6 +130,8 @@ def write_manifest(
         One of each partition, in any order, all of one cut.
     tag : str
         As in `write_part`.
+    run_number : int, optional
+        Of the run, greater than those of all runs before it in this folder; counted on here when not given.
 
     Raises
     ------
@@ -157,6 +161,7 @@ def write_manifest(
         minibatches=minibatches,
         created_at=time.time(),
         ledger=heads[0].ledger,
+        run_number=run_number or next_run_number(checkpoint_dir, run),
         parts=tuple(
             Part(
                 size_bytes=part.bytes,
@@ -176,6 +181,18 @@ def write_manifest(
     fsync_folder(folder)
     fsync_folder(checkpoint_dir)
     return manifest
+
+
+def next_run_number(checkpoint_dir: Path, run: str, least: int = 0) -> int:
+    """Return the number of a run that writes to a folder: greater than those of all others, and `least` at least.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be read.
+    """
+    number, newest = newest_run(checkpoint_dir)
+    return max(least, number if newest == run and number else number + 1)
 
 
 def _make_folder(folder: Path) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from edlz.services.checkpoints.records import read_manifest, version_folder
 from edlz.services.checkpoints.versions import newest_good
+from edlz.services.checkpoints.writing import next_run_number
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
 from edlz.services.errors import ConfigError, DataError, LaunchError
@@ -132,11 +133,14 @@ def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:
     if config.resume:
         return _resumed(config, path)
     journal = Journal(path)
-    job = journal.job()
+    job = before = journal.job()
     if job is not None:
         if _essence(job.config) == _essence(config.to_record()) and not journal.state().is_complete:
             logger.info("job=%s goes on where its journal stands; the data is not listed again", job.name)
-            return journal, job
+            numbered = _numbered(config, job, job.run_number)
+            if numbered != job:
+                journal.change_job(numbered)
+            return journal, numbered
         journal.close()
         for suffix in ("", "-wal", "-shm"):
             old = path.with_name(path.name + suffix)
@@ -154,6 +158,7 @@ def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:
             partitions=max(1, config.num_ps_pods),
             begins_from=_first_checkpoint(config, plan),
         )
+        job = _numbered(config, job, before.run_number + 1 if before is not None else 1)
     except BaseException:
         journal.close()
         raise
@@ -196,17 +201,33 @@ def _resumed(config: JobConfig, path: Path) -> tuple[Journal, Job]:
         if partitions != job.partitions and not begins_from:
             is_training = job.plan.is_training
             begins_from = _cut_for(config, job, partitions) if is_training else job.begins_from
+        least = job.run_number
         if begins_from:
-            run = secrets.token_hex(4)
+            run, least = secrets.token_hex(4), least + 1
             changed = msgspec.structs.replace(
                 changed, run=run, partitions=partitions, begins_from=begins_from
             )
+        changed = _numbered(config, changed, least)
         journal.change_job(changed)
     except BaseException:
         journal.close()
         raise
     logger.info("job=%s goes on with %d partitions", job.name, partitions)
     return journal, changed
+
+
+def _numbered(config: JobConfig, job: Job, least: int) -> Job:
+    """Return the job with a number of its run above those of all other runs that have saved checkpoints there.
+
+    Also a run that goes on gets another one, if another run has used its folder meanwhile: what it saves
+    from now on is the newest.
+    """
+    try:
+        number = next_run_number(config.checkpoint_directory, job.run, least)
+    except OSError as error:
+        logger.warning("%s cannot be read: %s", config.checkpoint_directory, error.strerror or error)
+        number = least
+    return msgspec.structs.replace(job, run_number=number)
 
 
 def _saved(config: JobConfig, job: Job, version: int) -> str:

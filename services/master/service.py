@@ -14,6 +14,7 @@ import msgspec
 
 from edlz.services import strict_json
 from edlz.services.checkpoints.pruning import prune, remove_unfinished
+from edlz.services.checkpoints.records import version_of
 from edlz.services.checkpoints.writing import write_manifest
 from edlz.services.config import JobConfig
 from edlz.services.endpoints import local_endpoint
@@ -453,11 +454,21 @@ class MasterService:
             epoch=min(core.plan.epochs, 1 + done // max(1, core.plan.tasks_per_epoch)),
             minibatches=self._progress.minibatches,
             tag=f"master-{core.term}",
+            run_number=core.job.run_number,
         )
         try:
-            prune(folder, self._config.keep_checkpoint_max)
+            prune(folder, self._config.keep_checkpoint_max, needed=self._needed(), finished=order.version)
         except OSError as error:
             logger.warning("old checkpoints in %s could not be removed: %s", folder, error)
+
+    def _needed(self) -> tuple[int, ...]:
+        """Return the versions in the checkpoint folder that may have to be read again while this run lasts."""
+        begins_from = self._core.job.begins_from
+        if not begins_from:
+            return ()
+        version, place = version_of(Path(begins_from)), Path(begins_from).parent
+        is_here = place.resolve() == self._config.checkpoint_directory.resolve()
+        return (version,) if version is not None and is_here else ()
 
 
 def _failure_text(job: str, failure: FailureView) -> str:

@@ -46,6 +46,25 @@ def test_what_was_never_finished_goes_when_it_is_older_than_the_newest_good(tmp_
     assert names(folder) == {"part-0-of-1.safetensors", "part-0-of-1.json", "manifest.json"}
 
 
+def test_what_the_job_may_need_stays_beyond_those_that_are_kept(tmp_path: Path) -> None:
+    """Such as the checkpoint that the job began from: a parameter server that lost its disk reads it again."""
+    save(tmp_path, 100, run="before")
+    for version in (110, 120):
+        save(tmp_path, version, run="this")
+        prune(tmp_path, 1, needed=(100,), finished=version)
+    assert names(tmp_path) == {"version-100", "version-120"}
+    assert prune(tmp_path, 1) == (100,)
+
+
+def test_parts_of_a_version_that_is_still_written_stay(tmp_path: Path) -> None:
+    """A synchronous job that went back cuts its versions again, below the newest of the history before."""
+    save(tmp_path, 300)
+    write_parts(tmp_path, make_cut(2, version=200)[:1])
+    save(tmp_path, 100)
+    assert prune(tmp_path, 0, finished=100) == ()
+    assert names(tmp_path) == {"version-100", "version-200", "version-300"}
+
+
 def test_nothing_is_removed_that_is_not_known_by_name(tmp_path: Path) -> None:
     folder = save(tmp_path, 100)
     (folder / "notes.txt").write_text("mine")

@@ -28,7 +28,7 @@ from edlz.services.checkpoints.pruning import prune
 from edlz.services.checkpoints.reading import read_partition
 from edlz.services.checkpoints.records import version_folder
 from edlz.services.checkpoints.versions import NoCheckpoint, list_versions, newest_good, verify
-from edlz.services.checkpoints.writing import write_part
+from edlz.services.checkpoints.writing import next_run_number, write_part
 from edlz.services.errors import DataError, LocalProtocolError
 from edlz.services.layout import slice_bounds
 from edlz.services.ledger import LedgerRecord
@@ -327,20 +327,51 @@ def test_the_list_tells_what_there_is(tmp_path: Path) -> None:
     assert good.size_bytes == sum(path.stat().st_size for path in files)
 
 
-def test_newest_is_what_was_written_last_even_if_a_clock_went_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("second_s", [2000.0, 500.0], ids=["later", "behind"])
+def test_newest_is_what_was_written_last_whatever_the_clocks_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second_s: float
 ) -> None:
     clock = [1000.0]
     monkeypatch.setattr("time.time", lambda: clock[0])
     save(tmp_path, 300, run="first")
     save(tmp_path, 600, run="first")
-    clock[0] = 2000.0
+    clock[0] = second_s
     save(tmp_path, 400, run="second")  # it began from version 300
-    clock[0] = 1500.0
+    clock[0] -= 100.0
     save(tmp_path, 500, run="second")
     assert [info.version for info in list_versions(tmp_path)] == [500, 400, 600, 300]
     assert newest_good(tmp_path).name == "version-500"
     assert prune(tmp_path, 3) == (300,)
+
+
+def test_a_run_that_goes_on_after_another_is_the_newest_again(tmp_path: Path) -> None:
+    assert next_run_number(tmp_path / "nowhere", "first") == 1
+    save(tmp_path, 300, run="first")
+    save(tmp_path, 200, run="second")
+    assert next_run_number(tmp_path, "second") == 2
+    assert next_run_number(tmp_path, "second", least=7) == 7
+    assert next_run_number(tmp_path, "first") == 3
+    save(tmp_path, 100, run="first")
+    assert [info.version for info in list_versions(tmp_path)] == [100, 200, 300]
+
+
+def test_runs_without_a_number_come_first_in_the_order_of_their_clocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are of an edlz that did not number them."""
+    clock = [1000.0]
+    monkeypatch.setattr("time.time", lambda: clock[0])
+    monkeypatch.setattr(writing, "next_run_number", lambda *_: 0)
+    save(tmp_path, 600, run="first")
+    clock[0] = 2000.0
+    save(tmp_path, 400, run="second")
+    clock[0] = 1500.0
+    save(tmp_path, 500, run="second")
+    assert [info.version for info in list_versions(tmp_path)] == [500, 400, 600]
+    monkeypatch.undo()
+    clock[0] = 500.0
+    save(tmp_path, 450, run="third")
+    assert [info.version for info in list_versions(tmp_path)] == [450, 500, 400, 600]
 
 
 # -- a full disk

@@ -1,0 +1,73 @@
+"""Whether a master begins a job anew or goes on with one, and what its run is called."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from states import save
+
+from edlz.api.recordio import Writer
+from edlz.services.checkpoints.versions import list_versions
+from edlz.services.config import JobConfig
+from edlz.services.master.planning import open_journal
+from edlz.services.messages import Job
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> JobConfig:
+    (tmp_path / "data").mkdir()
+    with Writer(tmp_path / "data" / "part-0") as writer:
+        for _ in range(100):
+            writer.write(b"x")
+    folder = tmp_path / "job"
+    folder.mkdir()
+    return JobConfig(
+        job_name="job",
+        model_def="a.b",
+        training_data=str(tmp_path / "data"),
+        job_dir=str(folder),
+        checkpoint_dir=str(tmp_path / "checkpoints"),
+    )
+
+
+def opened(config: JobConfig, **changes: object) -> Job:
+    """Return the job as a master finds it, or plans it."""
+    config = dataclasses.replace(config, **changes)  # type: ignore[arg-type]
+    journal, job = open_journal(config, config.job_directory)
+    with journal:
+        assert journal.job() == job
+    return job
+
+
+def test_runs_are_numbered_by_the_journal_and_by_what_lies_in_the_checkpoint_folder(
+    config: JobConfig,
+) -> None:
+    first = opened(config)
+    assert first.run_number == 1
+    assert opened(config) == first
+    again = opened(config, num_epochs=2)
+    assert (again.run != first.run, again.run_number) == (True, 2)
+    save(config.checkpoint_directory, 5, run="another job's")
+    save(config.checkpoint_directory, 7, run="and one more")
+    save(config.checkpoint_directory, 9, run="a third")
+    assert opened(config, num_epochs=3).run_number == 4
+
+
+def test_a_run_that_goes_on_is_newer_than_what_others_saved_meanwhile(config: JobConfig) -> None:
+    before = opened(config)
+    save(config.checkpoint_directory, 5, run=before.run)
+    save(config.checkpoint_directory, 90, run="another job's")
+    for changes in ({}, {"resume": True}):
+        job = opened(config, **changes)
+        assert (job.run, job.run_number) == (before.run, 3)
+    save(config.checkpoint_directory, 6, run=job.run)
+    assert [info.version for info in list_versions(config.checkpoint_directory)] == [6, 90, 5]
+
+
+def test_a_job_of_an_edlz_that_did_not_number_runs_gets_a_number(
+    config: JobConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("edlz.services.master.planning.next_run_number", lambda *_: 0)
+        assert opened(config).run_number == 0
+    assert opened(config, resume=True).run_number == 1
