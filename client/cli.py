@@ -13,10 +13,11 @@ from edlz.client.help import asked_help, unknown_command
 from edlz.services.config import edlz_home
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems
 from edlz.services.errors import EdlzError
+from edlz.services.outputs import OutputGone, guarded_outputs, output_error
 
 __all__ = ["main", "version_text"]
 
-USAGE, OUR_BUG, INTERRUPTED, CLOSED_PIPE = 2, 70, 130, 141
+USAGE, OUR_BUG, INTERRUPTED = 2, 70, 130
 _WITH_FLAGS = {"ignore_unknown_options": True, "allow_extra_args": True}  # read by the command itself
 _COMPLETION_FLAGS = ("--install-completion", "--show-completion")
 
@@ -24,8 +25,22 @@ _COMPLETION_FLAGS = ("--install-completion", "--show-completion")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `edlz` with these arguments; return the exit code, having printed what went wrong."""
     arguments = sys.argv[1:] if argv is None else list(argv)
+    with guarded_outputs():
+        code = _answer(arguments)
+        lost = output_error()
+        if lost is None or code not in (0, lost.status):  # its own error says more
+            return code
+        if not lost.is_reader_gone:
+            print_error(lost)
+        return lost.status
+
+
+def _answer(arguments: list[str]) -> int:
+    """Run a command; print what went wrong, but a loss of the output, and return the exit code."""
     try:
         return _run(arguments)
+    except OutputGone as e:
+        return e.status
     except EdlzError as e:
         if os.environ.get("EDLZ_DEBUG"):
             traceback.print_exc()
@@ -33,9 +48,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return e.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  what is left to flush has nowhere to go
-        return CLOSED_PIPE
     except Exception as e:
         return _report_bug(e, arguments)
 

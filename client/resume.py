@@ -7,6 +7,7 @@ import typer
 
 from edlz.client.completion import complete_job
 from edlz.client.jobs import NamespaceFlag, named_job
+from edlz.services.outputs import outlive_output
 
 __all__ = ["resume", "run_resume"]
 
@@ -32,4 +33,5 @@ def run_resume(job: str, argv: Sequence[str], namespace: str = "") -> int:
     InvalidConfigError
         If a flag would change what the job trains.
     """
+    outlive_output()
     return named_job(job, namespace).resume(argv)

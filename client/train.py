@@ -13,6 +13,7 @@ from edlz.services.config import flags
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import GROUPS, Reader
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
+from edlz.services.outputs import outlive_output
 
 __all__ = ["FlagCommand", "evaluate", "predict", "run_job", "train", "with_flags_of"]
 
@@ -83,6 +84,7 @@ def run_job(command: Reader, argv: Sequence[str]) -> int:
     InvalidConfigError
         With all mistakes in the flags, the model and the data.
     """
+    outlive_output()
     reading = read_config(argv, command, os.environ)
     if reading.config.is_for_cluster:
         from edlz.client.cluster.submission import submit

@@ -8,6 +8,7 @@ from edlz.client.flag_values import seconds_of
 from edlz.client.jobs import JobArgument, NamespaceFlag, chosen_job
 from edlz.client.status import print_status
 from edlz.services.errors import EdlzError
+from edlz.services.outputs import outlive_output
 
 if TYPE_CHECKING:
     from edlz.services.job_status import JobStatus
@@ -30,6 +31,7 @@ def wait(
     namespace: NamespaceFlag = "",
 ) -> None:
     """Wait until a job ends; leave with its exit code."""
+    outlive_output()
     limit_s = seconds_of("timeout", timeout) if timeout else None
     chosen = chosen_job(job, namespace)
     if not chosen.wait(limit_s):

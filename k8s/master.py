@@ -29,6 +29,7 @@ from edlz.services.job_status import JobStatus
 from edlz.services.keys import JobKeys
 from edlz.services.logs import configure_logging
 from edlz.services.master.service import MasterService, serve_master
+from edlz.services.outputs import guard_outputs
 from edlz.services.runtime import Stop, run_service
 
 __all__ = ["OwnPod", "own_pod", "run_master"]
@@ -42,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> int:
+    guard_outputs()
     config = parse_arguments(sys.argv[1:], "master")
     configure_logging(config.log_level, config.log_format, role=MASTER, job=config.job_name)
     return run_service(lambda stop: run_master(config, own_pod(config, os.environ), stop))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from edlz.services.outputs import OutputGone
 from edlz.services.strict_json import plain
 
 __all__ = ["LINE_FORMAT", "CountingHandler", "JsonFormatter", "configure_logging"]
@@ -83,6 +84,12 @@ class CountingHandler(logging.StreamHandler[TextIO]):
         if len(self._seen) < _REMEMBERED:
             self._seen[key] = (now, 1, record)
         super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - a name of logging's
+        """Let the end of the output end what it ends anywhere else."""
+        if isinstance(sys.exc_info()[1], OutputGone):
+            raise
+        super().handleError(record)
 
     def close(self) -> None:
         """Write the counts that are still open."""

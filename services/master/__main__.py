@@ -7,10 +7,12 @@ import sys
 from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.logs import configure_logging
 from edlz.services.master.service import serve_master
+from edlz.services.outputs import guard_outputs
 from edlz.services.runtime import run_service
 
 
 def main() -> int:
+    guard_outputs()
     config = parse_arguments(sys.argv[1:], "master")
     if config.keys_dir:  # kept in the journal, for whoever looks at the job from another folder
         config = dataclasses.replace(config, keys_dir=os.path.abspath(config.keys_dir))

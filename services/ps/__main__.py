@@ -7,6 +7,7 @@ from pathlib import Path
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.logs import configure_logging
+from edlz.services.outputs import guard_outputs
 from edlz.services.ps.allocator import keep_freed_memory
 from edlz.services.ps.service import PartitionService
 from edlz.services.rpc import RpcClient, RpcServer
@@ -53,6 +54,7 @@ async def serve(config: JobConfig, stop: Stop) -> int:
 
 
 def main() -> int:
+    guard_outputs()
     config = parse_arguments(sys.argv[1:], "ps")
     keep_freed_memory()
     configure_logging(config.log_level, config.log_format, role="ps", ident=str(config.ps_id))

@@ -6,11 +6,13 @@ import sys
 
 from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.logs import configure_logging
+from edlz.services.outputs import guard_outputs
 from edlz.services.runtime import run_service
 from edlz.services.worker.service import WorkerService
 
 
 def main() -> int:
+    guard_outputs()
     config = parse_arguments(sys.argv[1:], "worker")
     configure_logging(config.log_level, config.log_format, role="worker", ident=str(config.worker_id))
     return run_service(lambda stop: WorkerService(config, stop).run())
