@@ -2,16 +2,21 @@
 
 Each is in a process group of its own (so Ctrl-C in the terminal reaches the supervisor alone) and dies with
 the supervisor (`child`).  What it prints goes to its log file, and line by line to whoever wants it.
+
+Whatever goes wrong in here, a service is watched to its end and what it prints is read: an error is kept for the
+supervisor, which ends the job for it.  A group of tasks that one of them breaks would leave the others' processes
+unwatched, and whoever waits for their ends waiting.
 """
 
 import asyncio
 import itertools
+import logging
 import os
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from edlz.client.local import child
-from edlz.client.local.log_file import LogFile
+from edlz.client.local.log_file import LogFile, LogTrouble
 from edlz.client.local.out_of_memory import OutOfMemory
 from edlz.services.config import edlz_home, flags_by_spelling
 from edlz.services.errors import LaunchError
@@ -27,9 +32,12 @@ from edlz.services.messages import ProcessExit
 
 __all__ = ["ProcessLauncher", "describe_exit", "service_environment"]
 
+logger = logging.getLogger(__name__)
+
 _CHUNK_BYTES = 1 << 16
 _LONGEST_LINE = 1 << 20  # bytes; a longer one is passed on in pieces
 _TAIL_LINES = 200
+_KILL_S = 20.0  # what is killed is waited for so long
 _DRAIN_S = 1.0  # what a process left in its pipe is read for so long, should a child of its own hold it open
 
 
@@ -42,6 +50,7 @@ class _Service:
     launch : the number of its start, of all that were made
     is_stopped : its end was asked for, so it is no exit to report
     tail : its last lines
+    watching : the task that watches it
     """
 
     process: asyncio.subprocess.Process
@@ -49,6 +58,7 @@ class _Service:
     is_stopped: bool = False
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL_LINES))
     gone: asyncio.Event = field(default_factory=asyncio.Event)
+    watching: asyncio.Task[None] | None = None
 
 
 class ProcessLauncher:
@@ -61,10 +71,12 @@ class ProcessLauncher:
     logs : the folder of the log files; it exists
     scratch : the folder of temporary files; whoever owns it removes it, since a killed process does not
     on_line : called with name and text of each line that a service prints
+    say : called with what whoever watches the job should know of its log files
 
     Attributes
     ----------
-    exited : set whenever a service ends by itself
+    exited : set whenever a service ends by itself, or an error is kept
+    error : the first thing that went wrong in here: nothing is to be started any more
     """
 
     def __init__(
@@ -74,8 +86,10 @@ class ProcessLauncher:
         logs: Path,
         scratch: Path,
         on_line: Callable[[str, str], None],
+        say: Callable[[str], None] = logger.warning,
     ) -> None:
         self._tasks, self._command_of, self._logs, self._on_line = tasks, command_of, logs, on_line
+        self._log_trouble = LogTrouble(say)
         self._environment = service_environment(os.environ, scratch)
         self._services: dict[str, _Service] = {}  # what runs
         self._tails: dict[str, deque[str]] = {}  # of what runs and what has ended
@@ -84,6 +98,7 @@ class ProcessLauncher:
         self._launches = itertools.count(time.time_ns() // 1_000)
         self._out_of_memory = OutOfMemory()
         self.exited = asyncio.Event()
+        self.error: Exception | None = None
 
     def running(self) -> tuple[str, ...]:
         """Return the names of what runs."""
@@ -112,7 +127,7 @@ class ProcessLauncher:
             If the system does not start it.
         """
         command = self._command_of(name)
-        log = LogFile(self._logs / f"{name}.log")
+        log = LogFile(self._logs / f"{name}.log", self._log_trouble)
         wrapper = (sys.executable, "-I", "-S", child.__file__, str(os.getpid()))
         try:
             process = await asyncio.create_subprocess_exec(
@@ -132,17 +147,23 @@ class ProcessLauncher:
         service = _Service(process, next(self._launches))
         self._services[name] = service
         self._tails[name] = service.tail
-        self._tasks.create_task(self._watch(name, service, log), name=f"watch {name}")
+        watching = self._keeping_error(self._watch(name, service, log))
+        service.watching = self._tasks.create_task(watching, name=f"watch {name}")
 
     def begin_stop(self, name: str, grace_s: float, number: signal.Signals = signal.SIGTERM) -> None:
         """End a service as `stop` does, without waiting for it; once is enough."""
         service = self._services.get(name)
         if service is not None and not service.is_stopped:
             service.is_stopped = True
-            self._tasks.create_task(self.stop(name, grace_s, number), name=f"stop {name}")
+            stopping = self._keeping_error(self.stop(name, grace_s, number))
+            self._tasks.create_task(stopping, name=f"stop {name}")
 
     async def stop(self, name: str, grace_s: float, number: signal.Signals = signal.SIGTERM) -> None:
-        """End a service, by force after `grace_s` seconds; return when it is gone."""
+        """End a service, by force after `grace_s` seconds; return when it is gone.
+
+        One that the system holds (it waits for a disk that does not answer) cannot be ended by anybody: it is
+        given up, which is kept as an error.
+        """
         service = self._services.get(name)
         if service is None:
             return
@@ -154,7 +175,18 @@ class ProcessLauncher:
                 await service.gone.wait()
         except TimeoutError:
             self.kill([name])
-            await service.gone.wait()
+            await self._await_kill(name, service)
+
+    async def _await_kill(self, name: str, service: _Service) -> None:
+        try:
+            async with asyncio.timeout(_KILL_S):
+                await service.gone.wait()
+        except TimeoutError:
+            pid = service.process.pid
+            self._keep(LaunchError(f"{name} (pid {pid}) was killed, but the system does not let it end"))
+            assert service.watching is not None
+            service.watching.cancel()
+            await asyncio.wait([service.watching])
 
     async def stop_all(self, grace_s: float) -> None:
         """End everything at once; return when all of it is gone."""
@@ -171,27 +203,42 @@ class ProcessLauncher:
                 with suppress(ProcessLookupError):
                     os.killpg(service.process.pid, signal.SIGKILL)
 
-    async def _watch(self, name: str, service: _Service, log: LogFile) -> None:
-        """Pump what a service prints, until it has ended; then note how."""
-        began = time.monotonic()
-        pump = self._tasks.create_task(self._pump(name, service, log), name=f"pump {name}")
-        code = await service.process.wait()
+    async def _keeping_error(self, work: Coroutine[None, None, None]) -> None:
         try:
-            async with asyncio.timeout(_DRAIN_S):
-                await asyncio.wait([pump])
-        except TimeoutError:
+            await work
+        except Exception as error:
+            self._keep(error)
+
+    def _keep(self, error: Exception) -> None:
+        if self.error is None:
+            self.error = error
+            self.exited.set()
+
+    async def _watch(self, name: str, service: _Service, log: LogFile) -> None:
+        """Read what a service prints, until it has ended; then note how."""
+        began = time.monotonic()
+        pumping = self._keeping_error(self._pump(name, service, log))
+        pump = self._tasks.create_task(pumping, name=f"pump {name}")
+        try:
+            code = await service.process.wait()
+            await asyncio.wait([pump], timeout=_DRAIN_S)
             pump.cancel()
-        how = msgspec.structs.replace(describe_exit(name, code), launch=service.launch)
+            how = self._how(name, code, service.launch)
+            log.write(f"--- ended after {time.monotonic() - began:.1f}s: {how.reason}\n".encode())
+            if not service.is_stopped:
+                self._exits.append(how)
+                self.exited.set()
+        finally:
+            log.close()
+            del self._services[name]
+            service.gone.set()
+
+    def _how(self, name: str, code: int, launch: int) -> ProcessExit:
+        how = msgspec.structs.replace(describe_exit(name, code), launch=launch)
         if how.signal == signal.SIGKILL and self._out_of_memory.has_killed():
             reason = f"{how.reason}: the system was out of memory"
-            how = msgspec.structs.replace(how, reason=reason, cause="out of memory")
-        log.write(f"--- ended after {time.monotonic() - began:.1f}s: {how.reason}\n".encode())
-        log.close()
-        del self._services[name]
-        if not service.is_stopped:
-            self._exits.append(how)
-            self.exited.set()
-        service.gone.set()
+            return msgspec.structs.replace(how, reason=reason, cause="out of memory")
+        return how
 
     async def _pump(self, name: str, service: _Service, log: LogFile) -> None:
         stream = service.process.stdout
@@ -205,12 +252,16 @@ class ProcessLauncher:
         self._pass_on(name, service, log, [waiting] if waiting else [])
 
     def _pass_on(self, name: str, service: _Service, log: LogFile, lines: Sequence[bytes]) -> None:
-        if lines:
-            log.write(b"\n".join(lines) + b"\n")
-        for line in lines:
-            text = line.decode(errors="replace").rstrip("\r")
-            service.tail.append(text)
-            self._on_line(name, text)
+        """Never fails: a service whose output nobody reads stands still."""
+        texts = [line.decode(errors="replace").rstrip("\r") for line in lines]
+        service.tail.extend(texts)
+        try:
+            if lines:
+                log.write(b"\n".join(lines) + b"\n")
+            for text in texts:
+                self._on_line(name, text)
+        except Exception as error:
+            self._keep(error)
 
 
 def describe_exit(name: str, code: int) -> ProcessExit:

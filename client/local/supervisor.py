@@ -122,15 +122,20 @@ class Supervisor:
                 self._screen.update(written)
 
     async def _run_processes(self) -> None:
-        error: EdlzError | None = None
+        error: Exception | None = None
         async with asyncio.TaskGroup() as tasks:
             self._launcher = ProcessLauncher(
-                tasks, self._command_of, self._folder.logs, self._folder.scratch, self._screen.log_line
+                tasks,
+                self._command_of,
+                self._folder.logs,
+                self._folder.scratch,
+                self._screen.log_line,
+                self._screen.say,
             )
             try:
                 await self._launch_master()
                 await self._follow()
-            except EdlzError as e:  # kept: a group would wrap it
+            except Exception as e:  # kept: a group would wrap it
                 error = e
             finally:
                 await self._launcher.stop_all(GRACE_S)
@@ -138,6 +143,7 @@ class Supervisor:
                     self._slots.leave()
         crashed = (self.evidence.master, self.evidence.first_crash)
         self.evidence.tails = {gone.name: self._launcher.tail(gone.name) for gone in crashed if gone}
+        error = error or self._launcher.error
         if error is not None:
             raise error
 
@@ -150,7 +156,7 @@ class Supervisor:
             if self._asked_to_stop_s is not None and time.monotonic() - self._asked_to_stop_s > STOP_S:
                 return
             self._take_exits()
-            if self.evidence.master is not None:
+            if self.evidence.master is not None or self._launcher.error is not None:
                 return
             if self._master_due_s is not None and time.monotonic() >= self._master_due_s:
                 await self._launch_master()
@@ -235,6 +241,8 @@ class Supervisor:
 
     def _on_signal(self, number: int) -> None:
         if self.evidence.signal is not None:
+            if number == signal.SIGHUP:  # a terminal that goes away tells this more than once, and means once
+                return
             self._signalled.set()
             self._launcher.kill(self._launcher.running())
             return

@@ -16,7 +16,7 @@ import pytest
 
 from edlz.client.local import job_directory
 from edlz.client.local.job_directory import open_job_directory
-from edlz.client.local.log_file import LogFile
+from edlz.client.local.log_file import LogFile, LogTrouble
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
 
@@ -262,14 +262,14 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_log_files_turn_over(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
-    log = LogFile(logs / "w.log", most_bytes=10, kept=2)
+    log = LogFile(logs / "w.log", LogTrouble(print), most_bytes=10, kept=2)
     for number in range(6):
         log.write(f"line {number}\n".encode())
     log.close()
     names = sorted(entry.name for entry in logs.iterdir())
     assert names == ["w.log", "w.log.1", "w.log.2"]
     assert [(logs / name).read_text() for name in names] == ["line 5\n", "line 4\n", "line 3\n"]
-    again = LogFile(logs / "w.log")
+    again = LogFile(logs / "w.log", LogTrouble(print))
     again.write(b"more\n")
     again.close()
     assert (logs / "w.log").read_text() == "line 5\nmore\n"

@@ -12,7 +12,7 @@ from edlz.client.cli import main
 from edlz.client.flag_values import seconds_of
 from edlz.client.local import job as local_job
 from edlz.client.local.job_directory import open_job_directory
-from edlz.client.local.log_file import LogFile
+from edlz.client.local.log_file import LogFile, LogTrouble
 from edlz.client.local.log_files import LogFiles
 from edlz.client.log_lines import LogLine, Selection, shown, stamped
 from edlz.client.screen.spans import ASCII, UNICODE
@@ -111,7 +111,7 @@ def test_workers_are_named_in_the_order_of_their_numbers(tmp_path: Path) -> None
 @pytest.mark.parametrize("most_bytes", [1, 100, 150, 10_000])
 def test_no_line_is_lost_or_doubled_when_a_file_turns_over(most_bytes: int, tmp_path: Path) -> None:
     """One turn between two looks: it takes 50 MB."""
-    log = LogFile(tmp_path / "worker-0.log", most_bytes=most_bytes, kept=3)
+    log = LogFile(tmp_path / "worker-0.log", LogTrouble(print), most_bytes=most_bytes, kept=3)
     for number in range(3):
         log.write(f"{line(number, f'old {number}')}\n".encode())
     files = LogFiles(tmp_path, lambda name: True, Selection())

@@ -307,6 +307,59 @@ def test_a_second_signal_kills_what_does_not_stop(folder: JobDirectory) -> None:
     assert time.monotonic() - began < supervisor.GRACE_S
 
 
+def test_a_terminal_that_goes_away_stops_the_job_once(folder: JobDirectory) -> None:
+    """It sends SIGHUP more than once; the job gets its time to save all the same."""
+    screen = Screen()
+    go = folder.path / "go"
+
+    def on_line(source: str, text: str) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    def decide(status: SupervisorStatus) -> Sequence[str]:
+        if status.stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            go.touch()
+        return ()
+
+    screen.on_line = on_line
+    saves = f"print('ready', flush=True)\n{leaves_when(go)}"
+    evidence = run(folder, screen, Master(decide), {"master": saves})
+    assert evidence.signal == signal.SIGHUP
+    assert unnumbered(evidence.master) == ProcessExit(name="master", code=0, reason="exit code 0")
+
+
+def test_an_error_at_a_line_ends_the_job_with_it(folder: JobDirectory) -> None:
+    """And never leaves the supervisor waiting for the ends of processes that nobody watches."""
+    screen = Screen()
+    pids: list[int] = []
+
+    def on_line(source: str, text: str) -> None:
+        pids.append(int(text))
+        if len(pids) == 3:
+            raise ZeroDivisionError("in a line")
+
+    screen.on_line = on_line
+    names = ("ps-0", "worker-0")
+    with pytest.raises(ZeroDivisionError, match="in a line"):
+        run(folder, screen, Master(lambda status: names), dict.fromkeys(("master", *names), TELLS_PID))
+    assert all(is_gone(pid) for pid in pids)
+
+
+def test_log_files_on_a_full_disk_cost_lines_and_nothing_else(folder: JobDirectory) -> None:
+    for name in ("master", "worker-0"):
+        (folder.logs / f"{name}.log").symlink_to("/dev/full")
+    screen = Screen()
+    go = folder.path / "go"
+    screen.on_line = lambda source, text: go.touch()
+    programs = {"master": leaves_when(go), "worker-0": WAITS}
+    evidence = run(folder, screen, Master(lambda status: ("worker-0",)), programs)
+    assert unnumbered(evidence.master) == ProcessExit(name="master", code=0, reason="exit code 0")
+    assert ("worker-0", "ready") in screen.lines
+    why = "No space left on device; log lines are dropped until that is over."
+    assert [text for text in screen.said if why in text] == screen.said
+    assert len(screen.said) == 1
+
+
 def test_what_does_not_stop_is_killed_after_a_while(
     folder: JobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
