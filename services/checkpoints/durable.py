@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-__all__ = ["fsync_folder", "write_all", "write_file"]
+__all__ = ["fsync_folder", "make_folder", "write_all", "write_file"]
 
 
 def write_all(descriptor: int, data: memoryview, path: Path) -> None:
@@ -30,6 +30,14 @@ def write_file(path: Path, data: bytes) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it that do not exist; their names are durable when this returns."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        fsync_folder(path.parent)
 
 
 def fsync_folder(path: Path) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from edlz.services.checkpoints.blocks import DamagedFile
-from edlz.services.checkpoints.durable import fsync_folder, write_file
+from edlz.services.checkpoints.durable import fsync_folder, make_folder, write_file
 from edlz.services.checkpoints.records import (
     MANIFEST,
     Manifest,
@@ -77,7 +77,7 @@ def write_part(
     temporary = [path.with_name(f".{path.name}.{tag}.tmp") for path in (body_of(head), head)]
     table_rows = tuple(rows.row_count for rows in state.rows)
     try:
-        _make_folder(folder)
+        make_folder(folder)
         found = _manifest(folder)
         if found is not None and found.run == run:
             if found.number > number:
@@ -176,10 +176,14 @@ def write_manifest(
     try:
         write_file(temporary, manifest_data(manifest))
         os.replace(temporary, folder / MANIFEST)
+        try:
+            fsync_folder(folder)
+            fsync_folder(checkpoint_dir)
+        except BaseException:  # what may be gone after a power failure is not to be found before it
+            (folder / MANIFEST).unlink(missing_ok=True)
+            raise
     finally:
         temporary.unlink(missing_ok=True)
-    fsync_folder(folder)
-    fsync_folder(checkpoint_dir)
     return manifest
 
 
@@ -193,12 +197,6 @@ def next_run_number(checkpoint_dir: Path, run: str, least: int = 0) -> int:
     """
     number, newest = newest_run(checkpoint_dir)
     return max(least, number if newest == run and number else number + 1)
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        fsync_folder(folder.parent)
 
 
 def _manifest(folder: Path) -> Manifest | None:

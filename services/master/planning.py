@@ -9,6 +9,7 @@ from typing import IO
 
 import msgspec
 
+from edlz.services.checkpoints.durable import make_folder
 from edlz.services.checkpoints.records import read_manifest, version_folder
 from edlz.services.checkpoints.versions import newest_good
 from edlz.services.checkpoints.writing import next_run_number
@@ -103,7 +104,7 @@ def lock_folder(folder: Path, job_name: str) -> IO[str]:
         If another master works in it.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         lock = (folder / "master.lock").open("a+")
     except OSError as error:
         reason = error.strerror or str(error)

@@ -21,7 +21,7 @@ import secrets
 from pathlib import Path
 
 from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat
-from edlz.services.checkpoints.durable import fsync_folder
+from edlz.services.checkpoints.durable import fsync_folder, make_folder
 from edlz.services.checkpoints.reading import read_partition
 from edlz.services.config import edlz_home
 from edlz.services.errors import ConfigError, DataError
@@ -75,7 +75,11 @@ class SnapshotFolder:
         self._partitions = job.partitions
         self._run = root / f"ps-{self._partition}" / job.run
         try:
-            self._run.mkdir(parents=True, exist_ok=True)
+            make_folder(self._run)
+            for (
+                life
+            ) in self._lives():  # the life before may have been killed between a name and its durability
+                fsync_folder(life)
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(
@@ -86,7 +90,7 @@ class SnapshotFolder:
         """Return the names of all good snapshots, as the folder is now."""
         if self._run is None:
             return ()
-        lives = [life for life in self._run.iterdir() if life.is_dir()]
+        lives = self._lives()
         # A folder's mtime changes with every file that appears or goes, so reading them all again is rare;
         # our own changes may follow each other within one tick of that clock, so they reset it.
         stamp = (*sorted(life.stat().st_mtime_ns for life in lives), len(self._damaged))
@@ -135,14 +139,33 @@ class SnapshotFolder:
         return body, head
 
     def publish(self, body: Path, head: Path) -> Path:
-        """Rename what `prepare` wrote: the tensors first, then the metadata that makes them valid."""
+        """Rename what `prepare` wrote: the tensors first, then the metadata that makes them valid.
+
+        Raises
+        ------
+        OSError
+            If the names cannot be made, or not made durable; the snapshot is not in the list then.
+        """
         final = [path.with_name(path.name[1:].rsplit(".", 2)[0]) for path in (body, head)]  # .NAME.TAG.tmp
-        for path, name in zip((body, head), final, strict=True):
-            os.replace(path, name)
+        was_there = final[1].exists()  # of the same name, hence of the same content
         self._listed_at = ()
-        fsync_folder(body.parent)
-        fsync_folder(self._folder)
+        try:
+            for path, name in zip((body, head), final, strict=True):
+                os.replace(path, name)
+            fsync_folder(body.parent)
+            fsync_folder(self._folder)
+        except OSError:
+            if not was_there:
+                self._withdraw(final[1])
+            raise
+        self._damaged.discard(final[1])
         return final[1]
+
+    def _withdraw(self, head: Path) -> None:
+        """Take a snapshot off the list that may be gone after a power failure."""
+        self._damaged.add(head)  # even if it cannot be removed
+        for path in (head, head.with_suffix(".safetensors")):
+            path.unlink(missing_ok=True)
 
     def discard(self, body: Path, head: Path) -> None:
         for path in (body, head):
@@ -195,6 +218,7 @@ class SnapshotFolder:
                 os.link(path, folder / path.name)
             self._listed_at = ()
             fsync_folder(folder)
+            fsync_folder(self._folder)
             return
 
     def drop(self, name: SnapshotName, life: Identity) -> None:
@@ -207,6 +231,9 @@ class SnapshotFolder:
                 for path in (head, head.with_suffix(".safetensors")):
                     path.unlink(missing_ok=True)
         self._listed_at = ()
+
+    def _lives(self) -> list[Path]:
+        return [life for life in self._folder.iterdir() if life.is_dir()]
 
     def _life(self, life: Identity | None) -> Path:
         return self._folder / (BASE_FOLDER if life is None else f"{life[0]}.{life[1]}")

@@ -374,6 +374,30 @@ def test_runs_without_a_number_come_first_in_the_order_of_their_clocks(
     assert [info.version for info in list_versions(tmp_path)] == [450, 500, 400, 600]
 
 
+# -- a disk that fails
+
+
+@pytest.mark.parametrize("after", [0, 1], ids=["the version's folder", "the checkpoint folder"])
+def test_a_manifest_whose_name_is_not_durable_makes_nothing_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    older = save(tmp_path, 300)
+    parts = write_parts(tmp_path, make_cut(1, version=600))
+    left, real = [after], writing.fsync_folder
+
+    def fsync_folder(path: Path) -> None:
+        if not left[0]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        left[0] -= 1
+        real(path)
+
+    monkeypatch.setattr(writing, "fsync_folder", fsync_folder)
+    with pytest.raises(OSError, match="Input/output"):
+        finish_version(tmp_path, parts, 600)
+    assert newest_good(tmp_path) == older
+    assert prune(tmp_path, 1) == ()
+
+
 # -- a full disk
 
 

@@ -3,15 +3,17 @@
 import errno
 import os
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 import pytest
 from states import assert_same_state, make_cut, make_state
 
 from edlz.services.checkpoints.writing import write_manifest, write_part
-from edlz.services.errors import DataError
+from edlz.services.errors import ConfigError, DataError
 from edlz.services.messages import Job
 from edlz.services.plan import Plan
+from edlz.services.ps import snapshots
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.ps.state import MemoryRows, State
 
@@ -149,6 +151,57 @@ def test_a_checkpoint_is_read_for_the_partition_and_the_job(tmp_path: Path) -> N
     assert folder.names() == (((0, 0), 7),)
     with pytest.raises(DataError, match="version-8"):
         folder.load_checkpoint(str(tmp_path / "version-8"))
+
+
+class FailingFolder:
+    """fsync of a folder fails from some call on, as on a disk that is going."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: ModuleType, after: int = 0) -> None:
+        self._left, self._real = after, module.fsync_folder
+        monkeypatch.setattr(module, "fsync_folder", self)
+
+    def __call__(self, path: Path) -> None:
+        if not self._left:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._left -= 1
+        self._real(path)
+
+
+@pytest.mark.parametrize("after", [0, 1], ids=["the life's folder", "the run's folder"])
+def test_a_snapshot_whose_name_is_not_durable_is_not_in_the_list(
+    folder: SnapshotFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    older = make_state(version=6)
+    folder.write(older, (1, 1))
+    with monkeypatch.context() as patch:
+        FailingFolder(patch, snapshots, after)
+        with pytest.raises(OSError, match="Input/output"):
+            folder.write(make_state(), (1, 1))
+    assert folder.names() == (older.name,)
+    assert not list(tmp_path.rglob("*-7.*"))
+    folder.write(make_state(), (1, 1))  # the disk is well again
+    assert folder.names() == (older.name, make_state().name)
+
+
+def test_one_that_was_durable_before_stays_in_the_list(
+    folder: SnapshotFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seal has the name of the recovery snapshot of the same version."""
+    folder.write(make_state(), (1, 1))
+    FailingFolder(monkeypatch, snapshots)
+    with pytest.raises(OSError, match="Input/output"):
+        folder.write(make_state(), (1, 1))
+    assert folder.names() == (make_state().name,)
+
+
+def test_what_the_life_before_has_named_is_durable_before_it_is_listed(
+    folder: SnapshotFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been killed before it could make the name durable, and so before it told anybody."""
+    folder.write(make_state(), (1, 1))
+    FailingFolder(monkeypatch, snapshots)
+    with pytest.raises(ConfigError, match="Input/output"):
+        SnapshotFolder(0, tmp_path).open(JOB)
 
 
 def test_an_older_life_cannot_take_a_snapshot_from_a_later_one(folder: SnapshotFolder) -> None:
