@@ -12,7 +12,7 @@ import numpy as np
 from edlz.core_ext.memory import Float32Array
 from edlz.core_ext.steps import Kind, Step
 
-__all__ = ["take_step"]
+__all__ = ["FORMULAS", "take_step"]
 
 _Scalars = Sequence[Float32Array]  # of shape (1,)
 _Slots = Sequence[Float32Array]
@@ -40,7 +40,7 @@ def take_step(step: bytes, values: Float32Array, slots: _Slots, gradient: Float3
     with np.errstate(all="ignore"):
         if unpacked.decay != 0:
             values = values - values * np.full(1, unpacked.decay, np.float32) * p[0]
-        return _STEPS[unpacked.kind](values, slots, gradient, p)
+        return FORMULAS[unpacked.kind](values, slots, gradient, p)
 
 
 def _sgd(values: Float32Array, slots: _Slots, gradient: Float32Array, p: _Scalars) -> Float32Array:
@@ -182,7 +182,7 @@ def _larger(old: Float32Array, incoming: Float32Array) -> Float32Array:
     return larger
 
 
-_STEPS: dict[Kind, _StepFunction] = {
+FORMULAS: dict[Kind, _StepFunction] = {
     Kind.SGD: _sgd,
     Kind.MOMENTUM: _momentum,
     Kind.NESTEROV: _nesterov,
@@ -200,3 +200,4 @@ _STEPS: dict[Kind, _StepFunction] = {
     Kind.FTRL: _ftrl,
     Kind.LION: _lion,
 }
+"""Of each kind: `f(values, slots, gradient, p)`, after weight decay; also for numbers that know their errors."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rounding import IEEE, TENSORFLOW, Analysis
 
 from edlz.core_ext import dense
 from edlz.core_ext.memory import ALIGNMENT_BYTES
@@ -15,6 +16,7 @@ from edlz.core_ext.optimizers import (
     SGD,
     Adagrad,
     Adam,
+    Adamax,
     Ftrl,
     Nadam,
     RMSprop,
@@ -24,6 +26,7 @@ from edlz.core_ext.optimizers import (
 from edlz.core_ext.optimizers.checks import is_finite_in_float32
 from edlz.core_ext.optimizers.scalars import momentum_product, power, round_32, warming_momentum
 from edlz.core_ext.steps import Kind, RowSlot, Step
+from edlz.core_ext.steps_numpy import FORMULAS
 
 COUNT, STEPS = 50, 50
 
@@ -63,6 +66,7 @@ CASES = [
     ("Lion", {}),
     ("Lion", {"beta_1": 0.5, "beta_2": 0.5}),
 ]
+NAMES_IN_KERAS = {"m": "momentum", "u": "norm", "v": "velocity", "v_hat": "velocity_hat"}
 CASES += [(name, {"weight_decay": 0.5}) for name in dict(CASES)]
 
 
@@ -84,14 +88,56 @@ class _Course:
         ]
 
 
+class _Formula:
+    """A run of an optimizer's formula in float64, and how far one of float32 operations may be from it.
+
+    Scalars that both sides round to the same float32 number are as the step has them; those of powers and
+    quotients are computed here.
+    """
+
+    def __init__(self, optimizer, start):
+        self._optimizer, self._analysis = optimizer, Analysis()
+        self.values = self._exact(start)
+        self.slots = [self._exact(slot) for slot in optimizer.initial_slots(COUNT).values()]
+        self._product = self._exact(1)  # of Nadam's momenta
+
+    def step(self, gradient, rate, iteration):
+        step = Step.unpack(self._optimizer.packed_step(rate, iteration))
+        scalars = [self._exact(scalar) for scalar in step.scalars]
+        for place, scalar in self._computed(scalars[0], iteration + 1).items():
+            scalars[place] = scalar
+        values = self.values
+        if step.decay:
+            values = values - values * self._exact(step.decay) * scalars[0]
+        self.values = FORMULAS[step.kind](values, self.slots, self._exact(gradient), scalars)
+
+    def _exact(self, numbers):
+        return self._analysis.exact(np.float32(numbers))
+
+    def _computed(self, rate, t):
+        optimizer = self._optimizer
+        if isinstance(optimizer, Ftrl):
+            regularization = self._exact(optimizer.l2_regularization_strength)
+            return {2: (regularization + self._exact(optimizer.beta) / (rate * 2)) * 2}
+        if not optimizer.counts_steps:
+            return {}
+        first, second = self._exact(optimizer.beta_1), self._exact(optimizer.beta_2)
+        if isinstance(optimizer, Adam):
+            return {1: rate * (1 - second.power(t)).sqrt() / (1 - first.power(t))}
+        if isinstance(optimizer, Adamax):
+            return {4: 1 - first.power(t)}
+        momentum, following = self._warming(first, t), self._warming(first, t + 1)
+        self._product = self._product * first * (1 - self._exact(0.96).power(t) * 0.5)
+        corrections = 1 - self._product * following, 1 - momentum, 1 - self._product, 1 - second.power(t)
+        return dict(enumerate((following, *corrections), 4))
+
+    def _warming(self, first, t):
+        return first * (1 - self._exact(0.96).power(t) * 0.5)
+
+
 @pytest.mark.parametrize("case", CASES, ids=_case_id)
 def test_equal_to_keras(keras, case):
-    """Both sides do the same float32 operations in the same order, so each step may be 1e-7 of its size off.
-
-    What may differ is the last bit of the scalars' powers (exact here, then rounded) and of quotients by roots,
-    of which TensorFlow makes products with reciprocals.  Keras' Ftrl takes square roots as powers of 0.5 and
-    subtracts one from another, which leaves more of their last bit.
-    """
+    """Both run the same formula: each is as near to it in float64 as its own float32 operations allow."""
     name, chosen = case
     course = _Course()
     variable = keras.Variable(course.start)
@@ -102,16 +148,24 @@ def test_equal_to_keras(keras, case):
     )
     ours, values = make_optimizer(name, chosen), course.start.copy()
     slots, distance = ours.initial_slots(COUNT), np.zeros(COUNT, np.float32)
+    formula = _Formula(ours, course.start)
+    named = {made.name.removeprefix(f"{variable.name}_"): made for made in peer.variables}
+    theirs = [variable, *(named[NAMES_IN_KERAS.get(slot, slot)] for slot in slots)]
     for iteration, (rate, gradient) in enumerate(zip(course.rates, course.gradients, strict=True)):
         peer.learning_rate = rate
         take_step(keras.ops.convert_to_tensor(gradient))
         before = values.copy()
         ours.apply(values, values, slots, gradient, rate, iteration)
         distance += np.abs(values - before)
-        expected = np.asarray(variable)
-        allowed = 1e-6 * np.abs(expected) + (1e-6 if name == "Ftrl" else 1e-7) * distance
-        assert np.all(np.abs(values - expected) <= allowed), iteration
+        formula.step(gradient, rate, iteration)
+        for number, mine, its in zip(
+            [formula.values, *formula.slots], [values, *slots.values()], theirs, strict=True
+        ):
+            assert np.all(number.allows(mine, IEEE)), iteration
+            assert np.all(number.allows(np.asarray(its), TENSORFLOW)), iteration
     assert np.all(distance > 0)
+    # Otherwise the bounds would tell no formula from another.
+    assert np.all(formula.values.bounds(TENSORFLOW) < 1e-4 * (np.abs(values) + distance))
 
 
 @pytest.mark.parametrize(
