@@ -1,4 +1,4 @@
-"""The keys of a job on a cluster: made by its master once, kept in the job's folder, handed on by the secret."""
+"""The keys of a job on a cluster: made by its master pod, kept in its memory, handed on by the secret."""
 
 import dataclasses
 import logging
@@ -7,15 +7,13 @@ from pathlib import Path
 from edlz.k8s.api import Cluster
 from edlz.k8s.api_errors import AlreadyExists
 from edlz.k8s.job_objects import JobObjects
+from edlz.k8s.names import MASTER_KEYS_DIR
 from edlz.services.config import JobConfig
 from edlz.services.keys import PUBLIC_FILE, JobKeys, job_keys_in, secret_file
 
 __all__ = ["hand_on_keys", "with_keys"]
 
-_FOLDER = "keys"
-_HANDED_ON = (
-    "keys-are-in-the-secret-of"  # a file in the job's folder: the uid of the pod that owns the secret
-)
+_HANDED_ON = "keys-are-in-the-secret-of"  # a file beside the keys: the uid of the pod that owns the secret
 _HANDED_ROLES = ("ps", "worker")
 
 logger = logging.getLogger(__name__)
@@ -34,12 +32,12 @@ def with_keys(config: JobConfig) -> tuple[JobConfig, JobKeys | None]:
     if config.transport_security == "none":
         logger.warning("transport_security=none: whoever reaches these pods can read and change the job")
         return config, None
-    folder = Path(config.keys_dir) if config.keys_dir else config.job_directory / _FOLDER
+    folder = Path(config.keys_dir or MASTER_KEYS_DIR)
     return dataclasses.replace(config, keys_dir=str(folder)), job_keys_in(folder)
 
 
 async def hand_on_keys(cluster: Cluster, objects: JobObjects, keys: JobKeys, folder: Path) -> None:
-    """Put the keys of ps and workers into the job's secret.
+    """Put the keys of ps and workers into the job's secret; `folder` is that of the keys.
 
     A secret of that name that an earlier life of this master has made is right: the keys are the same.  One
     of an older master pod goes away with it, so another takes its place.
@@ -51,7 +49,7 @@ async def hand_on_keys(cluster: Cluster, objects: JobObjects, keys: JobKeys, fol
     """
     names = {PUBLIC_FILE, *map(secret_file, _HANDED_ROLES)}
     files = {name: content for name, content in keys.files().items() if name in names}
-    mark = folder / _HANDED_ON
+    mark = folder.parent / _HANDED_ON
     try:
         await cluster.create(objects.secret(files))
     except AlreadyExists:

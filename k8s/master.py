@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from edlz.k8s.api import Cluster
 from edlz.k8s.api_errors import told
@@ -187,7 +188,7 @@ class _JobRun:
         pause_s, last = FIRST_PAUSE_S, ""
         while True:
             try:
-                await hand_on_keys(self._own.cluster, self._objects, keys, self._config.job_directory)
+                await hand_on_keys(self._own.cluster, self._objects, keys, Path(self._config.keys_dir))
                 return
             except EdlzError as error:
                 if error.message != last:

@@ -1,7 +1,8 @@
 """The volumes of a pod and where they are mounted: scratch folders, the job's keys, and what `--volume` names.
 
 A container's root is read-only, so each folder that a service writes to is a mount.  One that lies on no
-`--volume` is an emptyDir: it outlives the container, and goes with the pod.
+`--volume` is an emptyDir: it outlives the container, and goes with the pod.  The master's secret key never lies on
+a `--volume`: all pods of the job mount those, as one user.
 """
 
 from pathlib import PurePosixPath
@@ -17,6 +18,7 @@ from edlz.services.launcher import split_name
 __all__ = ["pod_mounts", "pod_volumes", "scratch_folders"]
 
 _GROUP_READS = 0o440
+_KEYS_SIZE = "1Mi"
 
 
 def scratch_folders(config: JobConfig, volumes: Volumes) -> dict[str, str]:
@@ -41,7 +43,10 @@ def pod_volumes(config: JobConfig, name: str, volumes: Volumes) -> list[client.V
         client.V1Volume(name=scratch, empty_dir=client.V1EmptyDirVolumeSource())
         for scratch in scratch_folders(config, volumes)
     ]
-    if _has_keys(config, name):
+    if config.transport_security != "none" and name == MASTER:
+        memory = client.V1EmptyDirVolumeSource(medium="Memory", size_limit=_KEYS_SIZE)
+        made.append(client.V1Volume(name="keys", empty_dir=memory))
+    elif config.transport_security != "none":
         files = (PUBLIC_FILE, secret_file(split_name(name)[0]))  # the other roles' secrets stay away from it
         source = client.V1SecretVolumeSource(
             secret_name=secret_name(config.job_name),
@@ -65,14 +70,10 @@ def pod_mounts(config: JobConfig, name: str, volumes: Volumes) -> list[client.V1
         client.V1VolumeMount(name=scratch, mount_path=path)
         for scratch, path in scratch_folders(config, volumes).items()
     ]
-    if _has_keys(config, name):
-        made.append(client.V1VolumeMount(name="keys", mount_path=KEYS_DIR, read_only=True))
+    if config.transport_security != "none":
+        is_read_only = True if name != MASTER else None  # the master makes the keys
+        made.append(client.V1VolumeMount(name="keys", mount_path=KEYS_DIR, read_only=is_read_only))
     return made + [
         client.V1VolumeMount(name=mount.volume, mount_path=mount.mount_path, sub_path=mount.sub_path or None)
         for mount in volumes.mounts
     ]
-
-
-def _has_keys(config: JobConfig, name: str) -> bool:
-    """Whether the job's secret is mounted: the master has no need of it, for it makes the keys."""
-    return name != MASTER and config.transport_security != "none"

@@ -17,6 +17,7 @@ __all__ = [
     "JOB_LABEL",
     "KEYS_DIR",
     "MASTER",
+    "MASTER_KEYS_DIR",
     "MASTER_PORT",
     "MAX_JOB_NAME",
     "PS_PORT",
@@ -50,6 +51,8 @@ MASTER = "master"
 MASTER_PORT, PS_PORT = 50001, 2222
 JOB_DIR = "/var/lib/edlz/job"
 KEYS_DIR = "/var/run/edlz/keys"
+MASTER_KEYS_DIR = f"{KEYS_DIR}/job"
+"""Where the master makes the keys of all roles: its pod's own memory, never a volume that others mount."""
 
 _PREFIX = "elasticdl"
 JOB_LABEL = "elasticdl-job-name"

@@ -92,7 +92,8 @@ def nodes(emulated_cluster: TestCluster) -> TestCluster:
 
 
 def test_a_job_lives_through_losses_and_leaves_in_order(nodes: TestCluster, small_mnist: Path) -> None:
-    job = Submitted(nodes, small_mnist, num_workers=2, num_ps_pods=1, num_epochs=6)
+    on_volume = {"job_dir": "/kept/job"}  # which all pods of the job mount
+    job = Submitted(nodes, small_mnist, num_workers=2, num_ps_pods=1, num_epochs=6, **on_volume)
     job.wait_for_training()
     nodes.delete("pods", pod_name(JOB, "worker-0"), grace_s=1)
     job.wait("a worker in its place", lambda: pod_name(JOB, "worker-2") in job.others())
@@ -108,6 +109,9 @@ def test_a_job_lives_through_losses_and_leaves_in_order(nodes: TestCluster, smal
     assert nodes.list("services", selector(JOB)) == nodes.list("secrets", selector(JOB)) == []
     for partition in status.partitions:
         assert (partition.missing, partition.doubled) == (0, 0)
+    kept = small_mnist.parent / "kept"
+    assert list(kept.rglob("journal.sqlite"))
+    assert not list(kept.rglob("*.key"))
 
 
 def test_scaling_and_stopping_by_annotation(nodes: TestCluster, small_mnist: Path) -> None:

@@ -305,13 +305,22 @@ def test_pods_have_no_rights_that_they_do_not_need() -> None:
 
 def test_keys_are_mounted_where_they_are_used() -> None:
     assert mounts(pod("worker-0"))["/var/run/edlz/keys"] == "keys"
-    assert "/var/run/edlz/keys" not in mounts(master())
-    assert "--keys_dir=/var/lib/edlz/job/keys" in container(master())["command"]
     (keys,) = [volume for volume in pod("ps-0")["spec"]["volumes"] if volume["name"] == "keys"]
     assert [item["path"] for item in keys["secret"]["items"]] == ["public.json", "ps.key"]
     without = pod("worker-0", transport_security="none")
     assert "/var/run/edlz/keys" not in mounts(without)
     assert "--transport_security=none" in container(without)["command"]
+
+
+@pytest.mark.parametrize("job_dir", ["", "/data/jobs/mnist"], ids=["scratch", "volume"])
+def test_the_masters_secret_key_lies_where_no_other_pod_looks(job_dir: str) -> None:
+    """All pods of a job mount its volumes, as one user: a file's mode keeps none of them out."""
+    pod_of_master = master(job_dir=job_dir)
+    assert "--keys_dir=/var/run/edlz/keys/job" in container(pod_of_master)["command"]
+    assert mounts(pod_of_master)["/var/run/edlz/keys"] == "keys"
+    (keys,) = [volume for volume in pod_of_master["spec"]["volumes"] if volume["name"] == "keys"]
+    assert keys["emptyDir"]["medium"] == "Memory"
+    assert "/var/run/edlz/keys" not in mounts(master(transport_security="none"))
 
 
 @pytest.mark.parametrize(
@@ -330,7 +339,7 @@ def test_keys_are_mounted_where_they_are_used() -> None:
     ],
 )
 def test_each_folder_that_is_written_to_is_a_mount(changes: dict[str, Any], paths: set[str]) -> None:
-    assert set(mounts(master(**changes))) == paths
+    assert set(mounts(master(**changes))) == paths | {"/var/run/edlz/keys"}
     assert set(mounts(pod("ps-0", **changes))) == paths | {"/var/run/edlz/keys"}
 
 
@@ -357,7 +366,6 @@ def test_output_goes_to_a_file_too() -> None:
 def test_the_job_directory_can_lie_on_a_volume() -> None:
     command = container(pod("ps-0", job_dir="/data/jobs/mnist"))["command"]
     assert "--job_dir=/data/jobs/mnist" in command
-    assert "--keys_dir=/data/jobs/mnist/keys" in container(master(job_dir="/data/jobs/mnist"))["command"]
 
 
 # ---------------------------------------------------------------- manifests
