@@ -30,7 +30,7 @@ JOB_FLAGS = {
     "wait": ("--timeout", "--namespace"),
     "stop": ("--now", "--all", "--namespace"),
     "scale": ("--workers", "--namespace"),
-    "rm": ("--namespace",),
+    "rm": ("--force", "--namespace"),
 }
 _JOB = """\
   JOB                      name of a job, or its folder on this machine;
@@ -92,8 +92,9 @@ Usage: edlz stop [JOB] [flags]
 Save a job and stop it, as Ctrl-C does; edlz resume goes on.
 
 {_JOB}\
-      --now                kill its processes, on a cluster delete its pods;
-                           the last snapshot remains, if it lies on a volume
+      --now                kill its processes, whatever state they are in, on
+                           a cluster delete its pods; the last snapshot
+                           remains, if it lies on a volume
       --all                every job that runs; asks first
 """,
     "scale": f"""\
@@ -104,12 +105,13 @@ Another number of workers for a job that runs.
       --workers N          workers that should run from now on         required
 """,
     "rm": """\
-Usage: edlz rm JOB
+Usage: edlz rm JOB [flags]
 Remove a job that does not run: its folder, with snapshots, logs and the
 checkpoints in it.  Nothing outside of that folder is touched.  On a cluster
 its pods, services and keys are deleted; its volumes are not touched.
 
   JOB                      name of a job, or its folder                required
+      --force              kill it first, if it runs
   -n, --namespace NAME     of a cluster, where the job is
 """,
 }

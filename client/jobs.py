@@ -74,12 +74,16 @@ class Job(Protocol):
         """Ask for another number of workers."""
         ...
 
-    def refuse_idle(self) -> None:
-        """Raise ConfigError unless it runs and can be told to stop."""
+    def refuse_idle(self, *, is_now: bool = False) -> None:
+        """Raise ConfigError unless it runs and can be told to stop; `is_now`: or has left something to end."""
         ...
 
     def begin_stop(self, *, is_now: bool) -> None:
         """Tell it to save and stop, or to end at once."""
+        ...
+
+    def end_now(self) -> None:
+        """End it at once, whatever state it is in, if there is anything to end; return when it has ended."""
         ...
 
     def wait(self, limit_s: float | None = None) -> bool:

@@ -14,9 +14,13 @@ def rm(
     job: Annotated[
         str, typer.Argument(metavar="JOB", help="name of a job, or its folder", autocompletion=complete_job)
     ],
+    is_forced: Annotated[bool, typer.Option("--force", help="kill it first, if it runs")] = False,
     namespace: NamespaceFlag = "",
 ) -> None:
     """Remove a job that does not run: its folder, with snapshots, logs and the checkpoints in it; or its pods."""
-    for line in named_job(job, namespace).remove():
+    found = named_job(job, namespace)
+    if is_forced:
+        found.end_now()
+    for line in found.remove():
         print(line)
     print("next: edlz ls")

@@ -10,8 +10,11 @@ from edlz.client.jobs import Job, JobArgument, NamespaceFlag, all_that_run, chos
 from edlz.client.screen.terminal import print_lines
 from edlz.client.status import left_the_view, print_status
 from edlz.services.errors import ConfigError
+from edlz.services.outputs import outlive_output
 
 __all__ = ["stop"]
+
+PATIENCE_S = 60.0  # more than a supervisor takes, unless it is stopped or hangs
 
 
 def stop(
@@ -27,14 +30,19 @@ def stop(
         chosen = _agreed_jobs(namespace)
     else:
         chosen = [chosen_job(job, namespace)]
-        chosen[0].refuse_idle()
+        chosen[0].refuse_idle(is_now=is_now)
+    outlive_output()
     names = ", ".join(one.word for one in chosen)
     print(f"{'killing' if is_now else 'stopping'} {names} …", file=sys.stderr)
     try:
         for one in chosen:
-            one.begin_stop(is_now=is_now)
+            if not is_now:
+                one.begin_stop(is_now=False)
         for one in chosen:
-            one.wait()
+            if is_now:
+                one.end_now()
+            else:
+                _await(one)
             _print_end(one)
     except KeyboardInterrupt:
         raise left_the_view(names, f"edlz wait {chosen[0].word}") from None
@@ -54,7 +62,13 @@ def _agreed_jobs(namespace: str) -> list[Job]:
 
 def _is_agreed(running: Sequence[Job]) -> bool:
     print(f"stop {', '.join(job.word for job in running)}? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return (sys.stdin.readline() if sys.stdin else "").strip().lower() in ("y", "yes")
+
+
+def _await(job: Job) -> None:
+    if not job.wait(PATIENCE_S):
+        print(f"{job.word} does not end yet; to kill it: edlz stop {job.word} --now", file=sys.stderr)
+        job.wait()
 
 
 def _print_end(job: Job) -> None:

@@ -95,7 +95,7 @@ class ClusterJob:
 
         return asked(self._at, patch)
 
-    def refuse_idle(self) -> None:
+    def refuse_idle(self, *, is_now: bool = False) -> None:
         """Raise ConfigError unless it runs."""
         _refuse_idle(self.sight())
 
@@ -110,6 +110,12 @@ class ClusterJob:
                 await cluster.patch_annotations(self._master, {STOP: "save"})
 
         asked(self._at, tell)
+
+    def end_now(self) -> None:
+        """Delete its master, and with it all that it owns, if it runs; return when it is gone."""
+        if self.sight().is_live:
+            self.begin_stop(is_now=True)
+            self.wait()
 
     def wait(self, limit_s: float | None = None) -> bool:
         """Return whether it has ended, when it has, or `limit_s` seconds are over."""

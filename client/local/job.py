@@ -24,6 +24,7 @@ __all__ = ["JobHere"]
 # Not SIGINT, which a job in the background of a script does not hear; the supervisor takes both alike.
 STOP_SIGNAL = signal.SIGTERM
 AGAIN_S = 0.5  # signals of one number that come at once are one signal
+NOW_S = 5.0  # for a supervisor to end its processes itself
 START_S = 2.0  # a job's first moment, in which nobody can be told yet
 ANSWER_S = 5.0  # a master that restarts takes about a second
 POLL_S = 0.25
@@ -106,11 +107,13 @@ class JobHere:
             )
         return answer
 
-    def refuse_idle(self) -> None:
-        """Raise ConfigError unless it runs under a supervisor."""
+    def refuse_idle(self, *, is_now: bool = False) -> None:
+        """Raise ConfigError unless it runs under a supervisor; `is_now`: or has left processes over."""
+        from edlz.client.local.job_kill import processes_left
         from edlz.client.local.sight import refuse_idle
 
-        refuse_idle(self.sight())
+        if not (is_now and processes_left(self._job.path)):
+            refuse_idle(self.sight())
 
     def begin_stop(self, *, is_now: bool) -> None:
         """Do what Ctrl-C does; twice, if it is to end at once."""
@@ -119,10 +122,26 @@ class JobHere:
             time.sleep(AGAIN_S)
             self._signal(is_first=False)
 
+    def end_now(self) -> None:
+        """End it, whatever state its processes are in; return when none is left."""
+        from edlz.client.local.job_directory import hold_idle_job
+        from edlz.client.local.job_kill import kill_job, processes_left
+
+        if self._is_run():
+            self.begin_stop(is_now=True)
+            self._await_end(NOW_S)
+        if self._is_run() or processes_left(self._job.path):
+            kill_job(self._job.path, self.word)
+            with suppress(OSError), hold_idle_job(self._job.path, self.name):
+                pass  # takes away what the run had no time for
+
     def wait(self, limit_s: float | None = None) -> bool:
         """Return whether it has ended, when it has, or `limit_s` seconds are over."""
+        return self._await_end(limit_s, with_by_hand=True)
+
+    def _await_end(self, limit_s: float | None, *, with_by_hand: bool = False) -> bool:
         end = None if limit_s is None else time.monotonic() + limit_s
-        while self._is_run() or master_by_hand(self._job.path) is not None:
+        while self._is_run() or (with_by_hand and master_by_hand(self._job.path) is not None):
             if end is not None and time.monotonic() >= end:
                 return False
             time.sleep(END_POLL_S)

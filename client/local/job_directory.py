@@ -23,7 +23,7 @@ from edlz.client.local.job_lock import LOCK, read_lock, refuse_running_master, t
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
 
-__all__ = ["JobDirectory", "hold_idle_job", "open_job_directory", "write_settings"]
+__all__ = ["JobDirectory", "hold_idle_job", "open_job_directory", "scratch_of_run", "write_settings"]
 
 _LOGS = "logs"
 _STATUS = "status.json"  # how the master's last life ended
@@ -139,6 +139,20 @@ def hold_idle_job(path: Path, job_name: str) -> Iterator[None]:
     finally:
         (path / LOCK).unlink(missing_ok=True)
         os.close(lock)
+
+
+def scratch_of_run(path: Path) -> Path | None:
+    """Return the folder of temporary files of the run that holds a job's lock, or did so before it was killed."""
+    try:
+        lock = os.open(path / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        sockets = read_lock(lock).get("sockets")
+    finally:
+        os.close(lock)
+    is_ours = isinstance(sockets, str) and _SOCKETS_NAME.fullmatch(os.path.basename(sockets))
+    return Path(str(sockets)) / _SCRATCH if is_ours else None
 
 
 def write_settings(path: Path, config: JobConfig) -> None:

@@ -19,15 +19,13 @@ from pathlib import Path
 
 import msgspec
 
+from edlz.client.local.processes import started_at
 from edlz.client.local.slots import Entry, room_of, waiting_text
 from edlz.services.errors import ConfigError
 
 __all__ = ["LocalSlots"]
 
 logger = logging.getLogger(__name__)
-
-_STATE, _START = 0, 19  # places in /proc/PID/stat behind the name of the program
-_ENDED = (b"Z", b"X")
 
 
 class LocalSlots:
@@ -65,7 +63,7 @@ class LocalSlots:
         pid = os.getpid()
         self._own = Entry(
             pid=pid,
-            start=_start_of(pid) or 0,
+            start=started_at(pid) or 0,
             job=job,
             slots=slots,
             ranks=tuple(ranks),
@@ -152,21 +150,4 @@ class LocalSlots:
 
 
 def _is_alive(entry: Entry) -> bool:
-    return _start_of(entry.pid) == entry.start
-
-
-def _start_of(pid: int) -> int | None:
-    """Return when a process began, in ticks; None if it has ended, 0 where the system does not say."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None if Path("/proc/self/stat").exists() else _start_unknown(pid)
-    return None if fields[_STATE] in _ENDED else int(fields[_START])
-
-
-def _start_unknown(pid: int) -> int | None:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return None
-    return 0
+    return started_at(entry.pid) == entry.start

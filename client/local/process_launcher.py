@@ -30,10 +30,11 @@ from edlz.services.config import edlz_home, flags_by_spelling
 from edlz.services.errors import LaunchError
 from edlz.services.messages import ProcessExit
 
-__all__ = ["ProcessLauncher", "describe_exit", "service_environment"]
+__all__ = ["SCRATCH_VARIABLE", "ProcessLauncher", "describe_exit", "service_environment"]
 
 logger = logging.getLogger(__name__)
 
+SCRATCH_VARIABLE = "TMPDIR"  # also what a run's processes are found by
 _CHUNK_BYTES = 1 << 16
 _LONGEST_LINE = 1 << 20  # bytes; a longer one is passed on in pieces
 _TAIL_LINES = 200
@@ -286,7 +287,7 @@ def service_environment(environ: Mapping[str, str], scratch: Path) -> dict[str, 
     ours = {f"EDLZ_{spelling.upper()}" for spelling in flags_by_spelling()}
     environment = {name: value for name, value in environ.items() if name not in ours}
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    environment["TMPDIR"] = str(scratch)
+    environment[SCRATCH_VARIABLE] = str(scratch)
     if environment.pop("PYTHONDONTWRITEBYTECODE", "") and "PYTHONPYCACHEPREFIX" not in environment:
         environment["PYTHONPYCACHEPREFIX"] = str(edlz_home() / "pycache")
     return environment
