@@ -47,6 +47,13 @@ class Monitor(LoopSocket):
             raise
         self._watch()
 
+    def catch_up(self) -> None:
+        """Tell of all that has happened so far."""
+        for _ in range(MOST_UNREAD):
+            if self._is_closed or (frames := self._wire.receive()) is None:
+                return
+            self._take(frames)
+
     def close(self) -> None:
         if not self._is_closed:
             # ZeroMQ's thread, were it waiting for room here, would keep the next call waiting.

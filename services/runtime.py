@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from edlz.services.descriptors import raise_descriptor_limit
 from edlz.services.errors import EdlzError
 
 __all__ = ["EventQueue", "Stop", "run_service", "when_failed"]
@@ -118,6 +119,7 @@ def run_service(main: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
     faulthandler.enable()
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, all_threads=True)
+    raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_with_signals(main))

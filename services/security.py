@@ -6,7 +6,6 @@ loopback too.  Without keys, nothing is, and nothing leaves this machine, unless
 
 import logging
 from pathlib import Path
-from typing import Final
 
 import zmq
 
@@ -16,8 +15,6 @@ from edlz.services.errors import ConfigError, LocalProtocolError
 from edlz.services.keys import RoleKeys, load_keys
 
 __all__ = ["Security"]
-
-HANDSHAKE_MS: Final = 10_000  # who has not shown a key by then is cut off
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +81,6 @@ class Security:
         server.setsockopt(zmq.CURVE_SECRETKEY, keys.own.secret)
         server.setsockopt(zmq.ZAP_DOMAIN, domain)
         server.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # nobody is let in while there is no handler
-        server.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
 
     def guard_client(self, client: "zmq.Socket[bytes]", server: str) -> None:
         """Make a client's socket talk to nobody but this job's server of a role."""

@@ -19,7 +19,8 @@ import zmq
 from edlz.services.codec import Buffer, Limits
 from edlz.services.endpoints import Endpoint
 from edlz.services.errors import EdlzError, LaunchError
-from edlz.services.handshakes import Refusals, RefusedPeers
+from edlz.services.gate import Gate
+from edlz.services.handshakes import Refusals
 from edlz.services.loop_socket import MESSAGES_PER_WAKE, LoopSocket
 from edlz.services.monitor import Monitor
 from edlz.services.ports import port_problem
@@ -35,6 +36,7 @@ __all__ = [
     "ServerTransport",
 ]
 
+HANDSHAKE_MS: Final = 10_000  # who has not finished by then is cut off
 UNBIND_WAIT_MS: Final = 200
 RECONNECT_MS, RECONNECT_MAX_MS = 50, 1000
 LOOK_S: Final = 2.0  # without a connection, until a client looks at what becomes of its handshakes
@@ -115,19 +117,21 @@ class RouterSocket(LoopSocket):
         super().__init__(zmq.ROUTER, limits, linger_s)
         self._on_message, self._path = on_message, place.path
         self._door: Doorkeeper | None = None
-        self._monitor: Monitor | None = None
+        self._gate: Gate | None = None
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         # A client that reconnects while this thread is busy would be ignored for ever without it.  Nobody
         # else has its identity, which contains a random number.
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        self._socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         _set_up_tcp(self._socket, place)
         try:
             if security.keys is not None:
                 self._door = admit_only(security.keys.public)
                 security.guard_server(self._socket, self._door.domain)
-                self._monitor = Monitor(
-                    self._socket, RefusedPeers.EVENTS, RefusedPeers(self._loop.time).on_event
-                )
+            self._gate = Gate(self._socket, has_keys=security.keys is not None)
+            if self._door is not None:
+                # The address of who is refused can be found until then.
+                self._door.before_verdict = self._gate.catch_up
             _bind(self._socket, place)
         except BaseException:
             self._close_door()
@@ -179,8 +183,8 @@ class RouterSocket(LoopSocket):
         self._on_message(bytes(frames.pop(0)), frames)
 
     def _close_door(self) -> None:
-        if self._monitor is not None:
-            self._monitor.close()
+        if self._gate is not None:
+            self._gate.close()
         if self._door is not None:
             self._door.close()
 

@@ -7,7 +7,7 @@ the event loop as long as there is a server that needs it; without it nobody is 
 import asyncio
 import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import zmq
@@ -28,10 +28,17 @@ _numbers = itertools.count(1)
 
 
 class Doorkeeper:
-    """Lets in the holders of certain keys at one server; made by `admit_only`."""
+    """Lets in the holders of certain keys at one server; made by `admit_only`.
 
-    def __init__(self, domain: bytes) -> None:
-        self.domain = domain
+    Attributes
+    ----------
+    before_verdict : callable ()
+        Called before each; a connection that is refused has ended soon after.
+    """
+
+    def __init__(self, domain: bytes, roles: Mapping[bytes, str]) -> None:
+        self.domain, self.roles = domain, roles
+        self.before_verdict: Callable[[], None] = _do_nothing
 
     def close(self) -> None:
         """Let nobody in any more."""
@@ -46,9 +53,13 @@ def admit_only(keys: Mapping[str, bytes]) -> Doorkeeper:
     LocalProtocolError
         If another event loop of this process has encrypting servers.
     """
-    domain = b"edlz-%d" % next(_numbers)
-    _Handler.learn(domain, {z85.decode(key): role for role, key in keys.items()})
-    return Doorkeeper(domain)
+    door = Doorkeeper(b"edlz-%d" % next(_numbers), {z85.decode(key): role for role, key in keys.items()})
+    _Handler.learn(door)
+    return door
+
+
+def _do_nothing() -> None:
+    pass
 
 
 class _Handler(LoopSocket):
@@ -58,7 +69,7 @@ class _Handler(LoopSocket):
 
     def __init__(self) -> None:
         super().__init__(zmq.ROUTER, Limits(), linger_s=0)
-        self.admitted: dict[bytes, Mapping[bytes, str]] = {}  # domain: raw public key: role
+        self.doors: dict[bytes, Doorkeeper] = {}  # by domain
         try:
             self._socket.bind(ADDRESS)
         except zmq.ZMQError as error:
@@ -67,18 +78,18 @@ class _Handler(LoopSocket):
         self._watch()
 
     @classmethod
-    def learn(cls, domain: bytes, roles: Mapping[bytes, str]) -> None:
+    def learn(cls, door: Doorkeeper) -> None:
         if cls._the_one is None:
             cls._the_one = cls()
         elif cls._the_one._loop is not asyncio.get_running_loop():
             raise LocalProtocolError("encrypting servers of one process must share an event loop")
-        cls._the_one.admitted[domain] = roles
+        cls._the_one.doors[door.domain] = door
 
     @classmethod
     def forget(cls, domain: bytes) -> None:
         if cls._the_one is not None:
-            cls._the_one.admitted.pop(domain, None)
-            if not cls._the_one.admitted:
+            cls._the_one.doors.pop(domain, None)
+            if not cls._the_one.doors:
                 cls._the_one.close()
                 cls._the_one = None
 
@@ -96,8 +107,11 @@ class _Handler(LoopSocket):
             logger.warning("a question of %d frames that is none of ZAP", len(frames))
             return
         asking, _, _, request, domain, _, _, mechanism, *credentials = frames
-        roles = self.admitted.get(domain, {})
-        role = roles.get(credentials[0]) if mechanism == b"CURVE" and credentials else None
+        door = self.doors.get(domain)
+        role: str | None = None
+        if door is not None:
+            door.before_verdict()
+            role = door.roles.get(credentials[0]) if mechanism == b"CURVE" and credentials else None
         verdict = (
             (b"200", b"OK", role.encode()) if role is not None else (b"400", b"not a key of this job", b"")
         )

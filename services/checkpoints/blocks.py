@@ -16,6 +16,7 @@ import numpy.typing as npt
 import xxhash
 
 from edlz.services.checkpoints.durable import write_all
+from edlz.services.descriptors import spared
 from edlz.services.errors import DataError
 
 __all__ = [
@@ -89,6 +90,7 @@ class BlockWriter:
         If it cannot be written, as of every method.
     """
 
+    @spared
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._path = path
@@ -154,6 +156,7 @@ class BlockReader:
         If it cannot be read, as of every method.
     """
 
+    @spared
     def __init__(self, path: Path, checksums: BlockChecksums) -> None:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from edlz.services.descriptors import spared
+
 __all__ = ["fsync_folder", "make_folder", "write_all", "write_file"]
 
 
@@ -22,6 +24,7 @@ def write_all(descriptor: int, data: memoryview, path: Path) -> None:
         data = data[count:]
 
 
+@spared
 def write_file(path: Path, data: bytes) -> None:
     """Write a small file anew and make its content durable (not yet its name)."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -40,6 +43,7 @@ def make_folder(path: Path) -> None:
         fsync_folder(path.parent)
 
 
+@spared
 def fsync_folder(path: Path) -> None:
     """Make the names in a folder durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -7,6 +7,7 @@ import msgspec
 
 from edlz.services import strict_json
 from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat, checksum
+from edlz.services.descriptors import spared
 
 __all__ = ["encode", "read"]
 
@@ -29,6 +30,7 @@ def encode(file_format: int, content: msgspec.Struct) -> bytes:
     return msgspec.json.encode(_Envelope(file_format, checksum(raw), msgspec.Raw(raw)))
 
 
+@spared
 def read(path: Path, file_format: int, kind: type[_T]) -> tuple[_T, bytes]:
     """Return the content of a file, and its bytes.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from edlz.services.checkpoints.durable import fsync_folder
 from edlz.services.checkpoints.records import MANIFEST, is_checkpoint_file, version_folder
 from edlz.services.checkpoints.versions import VersionInfo, list_versions, look_at
+from edlz.services.descriptors import spared
 
 __all__ = ["prune", "remove_unfinished"]
 
@@ -70,6 +71,7 @@ def remove_unfinished(checkpoint_dir: Path, version: int) -> None:
         _remove(info)
 
 
+@spared
 def _remove(info: VersionInfo) -> None:
     """The manifest goes first, so that no moment shows a valid version with files missing."""
     manifest = info.folder / MANIFEST
@@ -85,6 +87,7 @@ def _remove(info: VersionInfo) -> None:
         logger.warning("%s holds files that are no checkpoint's: it stays", info.folder)
 
 
+@spared
 def _remove_leftovers(folder: Path) -> None:
     """A finished version needs no temporary file: a killed process has left it."""
     for path in folder.iterdir():

@@ -21,6 +21,7 @@ from edlz.services.checkpoints.records import (
     read_manifest,
     version_of,
 )
+from edlz.services.descriptors import spared
 from edlz.services.errors import DataError
 from edlz.services.ps.state_file import verify_state
 from edlz.services.ps.state_head import StateHead, body_of, read_head
@@ -89,6 +90,7 @@ class VersionInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.state == "good"
 
 
+@spared
 def list_versions(checkpoint_dir: Path) -> list[VersionInfo]:
     """Return all versions in a folder, the newest first; tensors are not read.
 
@@ -125,6 +127,7 @@ def list_versions(checkpoint_dir: Path) -> list[VersionInfo]:
     return sorted(found, key=age, reverse=True)
 
 
+@spared
 def newest_run(checkpoint_dir: Path) -> tuple[int, str]:
     """Return the greatest number of a run that has finished a version in a folder, and the run's name.
 
@@ -145,6 +148,7 @@ def newest_run(checkpoint_dir: Path) -> tuple[int, str]:
     return newest
 
 
+@spared
 def look_at(folder: Path) -> VersionInfo:
     """Return what a quick look at a version's folder shows."""
     version = version_of(folder)

@@ -24,6 +24,7 @@ from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat
 from edlz.services.checkpoints.durable import fsync_folder, make_folder
 from edlz.services.checkpoints.reading import read_partition
 from edlz.services.config import edlz_home
+from edlz.services.descriptors import spared
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.messages import NO_IDENTITY, Identity, Job, SnapshotName
 from edlz.services.ps.state import State
@@ -86,6 +87,7 @@ class SnapshotFolder:
                 f"cannot use {self._run}: {reason}", "set --job_dir to a writable folder"
             ) from error
 
+    @spared
     def names(self) -> tuple[SnapshotName, ...]:
         """Return the names of all good snapshots, as the folder is now."""
         if self._run is None:
@@ -238,6 +240,7 @@ class SnapshotFolder:
     def _life(self, life: Identity | None) -> Path:
         return self._folder / (BASE_FOLDER if life is None else f"{life[0]}.{life[1]}")
 
+    @spared
     def _copies(self, name: SnapshotName) -> list[Path]:
         (term, n), version = name
         found = self._folder.glob(f"*/{term}.{n}-{version}.json")
@@ -253,6 +256,7 @@ class SnapshotFolder:
             except OSError as cause:
                 logger.warning("cannot rename %s: %s", head, cause.strerror or cause)
 
+    @spared
     def _remove_leftovers(self, life: Identity) -> None:
         """Remove what older lives, killed while they wrote, left half-written."""
         for path in self._folder.glob("*/.*.tmp"):

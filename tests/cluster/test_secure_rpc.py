@@ -12,9 +12,10 @@ import pytest
 import zmq
 from loops import LOOPS, Run, runner_on
 
+from edlz.services import gate as gate_module
 from edlz.services import handshakes as handshakes_module
-from edlz.services import security as security_module
 from edlz.services import sockets as sockets_module
+from edlz.services import strangers as strangers_module
 from edlz.services import zap
 from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
 from edlz.services.keys import JobKeys, KeyPair, make_job_keys
@@ -22,6 +23,7 @@ from edlz.services.messages import Ping, Pong, ReadVector, VectorPart
 from edlz.services.records import Message
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
 from edlz.services.security import Security
+from edlz.services.strangers import MOST_BYTES, Bounds
 
 ANY_PORT = "tcp://127.0.0.1:0"
 LIMIT_S = 20.0
@@ -272,8 +274,8 @@ def test_a_client_that_gets_its_keys_late_is_let_in(run: Run, hasty: None) -> No
             mixed = JobKeys({**KEYS.pairs, "master": OTHER_KEYS.pairs["master"]})
             async with client_of(endpoint, mixed, server="master") as client:
                 await until(lambda: client._transport.refusal is not None)
-                domain = wrong.rpc._transport._door.domain  # type: ignore[attr-defined]
-                zap._Handler.learn(domain, {**_raw(OTHER_KEYS), **_raw(KEYS)})
+                door = wrong.rpc._transport._door  # type: ignore[attr-defined]
+                door.roles = {**_raw(OTHER_KEYS), **_raw(KEYS)}
                 assert isinstance(await client.request(Ping(), 10), Pong)
                 assert client._transport.refusal is None
 
@@ -285,7 +287,7 @@ def _raw(keys: JobKeys) -> dict[bytes, str]:
 
 
 def test_nobody_is_let_in_without_a_handler(run: Run, hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(security_module, "HANDSHAKE_MS", 200)
+    monkeypatch.setattr(sockets_module, "HANDSHAKE_MS", 200)
 
     async def main() -> None:
         with Server() as server:
@@ -313,22 +315,73 @@ STRANGERS = {
 }
 
 
+def address_of(endpoint: str) -> tuple[str, int]:
+    return "127.0.0.1", int(endpoint.rpartition(":")[2])
+
+
 @pytest.mark.parametrize("what", STRANGERS)
 def test_a_stranger_does_no_harm(run: Run, what: str) -> None:
     async def main() -> None:
         with Server() as server, contextlib.ExitStack() as stack:
-            port = int(server.endpoint.rpartition(":")[2])
             for _ in range(50):
-                stranger = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                stranger = stack.enter_context(socket.create_connection(address_of(server.endpoint)))
                 with contextlib.suppress(ConnectionError):
                     stranger.sendall(STRANGERS[what])
             async with client_of(server.endpoint) as client:
                 assert isinstance(await client.request(Ping(), 10), Pong)
             stack.close()
-            peers = server.rpc._transport._monitor._on_event.__self__._peers  # type: ignore[attr-defined]
+            peers = server.rpc._transport._gate._refused._peers  # type: ignore[attr-defined]
             await until(lambda: not peers)
             assert server.rpc.traffic.requests == 1
             assert server.rpc.traffic.malformed == 0
+
+    run(main())
+
+
+def test_silent_connections_do_not_keep_a_worker_out(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(strangers_module, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(gate_module, "descriptor_limit", lambda: 512)
+    bounds = Bounds.within(512)
+
+    async def main() -> None:
+        with Server() as server, contextlib.ExitStack() as stack:
+            gate = server.rpc._transport._gate  # type: ignore[attr-defined]
+            async with client_of(server.endpoint) as early:
+                await early.request(Ping(), 10)
+                silent = [
+                    stack.enter_context(socket.create_connection(address_of(server.endpoint)))
+                    for _ in range(2 * bounds.most)
+                ]
+                await until(lambda: gate._strangers.cut_off == len(silent) - bounds.patient)
+                assert len(gate._strangers) == bounds.patient
+                async with client_of(server.endpoint) as late:
+                    await late.request(Ping(), 10)
+                await early.request(Ping(), 10)
+                assert early.traffic.requests == 2  # never lost its connection
+
+    run(main())
+    assert "cut off that had not finished a handshake" in caplog.text
+
+
+def test_a_frame_of_a_stranger_is_not_taken_in_whole(run: Run) -> None:
+    async def main() -> None:
+        with Server() as server, socket.create_connection(address_of(server.endpoint)) as stranger:
+            stranger.setblocking(False)
+            greeting = GREETING + b"CURVE".ljust(20, b"\0") + bytes(32)
+            claim = b"\x06" + (1 << 19).to_bytes(8, "big") + b"\x05HELLO"  # a long command
+
+            async def drip() -> None:
+                loop = asyncio.get_running_loop()
+                await loop.sock_sendall(stranger, greeting + claim + bytes(MOST_BYTES))
+                while True:  # by itself ZeroMQ would end it after 10 s
+                    await loop.sock_sendall(stranger, b"x")
+                    await asyncio.sleep(0.001)
+
+            with pytest.raises(OSError):
+                await drip()
+            assert server.rpc._transport._gate._strangers.cut_off == 1  # type: ignore[attr-defined]
 
     run(main())
 
