@@ -37,6 +37,7 @@ CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
     "worker_pod_priority",
     "restart_master",
     "skip_bad_tasks",
+    "stop_on_nan",
     "evaluation_steps",
     "checkpoint_steps",
     "checkpoint_dir",

@@ -143,6 +143,8 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     snapshot: int | None = None  # version that all partitions could go on from
     snapshot_age_s: float | None = None
     snapshot_ratio: float = 0.0  # how far the job was when it was first seen
+    nonfinite_losses: int = 0  # minibatches whose loss was NaN or infinite
+    first_nonfinite: tuple[int, int] | None = None  # task and minibatch of the first of them
 
     @property
     def is_training(self) -> bool:

@@ -230,6 +230,7 @@ class FailedTask(Record, frozen=True, kw_only=True):
     traceback: str
     round: int = 0
     attempt: int = 0  # of this process: tells a repeated report from a second failure
+    ends_job: bool = False  # it is not tried again: the job has asked to end there (--stop_on_nan)
 
     @property
     def key(self) -> tuple[int, int]:
@@ -244,6 +245,14 @@ class Failure(Record, frozen=True, kw_only=True):
     message: str
     help: str = ""
     traceback: str = ""
+
+
+class NonFiniteLoss(Record, frozen=True, kw_only=True):
+    """A minibatch whose loss is NaN or infinite."""
+
+    task: int
+    index: int
+    loss: float
 
 
 class WorkerTelemetry(Record, frozen=True, kw_only=True):
@@ -285,6 +294,8 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     busy_s: float = 0.0  # how long it has been at the present piece of work
     longest_s: float = 0.0  # the longest piece of work so far
     address_list: Identity = NO_IDENTITY  # which list of partitions it has
+    nonfinite_losses: int = 0  # minibatches of this process whose loss was NaN or infinite
+    nonfinite_loss: NonFiniteLoss | None = None  # the newest of them
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):

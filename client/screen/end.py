@@ -3,12 +3,13 @@
 Pure, but for one thing: the failure block quotes the line of the user's code that raised, if it can be read.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
-from edlz.client.screen.wording import count_of, duration, metric, percent
+from edlz.client.screen.wording import count_of, duration, metric, nonfinite_losses, percent
 from edlz.services.job_status import FailureView, JobStatus
 
 __all__ = ["Ending", "failure_block", "stopped_block", "success_block"]
@@ -53,7 +54,7 @@ def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -
         facts.append(f"{count_of(status.lost_workers, 'worker')} replaced")
     if facts:
         lines.append([Span("  " + "   ".join(facts))])
-    lines += [[Span(f"  {left_out}", "wait")] for left_out in _left_out(status)]
+    lines += [[Span(f"  {warning}", "wait")] for warning in (*_not_finite(status), *_left_out(status))]
     if status.digest:
         lines.append(_digest_line(status, ending, glyphs))
     lines.append([Span("  logs     ", "dim"), Span(str(ending.logs))])
@@ -113,6 +114,22 @@ def _kept(status: JobStatus) -> str:
         return "nothing yet: it goes on from the beginning"
     age = "" if status.snapshot_age_s is None else f", snapshot of {duration(status.snapshot_age_s)} ago"
     return f"v{status.snapshot:,} ({percent(status.snapshot_ratio)}){age}"
+
+
+def _not_finite(status: JobStatus) -> list[str]:
+    """What a job that has succeeded has to say all the same, if it has diverged."""
+    lines = [nonfinite_losses(status)] if status.nonfinite_losses else []
+    newest = status.evaluations[-1].metrics if status.evaluations else {}
+    odd = [name for name, value in newest.items() if not math.isfinite(value)]
+    if odd:
+        lines.append(
+            f"the finished model's {', '.join(odd)} {'is' if len(odd) == 1 else 'are'} NaN or infinite"
+        )
+    if lines:
+        lines[-1] += "; --stop_on_nan ends a job there" if status.is_training else ""
+    elif status.loss is not None and not math.isfinite(status.loss):
+        lines.append("the last loss is NaN or infinite; --stop_on_nan ends a job there")
+    return lines
 
 
 def _left_out(status: JobStatus) -> list[str]:

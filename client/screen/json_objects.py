@@ -64,6 +64,7 @@ def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
             {"seq": event.seq, "at": event.at, "kind": event.kind, "text": event.text}
             for event in status.events
         ],
+        "nonfinite_losses": status.nonfinite_losses,
     }
 
 

@@ -12,7 +12,15 @@ from edlz.client.screen.columns import aligned, cut
 from edlz.client.screen.end import Ending, failure_block
 from edlz.client.screen.jobs import STATE_ROLES
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
-from edlz.client.screen.wording import duration, memory, metric, percent, role_of, short_count
+from edlz.client.screen.wording import (
+    duration,
+    memory,
+    metric,
+    nonfinite_losses,
+    percent,
+    role_of,
+    short_count,
+)
 from edlz.client.sight import Sight
 from edlz.services.job_status import JobStatus, PartitionView, TableView, WorkerView
 
@@ -47,6 +55,8 @@ def status_screen(
     if sight.is_live:  # what the last word of a job that has ended says of its processes is no more true
         lines += _workers(status.workers, now, is_wide=is_wide)
         lines += _partitions(status)
+    if status.nonfinite_losses:
+        lines.append([Span(f"  {nonfinite_losses(status)}", "bad")])
     if is_wide:
         lines += _tables(status.tables)
     lines += _events(status, now)

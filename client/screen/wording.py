@@ -13,6 +13,7 @@ __all__ = [
     "duration",
     "memory",
     "metric",
+    "nonfinite_losses",
     "percent",
     "role_of",
     "short_count",
@@ -51,6 +52,17 @@ def metric(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3f}"
 
 
+def nonfinite_losses(status: JobStatus) -> str:
+    """Return what is to be said of losses that were NaN or infinite; nothing if there were none."""
+    if not status.nonfinite_losses:
+        return ""
+    text = f"{count_of(status.nonfinite_losses, 'minibatch')} had a loss that is NaN or infinite"
+    if status.first_nonfinite is None:
+        return text
+    task, index = status.first_nonfinite
+    return f"{text}, the first: task {task}, minibatch {index}"
+
+
 def percent(ratio: float) -> str:
     """Return a share as `59 %`; 100 % only when nothing is left."""
     return f"{100 if ratio >= 1 else min(99, math.floor(ratio * 100 + 1e-9))} %"
@@ -82,8 +94,9 @@ def working(workers: Iterable[WorkerView]) -> int:
 
 
 def best_evaluation(status: JobStatus, name: str) -> EvaluationView | None:
-    """Return the evaluation in which a metric was best; the earliest of equal ones."""
+    """Return the evaluation in which a metric was best; the earliest of equal ones, NaN only if nothing else."""
     having = [view for view in status.evaluations if name in view.metrics]
+    having = [view for view in having if not math.isnan(view.metrics[name])] or having
     if not having:
         return None
     is_smaller_better = any(word in name.lower() for word in _SMALLER_IS_BETTER)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.messages import Identity, PartitionStatus, WorkerOrders
 
-__all__ = ["FleetRecord", "JournalState", "PartitionEntry", "WorkerEntry"]
+__all__ = ["FleetRecord", "JournalState", "LossRecord", "PartitionEntry", "WorkerEntry"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,14 @@ class FleetRecord:
 
 
 @dataclass(frozen=True)
+class LossRecord:
+    """Losses that are NaN or infinite; see `NonFiniteLosses`.  `counts`: (worker, boot, minibatches)."""
+
+    first: tuple[int, int] | None = None
+    counts: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class JournalState:
     """What an earlier master left; a new job has term 0."""
 
@@ -31,6 +39,7 @@ class JournalState:
     fleet: FleetRecord | None = None
     ends: tuple[tuple[int, int], ...] = ()  # (task, index): bad tasks, and where they end
     skipped_evaluations: tuple[int, ...] = ()  # evaluation tasks that count as no records
+    losses: LossRecord | None = None
 
 
 @dataclass

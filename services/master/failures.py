@@ -6,7 +6,7 @@ from edlz.services.job_status import FailureView
 from edlz.services.messages import FailedTask, Failure, Job
 from edlz.services.plan import Plan
 
-__all__ = ["Attempts", "failure_of_task", "failure_of_worker", "skip_text"]
+__all__ = ["Attempts", "failure_of_loss", "failure_of_task", "failure_of_worker", "skip_text"]
 
 Attempts = list[tuple[str, FailedTask]]
 """Failed attempts at one task, each with its worker, in the order in which they were reported."""
@@ -28,6 +28,17 @@ def failure_of_task(job: Job, attempts: Attempts) -> FailureView:
         help=correct if job.config.get("skip_bad_tasks") else f"{correct}\n{skip}",
         traceback=first.traceback,
         task=first.task if is_training else None,
+    )
+
+
+def failure_of_loss(job: Job, failed: FailedTask) -> FailureView:
+    """Describe the loss that a job with `--stop_on_nan` ends at."""
+    return FailureView(
+        text=f"--stop_on_nan: {failed.error} in {_name(failed)}, minibatch {failed.index}",
+        data=f"{_place(job.plan, failed)}, minibatch {failed.index}",
+        error="its gradient is in no parameters; those before it are kept",
+        help=f"a smaller learning rate or other data, then: edlz resume {job.name}\n"
+        f"or go on whatever the loss is: edlz resume {job.name} --stop_on_nan=no",
     )
 
 

@@ -19,7 +19,7 @@ from edlz.services.master.crew import HANG_S, Crew
 from edlz.services.master.entries import JournalState, WorkerEntry
 from edlz.services.master.eras import Eras
 from edlz.services.master.evaluation import EvaluationRounds
-from edlz.services.master.failures import failure_of_task, failure_of_worker
+from edlz.services.master.failures import failure_of_loss, failure_of_task, failure_of_worker
 from edlz.services.master.identities import Identities
 from edlz.services.master.instructions import (
     Announce,
@@ -29,6 +29,7 @@ from edlz.services.master.instructions import (
     Reply,
     Retire,
 )
+from edlz.services.master.losses import NonFiniteLosses
 from edlz.services.master.partitions import Partitions
 from edlz.services.master.skips import Skips
 from edlz.services.master.stopping import Stopping
@@ -98,6 +99,7 @@ class MasterCore:
             is_sync=job.plan.is_sync, steps=checkpoint_steps, first_number=(self.term << 20) + 1
         )
         self.skips = Skips(job, journal, self.queue, self.evaluation, first_number=(self.term << 20) + 1)
+        self.losses = NonFiniteLosses.of(journal.losses)
         self._stopping = Stopping(self.checkpoints)
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
@@ -369,6 +371,7 @@ class MasterCore:
             entry = None
         if status.failure is not None:
             out += self.fail(failure_of_worker(status.failure))
+        out += self.losses.take(status, now)
         answer = self._answer(status, entry, out, now)
         if self.is_over:
             self._told.add(f"worker-{status.worker}")
@@ -483,6 +486,9 @@ class MasterCore:
         for failed in status.failed:
             noted.append(failed.key)
             if self.skips.is_known(failed):
+                continue
+            if failed.ends_job:
+                out += self.fail(failure_of_loss(self.job, failed))
                 continue
             book = self.queue if failed.kind == "training" else self.evaluation
             attempts = book.fail(status.worker, status.boot, failed)

@@ -227,6 +227,8 @@ class Progress:
             snapshot=snapshot,
             snapshot_age_s=None if snapshot is None else now - snapshot_s,
             snapshot_ratio=snapshot_ratio,
+            nonfinite_losses=core.losses.count,
+            first_nonfinite=core.losses.first,
         )
 
     def _eta_s(self, left: int, now: float) -> float | None:

@@ -160,10 +160,11 @@ class Outcome:
     """What a computation gave: a push for each partition, complete but for `snapshot_at`.
 
     `ahead`: what each partition has to give for the minibatch that was to be looked at, or None when the
-    task ends before it; unless it could not be looked at.
+    task ends before it; unless it could not be looked at.  `loss`: None of an empty minibatch.
     """
 
     is_last: bool
     pushes: tuple[Push, ...]
     ahead: tuple[RowIds, ...] | None = None
     has_looked_ahead: bool = True
+    loss: float | None = None

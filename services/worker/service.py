@@ -414,8 +414,8 @@ class WorkerService:
                 for push, asked, part in zip(pushes, compute.ids, gradients, strict=True)
             )
         if computed.loss is not None:
-            self._loss_log.note(compute.version, computed.loss)
-        outcome = Outcome(computed.is_last, pushes, ahead, has_looked)
+            self._loss_log.note(compute.version, computed.loss, compute.task, computed.index)
+        outcome = Outcome(computed.is_last, pushes, ahead, has_looked, computed.loss)
         self._feed("on_computed", compute.task, compute.attempt, outcome)
 
     def _evaluate(self, evaluate: Evaluate) -> None:

@@ -5,6 +5,7 @@ for work.  Its statuses say what it holds and what it has done; the master's ans
 have.  Training tasks are `Training`'s affair, evaluation tasks `Evaluations'`.  PROTOCOL: section 3.
 """
 
+import math
 from collections.abc import Callable, Hashable
 
 from edlz.services.errors import EdlzError
@@ -17,6 +18,7 @@ from edlz.services.messages import (
     Identity,
     Initialised,
     Job,
+    NonFiniteLoss,
     PartitionAddress,
     RowIds,
     WorkerOrders,
@@ -73,6 +75,8 @@ class TaskRunner:
         self._evaluations = Evaluations(self._ask)
         self._training: Training | None = None  # as soon as the model is built
         self._failure: Failure | None = None
+        self._nonfinite_losses = 0
+        self._nonfinite_loss: NonFiniteLoss | None = None
         self._partitions = KnownPartitions()
         self._address_list: Identity = NO_IDENTITY  # the master's list that they were learnt from
 
@@ -131,6 +135,8 @@ class TaskRunner:
             busy_s=busy_s,
             longest_s=longest_s,
             address_list=self._address_list,
+            nonfinite_losses=self._nonfinite_losses,
+            nonfinite_loss=self._nonfinite_loss,
         )
         return [AskMaster(body)]
 
@@ -249,7 +255,32 @@ class TaskRunner:
 
     def on_computed(self, task: int, attempt: int, outcome: Outcome, now: float) -> list[Instruction]:
         """A gradient is there."""
+        if outcome.loss is not None and not math.isfinite(outcome.loss):
+            return self._on_nonfinite(task, attempt, outcome, outcome.loss, now)
         return [*self._ready_training.on_computed(task, attempt, outcome, now), *self._schedule()]
+
+    def _on_nonfinite(
+        self, task: int, attempt: int, outcome: Outcome, loss: float, now: float
+    ) -> list[Instruction]:
+        """The gradient of a loss that is NaN or infinite: tell of it, and push it unless the job is to end there."""
+        assert self.job is not None
+        index = outcome.pushes[0].index
+        self._nonfinite_losses += 1
+        self._nonfinite_loss = NonFiniteLoss(task=task, index=index, loss=loss)
+        if not self.job.config.get("stop_on_nan"):
+            out = self._ready_training.on_computed(task, attempt, outcome, now)
+            return [*out, *self._schedule(), *(self._status(now) if self._nonfinite_losses == 1 else [])]
+        failed = FailedTask(
+            kind="training",
+            task=task,
+            index=index,
+            error=f"the loss is {loss}",
+            where="",
+            traceback="",
+            attempt=attempt,
+            ends_job=True,
+        )
+        return self.on_failed(task, attempt, failed, now)
 
     def on_failed(self, task: int, attempt: int, failed: FailedTask, now: float) -> list[Instruction]:
         """The user's code raised on this task's records."""

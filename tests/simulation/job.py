@@ -5,6 +5,7 @@ that wakes up after its successor has begun) and cut off.  At the end the promis
 partitions' states hold, not against what anybody says (`promises.py`).
 """
 
+import dataclasses
 import heapq
 import itertools
 import random
@@ -19,6 +20,7 @@ from simulation.schedule import Fault, Schedule
 from simulation.shells import MasterShell, PartitionShell, Shell
 from simulation.worker_shell import WorkerShell
 
+from edlz.services import strict_json
 from edlz.services.master.entries import JournalState
 from edlz.services.master.job import MasterCore
 from edlz.services.messages import Job
@@ -28,6 +30,7 @@ from edlz.services.worker.task_runner import TaskRunner
 
 __all__ = ["Fault", "Schedule", "SimulatedJob", "Violation"]
 
+_JOURNALLED = frozenset(field.name for field in dataclasses.fields(JournalState))
 PATIENCE_S = 1000.0  # after the last fault; an undisturbed job takes a tenth of it
 
 
@@ -175,8 +178,8 @@ class SimulatedJob:
 
     def _core(self, role: str, boot: int) -> MasterCore | Partition | TaskRunner:
         if role == "m":
-            names = ("term", "is_complete", "digest", "evaluations", "saved", "ends", "skipped_evaluations")
-            state = JournalState(**{name: self.journal[name] for name in names})
+            facts = {name: fact for name, fact in self.journal.items() if name in _JOURNALLED}
+            state = strict_json.decode(strict_json.encode(facts), JournalState)  # as they lie on a disk
             return MasterCore(self.job, state, self.schedule.evaluation_steps, self.schedule.checkpoint_steps)
         if role[0] == "p":
             return Partition(int(role[1:]), boot, role, self.disks[int(role[1:])])
@@ -241,6 +244,7 @@ def _job_record(schedule: Schedule) -> Job:
             "sync_version_tolerance": schedule.tolerance,
             "get_model_steps": schedule.vectors_every,
             "skip_bad_tasks": schedule.skips,
+            "stop_on_nan": schedule.stops_on_nan,
         },
         plan=schedule.plan,
         partitions=schedule.partitions,

@@ -37,7 +37,9 @@ def check_end(job: "SimulatedJob") -> None:
 
 
 def check_failure(schedule: Schedule, failure: FailureView) -> None:
-    """A job may only fail for a task that cannot be left out."""
+    """A job may only fail for a task that cannot be left out, or a loss that it was to end at."""
+    if schedule.stops_on_nan and schedule.nonfinite and "--stop_on_nan" in failure.text:
+        return
     often = _sometimes_bad(schedule)[1]
     bad = {task for task, _ in schedule.bad if bad_minibatches(schedule, task)}
     if failure.task not in (often if schedule.skips else often | bad):

@@ -48,6 +48,8 @@ class Schedule:
     bad_evaluations: tuple[int, ...] = ()  # evaluation tasks whose code always raises
     lame: tuple[tuple[str, int], ...] = ()  # (worker, task): it raises there, others need not
     credits: int = 32  # requests of one process to another that may be under way at once
+    nonfinite: tuple[tuple[int, int], ...] = ()  # minibatches (task, index) whose loss is NaN
+    stops_on_nan: bool = False
     faults: tuple[Fault, ...] = ()
 
     @property

@@ -1,6 +1,7 @@
 """What workers of a simulated job have their cores' instructions done by: reading, computing, evaluating."""
 
 import dataclasses
+import math
 
 import numpy as np
 from simulation.model import (
@@ -127,7 +128,8 @@ class WorkerShell(Shell):
             has_looked = bad is None or bad % 2 == 1
         if compute.ahead is not None and has_looked:
             ahead = ids_of(self._job.schedule, task, compute.ahead, count)
-        outcome = Outcome(index + 1 >= length, tuple(pushes), ahead, has_looked)
+        loss = math.nan if (task, index) in self._job.schedule.nonfinite else 0.5
+        outcome = Outcome(index + 1 >= length, tuple(pushes), ahead, has_looked, loss)
         event = (process.name, "on_computed", (task, compute.attempt, outcome))
         self._job.at(self._job.now + delay, self._job.event, *event)
 
@@ -158,7 +160,8 @@ class WorkerShell(Shell):
 
     def _conclude(self, process: Process, conclude: worker_core.Conclude) -> None:
         states = conclude.conclusion.states
-        result = EvaluationResult(round=conclude.conclusion.round, metrics={"n": float(states["n"][0][0])})
+        metrics = {"n": float(states["n"][0][0]), "loss": math.nan, "mape": math.inf}
+        result = EvaluationResult(round=conclude.conclusion.round, metrics=metrics)
         self._job.within(0.1, 2, self._job.event, process.name, "on_concluded", (result,))
 
     def _meets_bad(self, process: Process, task: int, index: int) -> int | None:

@@ -35,7 +35,7 @@ Results        --evaluation_steps  --log_loss_steps [100]  --checkpoint_steps
                --checkpoint_dir [the job's]
 Kubernetes     --image_name  --namespace [the context's]  --volume
 This run       --job_name [the model's]  --config  --progress [auto]
-More: --help=GROUP  model(12)  training(14)  workers(11)  results(6)
+More: --help=GROUP  model(12)  training(15)  workers(11)  results(6)
                     kubernetes(25)  images(8)  run(8)
       --help=WORD   flags about a word, e.g. --help=evaluation
       --help-all    all of them

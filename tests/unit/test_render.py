@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -271,6 +272,7 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
         "tables",
         "checkpoint",
         "events",
+        "nonfinite_losses",
     ]
     assert (found["api"], found["seq"]) == (1, 811)
     assert found["job"] == {
@@ -326,6 +328,21 @@ def test_success_in_ascii_in_a_file_and_in_colour() -> None:
 def test_success_without_order_promises_no_bits() -> None:
     text = plain(success_block(msgspec.structs.replace(DONE, mode="async"), ENDING))
     assert "sha256 3f9ac41e…\n" in text
+
+
+def test_success_of_a_model_that_diverged_says_so() -> None:
+    last = EvaluationView(version=600, metrics={"accuracy": 0.1, "loss": math.nan, "mape": math.inf})
+    job = msgspec.structs.replace(
+        DONE, loss=math.nan, nonfinite_losses=1180, first_nonfinite=(3, 2), evaluations=(last,)
+    )
+    text = plain(success_block(job, ENDING))
+    assert "  accuracy 0.100 (v600)   loss nan (v600)   mape inf (v600)" in text
+    assert (
+        "  1,180 minibatches had a loss that is NaN or infinite, the first: task 3, minibatch 2\n"
+        "  the finished model's loss, mape are NaN or infinite; --stop_on_nan ends a job there\n"
+    ) in text
+    unnoticed = msgspec.structs.replace(DONE, loss=math.inf, evaluations=())
+    assert "  the last loss is NaN or infinite; --stop_on_nan" in plain(success_block(unnoticed, ENDING))
 
 
 def test_failure(tmp_path: Path) -> None:
@@ -531,6 +548,11 @@ def test_the_best_of_a_loss_is_the_smallest() -> None:
     assert auc is not None
     assert (loss.version, auc.version) == (2, 1)
     assert best_evaluation(status, "other") is None
+    odd = [
+        EvaluationView(version=v, metrics={"loss": m}) for v, m in ((1, math.nan), (2, 0.5), (3, math.nan))
+    ]
+    assert best_evaluation(changed(evaluations=tuple(odd)), "loss") == odd[1]
+    assert best_evaluation(changed(evaluations=(odd[0],)), "loss") == odd[0]
 
 
 # ---------------------------------------------------------------- terminals and screens
