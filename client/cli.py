@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from edlz.client.help import asked_help, unknown_command
+from edlz.services.checkpoints.durable import replace_file
 from edlz.services.config import edlz_home
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems
 from edlz.services.errors import EdlzError
@@ -142,7 +143,7 @@ def _report_bug(error: Exception, arguments: Sequence[str]) -> int:
     help_line = f"please report this, with {path}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{version_text()}\nedlz {' '.join(arguments)}\n\n{text}", encoding="utf-8")
+        replace_file(path, f"{version_text()}\nedlz {' '.join(arguments)}\n\n{text}")
     except OSError as e:
         help_line = f"please report this (the report could not be written to {path}: {e.strerror})"
     print_problems([Problem(f"edlz itself failed: {type(error).__name__}: {error}", help_line)])

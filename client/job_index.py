@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from edlz.client.settings_text import settings_in
+from edlz.services.checkpoints.durable import replace_file
 from edlz.services.config import JobConfig, edlz_home
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import EdlzError
@@ -152,9 +153,7 @@ def remember(name: str, path: Path) -> None:
             entry.unlink(missing_ok=True)
             return
         entry.parent.mkdir(parents=True, exist_ok=True)
-        whole = entry.with_name(f"{name}~{os.getpid()}")  # no job's name
-        whole.write_text(f"{path}\n", encoding="utf-8")
-        whole.replace(entry)
+        replace_file(entry, f"{path}\n")
 
 
 def forget(job: LocalJob) -> None:

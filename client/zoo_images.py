@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edlz.services.checkpoints.durable import replace_file
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem, print_problems
 from edlz.services.errors import ConfigError
@@ -53,9 +54,9 @@ def init(
         raise ConfigError(
             f"{path.absolute()} is not edlz's: it is left as it is", "move it away, or go to another folder"
         )
-    path.write_text(text, encoding="utf-8")
+    replace_file(path.resolve(), text)
     if not Path(IGNORED).exists():
-        Path(IGNORED).write_text(_ignored(recipe.model_zoo), encoding="utf-8")
+        replace_file(Path(IGNORED), _ignored(recipe.model_zoo))
         print(f"wrote {IGNORED}: what is not sent to Docker")
     print(f"wrote {DOCKERFILE}: {recipe.model_zoo} on {recipe.base_image}")
     print("next: edlz zoo build --image=edlz:mnist .")

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from edlz.services import strict_json
+from edlz.services.checkpoints.durable import replace_file
 from edlz.services.job_status import JobStatus
 
 __all__ = ["read_mark", "write_mark"]
@@ -23,9 +24,7 @@ def write_mark(folder: Path, pod_uid: str, code: int, status: JobStatus) -> None
     path = _path(folder, pod_uid)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".new")
-        unfinished.write_bytes(strict_json.encode(_Mark(code, status)))
-        unfinished.replace(path)
+        replace_file(path, strict_json.encode(_Mark(code, status)))
     except OSError as error:  # the exit code tells it too
         logger.warning("%s could not be written: %s", path, error)
 

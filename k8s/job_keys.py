@@ -8,6 +8,7 @@ from edlz.k8s.api import Cluster
 from edlz.k8s.api_errors import AlreadyExists
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.names import MASTER_KEYS_DIR
+from edlz.services.checkpoints.durable import replace_file
 from edlz.services.config import JobConfig
 from edlz.services.keys import PUBLIC_FILE, JobKeys, job_keys_in, secret_file
 
@@ -53,11 +54,18 @@ async def hand_on_keys(cluster: Cluster, objects: JobObjects, keys: JobKeys, fol
     try:
         await cluster.create(objects.secret(files))
     except AlreadyExists:
-        if mark.exists() and mark.read_text() == objects.owner.uid:
+        if _is_marked(mark, objects.owner.uid):
             return
         await cluster.delete("Secret", objects.secret_name)
         await cluster.create(objects.secret(files))
     try:
-        mark.write_text(objects.owner.uid)
+        replace_file(mark, objects.owner.uid)
     except OSError as error:  # the next life of this master makes the secret anew
         logger.warning("%s could not be written: %s", mark, error)
+
+
+def _is_marked(mark: Path, uid: str) -> bool:
+    try:
+        return mark.read_bytes() == uid.encode()
+    except OSError:
+        return False

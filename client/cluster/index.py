@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from edlz.services.checkpoints.durable import replace_file
 from edlz.services.config import edlz_home
 
 __all__ = ["Place", "forget_place", "list_places", "place_of", "places_of", "remember_place"]
@@ -82,9 +83,7 @@ def remember_place(place: Place) -> None:
         entry = _entry(place)
         _folder().mkdir(mode=0o700, parents=True, exist_ok=True)  # --envs may hold what is secret
         entry.parent.mkdir(exist_ok=True)
-        whole = entry.with_name(f"{entry.name}~{os.getpid()}")
-        whole.write_bytes(msgspec.json.encode(place))
-        whole.replace(entry)
+        replace_file(entry, msgspec.json.encode(place))
 
 
 def forget_place(place: Place) -> None:

@@ -32,6 +32,7 @@ from edlz.client.screen.terminal import print_lines
 from edlz.client.status import left_the_view
 from edlz.k8s.connection import require_kubernetes
 from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, SUBMISSION, pod_name
+from edlz.services.checkpoints.durable import replace_file
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import Reading
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
@@ -160,6 +161,13 @@ def _master_pod(given: JobConfig, inside: JobConfig, image: str) -> "V1Pod":
     return load_cluster_spec(given).pod(master_pod(inside, image), MASTER)
 
 
+def _write(path: Path, text: str) -> None:
+    if path.exists() and not path.is_file():  # /dev/stdout, a named pipe
+        path.write_text(text, encoding="utf-8")
+    else:
+        replace_file(path.resolve(), text)
+
+
 def _write_manifest(config: JobConfig, pod: "V1Pod") -> int:
     from edlz.k8s.manifest import to_yaml
 
@@ -168,7 +176,7 @@ def _write_manifest(config: JobConfig, pod: "V1Pod") -> int:
         sys.stdout.write(text)
         return 0
     try:
-        Path(config.yaml).write_text(text, encoding="utf-8")
+        _write(Path(config.yaml), text)
     except OSError as e:
         raise ConfigError(f'--yaml="{config.yaml}" cannot be written: {e.strerror}') from e
     namespace = f" -n {config.namespace}" if config.namespace else ""

@@ -1,5 +1,6 @@
 """How a job ended, put together from what the master said last and how the processes ended."""
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -11,11 +12,14 @@ import msgspec
 from edlz.client.screen.end import Ending, failure_block, stopped_block, success_block
 from edlz.client.screen.spans import Glyphs, Line, Span
 from edlz.services import strict_json
+from edlz.services.checkpoints.durable import replace_file
 from edlz.services.job_status import FailureView, JobStatus
 from edlz.services.messages import ProcessExit
 from edlz.services.post_mortem import last_words
 
 __all__ = ["FINAL_STATES", "Evidence", "conclude", "written_status"]
+
+logger = logging.getLogger(__name__)
 
 FINAL_STATES = frozenset(("Succeeded", "Failed", "Stopped"))
 
@@ -59,7 +63,10 @@ def conclude(evidence: Evidence, glyphs: Glyphs, *, is_full: bool) -> tuple[Sequ
     lines: list[Line] = list(failure_block(failure, evidence.job_name, ending, status))
     if failure.traceback:
         path = evidence.logs / "failure.txt"
-        path.write_text(failure.traceback.rstrip() + "\n", encoding="utf-8")
+        try:
+            replace_file(path, failure.traceback.rstrip() + "\n")
+        except OSError as e:  # it is in the log of the one that failed, too
+            logger.warning("%s could not be written: %s", path, e.strerror)
         if os.environ.get("EDLZ_DEBUG"):
             lines[:0] = [[Span(line)] for line in failure.traceback.splitlines()]
     return lines, True, code or 1
@@ -71,7 +78,7 @@ def written_status(folder: Path) -> JobStatus | None:
         return strict_json.decode((folder / "status.json").read_bytes(), JobStatus)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as e:
+    except (OSError, msgspec.MsgspecError) as e:
         print(f"warning: {folder / 'status.json'} cannot be read: {e}", file=sys.stderr)
         return None
 

@@ -14,12 +14,13 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from edlz.client.job_index import JOURNAL, MARK, MASTER_LOCK, SETTINGS, remember
 from edlz.client.local.job_lock import LOCK, read_lock, refuse_running_master, take_lock, write_lock
+from edlz.services.checkpoints.durable import NO_ROOM, replace_file
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
 
@@ -67,7 +68,7 @@ class JobDirectory:
     def keep_last_word(self) -> None:
         """Put back what the run before has said: no master has begun another one."""
         if self.last_word is not None and not (self.path / _STATUS).exists():
-            (self.path / _STATUS).write_bytes(self.last_word)
+            replace_file(self.path / _STATUS, self.last_word)
 
 
 @contextmanager
@@ -87,37 +88,25 @@ def open_job_directory(config: JobConfig, *, is_resumed: bool = False) -> Iterat
         If no folder for sockets can be made.
     """
     path = config.job_directory.absolute()
-    try:
+    with _usable(path):
         _refuse_foreign(path)
         path.mkdir(parents=True, exist_ok=True)
         (path / MARK).touch()
         lock = take_lock(path, config.job_name)
-    except OSError as e:
-        raise ConfigError(f"{path} cannot be used: {e.strerror}", "name another folder: --job_dir=DIR") from e
     try:
-        left = read_lock(lock).get("sockets")
         owner = {"pid": os.getpid(), "job": config.job_name}
-        write_lock(lock, owner)
-        _remove_left_sockets(left)
-        refuse_running_master(path, config.job_name)
-        earlier = None if is_resumed else _move_aside(path)
-        (path / _LOGS).mkdir(mode=0o700, exist_ok=True)
-        status = path / _STATUS  # of a run before
-        last_word = status.read_bytes() if is_resumed and status.is_file() else None
-        status.unlink(missing_ok=True)
-        remember(config.job_name, path)
-        if not is_resumed:  # those of a resumed job count once its master has taken them
-            write_settings(path, config)
+        with _usable(path):
+            earlier, last_word = _prepare(path, config, lock, owner, is_resumed=is_resumed)
         sockets = _make_sockets_folder()
         try:
-            write_lock(lock, {**owner, "sockets": str(sockets)})
-            (sockets / _SCRATCH).mkdir()
+            with _usable(path):
+                write_lock(lock, {**owner, "sockets": str(sockets)})
+                (sockets / _SCRATCH).mkdir()
             yield JobDirectory(path, sockets, earlier, last_word)
         finally:
             _remove_sockets_folder(sockets)
     finally:
-        (path / LOCK).unlink(missing_ok=True)
-        os.close(lock)
+        _let_go(path, lock)
 
 
 @contextmanager
@@ -132,13 +121,13 @@ def hold_idle_job(path: Path, job_name: str) -> Iterator[None]:
     lock = take_lock(path, job_name)
     try:
         left = read_lock(lock).get("sockets")
-        write_lock(lock, {"pid": os.getpid(), "job": job_name})
+        with suppress(OSError):  # it is held all the same, and on a full disk a job can be removed
+            write_lock(lock, {"pid": os.getpid(), "job": job_name})
         refuse_running_master(path, job_name)
         _remove_left_sockets(left)
         yield
     finally:
-        (path / LOCK).unlink(missing_ok=True)
-        os.close(lock)
+        _let_go(path, lock)
 
 
 def scratch_of_run(path: Path) -> Path | None:
@@ -157,7 +146,45 @@ def scratch_of_run(path: Path) -> Path | None:
 
 def write_settings(path: Path, config: JobConfig) -> None:
     """Write down what repeats the job, and what `edlz resume` begins with."""
-    (path / SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
+    replace_file(path / SETTINGS, config.to_yaml())
+
+
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    """Raise ConfigError where the system does not let a folder be used."""
+    try:
+        yield
+    except OSError as e:
+        place = "" if e.filename in (None, str(path)) else f" ({e.filename})"
+        raise ConfigError(
+            f"{path} cannot be used: {e.strerror}{place}",
+            "make room on its disk" if e.errno in NO_ROOM else "name another folder: --job_dir=DIR",
+        ) from e
+
+
+def _prepare(
+    path: Path, config: JobConfig, lock: int, owner: dict[str, object], *, is_resumed: bool
+) -> tuple[Path | None, bytes | None]:
+    """Make a folder whose lock is held ready for a run; return where the run before went, and its last word."""
+    left = read_lock(lock).get("sockets")
+    write_lock(lock, owner)
+    _remove_left_sockets(left)
+    refuse_running_master(path, config.job_name)
+    earlier = None if is_resumed else _move_aside(path)
+    (path / _LOGS).mkdir(mode=0o700, exist_ok=True)
+    status = path / _STATUS  # of a run before
+    last_word = status.read_bytes() if is_resumed and status.is_file() else None
+    status.unlink(missing_ok=True)
+    remember(config.job_name, path)
+    if not is_resumed:  # those of a resumed job count once its master has taken them
+        write_settings(path, config)
+    return earlier, last_word
+
+
+def _let_go(path: Path, lock: int) -> None:
+    with suppress(OSError):  # where it cannot be removed it is held by nobody
+        (path / LOCK).unlink(missing_ok=True)
+    os.close(lock)
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -199,10 +226,17 @@ def _make_sockets_folder() -> Path:
             len(os.fsencode(parent)) + len(f"/{_SOCKETS_PREFIX}12345678{_LONGEST_NAME}")
             <= _LONGEST_SOCKET_PATH
         ):
-            return Path(tempfile.mkdtemp(prefix=_SOCKETS_PREFIX, dir=parent))
+            return _made_for_sockets(parent)
     raise LaunchError(
         f"the path {tempfile.gettempdir()} is too long for sockets", "set TMPDIR to a shorter folder"
     )
+
+
+def _made_for_sockets(parent: str) -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix=_SOCKETS_PREFIX, dir=parent))
+    except OSError as e:
+        raise LaunchError(f"{parent} cannot be used for sockets: {e.strerror}", "set TMPDIR elsewhere") from e
 
 
 def _remove_left_sockets(left: object) -> None:

@@ -21,6 +21,7 @@ import msgspec
 
 from edlz.client.local.processes import started_at
 from edlz.client.local.slots import Entry, room_of, waiting_text
+from edlz.services.checkpoints.durable import replace_file
 from edlz.services.errors import ConfigError
 
 __all__ = ["LocalSlots"]
@@ -134,9 +135,7 @@ class LocalSlots:
 
     def _write(self, before: list[Entry], after: list[Entry]) -> None:
         if after != before:
-            new = self._file.with_suffix(".new")
-            new.write_bytes(msgspec.json.format(msgspec.json.encode(after)) + b"\n")
-            new.replace(self._file)
+            replace_file(self._file, msgspec.json.format(msgspec.json.encode(after)) + b"\n")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -103,10 +103,13 @@ async def _run(
         raise
     finally:
         link.close()
-    if supervisor.evidence.status is not None:
-        write_settings(folder.path, config)
-    else:
-        folder.keep_last_word()
+    try:
+        if supervisor.evidence.status is not None:
+            write_settings(folder.path, config)
+        else:
+            folder.keep_last_word()
+    except OSError as e:  # what was there before is there still
+        logger.warning("%s could not be written: %s", e.filename, e.strerror)
     lines, is_error, code = conclude(supervisor.evidence, glyphs, is_full=is_full)
     screen.close(lines, is_error=is_error)
     return code

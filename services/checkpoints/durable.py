@@ -1,11 +1,15 @@
 """Bytes and names that are on the disk when the call returns."""
 
+import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from edlz.services.descriptors import spared
 
-__all__ = ["fsync_folder", "make_folder", "write_all", "write_file"]
+__all__ = ["NO_ROOM", "fsync_folder", "make_folder", "replace_file", "write_all", "write_file"]
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # a disk that is full, or a user's share of it
 
 
 def write_all(descriptor: int, data: memoryview, path: Path) -> None:
@@ -33,6 +37,26 @@ def write_file(path: Path, data: bytes) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_file(path: Path, content: bytes | str) -> None:
+    """Put content in the place of a file, whole or not at all; it is durable when this returns.
+
+    Raises
+    ------
+    OSError
+        If the disk is full or fails, with its errno and the path; what was there before is there still.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write_file(unfinished, data)
+        os.replace(unfinished, path)
+    except OSError as e:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise OSError(e.errno, os.strerror(e.errno or 0), str(path)) from e
+    fsync_folder(path.parent)
 
 
 def make_folder(path: Path) -> None:
