@@ -1,4 +1,4 @@
-"""What the API server asks of other objects before it takes a new one: namespace, priority class, account."""
+"""What the API server asks of other objects before it takes a new one: namespace, priority class, account, quota."""
 
 from typing import Any
 
@@ -6,8 +6,10 @@ from tests.k8s.defaults import mount_token
 from tests.k8s.errors import forbidden, not_found
 from tests.k8s.history import History, Object
 from tests.k8s.kinds import RESOURCES, Resource
+from tests.k8s.pod_security import LABEL, violations
+from tests.k8s.quotas import excess
 
-__all__ = ["admit_pod", "check_namespace"]
+__all__ = ["admit_pod", "check_namespace", "check_quotas"]
 
 
 def check_namespace(history: History, row: Resource, name: str, namespace: str) -> None:
@@ -33,6 +35,20 @@ def admit_pod(history: History, pod: Object) -> None:
         raise forbidden(RESOURCES["pods"], name, why)
     _set_priority(history, name, spec)
     mount_token(spec)
+    labels = history.get("namespaces", ("", namespace))["metadata"].get("labels") or {}
+    if labels.get(LABEL) == "restricted" and (found := violations(pod)):
+        raise forbidden(
+            RESOURCES["pods"], name, f'violates PodSecurity "restricted:latest": {", ".join(found)}'
+        )
+
+
+def check_quotas(history: History, pod: Object) -> None:
+    """Refuse a pod that its namespace's quotas have no room for; the last check, as in the original."""
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    pods = [one for (where, _), one in history.all("pods").items() if where == namespace]
+    for (where, _), quota in history.all("resourcequotas").items():
+        if where == namespace and (why := excess(quota, pods, pod)):
+            raise forbidden(RESOURCES["pods"], name, why)
 
 
 def _set_priority(history: History, name: str, spec: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from tests.k8s import garbage_collector, scheduler
+from tests.k8s import garbage_collector, quotas, scheduler
 from tests.k8s.errors import ApiError
 from tests.k8s.history import Change
 from tests.k8s.kinds import RESOURCES
@@ -36,6 +36,8 @@ class ControlPlane:
         By node; change it only in the loop's thread.
     is_scheduling : bool
         Off, pods stay Pending.
+    order : callable
+        In which order waiting pods of one priority are tried: the unkindest, unless a test wants another.
     """
 
     def __init__(self, store: Store, times: Times) -> None:
@@ -45,6 +47,7 @@ class ControlPlane:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.kubelets: dict[str, Kubelet] = {}
         self.is_scheduling = True
+        self.order: scheduler.Order = scheduler.newest_first
 
     def wake(self) -> None:
         """Let a pass follow; may be called in any thread."""
@@ -87,6 +90,7 @@ class ControlPlane:
         self._watch_nodes(now)
         self._collect()
         self._serve_claims()
+        self._serve_quotas()
 
     def _all(self, resource: str) -> list[Object]:
         """Return the stored objects themselves, which are never changed in place."""
@@ -97,7 +101,7 @@ class ControlPlane:
     def _schedule(self, now: float) -> None:
         pods = [pod for pod in self._all("pods") if pod["spec"].get("schedulerName") == "default-scheduler"]
         claims = self._store.history.all("persistentvolumeclaims")
-        for decision in scheduler.plan(self._all("nodes"), pods, claims):
+        for decision in scheduler.plan(self._all("nodes"), pods, claims, self.order):
             with contextlib.suppress(ApiError):  # the pod has just gone, or changed: the next pass sees that
                 self._carry_out(decision, now)
 
@@ -160,6 +164,15 @@ class ControlPlane:
                 for pod in pods:
                     if pod["status"].get("phase") not in ("Succeeded", "Failed"):
                         set_condition(self._store, pod, {"type": "Ready", "status": "False"}, now)
+                        text = "Node is not ready"
+                        record(
+                            self._store,
+                            pod,
+                            "NodeNotReady",
+                            text,
+                            is_warning=True,
+                            component="node-controller",
+                        )
             case Reachable(node=node):
                 self._set_ready(node, "True", "KubeletReady", "kubelet is posting ready status", now)
                 self._set_taints(node, lambda taints: [one for one in taints if one["key"] != UNREACHABLE])
@@ -222,5 +235,16 @@ class ControlPlane:
             if (claim.get("status") or {}).get("phase") != "Bound":
                 metadata, patch = claim["metadata"], {"status": {"phase": "Bound"}}
                 where = ("persistentvolumeclaims", metadata["name"], patch, metadata["namespace"])
+                with contextlib.suppress(ApiError):
+                    self._store.patch(*where, subresource="status")
+
+    def _serve_quotas(self) -> None:
+        """Show what is used of every quota."""
+        for quota in self._all("resourcequotas"):
+            metadata = quota["metadata"]
+            pods = [one for one in self._all("pods") if one["metadata"]["namespace"] == metadata["namespace"]]
+            status = {"hard": quota["spec"].get("hard") or {}, "used": quotas.used(quota, pods)}
+            if quota.get("status") != status:
+                where = ("resourcequotas", metadata["name"], {"status": status}, metadata["namespace"])
                 with contextlib.suppress(ApiError):
                     self._store.patch(*where, subresource="status")

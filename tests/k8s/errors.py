@@ -81,8 +81,10 @@ def no_such_resource() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(resource: Resource, name: str) -> ApiError:
+def already_exists(resource: Resource, name: str, *, is_leaving: bool = False) -> ApiError:
     message = f'{resource.qualified} "{name}" already exists'
+    if is_leaving:
+        message = f"object is being deleted: {message}"
     return ApiError(409, "AlreadyExists", message, resource.details(name))
 
 

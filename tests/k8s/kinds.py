@@ -112,6 +112,13 @@ _ROWS = (
     ),
     Resource("secrets", "Secret", fields=("type",)),
     Resource("configmaps", "ConfigMap", short_names=("cm",)),
+    Resource(
+        "resourcequotas",
+        "ResourceQuota",
+        short_names=("quota",),
+        subresources=("status",),
+        returns_deleted=True,
+    ),
     Resource("events", "Event", short_names=("ev",), fields=_EVENT_FIELDS),
     Resource(
         "namespaces",

@@ -183,6 +183,8 @@ class Kubelet:
     def reconnect(self) -> None:
         """Speak again; what a crash ended is found, and started anew as the restart policy says."""
         self.is_connected = True
+        for pod in self._pods.values():
+            pod.shown = None  # others have written into the status meanwhile
         for uid in {one.uid for one in self._exits if one.is_lost}:
             self._pods[uid].life.pod_ip = self._environment.new_address()
 

@@ -377,6 +377,7 @@ class PodLife:
                 {"type": "PodReadyToStartContainers", "status": str(self._has_network())},
                 {"type": "Initialized", "status": str(all(one.code == 0 for one in self._init))},
                 *(_readiness(kind, phase, ready, unready) for kind in ("Ready", "ContainersReady")),
+                {"type": "PodScheduled", "status": "True"},
             ],
             "hostIP": self.host_ip,
             "hostIPs": [{"ip": self.host_ip}],

@@ -1,6 +1,7 @@
 """Which pod runs where, as the default scheduler of Kubernetes decides it.
 
-The core is one pure function of what the API shows. Pods that wait are tried by priority, then by age. A pod that
+The core is one pure function of what the API shows. Pods that wait are tried by priority; among equals nobody may rely
+on any order, since the original tries a pod again after a back-off of its own: so the order is given. A pod that
 fits nowhere gets the reason as its PodScheduled condition and an event. If it may preempt, the node is chosen
 where its victims matter least; the pod is *nominated* for it, the victims are marked and deleted, and a later
 round binds the pod, as soon as the victims have ended (an ended pod occupies nothing, even while its object is
@@ -8,14 +9,25 @@ still there). Until then what the nominated pod asks is kept free from pods of l
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
 from tests.k8s.quantities import add, number, pod_requests
 
-__all__ = ["PREEMPTED", "Bind", "Decision", "Preempt", "Unschedulable", "plan", "tolerates"]
+__all__ = [
+    "PREEMPTED",
+    "Bind",
+    "Decision",
+    "Order",
+    "Preempt",
+    "Unschedulable",
+    "newest_first",
+    "oldest_first",
+    "plan",
+    "tolerates",
+]
 
 Object = Mapping[str, Any]
 
@@ -53,8 +65,24 @@ class Preempt:
 Decision = Bind | Unschedulable | Preempt
 
 
+Order = Callable[[Sequence[Object]], Sequence[Object]]
+
+
+def oldest_first(pods: Sequence[Object]) -> Sequence[Object]:
+    """Return waiting pods by age."""
+    return sorted(pods, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), _serial(pod)))
+
+
+def newest_first(pods: Sequence[Object]) -> Sequence[Object]:
+    """Return waiting pods in the order that is worst for who was created first."""
+    return oldest_first(pods)[::-1]
+
+
 def plan(
-    nodes: Iterable[Object], pods: Iterable[Object], claims: Iterable[tuple[str, str]]
+    nodes: Iterable[Object],
+    pods: Iterable[Object],
+    claims: Iterable[tuple[str, str]],
+    order: Order = oldest_first,
 ) -> list[Decision]:
     """Decide about every pod that waits.
 
@@ -63,6 +91,8 @@ def plan(
     nodes, pods : iterables of objects of the API
     claims : iterable of (namespace, name)
         The volume claims that exist.
+    order : callable
+        In which order pods of the same priority are tried.
 
     Returns
     -------
@@ -71,10 +101,7 @@ def plan(
     """
     pods = list(pods)
     round_ = _Round(list(map(_Node.of, nodes)), pods, set(claims))
-    waiting = [pod for pod in pods if _waits(pod)]
-    waiting.sort(
-        key=lambda pod: (-_priority(pod), pod["metadata"].get("creationTimestamp", ""), _serial(pod))
-    )
+    waiting = sorted(order([pod for pod in pods if _waits(pod)]), key=lambda pod: -_priority(pod))
     return [decision for pod in waiting for decision in round_.decide(pod)]
 
 

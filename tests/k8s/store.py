@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
-from tests.k8s.admission import admit_pod, check_namespace
+from tests.k8s.admission import admit_pod, check_namespace, check_quotas
 from tests.k8s.defaults import random_suffix, set_defaults
 from tests.k8s.deletion import Deletion, delete_object, finish_if_released
 from tests.k8s.errors import ApiError, already_exists, bad_request, conflict, invalid, not_found
@@ -148,8 +148,11 @@ class Store:
             if revision:
                 raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
             key = _key(row, metadata["name"], metadata.get("namespace", ""))
-            if self.history.get(row.name, key) is not None:
-                raise already_exists(row, metadata["name"])
+            if (known := self.history.get(row.name, key)) is not None:
+                is_leaving = "deletionTimestamp" in known["metadata"]
+                raise already_exists(row, metadata["name"], is_leaving=is_leaving)
+            if row.name == "pods":
+                check_quotas(self.history, obj)
             if dry_run:
                 return obj
             created = self.history.put(row.name, key, obj)

@@ -165,7 +165,8 @@ def _priority(pod: Mapping[str, Any]) -> int:
     return int(pod["spec"]["priority"])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine, everything is
+# On a busy machine everything is slow; and how many events a cluster has depends on what is drawn.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(clusters(), st.data())
 def test_nodes_are_never_overfull_and_all_comes_to_rest(
     cluster: tuple[list[Object], list[Object]], data: st.DataObject
