@@ -1,4 +1,4 @@
-"""How long to wait before something that keeps ending is started again."""
+"""How long to wait before something that keeps ending is started again, and how often it has been in vain."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,41 @@ FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
 
 @dataclass(slots=True)
 class Backoff:
-    """Delays that double while lives are short; a long life forgets them.
+    """Delays that double while lives are short, or nothing is achieved from one end to the next.
 
     Attributes
     ----------
     short_lives : int
         How many in a row have been short.
+    vain_lives : int
+        How many have ended in a row without anything achieved in between; the first of them included.
     """
 
     short_lives: int = 0
+    vain_lives: int = 0
+    _achieved: int = 0  # by the end before
+    _delays: int = 0  # in a row
 
-    def on_end(self, lived_s: float) -> float:
-        """Return the seconds to wait after a life of this length."""
-        if lived_s >= SHORT_LIFE_S:
-            self.short_lives = 0
+    def on_end(self, lived_s: float, achieved: int | None = None) -> float:
+        """Return the seconds to wait after a life of this length.
+
+        Parameters
+        ----------
+        achieved : int, optional
+            What has been achieved so far, as a number that rises; None if that is not known.
+        """
+        self.short_lives = self.short_lives + 1 if lived_s < SHORT_LIFE_S else 0
+        self.vain_lives = 1 if self._has_risen(achieved) else self.vain_lives + 1
+        self._achieved = achieved or 0
+        if not self.short_lives and self.vain_lives <= 1:
+            self._delays = 0
             return 0.0
-        self.short_lives += 1
-        return float(min(FIRST_DELAY_S * 2 ** (self.short_lives - 1), LONGEST_DELAY_S))
+        self._delays += 1
+        return float(min(FIRST_DELAY_S * 2 ** min(self._delays - 1, 30), LONGEST_DELAY_S))
+
+    def vain_until(self, achieved: int) -> int:
+        """Return how many lives have been in vain so far: none if anything was achieved since the last end."""
+        return 0 if self._has_risen(achieved) else self.vain_lives
+
+    def _has_risen(self, achieved: int | None) -> bool:
+        return achieved is None or achieved > self._achieved

@@ -182,7 +182,9 @@ class JobConfig:
     min_workers: int = _workers(0, "N", "scaling goes no lower", minimum=0)
     max_workers: int = _workers(0, "N", "scaling goes no higher; 0: no limit", minimum=0)
     warm_spares: int = _workers(0, "N", "idle workers, ready to replace lost ones", minimum=0)
-    relaunch_on_worker_failure: int = _workers(1, "N", "workers replaced after errors", minimum=0)
+    relaunch_on_worker_failure: int = _workers(
+        1, "N", "replacements after errors without progress", minimum=0
+    )
     worker_hang_secs: float = _workers(
         60.0, "SECS", "without progress until a worker is replaced", minimum=1.0
     )

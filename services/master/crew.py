@@ -75,6 +75,11 @@ class Crew:
         return entry
 
     @property
+    def busy(self) -> list[str]:
+        """The workers that have a task in hand."""
+        return [worker for worker, entry in self.workers.items() if entry.holding or entry.evaluating]
+
+    @property
     def active(self) -> frozenset[str] | None:
         """The workers that get work, or None for all; the same object until it changes."""
         if self._target is not None and self._active is None:

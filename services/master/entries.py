@@ -17,6 +17,7 @@ class FleetRecord:
     next_id: int
     crew: tuple[int, ...] = ()
     lost: int = 0
+    vain: tuple[tuple[str, int], ...] = ()  # by name: how many before it ended without any progress
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class WorkerEntry:
     has_asked: bool
     busy_s: float = 0.0
     longest_s: float = 0.0
+    evaluating: tuple[tuple[int, int], ...] = ()  # (round, task)
 
 
 @dataclass

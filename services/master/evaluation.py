@@ -69,6 +69,7 @@ class EvaluationRounds:
     first_number: int = 1
     concluded_version: int = -1  # of the newest round whose metrics are known
     skipped: set[int] = field(default_factory=set)  # tasks that count as no records
+    reported: int = 0  # tasks and rounds so far
     _rounds: dict[int, _Round] = field(default_factory=dict)
     _triggered: int = 0  # last version that opened a round
     _opened: int = 0
@@ -159,6 +160,7 @@ class EvaluationRounds:
         is_task = 0 <= done.task < len(self.plan.evaluation_ranges) and done.task not in self.skipped
         if round_ is None or not is_task:
             return
+        self.reported += done.task not in round_.states
         round_.states.setdefault(done.task, done)
         round_.leases.close(done.task)
         self._merge_if_whole(round_)
@@ -199,6 +201,7 @@ class EvaluationRounds:
         if round_ is None or round_.merged is None:
             return None
         del self._rounds[result.round]
+        self.reported += 1
         self.concluded_version = max(self.concluded_version, round_.version)
         records = sum(done.records for done in round_.states.values())
         return Finished(round_.number, round_.version, result.metrics, records, round_.is_final)

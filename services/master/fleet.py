@@ -7,24 +7,32 @@ processes tells what runs and what has ended, and makes the answer true; nothing
 once: an exit that comes twice is known by its launch, one that is never told is a name that should run and does
 not.  What the next master has to know (ids and the target) is journalled with each change.  Where room is short,
 parameter servers come before workers: see `Places`.
+
+A worker and those that take its place, one after the other, are a *line*; so are the lives of a parameter server.
+Losses are free as long as the job gets on between them, on machines that are taken away all day.  A line in which
+so many have ended without any progress in between is given up, whatever ended them; the pauses double meanwhile.
+Fewer are needed if they ended by themselves.  Who dies with a task in hand is that task's affair first: see `Deaths`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from edlz.services.backoff import Backoff
 from edlz.services.errors import ConfigError
 from edlz.services.exits import Cause, cause_of
 from edlz.services.job_status import FailureView
-from edlz.services.launcher import count_workers, is_worker, split_name
+from edlz.services.launcher import MOST_WORKERS, count_workers, is_worker, split_name
 from edlz.services.master.entries import FleetRecord
 from edlz.services.master.places import Places
 from edlz.services.messages import ProcessExit
 
 __all__ = ["Fleet", "Loss"]
 
-MOST_SHORT_LIVES = 5  # of a parameter server, in a row
-_BLAMELESS = frozenset((Cause.KILLED, Cause.PREEMPTED, Cause.SUCCEEDED))
+# Lives of one line in a row without progress in between:
+MOST_FAILED = 5  # of a parameter server that ended by an error of its own
+MOST_VAIN = 10  # that ended for no known reason
+MOST_TAKEN = 30  # that were taken away
+_BLAMELESS = frozenset((Cause.KILLED, Cause.PREEMPTED))
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,8 @@ class Loss:
         Seconds until then.
     failure : FailureView, optional
         When the job cannot go on without it.
+    is_explained : bool
+        Whether it was taken away: what it worked on has nothing to do with it.
     """
 
     name: str
@@ -46,6 +56,7 @@ class Loss:
     replacement: str = ""
     delay_s: float = 0.0
     failure: FailureView | None = None
+    is_explained: bool = False
 
 
 @dataclass(slots=True)
@@ -54,7 +65,7 @@ class _Pod:
 
     not_before_s: float = 0.0
     seen_s: float | None = None  # when it was first told to run
-    backoff: Backoff = field(default_factory=Backoff)
+    line: Backoff = field(default_factory=Backoff)
 
 
 class Fleet:
@@ -67,7 +78,8 @@ class Fleet:
     least, most : int, optional
         Bounds of what it can be scaled to; `most` None for none.
     relaunches : int
-        How many workers that ended by an error of their own are replaced, in the whole job.
+        How many workers that ended by an error of their own, with no task in hand, are replaced without any
+        progress in between.
     record : FleetRecord, optional
         What an earlier master left; it does not count if the job asks for another number of workers now.
 
@@ -98,17 +110,23 @@ class Fleet:
         self.lost = 0
         self._pods: dict[str, _Pod] = {f"ps-{index}": _Pod() for index in range(servers)}
         self._places = Places(tuple(self._pods))
-        self._next_id = self._failures = 0
+        self._next_id = 0
+        self._failures = Backoff()  # of workers that ended by an error of their own
+        self._achieved = self._furthest = 0
+        self._busy: Collection[str] = ()
+        self._heirless: list[Backoff] = []  # lines whose last worker has gone, and that there is no room for
         self._lost_for_good: dict[str, str] = {}  # workers that are not replaced -> why
         self._room: int | None = None
         self._launches: dict[str, int] = {}  # of the newest exit of each name that counted
-        self._backoff = Backoff()  # of workers: a new id does not begin anew
         self._ready: set[str] = set()
         self._dismissed: list[str] = []
         self._yielded: list[tuple[str, str]] = []
         if record is not None and record.asked == workers:
             self.target, self._next_id, self.lost = record.target, record.next_id, record.lost
             self._pods |= {f"worker-{ident}": _Pod() for ident in record.crew}
+            for name, vain in record.vain:
+                if name in self._pods:
+                    self._pods[name].line.vain_lives = vain
 
     @property
     def record(self) -> FleetRecord:
@@ -119,6 +137,7 @@ class Fleet:
             next_id=self._next_id,
             lost=self.lost,
             crew=tuple(split_name(name)[1] for name in self._crew),
+            vain=tuple((name, vain) for name in self._pods if (vain := self._vain(name))),
         )
 
     def waiting(self, now: float) -> int:
@@ -141,13 +160,19 @@ class Fleet:
         *,
         placed: Sequence[str] | None = None,
         crowded: Sequence[str] = (),
+        achieved: int = 0,
+        furthest: int = 0,
+        busy: Collection[str] = (),
     ) -> list[Loss]:
         """What runs, what has ended by itself since the status before, and how many workers may run.
 
         Parameters
         ----------
         placed, crowded : what of it has its place, and the parameter servers that there is no room for
+        achieved, furthest : whatever the job has achieved, and how far its partitions have been, as rising numbers
+        busy : workers with a task in hand
         """
+        self._achieved, self._furthest, self._busy = achieved, furthest, busy
         for name in running:
             if name in self._pods and self._pods[name].seen_s is None:
                 self._pods[name].seen_s = now
@@ -189,13 +214,17 @@ class Fleet:
         ConfigError
             If it is not within the job's bounds.
         """
+        if not 0 <= workers <= MOST_WORKERS:
+            raise ConfigError(
+                f"workers={workers} is not within 0..{MOST_WORKERS}, what a job may have", "ask for fewer"
+            )
         if workers < self._least:
             raise ConfigError(f"workers={workers} is less than --min_workers={self._least}", "ask for more")
         if self._most is not None and workers > self._most:
             raise ConfigError(f"workers={workers} is more than --max_workers={self._most}", "ask for fewer")
         before, self.target = self.target, workers
         self._lost_for_good.clear()  # whoever asks for workers wants them tried again
-        self._failures = 0
+        self._failures, self._heirless = Backoff(), []
         self._shrink()
         self._fill(now)
         return before
@@ -208,7 +237,7 @@ class Fleet:
         if name not in self._pods:
             return None
         code = f"exited with code {exit_.code}" if exit_.signal is None else f"signal {exit_.signal}"
-        reason, cause = exit_.reason or code, Cause.KILLED if exit_.is_remedied else cause_of(exit_)
+        reason, cause = exit_.reason or code, Cause.PREEMPTED if exit_.is_remedied else cause_of(exit_)
         if is_worker(name):
             return self._replace(name, reason, cause, now)
         return self._restart(name, reason, cause, now)
@@ -217,12 +246,16 @@ class Fleet:
 
     def _restart(self, name: str, reason: str, cause: Cause, now: float) -> Loss:
         pod = self._pods[name]
-        delay_s = pod.backoff.on_end(self._lived_s(pod, now))
-        if cause not in _BLAMELESS and pod.backoff.short_lives >= MOST_SHORT_LIVES:
-            text = f"{name} ended {MOST_SHORT_LIVES} times, each within seconds, at last: {reason}"
+        delay_s = pod.line.on_end(self._lived_s(pod, now), self._furthest)
+        if pod.line.vain_lives >= (MOST_FAILED if cause not in _BLAMELESS else _most_vain(cause)):
+            text = f"{name} ended {pod.line.vain_lives} times while the job got no further, at last: {reason}"
             return Loss(name, reason, failure=FailureView(text=text, help="its log says why"))
         pod.not_before_s, pod.seen_s = now + delay_s, None
-        return Loss(name, reason, replacement=name, delay_s=delay_s)
+        return Loss(name, reason, replacement=name, delay_s=delay_s, is_explained=_is_explained(cause))
+
+    def _vain(self, name: str) -> int:
+        """How many of a line have ended without any progress up to now."""
+        return self._pods[name].line.vain_until(self._achieved if is_worker(name) else self._furthest)
 
     # -- workers
 
@@ -239,16 +272,26 @@ class Fleet:
     def _replace(self, name: str, reason: str, cause: Cause, now: float) -> Loss:
         self.lost += 1
         self._ready.discard(name)
-        delay_s = self._backoff.on_end(self._lived_s(self._pods.pop(name), now))
-        if cause not in _BLAMELESS:
-            self._failures += 1
-            if self._failures > self._relaunches:
-                return self._lose_for_good(name, reason)
+        pod = self._pods.pop(name)
+        delay_s = pod.line.on_end(self._lived_s(pod, now), self._achieved)
+        is_explained = _is_explained(cause)
+        if self._has_failed_too_often(name, cause) or pod.line.vain_lives >= _most_vain(cause):
+            return self._lose_for_good(name, reason, pod.line.vain_lives)
+        self._heirless.insert(0, pod.line)
         joined = self._fill(now + delay_s)
-        return Loss(name, reason, replacement=joined[0] if joined else "", delay_s=delay_s)
+        replacement = joined[0] if joined else ""
+        return Loss(name, reason, replacement=replacement, delay_s=delay_s, is_explained=is_explained)
 
-    def _lose_for_good(self, name: str, reason: str) -> Loss:
-        self._lost_for_good[name] = reason
+    def _has_failed_too_often(self, name: str, cause: Cause) -> bool:
+        """Count a worker's own error, unless it is rather its task's."""
+        if cause in _BLAMELESS or (name in self._busy and self._relaunches):
+            return False
+        self._failures.on_end(0.0, self._achieved)
+        return self._failures.vain_lives > self._relaunches
+
+    def _lose_for_good(self, name: str, reason: str, vain_lives: int) -> Loss:
+        before = f", like {vain_lives - 1} before it in its place" if vain_lives > 1 else ""
+        self._lost_for_good[name] = reason + before
         if self._crew or self._wanted:
             return Loss(name, reason)
         reasons = "; ".join(f"{lost} {why}" for lost, why in self._lost_for_good.items())
@@ -264,7 +307,8 @@ class Fleet:
         """Let new workers join until there are as many as wanted, or as have room; return their names."""
         missing = max(0, self._most_now() - len(self._crew))
         joined = [f"worker-{self._next_id + number}" for number in range(missing)]
-        self._pods |= {name: _Pod(not_before_s) for name in joined}
+        for name in joined:
+            self._pods[name] = _Pod(not_before_s, line=self._heirless.pop(0) if self._heirless else Backoff())
         self._next_id += missing
         return joined
 
@@ -278,7 +322,7 @@ class Fleet:
         """Let a worker leave whose room a parameter server needs; nobody is to blame, and another one joins."""
         found = self._places.who_yields(running, self._pods, self._by_worth(), now)
         if found is not None:
-            del self._pods[found[0]]
+            self._heirless.append(self._pods.pop(found[0]).line)
             self._ready.discard(found[0])
             self._yielded.append(found)
 
@@ -297,3 +341,11 @@ class Fleet:
         assert not crew or crew[-1] < self._next_id, "an id is not used up"
         assert len(crew) <= max(self._most_now(), 0), f"{len(crew)} workers, {self._most_now()} wanted"
         assert not self.hung & set(self._pods), "given up and wanted"
+
+
+def _is_explained(cause: Cause) -> bool:
+    return cause is Cause.PREEMPTED
+
+
+def _most_vain(cause: Cause) -> int:
+    return MOST_TAKEN if _is_explained(cause) else MOST_VAIN

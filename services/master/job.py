@@ -158,6 +158,12 @@ class MasterCore:
         """The job's version: the smallest of the partitions'."""
         return self.partitions.version
 
+    @property
+    def achieved(self) -> int:
+        """A number that rises with whatever the job achieves; nothing if it stands still."""
+        evaluation, skips = self.evaluation.reported, len(self.skips.ends) + self.skips.evaluation_tasks
+        return self.partitions.applied + evaluation + skips
+
     def is_everyone_told(self) -> bool:
         """Whether all live workers and all partitions have heard how the job ended."""
         peers = {f"worker-{worker}" for worker in self.crew.workers} | {
@@ -385,6 +391,7 @@ class MasterCore:
             has_asked=status.wants_task or (entry is not None and entry.has_asked),
             busy_s=status.busy_s,
             longest_s=status.longest_s,
+            evaluating=status.evaluating,
         )
         self.crew.note(status.worker, entry)
         return [*out, Reply(to, answer)]

@@ -30,11 +30,16 @@ class Partitions:
         Of the same, in their order.
     address_list : Identity
         The name of `addresses`: another one after each change.
+    applied : int
+        Statuses that told of minibatches applied since the one before: what is done again counts again.
+    furthest : int
+        Most minibatches that all partitions ever had: what is done again does not count.
     """
 
     def __init__(self, count: int, new_identity: Callable[[], Identity]) -> None:
         self.count, self._new_identity = count, new_identity
         self.entries: dict[int, PartitionEntry] = {}
+        self.applied = self.furthest = 0
         # Kept up to date, since to make them anew for each status would be most of a large job's work.
         self.addresses: tuple[PartitionAddress, ...] = ()
         self.address_list: Identity = NO_IDENTITY
@@ -55,9 +60,12 @@ class Partitions:
             return True
         if status.seq > entry.status.seq:
             has_moved = _address(status) != _address(entry.status)
+            self.applied += status.minibatches > entry.status.minibatches
             entry.status, entry.ledger = status, status.ledger or entry.ledger
             if has_moved:
                 self._list_addresses()
+        if self.are_known:
+            self.furthest = max(self.furthest, min(each.status.minibatches for each in self.entries.values()))
         return False
 
     def _list_addresses(self) -> None:

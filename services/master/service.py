@@ -282,6 +282,9 @@ class MasterService:
                 now,
                 placed=status.placed,
                 crowded=status.crowded,
+                achieved=self._core.achieved,
+                furthest=self._core.partitions.furthest,
+                busy=[f"worker-{worker}" for worker in self._core.crew.busy] if status.exits else (),
             )
             self._on_fleet(losses, now)
         desired = () if is_over else self._fleet.desired(now)

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.backoff import Backoff
+from edlz.services.backoff import LONGEST_DELAY_S, Backoff
 from edlz.services.errors import ConfigError
 from edlz.services.exits import Cause, cause_of
-from edlz.services.master.fleet import Fleet, Loss
+from edlz.services.launcher import MOST_WORKERS
+from edlz.services.master.fleet import MOST_TAKEN, MOST_VAIN, Fleet, Loss
 from edlz.services.messages import ProcessExit
 
 KILLED = "killed by signal 9 (SIGKILL)"
@@ -23,10 +24,11 @@ def failed(name: str, code: int = 1) -> ProcessExit:
 
 
 class Launcher:
-    """A fleet with a clock, and processes that run as it desires."""
+    """A fleet with a clock, and processes that run as it desires; the job gets on unless it is in vain."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet, self.now, self.room = fleet, 0.0, None
+        self.achieved, self.is_vain, self.busy = 0, False, ()
         self.poll()
         self.poll()
 
@@ -34,7 +36,9 @@ class Launcher:
         self.now += after_s
         gone = {exit_.name for exit_ in exits}
         running = [name for name in self.fleet.desired(self.now) if name not in gone]
-        losses = self.fleet.on_status(running, exits, self.room, self.now)
+        self.achieved += not self.is_vain
+        about = {"achieved": self.achieved, "furthest": self.achieved, "busy": self.busy}
+        losses = self.fleet.on_status(running, exits, self.room, self.now, **about)
         self.fleet.check_invariants()
         return losses
 
@@ -112,6 +116,7 @@ def test_a_long_life_is_forgiven() -> None:
 
 def test_workers_that_fail_are_replaced_as_often_as_allowed() -> None:
     launcher = Launcher(Fleet(workers=2, servers=0, relaunches=2))
+    launcher.is_vain = True
     assert launcher.poll(failed("worker-0"))[0].replacement == "worker-2"
     assert launcher.poll(failed("worker-1"))[0].replacement == "worker-3"
     (loss,) = launcher.poll(failed("worker-2"))
@@ -119,7 +124,10 @@ def test_workers_that_fail_are_replaced_as_often_as_allowed() -> None:
     assert launcher.desired == ("worker-3",)
     (loss,) = launcher.poll(failed("worker-3", 70))
     assert loss.failure is not None
-    assert "no worker is left: worker-2 exit code 1; worker-3 exit code 70" in loss.failure.text
+    assert (
+        "no worker is left: worker-2 exit code 1, like 1 before it in its place; worker-3 exit code 70"
+        in loss.failure.text
+    )
 
 
 def test_a_killed_worker_is_replaced_whatever_failed_before() -> None:
@@ -128,9 +136,10 @@ def test_a_killed_worker_is_replaced_whatever_failed_before() -> None:
     assert launcher.poll(killed("worker-1"))[0].replacement == "worker-2"
 
 
-def test_a_server_that_never_stays_up_ends_the_job_and_one_that_is_killed_does_not() -> None:
+def test_a_server_that_never_stays_up_ends_the_job_sooner_than_one_that_is_killed() -> None:
     for end, is_fatal in ((failed, True), (killed, False)):
         launcher = Launcher(Fleet(workers=1, servers=1))
+        launcher.is_vain = True
         failures = []
         for _ in range(6):
             launcher.poll(after_s=40.0)
@@ -307,3 +316,130 @@ def test_an_end_that_was_seen_to_is_nobodys_failure() -> None:
     assert (loss.replacement, loss.failure) == ("worker-2", None)
     (loss,) = launcher.poll(ProcessExit(name="worker-1", code=137, cause="out of memory"))
     assert loss.replacement == ""
+
+
+# ---------------------------------------------------------------- losses without end
+
+ENDS = ("exit 0", "exit 3", "SIGKILL", "SIGSEGV", "preempted", "out of memory", "unknown", "hung")
+
+
+def ended(how: str, name: str, launch: int) -> ProcessExit:
+    code = {"exit 0": 0, "exit 3": 3, "preempted": 143}.get(how)
+    number = {"SIGKILL": 9, "SIGSEGV": 11, "out of memory": 9}.get(how)
+    cause = how if how in ("preempted", "out of memory") else ""
+    return ProcessExit(name=name, code=code, signal=number, reason=how, launch=launch, cause=cause)
+
+
+def lose(launcher: Launcher, name: str, how: str, launch: int) -> list[Loss]:
+    if how == "hung" and name.startswith("worker"):
+        loss = launcher.fleet.retire(name, "hung: no progress", launcher.now)
+        return [loss] if loss else []
+    return launcher.poll(ended(how, name, launch))
+
+
+@given(
+    role=st.sampled_from(["worker", "ps"]),
+    hows=st.lists(st.sampled_from(ENDS), min_size=1, max_size=8),
+    lives_s=st.lists(st.floats(0.5, 10_000.0), min_size=1, max_size=8),
+    workers=st.integers(1, 3),
+    has_tasks=st.booleans(),
+    master_ends=st.lists(st.integers(1, 100), max_size=2),
+)
+def test_endless_losses_without_progress_end(
+    role: str,
+    hows: list[str],
+    lives_s: list[float],
+    workers: int,
+    has_tasks: bool,
+    master_ends: list[int],
+) -> None:
+    launcher = Launcher(Fleet(workers=workers, servers=1))
+    launcher.is_vain = True
+    for n in range(MOST_TAKEN * workers + 1):
+        if n in master_ends:
+            launcher.fleet = Fleet(workers=workers, servers=1, record=launcher.fleet.record)
+        launcher.poll(after_s=LONGEST_DELAY_S)
+        launcher.poll(after_s=lives_s[n % len(lives_s)])
+        names = [name for name in launcher.desired if name.startswith(role)]
+        assert names, "nobody is left, and the job has not failed"
+        launcher.busy = names if has_tasks else ()
+        (loss,) = lose(launcher, names[n % len(names)], hows[n % len(hows)], n + 1)
+        if loss.failure is not None:
+            assert names[n % len(names)] in loss.failure.text
+            return
+    raise AssertionError("the job goes on for ever")
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["worker", "ps"]), st.integers(0, 3), st.sampled_from(ENDS)),
+        min_size=50,
+        max_size=150,
+    )
+)
+def test_losses_with_progress_in_between_never_fail_a_job(losses: list[tuple[str, int, str]]) -> None:
+    launcher = Launcher(Fleet(workers=3, servers=2))
+    for n, (role, number, how) in enumerate(losses):
+        launcher.poll(after_s=LONGEST_DELAY_S)
+        launcher.poll(after_s=1.0)
+        names = [name for name in launcher.desired if name.startswith(role)]
+        (loss,) = lose(launcher, names[number % len(names)], how, n + 1)
+        assert loss.failure is None
+        assert loss.replacement
+
+
+def test_many_workers_that_are_taken_away_at_once_count_once_each() -> None:
+    launcher = Launcher(Fleet(workers=50, servers=0))
+    launcher.is_vain = True
+    for round_ in range(MOST_TAKEN - 1):
+        launcher.poll(after_s=LONGEST_DELAY_S)
+        launcher.poll()
+        exits = [ended("preempted", name, round_ + 1) for name in launcher.desired]
+        assert len(exits) == 50
+        assert all(loss.replacement and loss.failure is None for loss in launcher.poll(*exits))
+
+
+def test_who_ends_with_a_task_in_hand_is_not_held_against_the_workers() -> None:
+    launcher = Launcher(Fleet(workers=1, servers=0, relaunches=1))
+    launcher.is_vain = True
+    for number in range(MOST_VAIN - 1):
+        launcher.busy = (f"worker-{number}",)
+        (loss,) = launcher.poll(ended("SIGSEGV", f"worker-{number}", number + 1))
+        assert loss.replacement == f"worker-{number + 1}"
+        launcher.poll(after_s=LONGEST_DELAY_S)
+
+
+def test_the_failure_says_how_often_it_was_tried() -> None:
+    launcher = Launcher(Fleet(workers=1, servers=0))
+    launcher.is_vain = True
+    for number in range(MOST_VAIN):
+        (loss,) = launcher.poll(killed(f"worker-{number}"))
+        launcher.poll(after_s=LONGEST_DELAY_S)
+    assert loss.failure is not None
+    assert loss.failure.text == f"no worker is left: worker-9 {KILLED}, like 9 before it in its place"
+
+
+def test_pauses_grow_while_nothing_is_achieved_however_long_the_lives() -> None:
+    launcher = Launcher(Fleet(workers=1, servers=0))
+    launcher.is_vain = True
+    delays = []
+    for number in range(6):
+        delays.append(launcher.poll(killed(f"worker-{number}"), after_s=1000.0)[0].delay_s)
+        launcher.poll(after_s=LONGEST_DELAY_S)
+    assert delays == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0]
+
+
+def test_what_is_remedied_says_nothing_of_the_task() -> None:
+    launcher = Launcher(Fleet(workers=2, servers=0))
+    full = ProcessExit(name="worker-0", code=137, cause="out of memory", is_remedied=True)
+    assert launcher.poll(full)[0].is_explained
+    assert launcher.poll(ended("preempted", "worker-1", 1))[0].is_explained
+    assert not launcher.poll(ended("SIGKILL", "worker-2", 2))[0].is_explained
+
+
+@pytest.mark.parametrize("workers", [MOST_WORKERS + 1, 2_000_000, 10**30, -1])
+def test_nobody_asks_for_millions_of_workers(workers: int) -> None:
+    fleet = Fleet(workers=2, servers=1)
+    with pytest.raises(ConfigError, match=f"workers={workers} is not within 0..10000, what a job may have"):
+        fleet.scale(workers, 0.0)
+    assert fleet.target == 2
