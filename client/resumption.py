@@ -11,8 +11,17 @@ from edlz.services.config import JobConfig, flags_by_spelling
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, Reader
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
+from edlz.services.job_status import JobStatus
 
-__all__ = ["resumed_settings"]
+__all__ = ["nothing_left", "resumed_settings"]
+
+
+def nothing_left(name: str, status: JobStatus) -> str:
+    """Return what there is to say of a job that is to be resumed, but has succeeded; nothing for any other one."""
+    if status.state != "Succeeded":
+        return ""
+    digest = f", digest {status.digest[:8]}" if status.digest else ""
+    return f'job "{name}" has succeeded already (v{status.version}{digest}): nothing is left to do'
 
 
 def resumed_settings(

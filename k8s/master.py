@@ -87,6 +87,7 @@ async def run_master(config: JobConfig, pod: OwnPod, stop: Stop) -> int:
     """Run a job to its end, its pods with it; return the job's exit code."""
     if not config.endpoint and not config.host:
         config = dataclasses.replace(config, endpoint=f"tcp://{pod.address}")
+    config = dataclasses.replace(config, launch_id=pod.uid)
     async with await Cluster.connect(config) as cluster:
         own = _Own(cluster, pod, config.restart_policy, stop)
         folder = config.job_directory

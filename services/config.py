@@ -264,6 +264,13 @@ class JobConfig:
     )
     restart_master: bool = _run(True, "", "start the master again if it is lost", readers=_COMMANDS)
     resume: bool = _run(False, "", "go on with the job in the folder", readers="master", hidden=True)
+    launch_id: str = _run(
+        "",
+        "ID",
+        "which start of the job this is",
+        readers="master",
+        hidden=True,
+    )
     transport_security: str = _run("curve", "HOW", "beyond this machine: curve | none", choices=_SECURITY)
     log_level: str = _run("INFO", "LEVEL", "DEBUG | INFO | WARNING | ERROR | CRITICAL", choices=_LEVELS)
     log_format: str = _run("text", "FORMAT", "text | json: one object a line", choices=("text", "json"))

@@ -12,7 +12,7 @@ from edlz.client.cluster.job import delete_master, refuse_running
 from edlz.client.cluster.look import look_at_job
 from edlz.client.cluster.submission import launch
 from edlz.client.preflight import Preflight
-from edlz.client.resumption import resumed_settings
+from edlz.client.resumption import nothing_left, resumed_settings
 from edlz.client.settings_text import settings_in
 from edlz.k8s.connection import require_kubernetes
 from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
@@ -49,6 +49,10 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
     from edlz.k8s.cluster_spec import load_cluster_spec
     from edlz.k8s.pods import master_pod
 
+    sight = asked(at, lambda cluster: look_at_job(cluster, at))
+    if word := nothing_left(at.name, sight.status):
+        print(word)
+        return 0
     kept = asked(at, lambda cluster: _what_is_kept(cluster, at))
     with tempfile.TemporaryDirectory(prefix="edlz-resume-") as folder:
         config = _settings(at, kept, argv, Path(folder))

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from edlz.client.job_index import JOURNAL
 from edlz.client.screen.end import Ending, failure_block, stopped_block, success_block
 from edlz.client.screen.spans import Glyphs, Line, Span
 from edlz.services import strict_json
 from edlz.services.checkpoints.durable import replace_file
 from edlz.services.job_status import FailureView, JobStatus
+from edlz.services.master.journal import final_status
 from edlz.services.messages import ProcessExit
 from edlz.services.post_mortem import last_words
 
@@ -73,25 +75,33 @@ def conclude(evidence: Evidence, glyphs: Glyphs, *, is_full: bool) -> tuple[Sequ
 
 
 def written_status(folder: Path) -> JobStatus | None:
-    """Return the status that the master wrote down when it left; None if it was killed before."""
+    """Return the status that the master wrote down when it left; None if it was killed before.
+
+    One that was killed when the job was complete has said so in the journal.
+    """
+    written = None
     try:
-        return strict_json.decode((folder / "status.json").read_bytes(), JobStatus)
+        written = strict_json.decode((folder / "status.json").read_bytes(), JobStatus)
     except FileNotFoundError:
-        return None
+        pass
     except (OSError, msgspec.MsgspecError) as e:
         print(f"warning: {folder / 'status.json'} cannot be read: {e}", file=sys.stderr)
-        return None
+    if written is not None and written.state == "Succeeded":
+        return written
+    return final_status(folder / JOURNAL) or written
 
 
 def _exit_code(master: ProcessExit | None, status: JobStatus | None) -> int:
     """Return the master's exit code, or what its last word stands for if it has none."""
     if master is not None and master.code is not None:
         return master.code
+    if status is not None and status.state == "Succeeded":
+        return 0  # the journal said so before the master did, however that ended
     if master is not None or status is None:
         return 1
     if status.failure is not None:
         return status.failure.exit_code
-    return 0 if status.state == "Succeeded" else 1
+    return 1
 
 
 def _with_reason(evidence: Evidence, failure: FailureView | None) -> FailureView:

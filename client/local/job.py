@@ -151,8 +151,11 @@ class JobHere:
         """Go on with it where it was; return the exit code of the command."""
         from edlz.client.local.run import run_local
         from edlz.client.preflight import check_job
-        from edlz.client.resumption import resumed_settings
+        from edlz.client.resumption import nothing_left, resumed_settings
 
+        if word := nothing_left(self.name, self.sight().status):
+            print(word)
+            return 0
         kept = self._job.path / SETTINGS
         if not kept.is_file():
             by_hand = "a job that was started by hand goes on when its master is started again"

@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 import logging
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ def run_local(config: JobConfig, *, is_resumed: bool = False) -> int:
     with _leaving_orderly(), open_job_directory(config, is_resumed=is_resumed) as folder:
         if folder.earlier is not None:
             logger.info("The files of the earlier run are in %s.", folder.earlier)
-        config = dataclasses.replace(config, resume=is_resumed)
+        config = dataclasses.replace(config, resume=is_resumed, launch_id=secrets.token_hex(8))
         return asyncio.run(_run(config, folder, screen, glyphs, is_full=look != "live"))
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from edlz.services.job_status import JobStatus
 from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.messages import Identity, PartitionStatus, WorkerOrders
 
@@ -41,6 +42,9 @@ class JournalState:
     ends: tuple[tuple[int, int], ...] = ()  # (task, index): bad tasks, and where they end
     skipped_evaluations: tuple[int, ...] = ()  # evaluation tasks that count as no records
     losses: LossRecord | None = None
+    final: JobStatus | None = None  # of a complete job
+    launch: str = ""  # which start of the job its last master belonged to: see JobConfig.launch_id
+    has_ended: bool = False  # the master of a complete job has left by itself
 
 
 @dataclass

@@ -9,7 +9,7 @@ starts a new era (synchronous).  Task progress lives in the ledgers, never here.
 5, 7 and 8.
 """
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from enum import Enum
 
 from edlz.services.job_status import FailureView
@@ -80,6 +80,11 @@ class MasterCore:
         Model versions between checkpoints; 0 for none.
     hang_s : float
         Seconds without progress until a worker is replaced.
+
+    Attributes
+    ----------
+    was_complete : bool
+        Whether an earlier master has completed the job: then nobody is needed, who comes hears that it is over.
     """
 
     def __init__(
@@ -109,6 +114,7 @@ class MasterCore:
         self.partitions = Partitions(job.partitions, self._identities.new)
         self.eras = Eras(self.partitions, self._identities.new)  # synchronous mode
         self._is_running = False
+        self.was_complete = journal.is_complete
         self._completion = Completion(
             self.partitions, self.evaluation, self.checkpoints, journal, saves=checkpoint_steps > 0
         )
@@ -164,11 +170,19 @@ class MasterCore:
         evaluation, skips = self.evaluation.reported, len(self.skips.ends) + self.skips.evaluation_tasks
         return self.partitions.applied + evaluation + skips
 
-    def is_everyone_told(self) -> bool:
-        """Whether all live workers and all partitions have heard how the job ended."""
+    def is_everyone_told(self, running: Collection[str] = ()) -> bool:
+        """Whether all live workers and all partitions have heard how the job ended.
+
+        Parameters
+        ----------
+        running : collection of str
+            Processes that run, by name: who begins with a job that is complete knows nobody.
+        """
         peers = {f"worker-{worker}" for worker in self.crew.workers} | {
             f"ps-{index}" for index in self.partitions.entries
         }
+        if self.was_complete:
+            peers.update(running)
         return self.is_over and peers <= self._told
 
     # -- time
@@ -266,6 +280,8 @@ class MasterCore:
 
     def _admit(self, status: PartitionStatus, *, is_first: bool) -> list[Instruction]:
         """A partition has begun a life."""
+        if self.is_over:
+            return []
         self._completion.on_new_life()
         if self.plan.is_sync:
             self.eras.on_new_life()
@@ -373,7 +389,8 @@ class MasterCore:
             if entry:  # a new life of the same id: what the old one held is free
                 self.queue.release(entry.incarnation)
                 self.evaluation.release(entry.incarnation)
-            out.append(Announce("worker", f"worker-{status.worker} joined."))
+            if not self.is_over:
+                out.append(Announce("worker", f"worker-{status.worker} joined."))
             entry = None
         if status.failure is not None:
             out += self.fail(failure_of_worker(status.failure))

@@ -2,24 +2,33 @@
 
 It holds the truth about the job (plan, term, decisions, results); the truth about work lies in the
 partitions' ledgers.  Every transaction is durable when it returns, and checks that no younger master has
-begun: an older one must not speak any more (PROTOCOL: section 6).
+begun: an older one must not speak any more (PROTOCOL: section 6).  Each fact has a checksum, so that a damaged
+file is named, and nothing that it says is believed.
 """
 
 import sqlite3
-from contextlib import closing
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from edlz.services import strict_json
 from edlz.services.errors import DataError, LocalProtocolError
+from edlz.services.job_status import JobStatus
 from edlz.services.master.entries import JournalState
 from edlz.services.messages import Job
 
-__all__ = ["Journal", "TermLost", "planned_job"]
+__all__ = ["Journal", "TermLost", "final_status", "planned_job"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # since 2 there are checksums
+WAIT_S = 10.0  # for another process' transaction
+LOOK_S = 1.0  # the same, of who only looks
+
+_T = TypeVar("_T")
 
 
 class TermLost(LocalProtocolError):
@@ -40,27 +49,19 @@ class Journal:
     Raises
     ------
     DataError
-        If the file is no journal, or one of a newer edlz.
+        If the file is no journal, one of a newer edlz, or damaged: this holds for every method.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        with self._usable():
+            self._database = sqlite3.connect(path, isolation_level=None, timeout=WAIT_S)
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=10)
-        except sqlite3.Error as error:
-            raise self._unusable(error) from error
-        try:
-            self._prepare()
-        except sqlite3.Error as error:
-            self._database.close()
-            raise self._unusable(error) from error
+            with self._usable():
+                self._prepare()
         except DataError:
             self._database.close()
             raise
-
-    def _unusable(self, error: sqlite3.Error) -> DataError:
-        reason = f"{self._path} cannot be used as the job's journal: {error}"
-        return DataError(reason, "use another --job_dir")
 
     def _prepare(self) -> None:
         database = self._database
@@ -71,8 +72,27 @@ class Journal:
             raise DataError(
                 f"{self._path} was written by a newer edlz", "use that version, or another --job_dir"
             )
-        database.execute("CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL)")
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB NOT NULL, checksum INTEGER)"
+        )
+        if version == 1:
+            database.execute("ALTER TABLE facts ADD COLUMN checksum INTEGER")
         database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Turn what a file that cannot be read or written raises into an error that names it."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise DataError(
+                f"{self._path} cannot be used as the job's journal: {error}", "use another --job_dir"
+            ) from error
+        except _Damaged as error:
+            raise DataError(
+                f"{self._path} is damaged: {error}",
+                "train on from a checkpoint in another folder: edlz train … --checkpoint_dir_for_init=DIR",
+            ) from error
 
     def __enter__(self) -> "Journal":
         return self
@@ -83,28 +103,60 @@ class Journal:
     def close(self) -> None:
         self._database.close()
 
+    # -- reading
+
     def job(self) -> Job | None:
         """Return the job as it was planned, or None before it was."""
-        row = self._database.execute("SELECT value FROM facts WHERE name = 'job'").fetchone()
-        return strict_json.decode(row[0], Job) if row else None
+        with self._usable():
+            return _fact(self._database, "job", Job)
 
     def state(self) -> JournalState:
         """Return what earlier masters left."""
-        rows = self._database.execute("SELECT name, value FROM facts WHERE name != 'job'").fetchall()
-        fields = {
-            name: msgspec.json.decode(value)
-            for name, value in rows
-            if name in JournalState.__dataclass_fields__
-        }
-        return strict_json.convert(fields, JournalState)
+        with self._usable():
+            rows = self._database.execute("SELECT * FROM facts WHERE name != 'job'").fetchall()
+            facts = {str(row[0]): _text(row) for row in rows}
+            known = JournalState.__dataclass_fields__
+            return _state({name: text for name, text in facts.items() if name in known})
 
-    def begin(self, job: Job) -> None:
-        """Enter a new job's plan, before its first term."""
-        self._database.execute("INSERT INTO facts VALUES ('job', ?)", (strict_json.encode(job),))
+    # -- writing
 
-    def change_job(self, job: Job) -> None:
-        """Enter other settings of the job, before the next master's term; its plan stays."""
-        self._database.execute("UPDATE facts SET value = ? WHERE name = 'job'", (strict_json.encode(job),))
+    def begin(self, job: Job, launch: str = "") -> None:
+        """Enter a new job's plan, before its first term.
+
+        Parameters
+        ----------
+        launch : str
+            Which start of the job this is.
+
+        Raises
+        ------
+        TermLost
+            If another master has entered one.
+        """
+        with self._transaction(0):
+            if _fact(self._database, "job", msgspec.Raw) is not None:
+                raise TermLost(f"{self._path} holds the plan of another master by now")
+            self._put("job", job)
+            self._put("launch", launch)
+
+    def change_job(self, job: Job, term: int, launch: str = "") -> None:
+        """Enter other settings of the job, before the next master's term; its plan stays.
+
+        Parameters
+        ----------
+        term : int
+            Of the last master, as `state` told it.
+        launch : str
+            Which start of the job this is.
+
+        Raises
+        ------
+        TermLost
+            If there is another one by now.
+        """
+        with self._transaction(term):
+            self._put("job", job)
+            self._put("launch", launch)
 
     def write(self, term: int, fields: dict[str, object]) -> None:
         """Write facts in one durable transaction.
@@ -119,28 +171,92 @@ class Journal:
         TermLost
             If the stored term is not the writer's; nothing was written.
         """
-        database = self._database
-        database.execute("BEGIN IMMEDIATE")
-        try:
-            row = database.execute("SELECT value FROM facts WHERE name = 'term'").fetchone()
-            stored = int(msgspec.json.decode(row[0])) if row else 0
-            if (term <= stored) if "term" in fields else (term != stored):
-                raise TermLost(f"{self._path} belongs to a master of term {stored}, this one has term {term}")
+        with self._transaction(term, begins="term" in fields):
             for name, value in fields.items():
-                database.execute(
-                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, strict_json.encode(value))
-                )
-        except BaseException:
-            database.execute("ROLLBACK")
-            raise
-        database.execute("COMMIT")
+                self._put(name, value)
+
+    @contextmanager
+    def _transaction(self, term: int, *, begins: bool = False) -> Iterator[None]:
+        """Make what is written inside durable, as a whole, if it is the turn of a master of this term."""
+        database = self._database
+        with self._usable():
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                stored = _fact(database, "term", int) or 0
+                if (term <= stored) if begins else (term != stored):
+                    raise TermLost(
+                        f"{self._path} belongs to a master of term {stored}, this one has term {term}"
+                    )
+                yield
+            except BaseException:
+                database.execute("ROLLBACK")
+                raise
+            database.execute("COMMIT")
+
+    def _put(self, name: str, value: object) -> None:
+        text = strict_json.encode(value)
+        self._database.execute(
+            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", (name, text, _checksum(name, text))
+        )
 
 
 def planned_job(path: Path) -> Job | None:
     """Return the job of a journal that may be another process', writing nothing; None if there is none."""
+    return _looked(path, lambda database: _fact(database, "job", Job))
+
+
+def final_status(path: Path) -> JobStatus | None:
+    """Return how a job looked when it was complete, writing nothing; None if its journal does not say so."""
+
+    def look(database: sqlite3.Connection) -> JobStatus | None:
+        return _fact(database, "final", JobStatus) if _fact(database, "is_complete", bool) else None
+
+    return _looked(path, look)
+
+
+class _Damaged(Exception):
+    """What a journal holds is not what was written."""
+
+
+def _looked(path: Path, look: Callable[[sqlite3.Connection], _T | None]) -> _T | None:
+    """Open a journal for reading; what cannot be read counts as not there."""
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)) as database:
-            row = database.execute("SELECT value FROM facts WHERE name = 'job'").fetchone()
-        return strict_json.decode(row[0], Job) if row else None
-    except (sqlite3.Error, msgspec.DecodeError):
+        address = f"file:{quote(str(path))}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=LOOK_S)) as database:
+            return look(database)
+    except (sqlite3.Error, _Damaged):
         return None
+
+
+def _fact(database: sqlite3.Connection, name: str, kind: type[_T]) -> _T | None:
+    """Return one fact; None if it is not there."""
+    row = database.execute("SELECT * FROM facts WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        return None
+    text = _text(row)
+    try:
+        return strict_json.decode(text, kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _Damaged(f'"{name}" is no {kind.__name__} ({error})') from error
+
+
+def _state(facts: dict[str, bytes]) -> JournalState:
+    try:
+        fields = {name: msgspec.json.decode(text) for name, text in facts.items()}
+        return strict_json.convert(fields, JournalState)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _Damaged(str(error)) from error
+
+
+def _text(row: tuple[Any, ...]) -> bytes:
+    """Return the JSON of a row, if it is what was written; earlier versions wrote no checksum."""
+    name, text, checksum = (*row, None)[:3]
+    is_whole = isinstance(name, str) and isinstance(text, bytes)
+    if not is_whole or (checksum is not None and checksum != _checksum(name, text)):
+        raise _Damaged(f'the checksum of "{name}" is another one')
+    assert isinstance(text, bytes)
+    return text
+
+
+def _checksum(name: str, text: bytes) -> int:
+    return zlib.crc32(text, zlib.crc32(name.encode(errors="replace")))

@@ -16,7 +16,7 @@ from edlz.services.checkpoints.writing import next_run_number
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
 from edlz.services.errors import ConfigError, DataError, LaunchError
-from edlz.services.master.entries import FleetRecord
+from edlz.services.master.entries import FleetRecord, JournalState
 from edlz.services.master.fleet import Fleet
 from edlz.services.master.journal import Journal
 from edlz.services.messages import Job
@@ -32,6 +32,7 @@ _OF_THIS_PROCESS = frozenset(
         "host",
         "job_dir",
         "keys_dir",
+        "launch_id",
         "log_format",
         "log_level",
         "master_addr",
@@ -128,43 +129,77 @@ def lock_folder(folder: Path, job_name: str) -> IO[str]:
 def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:
     """Open the job's journal: of an interrupted run with the same settings, or a new one.
 
-    An older journal is kept beside it under its run's name.
+    A job that is complete needs nothing any more, but to be said so to whoever has not heard it.  So its journal
+    is opened as it is by a master that was started again, or to resume it; it gives way to a new run only if
+    another start of the job wants one.  An older journal is kept beside it under its run's name.
     """
     path = folder / JOURNAL
-    if config.resume:
-        return _resumed(config, path)
-    journal = Journal(path)
-    job = before = journal.job()
-    if job is not None:
-        if _essence(job.config) == _essence(config.to_record()) and not journal.state().is_complete:
-            logger.info("job=%s goes on where its journal stands; the data is not listed again", job.name)
-            numbered = _numbered(config, job, job.run_number)
-            if numbered != job:
-                journal.change_job(numbered)
-            return journal, numbered
-        journal.close()
-        for suffix in ("", "-wal", "-shm"):
-            old = path.with_name(path.name + suffix)
-            if old.exists():
-                old.rename(folder / f"journal-{job.run}.sqlite{suffix}")
-        logger.info("the journal of an earlier run is kept as journal-%s.sqlite", job.run)
-        journal = Journal(path)
+    if config.resume and not path.exists():
+        raise ConfigError(f"there is no journal at {path}: the job has not begun", "start it: edlz train …")
+    journal, number = Journal(path), 1
     try:
-        plan = make_plan(config)
-        job = Job(
-            name=config.job_name,
-            run=secrets.token_hex(4),
-            config=config.to_record(),
-            plan=plan,
-            partitions=max(1, config.num_ps_pods),
-            begins_from=_first_checkpoint(config, plan),
-        )
-        job = _numbered(config, job, before.run_number + 1 if before is not None else 1)
+        job = journal.job()
+        if config.resume and job is None:
+            raise ConfigError(f"{path} holds no plan: the job has not begun", "start it: edlz train …")
+        if job is not None and (config.resume or _is_same_run(config, job, journal.state())):
+            return journal, _gone_on(config, journal, job)
+        if job is not None:
+            journal.close()
+            _set_aside(folder, job)
+            journal, number = Journal(path), job.run_number + 1
+        job = _planned(config, number)
+        journal.begin(job, config.launch_id)
     except BaseException:
         journal.close()
         raise
-    journal.begin(job)
     return journal, job
+
+
+def _is_same_run(config: JobConfig, job: Job, state: JournalState) -> bool:
+    """Whether a journal is of the run that this master is to lead."""
+    if _essence(job.config) != _essence(config.to_record()):
+        return False
+    if not state.is_complete:
+        return True
+    return config.launch_id == state.launch if config.launch_id else not state.has_ended
+
+
+def _gone_on(config: JobConfig, journal: Journal, job: Job) -> Job:
+    """Return the job of a journal as this master goes on with it, durably."""
+    state = journal.state()
+    if state.is_complete:
+        logger.info("job=%s is complete: nothing is left to do", job.name)
+        return job
+    if config.resume:
+        changed = _resumed(config, job, state)
+        logger.info("job=%s goes on with %d partitions", job.name, changed.partitions)
+    else:
+        changed = _numbered(config, job, job.run_number)
+        logger.info("job=%s goes on where its journal stands; the data is not listed again", job.name)
+    journal.change_job(changed, state.term, config.launch_id)
+    return changed
+
+
+def _set_aside(folder: Path, job: Job) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        old = folder / f"{JOURNAL}{suffix}"
+        if old.exists():
+            old.rename(folder / f"journal-{job.run}.sqlite{suffix}")
+    logger.info("the journal of an earlier run is kept as journal-%s.sqlite", job.run)
+
+
+def _planned(config: JobConfig, number: int) -> Job:
+    """Plan a new job; `number`: the least that its run may have."""
+    plan = make_plan(config)
+    job = Job(
+        name=config.job_name,
+        run=secrets.token_hex(4),
+        config=config.to_record(),
+        plan=plan,
+        partitions=max(1, config.num_ps_pods),
+        begins_from=_first_checkpoint(config, plan),
+    )
+    return _numbered(config, job, number)
 
 
 def _first_checkpoint(config: JobConfig, plan: Plan) -> str:
@@ -178,43 +213,24 @@ def _first_checkpoint(config: JobConfig, plan: Plan) -> str:
     return str(found.absolute())
 
 
-def _resumed(config: JobConfig, path: Path) -> tuple[Journal, Job]:
-    """Open the journal of a job that was stopped, with other settings as far as its plan allows.
+def _resumed(config: JobConfig, job: Job, state: JournalState) -> Job:
+    """Return a job that was stopped, with other settings as far as its plan allows.
 
     An orderly stop has saved a checkpoint: the job goes on from it, as a new run of the same plan.  After
     any other end each partition finds its own newest snapshot, unless there are others than before: then
     the state is cut anew from the newest good checkpoint.
     """
-    if not path.exists():
-        raise ConfigError(f"there is no journal at {path}: the job has not begun", "start it: edlz train …")
-    journal = Journal(path)
-    try:
-        job, state = journal.job(), journal.state()
-        if job is None:
-            raise ConfigError(f"{path} holds no plan: the job has not begun", "start it: edlz train …")
-        if state.is_complete:
-            raise ConfigError(
-                f'job "{job.name}" is complete (digest {state.digest[:8]})', "train on: edlz train …"
-            )
-        partitions = max(1, config.num_ps_pods)
-        changed = msgspec.structs.replace(job, config=config.to_record())
-        begins_from = _saved(config, job, state.saved)
-        if partitions != job.partitions and not begins_from:
-            is_training = job.plan.is_training
-            begins_from = _cut_for(config, job, partitions) if is_training else job.begins_from
-        least = job.run_number
-        if begins_from:
-            run, least = secrets.token_hex(4), least + 1
-            changed = msgspec.structs.replace(
-                changed, run=run, partitions=partitions, begins_from=begins_from
-            )
-        changed = _numbered(config, changed, least)
-        journal.change_job(changed)
-    except BaseException:
-        journal.close()
-        raise
-    logger.info("job=%s goes on with %d partitions", job.name, partitions)
-    return journal, changed
+    partitions = max(1, config.num_ps_pods)
+    changed = msgspec.structs.replace(job, config=config.to_record())
+    begins_from = _saved(config, job, state.saved)
+    if partitions != job.partitions and not begins_from:
+        is_training = job.plan.is_training
+        begins_from = _cut_for(config, job, partitions) if is_training else job.begins_from
+    least = job.run_number
+    if begins_from:
+        run, least = secrets.token_hex(4), least + 1
+        changed = msgspec.structs.replace(changed, run=run, partitions=partitions, begins_from=begins_from)
+    return _numbered(config, changed, least)
 
 
 def _numbered(config: JobConfig, job: Job, least: int) -> Job:

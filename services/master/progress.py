@@ -58,10 +58,12 @@ class Progress:
         Seconds since the epoch, now.
     now : float
         The loop's clock, now.
+    final : JobStatus, optional
+        How a job that is complete looked to the master that completed it: this one knows no more.
     """
 
-    def __init__(self, core: MasterCore, wall_s: float, now: float) -> None:
-        self._core = core
+    def __init__(self, core: MasterCore, wall_s: float, now: float, final: JobStatus | None = None) -> None:
+        self._core, self._final = core, final
         self._wall_offset_s = wall_s - now
         self._started_s = now
         self._training_since_s: float | None = None
@@ -179,6 +181,11 @@ class Progress:
 
     def status(self, since: int, now: float) -> JobStatus:
         """Return what a screen shows now; events after number `since`."""
+        if self._final is not None:
+            new = (*self._final.events, *self._events)
+            return msgspec.structs.replace(
+                self._final, events=tuple(event for event in new if event.seq > since)
+            )
         core, plan = self._core, self._core.plan
         total = plan.records_per_epoch * plan.epochs - core.skips.records
         total = total if plan.is_training else plan.evaluation_records

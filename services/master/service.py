@@ -106,9 +106,10 @@ class MasterService:
         self._fleet_record = state.fleet
         loop = asyncio.get_running_loop()
         self._clock: Callable[[], float] = loop.time
-        self._progress = Progress(self._core, time.time(), loop.time())
+        self._progress = Progress(self._core, time.time(), loop.time(), state.final)
         self._tasks: asyncio.TaskGroup | None = None
         self._is_supervised = self._has_supervisor_heard = False
+        self._running: tuple[str, ...] = ()  # as the supervisor told it last
         self._is_led_here = False  # by a launcher in this process: then nobody leads it from outside
         self._awaited: dict[str, float] = {}  # workers in the place of lost ones -> since when
         self._spare_awaited_s: float | None = None  # since when any spare should take over
@@ -127,7 +128,7 @@ class MasterService:
         self._hosted_stop = Stop()
         self._hosted: PartitionService | None = None
         self._line: RpcClient | None = None
-        if config.num_ps_pods == 0:
+        if config.num_ps_pods == 0 and not self._core.is_complete:
             self._host_partition()
 
     def _host_partition(self) -> None:
@@ -165,8 +166,7 @@ class MasterService:
             self._progress.sample(now)
             if self._core.is_over:
                 over_since = now if over_since is None else over_since
-                if self._core.is_everyone_told() and told_since is None:
-                    told_since = now
+                told_since = (told_since or now) if self._core.is_everyone_told(self._running) else None
                 if now - over_since > FAREWELL_S or (
                     told_since is not None and self._may_leave(now - told_since)
                 ):
@@ -179,9 +179,12 @@ class MasterService:
         """Whether nobody needs this master any more, so long after everybody was told of the end.
 
         A supervisor ends whoever is left.  Without one, an answer that is lost is waited for for ever, and
-        closing a connection on which something has just come in may break it before it is read.
+        closing a connection on which something has just come in may break it before it is read; and a master
+        that found its job complete does not know who is there.
         """
-        return self._has_supervisor_heard if self._is_supervised else told_s > PARTING_S
+        if self._is_supervised:
+            return self._has_supervisor_heard
+        return told_s > (FAREWELL_S if self._core.was_complete else PARTING_S)
 
     # -- for a launcher in this process
 
@@ -227,8 +230,8 @@ class MasterService:
         status = self._progress.status(0, self._clock())
         (self._folder / "status.json").write_bytes(msgspec.json.format(strict_json.encode(status)))
         if core.is_complete:
-            name, version = core.job.name, core.version
-            logger.info("job=%s complete at version=%d digest=%s", name, version, core.digest)
+            self._journal.write(core.term, {"has_ended": True})
+            logger.info("job=%s complete at version=%d digest=%s", core.job.name, status.version, core.digest)
             return 0
         if failure:
             logger.error("%s", _failure_text(core.job.name, failure))
@@ -272,7 +275,8 @@ class MasterService:
         self._progress.notes = status.notes
         if status.stop:
             self._carry_out(self._core.stop(now))
-        is_over = self._core.is_over and self._core.is_everyone_told()
+        self._running = status.running
+        is_over = self._core.is_over and self._core.is_everyone_told(self._running)
         self._has_supervisor_heard = self._core.is_over
         if not self._core.is_over:
             losses = self._fleet.on_status(
@@ -290,6 +294,8 @@ class MasterService:
         desired = () if is_over else self._fleet.desired(now)
         if self._core.is_over:  # whoever has left will not be missed
             desired = tuple(name for name in desired if name in status.running)
+        if self._core.was_complete and not is_over:  # whoever is there has not heard of it yet
+            desired = status.running
         return SupervisorOrders(
             term=self._core.term,
             desired=desired,
@@ -395,7 +401,7 @@ class MasterService:
                 case Reply(to, body):
                     self._server.reply(to, body)
                 case Entry(fields):
-                    self._journal.write(self._core.term, fields)
+                    self._journal.write(self._core.term, self._with_final_status(fields))
                 case Announce():
                     self._announce(instruction)
                 case TakeDigest(partitions):
@@ -416,6 +422,12 @@ class MasterService:
                 case Exit(reason, code):
                     logger.info("master ends: %s", reason)
                     self._stop.set(code, reason)
+
+    def _with_final_status(self, fields: dict[str, object]) -> dict[str, object]:
+        """Return journal entries; with that which completes the job goes how it looks then, for good."""
+        if not fields.get("is_complete"):
+            return fields
+        return fields | {"final": self._progress.status(0, self._clock())}
 
     def _announce(self, announce: Announce) -> None:
         logger.log(announce.level, "%s", announce.text)

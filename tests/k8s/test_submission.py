@@ -319,6 +319,13 @@ def test_resume_makes_new_pods(cluster: PlayedCluster, capsys: pytest.CaptureFix
     assert {"--resume=yes", "--num_workers=2", "--job_dir=/data/jobs/test-mnist"} <= set(command)
     assert main(["resume", "test-mnist", "--minibatch_size=2"]) == 2
 
+    cluster.say("test-mnist", status("Succeeded"), "research")
+    before = pods(cluster)
+    capsys.readouterr()
+    assert main(["resume", "test-mnist"]) == 0
+    assert 'job "test-mnist" has succeeded already' in capsys.readouterr().out
+    assert pods(cluster) == before
+
     assert main([*FLAGS, "--job_name=kept-nowhere"]) == 0
     cluster.say("kept-nowhere", status("Stopped"), "research")
     capsys.readouterr()

@@ -174,6 +174,16 @@ def test_a_job_whose_supervisor_was_killed(capsys: pytest.CaptureFixture[str], h
     assert main(["wait", "mnist"]) == 7
 
 
+def test_a_job_that_has_succeeded_is_not_resumed(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    status = msgspec.structs.replace(STATUS, state="Succeeded", version=7, digest="0123456789abcdef")
+    path = ended(home, status)
+    before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
+    assert main(["resume", "mnist", "--num_workers=3"]) == 0
+    said = 'job "mnist" has succeeded already (v7, digest 01234567): nothing is left to do\n'
+    assert capsys.readouterr().out == said
+    assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == before
+
+
 def test_a_job_that_never_began_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     with open_job_directory(config()) as folder:
         (folder.logs / "master.log").write_text("error: no such data\nhelp: look again\n--- ended after 1s\n")

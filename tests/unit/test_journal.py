@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from edlz.services.errors import DataError
@@ -58,6 +59,23 @@ def test_an_older_master_cannot_write(tmp_path: Path) -> None:
         assert not new.state().is_complete
         with pytest.raises(TermLost):
             old.write(2, {"term": 2})
+
+
+def test_an_older_master_cannot_change_the_job(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with Journal(path) as old, Journal(path) as new:
+        old.begin(JOB, "first")
+        with pytest.raises(TermLost, match="another master"):
+            new.begin(JOB)
+        new.write(1, {"term": 1})
+        with pytest.raises(TermLost, match="term 1"):
+            old.begin(JOB)
+        with pytest.raises(TermLost, match="term 1"):
+            old.change_job(msgspec.structs.replace(JOB, run="other"), term=0)
+        assert (new.job(), new.state().launch) == (JOB, "first")
+        changed = msgspec.structs.replace(JOB, run="other")
+        new.change_job(changed, term=1, launch="second")
+        assert (old.job(), old.state().launch) == (changed, "second")
 
 
 def test_another_file_is_refused_by_name(tmp_path: Path) -> None:

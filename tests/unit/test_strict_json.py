@@ -127,7 +127,9 @@ def test_the_journal_of_an_earlier_version_can_be_read(tmp_path: Path) -> None:
     with Journal(path) as journal:
         journal.write(1, {"term": 1})
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.execute("INSERT INTO facts VALUES ('evaluations', ?)", (b'[[10,{"loss":null}]]',))
+        database.execute(
+            "INSERT INTO facts (name, value) VALUES ('evaluations', ?)", (b'[[10,{"loss":null}]]',)
+        )
     with Journal(path) as journal:
         assert same(journal.state().evaluations, ((10, {"loss": math.nan}),))
 

@@ -1,0 +1,115 @@
+"""A job that is complete stays so, whoever is killed then: its master needs nobody and trains nothing again."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from edlz.api.recordio import Writer
+from edlz.client.local.ending import written_status
+from edlz.services.config import JobConfig
+from edlz.services.job_status import JobStatus, PartitionView
+from edlz.services.master.journal import Journal
+from edlz.services.master.planning import open_journal
+from edlz.services.master.service import MasterService, serve_master
+from edlz.services.messages import Job, SupervisorStatus
+from edlz.services.runtime import Stop
+
+FINAL = JobStatus(
+    name="j",
+    state="Succeeded",
+    mode="sync",
+    slots=1,
+    started_at=1.0,
+    now=9.0,
+    version=7,
+    digest="sha",
+    partitions=(PartitionView(id="0", state="sealed", version=7, expected=9, applied=9),),
+)
+COMPLETE = {"is_complete": True, "digest": "sha", "final": FINAL}
+
+
+def config_of(folder: Path, **fields: Any) -> JobConfig:
+    data = folder / "data"
+    data.mkdir(exist_ok=True)
+    with Writer(data / "part-0") as writer:
+        writer.write(b"x")
+    defaults = {"job_dir": str(folder / "job"), "endpoint": f"ipc://{folder}/m", "num_ps_pods": 1}
+    return JobConfig(job_name="j", model_def="a.b", training_data=str(data), **{**defaults, **fields})
+
+
+def completed(config: JobConfig, **facts: Any) -> Job:
+    """Leave the journal of a job whose master was killed when it was complete."""
+    config.job_directory.mkdir()
+    journal, job = open_journal(config, config.job_directory)
+    with journal:
+        journal.write(1, {"term": 1})
+        journal.write(1, COMPLETE | facts)
+    return job
+
+
+def run_after(config: JobConfig) -> str:
+    journal, job = open_journal(config, config.job_directory)
+    journal.close()
+    return job.run
+
+
+@pytest.mark.parametrize("launch", ["", "one"])
+def test_a_master_that_is_started_again_goes_on_with_the_run(tmp_path: Path, launch: str) -> None:
+    config = config_of(tmp_path, launch_id=launch)
+    job = completed(config)
+    assert run_after(config) == job.run
+
+
+def test_another_start_is_another_run(tmp_path: Path) -> None:
+    first = completed(config_of(tmp_path, launch_id="one"))
+    assert run_after(config_of(tmp_path, launch_id="two")) != first.run
+    assert (tmp_path / "job" / f"journal-{first.run}.sqlite").exists()
+
+
+def test_by_hand_a_job_that_has_ended_is_begun_again(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    job = completed(config, has_ended=True)
+    assert run_after(config) != job.run
+
+
+def test_a_complete_job_is_resumed_as_it_is(tmp_path: Path) -> None:
+    job = completed(config_of(tmp_path, launch_id="one"))
+    resumed = config_of(tmp_path, launch_id="two", resume=True, num_workers=5)
+    journal, found = open_journal(resumed, resumed.job_directory)
+    with journal:
+        assert found == job == journal.job()
+
+
+def test_its_master_ends_alone_and_says_how_the_job_ended(tmp_path: Path) -> None:
+    config = config_of(tmp_path, launch_id="one")
+    completed(config)
+    assert written_status(config.job_directory) == FINAL, "before that the journal says it"
+    seen: list[JobStatus] = []
+
+    async def attend(service: MasterService) -> None:
+        orders = service.supervise(SupervisorStatus(seq=1))
+        assert (orders.stop, orders.desired) == (True, ())
+        seen.append(service.status())
+
+    assert asyncio.run(serve_master(config, Stop(), attend)) == 0
+    assert seen == [FINAL]
+    assert msgspec.json.decode((config.job_directory / "status.json").read_bytes(), type=JobStatus) == FINAL
+    with Journal(config.job_directory / "journal.sqlite") as journal:
+        assert journal.state().has_ended
+
+
+def test_who_still_runs_is_waited_for_until_it_has_heard(tmp_path: Path) -> None:
+    config = config_of(tmp_path, launch_id="one")
+    completed(config)
+
+    async def attend(service: MasterService) -> None:
+        orders = service.supervise(SupervisorStatus(seq=1, running=("ps-0", "worker-0")))
+        assert not orders.stop
+        assert orders.desired == ("ps-0", "worker-0"), "nobody is ended before, and nobody is started"
+        orders = service.supervise(SupervisorStatus(seq=2, running=()))
+        assert orders.stop
+
+    assert asyncio.run(serve_master(config, Stop(), attend)) == 0
