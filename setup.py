@@ -67,6 +67,7 @@ setup(
                 extra_compile_args=FLAGS,
                 extra_link_args=["-pthread"],
             ),
+            Extension("edlz.core_ext._headers", ["core_ext/_headers.pyx"], extra_compile_args=FLAGS),
             Extension("edlz.core_ext._tensors", ["core_ext/_tensors.pyx"], extra_compile_args=FLAGS),
             Extension("edlz.core_ext._wire", ["core_ext/_wire.pyx"], extra_compile_args=FLAGS),
         ],

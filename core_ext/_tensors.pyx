@@ -28,13 +28,18 @@ cpdef Py_ssize_t size_in_bytes(frames) except -1:
 
 
 cdef class TensorWriter:
-    """Takes arrays apart: begun with each message, called for each array, then asked for the frames."""
+    """Takes arrays apart: begun with each message, called for each array, then asked for the frames.
+
+    It is called for what else is no plain value, too: `records` has, by class, what makes one of it.
+    """
 
     cdef list descriptors, frames
     cdef dict names
+    cdef object records
     cdef Py_ssize_t frame_bytes
 
-    def __cinit__(self, dtypes, Py_ssize_t frame_bytes):
+    def __cinit__(self, dtypes, records, Py_ssize_t frame_bytes):
+        self.records = records
         self.names = {dtype: name for name, dtype in dtypes.items()}
         self.frame_bytes = frame_bytes
         self.begin()
@@ -80,7 +85,10 @@ cdef class TensorWriter:
         return len(self.descriptors) - 1
 
     cdef object _other(self, value):
-        """Return a NumPy number as one of Python, an array of a subclass as one of ours."""
+        """Return a record as a plain value, a NumPy number as one of Python, an array of a subclass as one of ours."""
+        plain = self.records[type(value)]
+        if plain is not None:
+            return plain(value)
         if isinstance(value, ndarray):
             return self(value.view(ndarray))
         if isinstance(value, (np.bool_, np.integer, np.float32, np.float64)):
@@ -108,17 +116,23 @@ cdef class TensorReader:
         Raises
         ------
         ValueError
-            If there are more of them than may be, if a descriptor does not fit the frames behind the first
-            one, or if a frame belongs to none.
+            If there are more of them than may be, if one is no descriptor or does not fit the frames behind the
+            first one, or if a frame belongs to none.
         """
         cdef Py_ssize_t place = 1, count, size, frame_count = len(frames), number = 0
         self.taken = 0
         self.arrays = []
+        if type(descriptors) is not tuple:
+            raise ValueError("no list of tensors")
         if frame_count == 1 and not descriptors:
             return
         self._check_limits(descriptors, frames)
         for descriptor in descriptors:
-            name, shape, frames_due = descriptor.dtype, descriptor.shape, descriptor.frames
+            if type(descriptor) is not tuple or len(descriptor) < 3:
+                raise ValueError(f"tensor {number} is not described by a list")
+            name, shape, frames_due = descriptor[0], descriptor[1], descriptor[2]
+            if type(name) is not str or type(frames_due) is not int or not is_shape(shape):
+                raise ValueError(f"tensor {number} is not described by dtype, shape and frames")
             dtype = self.dtypes.get(name)
             if dtype is None:
                 names = ", ".join(d.name for d in self.dtypes.values())
@@ -179,6 +193,16 @@ cdef class TensorReader:
         self.forget()
         if self.taken != count:
             raise ValueError(f"{count} tensors, of which the message names {self.taken}")
+
+
+cdef bint is_shape(value):
+    """Whether a value is a tuple of whole numbers."""
+    if type(value) is not tuple:
+        return False
+    for item in <tuple>value:
+        if type(item) is not int:
+            return False
+    return True
 
 
 cdef object _view(frame, dtype):

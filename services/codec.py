@@ -11,24 +11,25 @@ What is received is judged before anything is allocated for it.  Which messages 
 """
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, Union
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal
 
+import msgpack
 import msgspec
 import numpy as np
 
+from edlz.core_ext._headers import HeaderCheck
 from edlz.core_ext._tensors import TensorReader, TensorWriter, size_in_bytes
 from edlz.services.errors import ConfigError, LocalProtocolError, RemoteProtocolError
+from edlz.services.limits import FRAME_BYTES, HeaderLimits, Limits
 from edlz.services.messages import ANSWERS, REQUESTS
 from edlz.services.records import Message
 
-__all__ = ["FRAME_BYTES", "PROTOCOL_VERSION", "Buffer", "Codec", "Limits", "MalformedMessage"]
+__all__ = ["PROTOCOL_VERSION", "Buffer", "Codec", "MalformedMessage"]
 
 Buffer = bytes | memoryview
 
 PROTOCOL_VERSION: Final = 1
-FRAME_BYTES: Final = 1 << 20
 DTYPES: Final[dict[str, np.dtype[Any]]] = {
     np.dtype(scalar).str: np.dtype(scalar)
     for scalar in (
@@ -45,25 +46,9 @@ DTYPES: Final[dict[str, np.dtype[Any]]] = {
         np.bool_,
     )
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """The largest message that is sent or taken."""
-
-    header_bytes: int = 16 << 20  # a plan with 200,000 shards
-    message_bytes: int = 2 << 30
-    tensors: int = 16_384
-
-    @property
-    def frame_bytes(self) -> int:
-        """The largest single frame."""
-        return max(self.header_bytes, FRAME_BYTES)
-
-    @property
-    def frames(self) -> int:
-        """The most frames that a valid message can have: each tensor ends with a frame that is not full."""
-        return 1 + self.tensors + self.message_bytes // FRAME_BYTES
+PREAMBLE_BYTES: Final = 32  # the head of a list and two numbers, amply
+PACK_BYTES: Final = 4096  # room of a packer, which grows
+SMALL_BYTES: Final = 1 << 16  # a header that holds no more than any limit of lists or texts
 
 
 class MalformedMessage(RemoteProtocolError):
@@ -74,30 +59,30 @@ class MalformedMessage(RemoteProtocolError):
         self.request_id = request_id
 
 
-class _Descriptor(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    dtype: str
-    shape: tuple[int, ...]
-    frames: int
-
-
-class _Preamble(msgspec.Struct, array_like=True, frozen=True):
-    """The part of a header that no version may move."""
-
-    version: int
-    request_id: int
-
-
-class _Header(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    version: int
-    request_id: int
-    message: msgspec.Raw
-    tensors: list[_Descriptor]
-
-
-# What msgspec raises for bytes that do not fit; deep nesting ends in a RecursionError.
+# What a frame or a field that does not fit raises in msgpack and msgspec.
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
-_decode_preamble = msgspec.msgpack.Decoder(_Preamble).decode
-_decode_header = msgspec.msgpack.Decoder(_Header).decode
+
+
+class _Records(dict[type, Callable[[Any], object] | None]):
+    """What makes a list, or a map, of a record, by its class; None for classes of other things."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], object] | None:
+        plain = _plain_of(kind) if issubclass(kind, msgspec.Struct) else None
+        self[kind] = plain
+        return plain
+
+
+def _plain_of(kind: type[msgspec.Struct]) -> Callable[[Any], object]:
+    config = kind.__struct_config__
+    if not config.array_like:
+        return msgspec.structs.asdict
+    if config.tag is None:
+        return msgspec.structs.astuple
+    tag = (config.tag,)
+    return lambda message: tag + msgspec.structs.astuple(message)
+
+
+_RECORDS: Final = _Records()
 
 
 class Codec:
@@ -112,7 +97,7 @@ class Codec:
     Notes
     -----
     Not for two threads: the arrays of the message in hand are collected in the object.  What is done to
-    each of them is compiled (core_ext/_tensors.pyx).
+    each of them is compiled (core_ext/_tensors.pyx), and so is the first look at a header (core_ext/_headers.pyx).
     """
 
     def __init__(self, expects: Literal["requests", "answers"], limits: Limits | None = None) -> None:
@@ -121,16 +106,24 @@ class Codec:
                 "this machine is big-endian; edlz sends little-endian tensors as they lie in memory"
             )
         kinds = REQUESTS if expects == "requests" else ANSWERS
+        self._kinds = {kind.__struct_config__.tag: kind for kind in kinds}
+        self._expects = expects
         self._limits = limits = limits or Limits()
-        self._writer = TensorWriter(DTYPES, FRAME_BYTES)
+        self._header = limits.request_header if expects == "requests" else limits.answer_header
+        self._surely_taken_bytes = min(
+            SMALL_BYTES, limits.request_header.total_bytes, limits.answer_header.total_bytes
+        )
+        self._writer = TensorWriter(DTYPES, _RECORDS, FRAME_BYTES)
         self._reader = TensorReader(
             DTYPES,
             most_tensors=limits.tensors,
             most_frames=limits.frames,
             most_bytes=limits.message_bytes,
         )
-        self._encode = msgspec.msgpack.Encoder(enc_hook=self._writer).encode
-        self._decode = msgspec.msgpack.Decoder(Union[kinds], dec_hook=self._reader).decode  # noqa: UP007
+        self._checks = {limit: _check_of(limit) for limit in (limits.request_header, limits.answer_header)}
+        self._check_header = self._checks[self._header]
+        self._unpack_options = _unpack_options(self._header)
+        self._packer = self._new_packer()
 
     def encode(self, message: Message, request_id: int) -> list[Buffer]:
         """Return the frames of a message; those of its arrays are views, not copies.
@@ -145,13 +138,13 @@ class Codec:
         """
         descriptors = self._writer.begin()
         try:
-            # The descriptors are encoded behind the message, when the hook has filled the list.
-            header = self._encode((PROTOCOL_VERSION, request_id, message, descriptors))
+            # The descriptors are packed behind the message, when the writer has filled the list.
+            header = self._packer.pack((PROTOCOL_VERSION, request_id, message, descriptors))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             self._writer.begin()  # lets go of the arrays
             raise LocalProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
-        frames = self._writer.end(header)
-        if descriptors or len(header) > self._limits.header_bytes:
+        frames: list[Buffer] = self._writer.end(header)
+        if descriptors or len(header) > self._surely_taken_bytes:
             self._check_outgoing(message, frames, len(descriptors))
         return frames
 
@@ -166,31 +159,48 @@ class Codec:
         MalformedMessage
             If anything about the frames is not as it should be; nothing larger than them was allocated.
         """
-        limits = self._limits
-        if not frames or len(frames[0]) > limits.header_bytes:
-            size = len(frames[0]) if frames else 0
-            raise MalformedMessage(f"a header of {size} bytes; at most {limits.header_bytes} are taken", None)
+        header = frames[0] if frames else b""
+        if not header or len(header) > self._header.total_bytes:
+            raise MalformedMessage(
+                f"a header of {len(header)} bytes; at most {self._header.total_bytes} are taken", None
+            )
         try:
-            header = _decode_header(frames[0])
+            self._check_header(header)
+            unpacked = msgpack.unpackb(header, **self._unpack_options)
         except _DECODE_ERRORS as error:
-            raise _foreign_header(frames[0], error) from error
-        if header.version != PROTOCOL_VERSION:
-            raise _foreign_version(header.version, header.request_id)
+            raise _foreign_header(header, str(error)) from error
+        if type(unpacked) is not tuple or len(unpacked) < 4 or unpacked[0] != PROTOCOL_VERSION:
+            raise _foreign_header(header, "no list of version, request id, message and tensors")
+        _, request_id, fields, tensors = unpacked[:4]
+        if type(request_id) is not int:
+            raise MalformedMessage("a header that does not fit: its request id is no whole number", None)
         try:
-            self._reader.open(header.tensors, frames)
-            message = self._decode(header.message)
+            self._reader.open(tensors, frames)
+            message = msgspec.convert(fields, self._kind_of(fields), dec_hook=self._reader)
             self._reader.close()
         except _DECODE_ERRORS as error:
             self._reader.forget()
-            raise MalformedMessage(f"a message that does not fit: {error}", header.request_id) from error
-        return header.request_id, message
+            raise MalformedMessage(f"a message that does not fit: {error}", request_id) from error
+        return request_id, message
+
+    def _kind_of(self, fields: object) -> type[Message]:
+        """Return the class that a message's first field, its tag, stands for."""
+        tag = fields[0] if type(fields) is tuple and fields else None
+        kind = self._kinds.get(tag) if type(tag) is int else None
+        if kind is None:
+            raise ValueError(f"{tag!r:.20} is no tag of the {self._expects} that are taken")
+        return kind
 
     # ------------------------------------------------------------ limits
 
     def _check_outgoing(self, message: Message, frames: list[Buffer], tensors: int) -> None:
         limits = self._limits
-        if len(frames[0]) > limits.header_bytes:
-            what, most = f"a header of {len(frames[0])} bytes", limits.header_bytes
+        header = limits.request_header if isinstance(message, REQUESTS) else limits.answer_header
+        if len(frames[0]) > SMALL_BYTES:
+            self._packer = self._new_packer()  # one that has grown is not kept
+            self._check_large(message, frames[0], self._checks[header])
+        if len(frames[0]) > header.total_bytes:
+            what, most = f"a header of {len(frames[0])} bytes", header.total_bytes
         elif tensors > limits.tensors:
             what, most = f"{tensors} tensors", limits.tensors
         elif len(frames) > 1 and (size := size_in_bytes(frames)) > limits.message_bytes:
@@ -199,19 +209,68 @@ class Codec:
             return
         raise LocalProtocolError(f"{type(message).__name__} has {what}; at most {most} travel in one message")
 
+    def _new_packer(self) -> msgpack.Packer:
+        return msgpack.Packer(default=self._writer, buf_size=PACK_BYTES)
 
-def _foreign_version(version: int, request_id: int) -> MalformedMessage:
-    return MalformedMessage(
-        f"the peer speaks protocol version {version}, this process speaks {PROTOCOL_VERSION}", request_id
+    def _check_large(self, message: Message, header: Buffer, check: HeaderCheck) -> None:
+        try:
+            check(header)
+        except ValueError as error:
+            raise LocalProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
+
+
+def _check_of(limits: HeaderLimits) -> HeaderCheck:
+    return HeaderCheck(
+        depth=limits.depth,
+        containers=limits.containers,
+        array_length=limits.array_length,
+        map_length=limits.map_length,
+        text_bytes=limits.text_bytes,
+        binary_bytes=limits.binary_bytes,
     )
 
 
-def _foreign_header(frame: Buffer, error: Exception) -> MalformedMessage:
-    """Say what is wrong with a header, and find the request id in it if that is possible."""
+def _unpack_options(limits: HeaderLimits) -> dict[str, Any]:
+    """Return how msgpack unpacks a header: into tuples, and within the limits."""
+    return {
+        "use_list": False,
+        "raw": False,
+        "strict_map_key": True,
+        "object_pairs_hook": _map_of,
+        "max_array_len": limits.array_length,
+        "max_map_len": limits.map_length,
+        "max_str_len": limits.text_bytes,
+        "max_bin_len": limits.binary_bytes,
+        "max_ext_len": 0,
+    }
+
+
+def _map_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a map that has a key twice")
+    return found
+
+
+def _foreign_header(frame: Buffer, reason: str) -> MalformedMessage:
+    """Say what is wrong with a header, and find version and request id in it if that is possible."""
+    version, request_id = _preamble(frame)
+    if version is not None and version != PROTOCOL_VERSION:
+        return MalformedMessage(
+            f"the peer speaks protocol version {version}, this process speaks {PROTOCOL_VERSION}", request_id
+        )
+    return MalformedMessage(f"a header that does not fit: {reason}", request_id)
+
+
+def _preamble(frame: Buffer) -> tuple[int | None, int | None]:
+    """Return the part of a header that no version may move, of a header that may be damaged behind it."""
+    unpacker = msgpack.Unpacker(max_buffer_size=PREAMBLE_BYTES, max_ext_len=0)
+    unpacker.feed(bytes(frame[:PREAMBLE_BYTES]))
     try:
-        preamble = _decode_preamble(frame)
-    except _DECODE_ERRORS:
-        return MalformedMessage(f"a header that does not fit: {error}", None)
-    if preamble.version != PROTOCOL_VERSION:
-        return _foreign_version(preamble.version, preamble.request_id)
-    return MalformedMessage(f"a header that does not fit: {error}", preamble.request_id)
+        count = unpacker.read_array_header()
+        version, request_id = (unpacker.unpack(), unpacker.unpack()) if count >= 2 else (None, None)
+    except (ValueError, msgpack.OutOfData, RecursionError):
+        return None, None
+    if type(version) is not int or type(request_id) is not int:
+        return None, None
+    return version, request_id

@@ -15,7 +15,7 @@ from typing import Final
 import zmq
 import zmq.utils.garbage  # for its place among the exit handlers, see process_context
 
-from edlz.services.codec import Buffer, Limits
+from edlz.services.codec import Buffer
 from edlz.services.wire import open_wire, release_departed
 
 __all__ = ["MESSAGES_PER_WAKE", "LoopSocket", "process_context"]
@@ -54,14 +54,14 @@ def _close_context(context: "zmq.Context[zmq.Socket[bytes]]") -> None:
 class LoopSocket(ABC):
     """A ZeroMQ socket whose messages are handed over on the event loop."""
 
-    def __init__(self, kind: int, limits: Limits, linger_s: float) -> None:
+    def __init__(self, kind: int, linger_s: float, *, frame_bytes: int, frames: int) -> None:
         self._socket = process_context().socket(kind)
         _open_sockets.add(self._socket)
         self._socket.set_hwm(SAFETY_HWM)
         self._socket.setsockopt(zmq.LINGER, max(round(linger_s * 1000), LEAST_LINGER_MS))
-        self._socket.setsockopt(zmq.MAXMSGSIZE, limits.frame_bytes)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, frame_bytes)
         # A message of more frames is malformed, whatever they hold: one too many tells, besides the peer's name.
-        self._wire = open_wire(self._socket, limits.frames + 2)
+        self._wire = open_wire(self._socket, frames + 2)
         self._release_timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._is_closed = False

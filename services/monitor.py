@@ -8,11 +8,12 @@ from typing import Final
 
 import zmq
 
-from edlz.services.codec import Buffer, Limits
+from edlz.services.codec import Buffer
 from edlz.services.loop_socket import LoopSocket
 
 __all__ = ["Monitor"]
 
+FRAME_BYTES, EVENT_FRAMES = 1024, 2
 MOST_UNREAD: Final = 100_000  # far more than have room
 
 _EVENT = struct.Struct("=HI")  # number and value; a second frame has the endpoint
@@ -36,7 +37,7 @@ class Monitor(LoopSocket):
     def __init__(
         self, watched: "zmq.Socket[bytes]", events: int, on_event: Callable[[int, int], None]
     ) -> None:
-        super().__init__(zmq.PAIR, Limits(), linger_s=0)
+        super().__init__(zmq.PAIR, linger_s=0, frame_bytes=FRAME_BYTES, frames=EVENT_FRAMES)
         self._watched, self._on_event = watched, on_event
         address = f"inproc://edlz-monitor-{next(_numbers)}"
         try:

@@ -22,13 +22,14 @@ from typing import Final
 import msgspec
 
 from edlz.core_ext._tensors import size_in_bytes
-from edlz.services.codec import Buffer, Codec, Limits, MalformedMessage
+from edlz.services.codec import Buffer, Codec, MalformedMessage
 from edlz.services.errors import (
     EdlzError,
     LocalProtocolError,
     PeerUnavailable,
     error_of,
 )
+from edlz.services.limits import Limits
 from edlz.services.messages import ErrorReply, Ping, Pong
 from edlz.services.outbox import Outbox
 from edlz.services.records import Message

@@ -16,11 +16,12 @@ from typing import Final, Protocol
 
 import zmq
 
-from edlz.services.codec import Buffer, Limits
+from edlz.services.codec import Buffer
 from edlz.services.endpoints import Endpoint
 from edlz.services.errors import EdlzError, LaunchError
 from edlz.services.gate import Gate
 from edlz.services.handshakes import Refusals
+from edlz.services.limits import Limits
 from edlz.services.loop_socket import MESSAGES_PER_WAKE, LoopSocket
 from edlz.services.monitor import Monitor
 from edlz.services.ports import port_problem
@@ -114,7 +115,7 @@ class RouterSocket(LoopSocket):
         security: Security,
     ) -> None:
         place = security.admit(endpoint, binding=True)
-        super().__init__(zmq.ROUTER, limits, linger_s)
+        super().__init__(zmq.ROUTER, linger_s, frame_bytes=limits.request_frame_bytes, frames=limits.frames)
         self._on_message, self._path = on_message, place.path
         self._door: Doorkeeper | None = None
         self._gate: Gate | None = None
@@ -232,7 +233,7 @@ class DealerSocket(LoopSocket):
         server: str,
     ) -> None:
         place = security.admit(endpoint)
-        super().__init__(zmq.DEALER, limits, linger_s)
+        super().__init__(zmq.DEALER, linger_s, frame_bytes=limits.answer_frame_bytes, frames=limits.frames)
         self._on_message, self._on_connected, self._on_refused = on_message, on_connected, on_refused
         self.is_connected = False
         self._address = place.address

@@ -13,7 +13,7 @@ from typing import Final
 import zmq
 from zmq.utils import z85
 
-from edlz.services.codec import Buffer, Limits
+from edlz.services.codec import Buffer
 from edlz.services.errors import LocalProtocolError
 from edlz.services.loop_socket import LoopSocket
 
@@ -21,6 +21,7 @@ __all__ = ["Doorkeeper", "admit_only"]
 
 ADDRESS: Final = "inproc://zeromq.zap.01"
 VERSION: Final = b"1.0"
+FRAME_BYTES, MOST_FRAMES = 4096, 16  # a question has 9 frames, of 255 bytes at most
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class _Handler(LoopSocket):
     _the_one: "_Handler | None" = None
 
     def __init__(self) -> None:
-        super().__init__(zmq.ROUTER, Limits(), linger_s=0)
+        super().__init__(zmq.ROUTER, linger_s=0, frame_bytes=FRAME_BYTES, frames=MOST_FRAMES)
         self.doors: dict[bytes, Doorkeeper] = {}  # by domain
         try:
             self._socket.bind(ADDRESS)

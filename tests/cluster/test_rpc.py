@@ -21,7 +21,7 @@ import zmq
 from loops import LOOPS, Run, runner_on
 
 from edlz.services import loop_socket as loop_socket_module
-from edlz.services.codec import PROTOCOL_VERSION, Codec, Limits
+from edlz.services.codec import PROTOCOL_VERSION, Codec
 from edlz.services.endpoints import parse_endpoint
 from edlz.services.errors import (
     ConfigError,
@@ -32,6 +32,7 @@ from edlz.services.errors import (
     RemoteProtocolError,
     StaleGradient,
 )
+from edlz.services.limits import Limits
 from edlz.services.messages import ErrorReply, Exchange, NewestPull, Ping, Pong, Push, ReadVector, VectorPart
 from edlz.services.records import Message
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
@@ -735,7 +736,7 @@ def test_what_is_too_large_is_refused_by_the_sender(run: Run) -> None:
 
 def test_what_is_too_large_is_refused_by_the_server(run: Run) -> None:
     async def main() -> None:
-        server = Server(limits=Limits(message_bytes=3_000_000, header_bytes=2_000_000))
+        server = Server(limits=Limits(message_bytes=3_000_000))
         with raw_peer(server.rpc.endpoint) as peer:
             peer.send_multipart(Codec("answers").encode(push_of(np.zeros(1_000_000, np.float32)), 5))
             request_id, answer = await received(peer)

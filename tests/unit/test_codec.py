@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edlz.services import codec as codec_module
-from edlz.services.codec import FRAME_BYTES, PROTOCOL_VERSION, Codec, Limits, MalformedMessage
+from edlz.services.codec import PROTOCOL_VERSION, Codec, MalformedMessage
 from edlz.services.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from edlz.services.job_status import JobStatus
+from edlz.services.limits import FRAME_BYTES, HeaderLimits, Limits
 from edlz.services.messages import (
     ANSWERS,
     REQUESTS,
@@ -237,7 +238,11 @@ def test_an_integer_of_more_than_64_bits_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "limits",
-    [Limits(header_bytes=20), Limits(message_bytes=4000), Limits(tensors=1)],
+    [
+        Limits(request_header=HeaderLimits(total_bytes=20, containers=9)),
+        Limits(message_bytes=4000),
+        Limits(tensors=1),
+    ],
     ids=["header", "message", "tensors"],
 )
 def test_limits_hold_for_both_sides(limits: Limits) -> None:
@@ -286,7 +291,7 @@ MALFORMED: dict[str, tuple[list[bytes], int | None, str]] = {
     "other version": ([header("what", "ever", version=9)], 7, "protocol version 9, this process speaks 1"),
     "other version, other form": ([header(version=9)], 7, "protocol version 9"),
     "other version, same form": ([header([2, "ps", "j"], [], version=9)], 7, "protocol version 9"),
-    "deep nesting inside": ([b"\x94\x01\x07" + b"\x91" * 100_000], None, "header"),
+    "deep nesting inside": ([b"\x94\x01\x07" + b"\x91" * 100_000], 7, "more than 32 deep"),
     "deep nesting in a field": (
         [header([2, "ps", "DEEP"], []).replace(b"\xa4DEEP", NESTED)],
         7,
@@ -294,11 +299,47 @@ MALFORMED: dict[str, tuple[list[bytes], int | None, str]] = {
     ),
     "id a text": ([header([1], [], request_id="7")], None, "header"),
     "unknown tag": ([header([999], [])], 7, "999"),
-    "a request to a client": ([header([1], [])], 7, "Invalid value 1"),
+    "a request to a client": ([header([1], [])], 7, "1 is no tag of the answers"),
+    "tag that is true": ([header([True], [])], 7, "True is no tag"),
+    "tag a list": ([header([[2], "ps", "j"], [])], 7, "is no tag"),
+    "message a map": ([header({"a": 1}, [])], 7, "is no tag"),
+    "message empty": ([header([], [])], 7, "is no tag"),
+    "bytes behind it": ([header([2, "ps", "j"], []) + b"\x00"], 7, "1 bytes behind its end"),
     "no such fields": ([header([VECTOR_PART_TAG], [])], 7, "length"),
     "field of another type": ([header([2, 3, "j"], [])], 7, "Expected `str`"),
     "text not in UTF-8": ([header([2, "XY", "j"], []).replace(b"XY", b"\xff\xfe")], 7, "utf-8"),
-    "huge array": ([b"\x94\x01\x07\xdd\xff\xff\xff\xff"], None, "truncated"),
+    "huge array": ([b"\x94\x01\x07\xdd\xff\xff\xff\xff"], 7, "a list of 4294967295 items; at most"),
+    "array that is not there": ([b"\x94\x01\x07\xdd\x00\x01\x00\x00"], 7, "truncated"),
+    "huge map": ([b"\x94\x01\x07\xdf\xff\xff\xff\xff"], 7, "a map of 4294967295 pairs; at most"),
+    "map that is not there": ([b"\x94\x01\x07\x82\x01\x01\x01"], 7, "truncated"),
+    "huge text": ([b"\x94\x01\x07\xdb\xff\xff\xff\xff"], 7, "a text of 4294967295 bytes; at most"),
+    "huge binary": ([b"\x94\x01\x07\xc6\xff\xff\xff\xff"], 7, "4294967295 bytes of binary data; at most"),
+    "text that is not there": ([b"\x94\x01\x07\xaaabc"], 7, "truncated: a text of 10 bytes"),
+    "half a number": ([b"\x94\x01\x07\xcf\x00\x00"], 7, "truncated"),
+    "half a length": ([b"\x94\x01\x07\xdd\x00"], 7, "truncated"),
+    "extension type": ([b"\x94\x01\x07\xd4\x05\x00\x90"], 7, "0xd4"),
+    "extension type without data": ([b"\x94\x01\x07\xc7\x00\x05\x90"], 7, "0xc7"),
+    "timestamp": ([b"\x94\x01\x07\xd6\xff\x00\x00\x00\x00\x90"], 7, "0xd6"),
+    "key twice": ([b"\x94\x01\x07\x82\xa1a\x01\xa1a\x02\x90"], 7, "a key twice"),
+    "key that is a number": ([b"\x94\x01\x07\x81\x01\x01\x90"], 7, "header"),
+    "more lists than are taken": (
+        [b"\x94\x01\x07\xdd\x00\x0f\xff\xff" + b"\x90" * 0xFFFFF + b"\x90"],
+        7,
+        "lists and maps",
+    ),
+    "id beyond 64 bits, or none": ([b"\x94\x01\xc0\x92\x02\xa0\x90"], None, "header"),
+    "field beyond its range": (
+        [header([33, [2**64 - 1, 2**64 - 1], -(2**63), 0, 1, 0, 0, 0], [])],
+        7,
+        "bool",
+    ),
+    "descriptors that are no list": ([header([2, "ps", "j"], 5)], 7, "no list of tensors"),
+    "descriptor that is no list": ([header([2, "ps", "j"], [5])], 7, "not described"),
+    "descriptor too short": ([header([2, "ps", "j"], [["<f4", [3]]])], 7, "not described"),
+    "shape that is a text": ([header([2, "ps", "j"], [["<f4", "3", 1]]), ONES], 7, "not described"),
+    "shape of floats": ([header([2, "ps", "j"], [["<f4", [3.0], 1]]), ONES], 7, "not described"),
+    "shape that is true": ([header([2, "ps", "j"], [["<f4", [True], 1]]), ONES], 7, "not described"),
+    "frames that are true": ([header([2, "ps", "j"], [["<f4", [3], True]]), ONES], 7, "not described"),
     "tensor not described": ([header([VECTOR_PART_TAG, 3, [], 0], []), ONES], 7, "no tensor"),
     "tensor not there": ([one_tensor("<f4", [3], 1)], 7, "0 are there"),
     "another tensor's number": ([one_tensor("<f4", [3], 1, number=1), ONES], 7, "tensor 1 where tensor 0"),
@@ -458,3 +499,32 @@ def test_a_codec_goes_on_after_a_malformed_message() -> None:
 
 def test_fields_that_a_newer_peer_adds_at_the_end_are_skipped() -> None:
     assert Codec("requests").decode([header([1, "new", [3]], [], "newer")]) == (7, Ping())
+
+
+# What unpacks to many times its bytes.
+DENSE_FIELDS = {
+    "lists of one": b"\x91\x00",
+    "lists of nothing": b"\x90",
+    "maps of nothing": b"\x80",
+    "maps of one": b"\x81\xa1a\x00",
+    "short texts": b"\xa2ab",
+    "short binaries": b"\xc4\x01x",
+    "floats": b"\xcb" + b"\x3f" * 8,
+    "numbers": b"\xcd\x7f\x7f",
+}
+
+
+@pytest.mark.parametrize("name", DENSE_FIELDS)
+def test_a_header_takes_no_more_than_a_few_times_its_bytes(name: str) -> None:
+    item = DENSE_FIELDS[name]
+    count = 1_000_000 // len(item)
+    data = b"\x94\x01\x07\x92\x01\xdd" + count.to_bytes(4, "big") + item * count + b"\x90"
+    codec = Codec("requests")
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(MalformedMessage):
+            codec.decode([data])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 32 * len(data)
