@@ -292,10 +292,11 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     telemetry: WorkerTelemetry = WorkerTelemetry()
     steps: int = 0  # minibatches pushed by this process: a lease does not age while this rises
     busy_s: float = 0.0  # how long it has been at the present piece of work
-    longest_s: float = 0.0  # the longest piece of work so far
+    longest_s: float = 0.0  # the longest piece of that kind so far, the first aside
     address_list: Identity = NO_IDENTITY  # which list of partitions it has
     nonfinite_losses: int = 0  # minibatches of this process whose loss was NaN or infinite
     nonfinite_loss: NonFiniteLoss | None = None  # the newest of them
+    is_starting: bool = False  # the present piece of work is the first of its kind: building, compiling
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):

@@ -1,8 +1,10 @@
 """The live workers: which of them get work, and which have hung.
 
 A worker hangs when it says nothing, or when it speaks but has been at one piece of work for far longer than any
-has taken it: a slow worker gets on, a hung one does not.  It is given up for good: another one is started in its
-place, and when it wakes up it is told to go.
+of that kind has taken it: a slow worker gets on, a hung one does not.  Building the model, and the first piece of
+each kind, have a limit of their own: they load and compile, perhaps on a busy machine.  Only what a worker has said
+of itself counts, not how long ago that was; who says nothing more is the other case.  It is given up for good:
+another one is started in its place, and when it wakes up it is told to go.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +16,9 @@ __all__ = ["HANG_S", "Crew"]
 
 SILENCE_S = 10.0
 HANG_S = 60.0
-HANG_PIECES = 10.0  # a piece of work may take so many times as long as the longest before it
+HANG_PIECES = 10.0  # a piece of work may take so many times as long as the longest of its kind before it
+START_HANG_S = 900.0  # the first piece of a kind may take so long,
+START_HANGS = 10.0  # or so many times as long as a job lets a worker be without progress
 
 
 class Crew:
@@ -130,10 +134,15 @@ class Crew:
                 self._retired[worker] = True
                 yield worker, f"hung: nothing heard for {now - seen_s:.0f}s"
         for worker, entry in self.workers.items():
-            busy_s = entry.busy_s + now - entry.seen_s if entry.busy_s else 0.0
-            if worker not in self._retired and busy_s > max(self._hang_s, HANG_PIECES * entry.longest_s):
+            if worker not in self._retired and entry.busy_s > self._limit_s(entry):
                 self._retired[worker] = True
-                yield worker, f"hung: no progress for {busy_s:.0f}s; its log says where"
+                where = " while it started" if entry.is_starting else ""
+                yield worker, f"hung: no progress for {entry.busy_s:.0f}s{where}; its log says where"
+
+    def _limit_s(self, entry: WorkerEntry) -> float:
+        if entry.is_starting:
+            return max(START_HANG_S, START_HANGS * self._hang_s)
+        return max(self._hang_s, HANG_PIECES * entry.longest_s)
 
     def check_invariants(self) -> None:
         """Assert that what is kept up to date is what would be made anew."""

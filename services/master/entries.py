@@ -60,6 +60,7 @@ class WorkerEntry:
     has_asked: bool
     busy_s: float = 0.0
     longest_s: float = 0.0
+    is_starting: bool = False
     evaluating: tuple[tuple[int, int], ...] = ()  # (round, task)
 
 

@@ -408,6 +408,7 @@ class MasterCore:
             has_asked=status.wants_task or (entry is not None and entry.has_asked),
             busy_s=status.busy_s,
             longest_s=status.longest_s,
+            is_starting=status.is_starting,
             evaluating=status.evaluating,
         )
         self.crew.note(status.worker, entry)

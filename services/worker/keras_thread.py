@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from edlz.services.runtime import Stop
+from edlz.services.worker.pace import Pace
 
 __all__ = ["KerasThread"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
+    kind: str
     run: Callable[[], Any]
     then: Callable[[Any], None]
     on_error: Callable[[BaseException], None]
@@ -35,8 +37,8 @@ class KerasThread:
 
     Attributes
     ----------
-    longest_s : float
-        The longest piece of work so far.
+    pace : Pace
+        How long it has been at what.
     """
 
     def __init__(self, stop: Stop) -> None:
@@ -44,25 +46,22 @@ class KerasThread:
         self._inbox: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._is_closed = False
         self._thread: threading.Thread | None = None
-        self._since_s: float | None = None
-        self.longest_s = 0.0
-
-    @property
-    def busy_s(self) -> float:
-        """How long it has been at the present piece of work; 0 if at none."""
-        since_s = self._since_s
-        return 0.0 if since_s is None else time.monotonic() - since_s
+        self.pace = Pace()
 
     def submit(
-        self, run: Callable[[], Any], then: Callable[[Any], None], on_error: Callable[[BaseException], None]
+        self,
+        kind: str,
+        run: Callable[[], Any],
+        then: Callable[[Any], None],
+        on_error: Callable[[BaseException], None],
     ) -> None:
-        """Call `run` in the thread, then one of the others in the loop."""
+        """Call `run` in the thread, then one of the others in the loop; `kind` is what its pace is judged by."""
         if self._is_over:
             return
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="keras")
             self._thread.start()
-        self._inbox.put(_Work(run, then, on_error))
+        self._inbox.put(_Work(kind, run, then, on_error))
 
     def close(self) -> None:
         """Let the thread end after what it is at; nothing that waits is begun, and nobody waits for it."""
@@ -75,17 +74,14 @@ class KerasThread:
 
     def _work(self) -> None:
         while (work := self._inbox.get()) is not None and not self._is_over:
-            self._since_s = time.monotonic()
+            self.pace.begin(work.kind, time.monotonic())
             try:
-                result = work.run()
+                callback, result = work.then, work.run()
             except BaseException as error:  # the loop is told whatever it is
-                self._report(work.on_error, error)
-            else:
-                self._report(work.then, result)
-                del result  # it may be large, and the wait for more work long
-            self.longest_s = max(self.longest_s, time.monotonic() - self._since_s)
-            self._since_s = None
-            del work
+                callback, result = work.on_error, error
+            self.pace.end(time.monotonic())  # before anybody hears of it, and says how long it has been at it
+            self._report(callback, result)
+            del work, callback, result  # they may be large, and the wait for more work long
 
     def _report(self, callback: Callable[[Any], None], value: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know

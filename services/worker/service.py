@@ -91,7 +91,10 @@ class WorkerService:
         self._meter = Meter()
         self._keras = KerasThread(stop)
         self._core = TaskRunner(
-            str(config.worker_id), secrets.randbits(62), self._meter.telemetry, self._pace
+            str(config.worker_id),
+            secrets.randbits(62),
+            self._meter.telemetry,
+            lambda: self._keras.pace.told(time.monotonic()),
         )
         self._security = Security.of(config, "worker")
         self._master = RpcClient(
@@ -159,11 +162,11 @@ class WorkerService:
                 self._job = job
                 hosts_partition = JobConfig.from_record(job.config).num_ps_pods == 0
                 self._server_role = "master" if hosts_partition else "ps"
-                self._keras.submit(lambda: self._build(job), self._on_built, self._on_fatal)
+                self._keras.submit("build", lambda: self._build(job), self._on_built, self._on_fatal)
             case Begin(task, lane, end_at):
                 self._begin(task, lane, end_at)
             case Drop(task):
-                self._keras.submit(lambda: self._ready_trainer.drop(task), _nothing, self._on_error)
+                self._keras.submit("task", lambda: self._ready_trainer.drop(task), _nothing, self._on_error)
             case FindIds():
                 self._find_ids(instruction)
             case Compute():
@@ -252,10 +255,6 @@ class WorkerService:
 
     # -- Keras
 
-    def _pace(self) -> tuple[float, float]:
-        """How long the present piece of work has lasted, and the longest before it; building does not count."""
-        return (self._keras.busy_s, self._keras.longest_s) if self._built else (0.0, 0.0)
-
     def _dump_stacks(self) -> None:
         logger.warning("this worker is given up: it gets nowhere; what its threads are at:")
         faulthandler.dump_traceback(all_threads=True)
@@ -277,7 +276,6 @@ class WorkerService:
     def _on_built(self, built: "Built") -> None:
         assert self._job is not None
         self._built = built
-        self._keras.longest_s = 0.0  # building says nothing of how long a step takes
         local = built.optimizer if self._local_steps else None
         self._parameters = Parameters(built.layout, self._job.partitions, local)
         dense = built.layout.dense
@@ -319,7 +317,7 @@ class WorkerService:
         def work() -> None:
             self._ready_trainer.begin(task, lane, end_at=end_at)
 
-        self._keras.submit(work, _nothing, self._on_error)
+        self._keras.submit("task", work, _nothing, self._on_error)
 
     def _join(self, asked: tuple[RowIds, ...], answers: tuple[Exchanged, ...]) -> "tuple[Vector, ...]":
         assert self._built is not None
@@ -334,7 +332,9 @@ class WorkerService:
         def then(ids: tuple[RowIds, ...] | None) -> None:
             self._feed("on_ids", find.task, find.index, find.attempt, ids)
 
-        self._keras.submit(work, then, lambda error: self._on_training_error(error, find.task, find.attempt))
+        self._keras.submit(
+            "ids", work, then, lambda error: self._on_training_error(error, find.task, find.attempt)
+        )
 
     def _find_evaluation_ids(self, lease: EvaluationLease) -> None:
         def work() -> tuple[RowIds, ...]:
@@ -343,7 +343,9 @@ class WorkerService:
         def then(ids: tuple[RowIds, ...]) -> None:
             self._feed("on_evaluation_ids", (lease.round, lease.task), ids)
 
-        self._keras.submit(work, then, lambda error: self._on_evaluation_error(error, lease))
+        self._keras.submit(
+            "evaluation ids", work, then, lambda error: self._on_evaluation_error(error, lease)
+        )
 
     # -- computing
 
@@ -371,7 +373,7 @@ class WorkerService:
             self._meter.end(None)
             self._on_training_error(error, compute.task, compute.attempt)
 
-        self._keras.submit(work, lambda result: self._on_computed(compute, *result), on_error)
+        self._keras.submit("step", work, lambda result: self._on_computed(compute, *result), on_error)
 
     def _on_training_error(self, error: BaseException, task: int, attempt: int) -> None:
         if not isinstance(error, TaskError):
@@ -437,7 +439,7 @@ class WorkerService:
             self._meter.end(None)
             self._on_evaluation_error(error, lease)
 
-        self._keras.submit(work, then, on_error)
+        self._keras.submit("evaluation", work, then, on_error)
 
     def _on_evaluation_error(self, error: BaseException, lease: EvaluationLease) -> None:
         if not isinstance(error, TaskError):
@@ -451,7 +453,9 @@ class WorkerService:
         def then(metrics: dict[str, float]) -> None:
             self._feed("on_concluded", EvaluationResult(round=conclusion.round, metrics=metrics))
 
-        self._keras.submit(lambda: self._ready_trainer.conclude(conclusion.states), then, self._on_fatal)
+        self._keras.submit(
+            "conclusion", lambda: self._ready_trainer.conclude(conclusion.states), then, self._on_fatal
+        )
 
 
 def _nothing(_: object) -> None:

@@ -54,7 +54,7 @@ class TaskRunner:
     telemetry : callable, optional
         Figures for display.
     pace : callable, optional
-        How long the present piece of work has lasted, and the longest before it, in seconds.
+        What `Pace.told` says.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TaskRunner:
         worker: str,
         boot: int,
         telemetry: Callable[[], WorkerTelemetry] = WorkerTelemetry,
-        pace: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0),
+        pace: Callable[[], tuple[float, float, bool]] = lambda: (0.0, 0.0, False),
     ) -> None:
         self.worker, self.boot = worker, boot
         self.job: Job | None = None
@@ -114,7 +114,7 @@ class TaskRunner:
         self._seq += 1
         self._is_status_under_way = True
         self._next_status_s = now + HEARTBEAT_S
-        training, (busy_s, longest_s) = self._training, self._pace()
+        training, (busy_s, longest_s, is_starting) = self._training, self._pace()
         body = WorkerStatus(
             worker=self.worker,
             boot=self.boot,
@@ -134,6 +134,7 @@ class TaskRunner:
             steps=training.steps if training else 0,
             busy_s=busy_s,
             longest_s=longest_s,
+            is_starting=is_starting,
             address_list=self._address_list,
             nonfinite_losses=self._nonfinite_losses,
             nonfinite_loss=self._nonfinite_loss,

@@ -1,9 +1,10 @@
 """Who gets work, and who hangs."""
 
-from edlz.services.master.crew import SILENCE_S, Crew
+from edlz.services.master.crew import SILENCE_S, START_HANG_S, Crew
 from edlz.services.master.entries import WorkerEntry
 from edlz.services.master.task_queue import Holder
 from edlz.services.messages import WorkerOrders
+from edlz.services.worker.pace import Pace
 
 HANG_S = 20.0
 
@@ -15,6 +16,7 @@ def entry(
     longest_s: float = 0.0,
     holding: tuple[int, ...] = (),
     has_asked: bool = True,
+    is_starting: bool = False,
 ) -> WorkerEntry:
     return WorkerEntry(
         incarnation=(1, n),
@@ -26,6 +28,7 @@ def entry(
         has_asked=has_asked,
         busy_s=busy_s,
         longest_s=longest_s,
+        is_starting=is_starting,
     )
 
 
@@ -94,8 +97,62 @@ def test_a_worker_hangs_where_one_piece_of_work_takes_far_longer_than_any_before
     crew.note("1", entry(1, 100.0, busy_s=21.0, longest_s=5.0))  # slow: four times its longest
     crew.note("2", entry(2, 100.0, busy_s=0.0))  # has nothing to do
     assert list(crew.retire(100.0)) == [("0", "hung: no progress for 21s; its log says where")]
-    assert list(crew.retire(100.0)) == []
-    assert [worker for worker, _ in crew.retire(130.0)] == ["1"]
+    assert list(crew.retire(130.0)) == []  # what the others are at by now they have not said
+    crew.note("1", entry(1, 131.0, busy_s=51.0, longest_s=5.0))
+    assert [worker for worker, _ in crew.retire(131.0)] == ["1"]
+
+
+def told(pace: Pace, n: int, now: float) -> WorkerEntry:
+    busy_s, longest_s, is_starting = pace.told(now)
+    return entry(n, now, busy_s, longest_s, is_starting=is_starting)
+
+
+def test_the_end_of_a_slow_build_is_no_hang_and_hides_no_later_one() -> None:
+    crew, pace = crew_of("0", target=1), Pace()
+    pace.begin("build", 0.0)
+    crew.note("0", told(pace, 0, 800.0))
+    assert list(crew.retire(800.0)) == []  # a busy machine
+    pace.end(801.0)
+    crew.note("0", told(pace, 0, 801.0))  # what it says when it hears that its model is built
+    assert list(crew.retire(801.5)) == []
+    pace.begin("step", 802.0)
+    crew.note("0", told(pace, 0, 1500.0))  # compiles
+    assert list(crew.retire(1500.0)) == []
+    pace.end(1502.0)
+    for now in (1600.0, 1700.0, 1800.0):
+        pace.begin("step", now)
+        pace.end(now + 1.0)
+        crew.note("0", told(pace, 0, now + 50.0))
+        assert list(crew.retire(now + 50.0)) == []
+    pace.begin("step", 2000.0)
+    crew.note("0", told(pace, 0, 2000.0 + HANG_S - 1))
+    assert list(crew.retire(2000.0 + HANG_S - 1)) == []
+    crew.note("0", told(pace, 0, 2000.0 + HANG_S + 1))
+    assert list(crew.retire(2000.0 + HANG_S + 1)) == [("0", "hung: no progress for 21s; its log says where")]
+
+
+def test_a_build_that_hangs_is_given_up_too() -> None:
+    crew, pace = crew_of("0", target=1), Pace()
+    pace.begin("build", 0.0)
+    crew.note("0", told(pace, 0, START_HANG_S))
+    assert list(crew.retire(START_HANG_S)) == []
+    crew.note("0", told(pace, 0, START_HANG_S + 1))
+    text = "hung: no progress for 901s while it started; its log says where"
+    assert list(crew.retire(START_HANG_S + 1)) == [("0", text)]
+
+
+def test_a_long_evaluation_hides_no_step_that_hangs() -> None:
+    crew, pace = crew_of("0", target=1), Pace()
+    for kind, lasts_s in (("step", 1.0), ("evaluation", 1.0), ("evaluation", 15.0), ("step", 1.0)):
+        pace.begin(kind, 0.0)
+        pace.end(lasts_s)
+    pace.begin("evaluation", 100.0)
+    crew.note("0", told(pace, 0, 200.0))
+    assert list(crew.retire(200.0)) == []
+    pace.end(201.0)
+    pace.begin("step", 300.0)
+    crew.note("0", told(pace, 0, 321.0))
+    assert [worker for worker, _ in crew.retire(321.0)] == ["0"]
 
 
 def test_who_has_been_silent_for_long() -> None:
