@@ -9,7 +9,7 @@ file is named, and nothing that it says is believed.
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from edlz.services import strict_json
 from edlz.services.errors import DataError, LocalProtocolError
 from edlz.services.job_status import JobStatus
 from edlz.services.master.entries import JournalState
+from edlz.services.master.full_disk import FullDisk
 from edlz.services.messages import Job
 
 __all__ = ["Journal", "TermLost", "final_status", "planned_job"]
@@ -53,20 +54,28 @@ class Journal:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._disk = path, FullDisk(path)
         with self._usable():
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=WAIT_S)
-        try:
-            with self._usable():
-                self._prepare()
-        except DataError:
-            self._database.close()
-            raise
+            self._database = self._disk.wait_for(self._open)
 
-    def _prepare(self) -> None:
-        database = self._database
+    @property
+    def waited_s(self) -> float:
+        """Seconds that were spent waiting for room on the disk."""
+        return self._disk.waited_s
+
+    def _open(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._path, isolation_level=None, timeout=WAIT_S)
+        try:
+            self._prepare(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=FULL")
+        database.execute("BEGIN IMMEDIATE")
         version = database.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise DataError(
@@ -78,6 +87,7 @@ class Journal:
         if version == 1:
             database.execute("ALTER TABLE facts ADD COLUMN checksum INTEGER")
         database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        database.execute("COMMIT")
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
@@ -133,11 +143,7 @@ class Journal:
         TermLost
             If another master has entered one.
         """
-        with self._transaction(0):
-            if _fact(self._database, "job", msgspec.Raw) is not None:
-                raise TermLost(f"{self._path} holds the plan of another master by now")
-            self._put("job", job)
-            self._put("launch", launch)
+        self._write(0, {"job": job, "launch": launch}, is_first=True)
 
     def change_job(self, job: Job, term: int, launch: str = "") -> None:
         """Enter other settings of the job, before the next master's term; its plan stays.
@@ -154,12 +160,10 @@ class Journal:
         TermLost
             If there is another one by now.
         """
-        with self._transaction(term):
-            self._put("job", job)
-            self._put("launch", launch)
+        self._write(term, {"job": job, "launch": launch})
 
     def write(self, term: int, fields: dict[str, object]) -> None:
-        """Write facts in one durable transaction.
+        """Write facts in one durable transaction; wait for room where the disk is full.
 
         Parameters
         ----------
@@ -170,34 +174,36 @@ class Journal:
         ------
         TermLost
             If the stored term is not the writer's; nothing was written.
+        DiskFull
+            If there was no room for too long; nothing was written.
         """
-        with self._transaction(term, begins="term" in fields):
-            for name, value in fields.items():
-                self._put(name, value)
+        self._write(term, fields, begins="term" in fields)
 
-    @contextmanager
-    def _transaction(self, term: int, *, begins: bool = False) -> Iterator[None]:
-        """Make what is written inside durable, as a whole, if it is the turn of a master of this term."""
-        database = self._database
+    def _write(
+        self, term: int, facts: dict[str, object], *, begins: bool = False, is_first: bool = False
+    ) -> None:
         with self._usable():
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                stored = _fact(database, "term", int) or 0
-                if (term <= stored) if begins else (term != stored):
-                    raise TermLost(
-                        f"{self._path} belongs to a master of term {stored}, this one has term {term}"
-                    )
-                yield
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
-            database.execute("COMMIT")
+            self._disk.wait_for(lambda: self._transact(term, facts, begins=begins, is_first=is_first))
 
-    def _put(self, name: str, value: object) -> None:
-        text = strict_json.encode(value)
-        self._database.execute(
-            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", (name, text, _checksum(name, text))
-        )
+    def _transact(self, term: int, facts: dict[str, object], *, begins: bool, is_first: bool) -> None:
+        """Make facts durable, all or none, if it is the turn of a master of this term."""
+        database = self._database
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            stored = _fact(database, "term", int) or 0
+            if (term <= stored) if begins else (term != stored):
+                raise TermLost(f"{self._path} belongs to a master of term {stored}, this one has term {term}")
+            if is_first and _fact(database, "job", msgspec.Raw) is not None:
+                raise TermLost(f"{self._path} holds the plan of another master by now")
+            for name, value in facts.items():
+                text = strict_json.encode(value)
+                row = (name, text, _checksum(name, text))
+                database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", row)
+            database.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):  # SQLite has done so itself after some errors
+                database.execute("ROLLBACK")
+            raise
 
 
 def planned_job(path: Path) -> Job | None:

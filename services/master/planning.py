@@ -4,6 +4,7 @@ import fcntl
 import logging
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -120,9 +121,9 @@ def lock_folder(folder: Path, job_name: str) -> IO[str]:
             f'job "{job_name}" is being run by another master (pid {pid}) in {folder}',
             "choose another --job_name, or wait for it to end",
         ) from None
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
+    with suppress(OSError):  # on a full disk: it is held all the same
+        os.ftruncate(lock.fileno(), 0)
+        os.write(lock.fileno(), str(os.getpid()).encode())
     return lock
 
 

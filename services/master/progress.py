@@ -83,6 +83,11 @@ class Progress:
 
     # -- what happens
 
+    def on_pause(self, seconds: float) -> None:
+        """The clock stood still for so long."""
+        self._wall_offset_s += seconds
+        self._started_s -= seconds
+
     def add_event(self, kind: str, text: str, now: float) -> None:
         self._event_count += 1
         at = now + self._wall_offset_s

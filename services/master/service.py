@@ -10,9 +10,6 @@ from collections.abc import Callable, Coroutine, Hashable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from edlz.services import strict_json
 from edlz.services.checkpoints.pruning import prune, remove_unfinished
 from edlz.services.checkpoints.records import version_of
 from edlz.services.checkpoints.writing import write_manifest
@@ -36,6 +33,7 @@ from edlz.services.master.instructions import (
 from edlz.services.master.instructions import Journal as Entry
 from edlz.services.master.job import MasterCore
 from edlz.services.master.journal import Journal
+from edlz.services.master.last_word import leave_last_word
 from edlz.services.master.planning import lock_folder, make_fleet, open_journal
 from edlz.services.master.progress import Progress
 from edlz.services.messages import (
@@ -105,8 +103,9 @@ class MasterService:
         self._fleet = make_fleet(config, state.fleet)
         self._fleet_record = state.fleet
         loop = asyncio.get_running_loop()
-        self._clock: Callable[[], float] = loop.time
-        self._progress = Progress(self._core, time.time(), loop.time(), state.final)
+        # Waiting for the disk, this master hears nobody: that time is nobody's silence.
+        self._clock: Callable[[], float] = lambda: loop.time() - journal.waited_s
+        self._progress = Progress(self._core, time.time(), self._clock(), state.final)
         self._tasks: asyncio.TaskGroup | None = None
         self._is_supervised = self._has_supervisor_heard = False
         self._running: tuple[str, ...] = ()  # as the supervisor told it last
@@ -228,7 +227,7 @@ class MasterService:
         if core.evaluation.has_data:
             logger.info("Evaluation service stopped")
         status = self._progress.status(0, self._clock())
-        (self._folder / "status.json").write_bytes(msgspec.json.format(strict_json.encode(status)))
+        leave_last_word(self._folder, status)
         if core.is_complete:
             self._journal.write(core.term, {"has_ended": True})
             logger.info("job=%s complete at version=%d digest=%s", core.job.name, status.version, core.digest)
@@ -331,7 +330,7 @@ class MasterService:
             self._core.crew.supervise(self._fleet.target)
         if self._fleet.record != self._fleet_record:
             self._fleet_record = self._fleet.record
-            self._journal.write(self._core.term, {"fleet": self._fleet_record})
+            self._write_journal({"fleet": self._fleet_record})
         for name in self._fleet.take_dismissed():
             self._carry_out(self._core.dismiss(str(split_name(name)[1])))
         for name, server in self._fleet.take_yielded():
@@ -401,7 +400,7 @@ class MasterService:
                 case Reply(to, body):
                     self._server.reply(to, body)
                 case Entry(fields):
-                    self._journal.write(self._core.term, self._with_final_status(fields))
+                    self._write_journal(self._with_final_status(fields))
                 case Announce():
                     self._announce(instruction)
                 case TakeDigest(partitions):
@@ -428,6 +427,15 @@ class MasterService:
         if not fields.get("is_complete"):
             return fields
         return fields | {"final": self._progress.status(0, self._clock())}
+
+    def _write_journal(self, fields: dict[str, object]) -> None:
+        before_s = self._journal.waited_s
+        self._journal.write(self._core.term, fields)
+        waited_s = self._journal.waited_s - before_s
+        if waited_s:
+            self._progress.on_pause(waited_s)
+            text = f"the disk of {self._folder} was full: the job has waited {waited_s:.0f}s for room."
+            self._announce(Announce("job", text))
 
     def _announce(self, announce: Announce) -> None:
         logger.log(announce.level, "%s", announce.text)
