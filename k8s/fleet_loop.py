@@ -130,7 +130,12 @@ class FleetLoop:
         self._core.on_exits(launcher.take_exits())
         self._core.is_stopping = self.is_stopping
         status = self._core.next_status(launcher.running())
-        facts = {"placed": self._inventory.placed(), "crowded": launcher.crowded()}
+        unreachable = self._inventory.unreachable()
+        facts = {
+            "placed": self._inventory.placed(),
+            "crowded": launcher.crowded(),
+            "unreachable": unreachable,
+        }
         orders = master.supervise(msgspec.structs.replace(status, notes=launcher.notes(), **facts))
         if orders.stop:  # `end` deletes in order
             return True
@@ -142,7 +147,7 @@ class FleetLoop:
         for name in action.stop:
             launcher.begin_stop(name, STOP_GRACE_S)
         for name in action.abort:
-            launcher.begin_stop(name, HUNG_GRACE_S)
+            launcher.begin_stop(name, STOP_GRACE_S if name in unreachable else HUNG_GRACE_S)
         launcher.tidy()
         self._obey(master)
         return False

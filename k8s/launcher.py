@@ -20,6 +20,7 @@ from edlz.k8s.api_records import Metadata, Pod
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.k8s.quantities import number_of
+from edlz.k8s.stuck_pods import StuckPods
 from edlz.services.errors import EdlzError
 from edlz.services.launcher import is_worker, split_name
 from edlz.services.messages import ProcessExit
@@ -103,6 +104,8 @@ class PodLauncher:
     )  # uid -> grace, when to ask again
     _served: set[str] = field(default_factory=set)  # parameter servers that have a service before them
     _strays: set[str] = field(default_factory=set)  # uids of pods that do not find their master
+    _stuck: StuckPods = field(default_factory=StuckPods)
+    _forced: set[str] = field(default_factory=set)  # uids of pods that were deleted by force
     _memory: str | None = None  # of the next worker, if another one than in the settings
     _random: random.Random = field(default_factory=random.Random)
     _limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
@@ -167,6 +170,15 @@ class PodLauncher:
         strays = (pod for pod in self.inventory.pods() if pod.uid in self._strays) if self._strays else ()
         for pod in (*self.inventory.surplus(), *strays):
             self._begin_delete(pod.name, pod.uid, None)
+        self._force_stuck()
+
+    def _force_stuck(self) -> None:
+        """Delete without their nodes the pods that were asked to go and cannot."""
+        for pod in self._stuck.find(self.inventory.known(), self._now()):
+            if pod.uid not in self._forced:
+                self._forced.add(pod.uid)
+                logger.warning("%s is deleted by force: its node does not answer", pod.name)
+            self._begin_delete(pod.name, pod.uid, 0.0)
 
     async def delete_all(self, role: str, grace_s: float) -> None:
         """Delete all pods of a role (worker, ps), also those that have ended; return when they are gone."""
@@ -174,6 +186,7 @@ class PodLauncher:
             for name, uid in pods:
                 self.inventory.on_stop(name)
                 self._begin_delete(name, uid, grace_s)
+            self._force_stuck()
             await asyncio.sleep(GONE_POLL_S)
 
     # -- creating

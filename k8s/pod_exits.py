@@ -13,7 +13,7 @@ from edlz.k8s.api_records import Condition, Pod, Terminated
 from edlz.services.messages import ProcessExit
 from edlz.services.post_mortem import last_words
 
-__all__ = ["exit_of", "has_ended", "is_behind", "lacks_room", "note_of", "vanished"]
+__all__ = ["exit_of", "has_ended", "is_behind", "is_out_of_reach", "lacks_room", "note_of", "vanished"]
 
 _ENDED = ("Succeeded", "Failed")
 _FINAL_RESTARTS = "Never"
@@ -111,6 +111,17 @@ def lacks_room(pod: Pod) -> bool:
     if has_ended(pod) or pod.is_deleted or scheduled is None or scheduled.status != "False":
         return False
     return any(word in scheduled.message for word in _OCCUPIED)
+
+
+def is_out_of_reach(pod: Pod) -> bool:
+    """Whether the cluster holds a pod's node for unreachable, by what it wrote on the pod.
+
+    A kubelet that answers says of both conditions the same.  Nodes themselves may not be looked at by a job.
+    """
+    ready, containers = _condition(pod, "Ready"), _condition(pod, "ContainersReady")
+    if ready is None or containers is None:
+        return False
+    return ready.status == "False" and containers.status == "True"
 
 
 def _steps(pod: Pod) -> tuple[bool, bool, bool, bool]:

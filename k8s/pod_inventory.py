@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from edlz.k8s.api_records import Pod, PodEvent
-from edlz.k8s.pod_exits import exit_of, has_ended, is_behind, lacks_room, note_of, vanished
+from edlz.k8s.pod_exits import exit_of, has_ended, is_behind, is_out_of_reach, lacks_room, note_of, vanished
 from edlz.services.launcher import is_worker
 from edlz.services.messages import ProcessExit
 
@@ -101,6 +101,16 @@ class PodInventory:
     def crowded(self) -> tuple[str, ...]:
         """Return the names of the services that no node has room for."""
         return tuple(each.name for each in self._entries.values() if each.pod and lacks_room(each.pod))
+
+    def unreachable(self) -> tuple[str, ...]:
+        """Return the names of the services whose nodes do not answer any more."""
+        live = (each for each in self._entries.values() if each.pod and not each.has_ended)
+        return tuple(each.name for each in live if each.pod and is_out_of_reach(each.pod))
+
+    def known(self) -> tuple[Pod, ...]:
+        """Return all pods that have been seen and are not gone, also another master's and those that have ended."""
+        own = (each.pod for each in self._entries.values() if each.pod)
+        return (*own, *self.leftovers())
 
     def blockers(self, name: str) -> tuple[Pod, ...]:
         """Return the pods that hold a service's name although they run no more, or are none of the job's."""

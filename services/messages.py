@@ -541,7 +541,8 @@ class SupervisorStatus(Message, frozen=True, kw_only=True, tag=40):
     """Launcher -> master: what runs and what has ended; answered by SupervisorOrders.
 
     `placed`: those of `running` that have their place; None where whatever is started has one.  `crowded`:
-    parameter servers that there is no room for, or that a quota keeps out.
+    parameter servers that there is no room for, or that a quota keeps out.  `unreachable`: those of `running` whose
+    machine does not answer.
     """
 
     seq: int
@@ -552,6 +553,7 @@ class SupervisorStatus(Message, frozen=True, kw_only=True, tag=40):
     notes: dict[str, str] = {}  # why services that should run do not (yet), by name
     placed: tuple[str, ...] | None = None
     crowded: tuple[str, ...] = ()
+    unreachable: tuple[str, ...] = ()
 
 
 class SupervisorOrders(Message, frozen=True, kw_only=True, tag=41):

@@ -26,6 +26,7 @@ _ROLES: dict[str, Role] = {
     "serving": "good",
     "done": "good",
     "sealed": "good",
+    "silent": "bad",
     "lost": "bad",
     "failed": "bad",
 }

@@ -147,7 +147,7 @@ class Fleet:
     def desired(self, now: float) -> tuple[str, ...]:
         """Return what should run now: no workers before it is known how many have room."""
         due = (name for name, pod in self._pods.items() if now >= pod.not_before_s)
-        return tuple(filter(self._places.may_run, due))
+        return tuple(name for name in due if name not in self.hung and self._places.may_run(name))
 
     # -- events
 
@@ -200,11 +200,12 @@ class Fleet:
         return yielded
 
     def retire(self, name: str, reason: str, now: float) -> Loss | None:
-        """Give up a worker that runs but does nothing; None if it is known, or none of this job's."""
-        if name not in self._crew:
+        """Give up a process that runs but does nothing; None if that is known, or it is not of this job."""
+        if name not in self._pods or name in self.hung:
             return None
         self.hung.add(name)
-        return self._replace(name, reason, Cause.KILLED, now)
+        give_up = self._replace if is_worker(name) else self._restart
+        return give_up(name, reason, Cause.KILLED, now)
 
     def scale(self, workers: int, now: float) -> int:
         """Want so many workers from now on; return how many were wanted before.
@@ -234,7 +235,7 @@ class Fleet:
         if exit_.launch and exit_.launch <= self._launches.get(name, 0):
             return None
         self._launches[name] = exit_.launch
-        if name not in self._pods:
+        if name not in self._pods or name in self.hung:  # its loss has been told
             return None
         code = f"exited with code {exit_.code}" if exit_.signal is None else f"signal {exit_.signal}"
         reason, cause = exit_.reason or code, Cause.PREEMPTED if exit_.is_remedied else cause_of(exit_)
@@ -340,7 +341,7 @@ class Fleet:
         assert crew == sorted(set(crew)), f"ids are not in order: {crew}"
         assert not crew or crew[-1] < self._next_id, "an id is not used up"
         assert len(crew) <= max(self._most_now(), 0), f"{len(crew)} workers, {self._most_now()} wanted"
-        assert not self.hung & set(self._pods), "given up and wanted"
+        assert not self.hung & set(self._crew), "given up and wanted"
 
 
 def _is_explained(cause: Cause) -> bool:

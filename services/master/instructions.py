@@ -14,6 +14,7 @@ __all__ = [
     "Journal",
     "Reply",
     "Retire",
+    "RetireServer",
     "TakeDigest",
     "WriteManifest",
 ]
@@ -73,9 +74,19 @@ class Retire:
 
 
 @dataclass(frozen=True)
+class RetireServer:
+    """A parameter server runs, as far as its launcher knows, but says nothing: have it started anew."""
+
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Exit:
     reason: str
     code: int
 
 
-Instruction = Reply | Journal | Announce | TakeDigest | WriteManifest | DropParts | Retire | Exit
+Instruction = (
+    Reply | Journal | Announce | TakeDigest | WriteManifest | DropParts | Retire | RetireServer | Exit
+)

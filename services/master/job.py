@@ -31,6 +31,7 @@ from edlz.services.master.instructions import (
 )
 from edlz.services.master.losses import NonFiniteLosses
 from edlz.services.master.partitions import Partitions
+from edlz.services.master.silence import Silence
 from edlz.services.master.skips import Skips
 from edlz.services.master.stopping import Stopping
 from edlz.services.master.task_queue import TaskQueue
@@ -110,6 +111,7 @@ class MasterCore:
         for version, _ in journal.evaluations:
             self.evaluation.skip_to(version)
         self.crew = Crew(hang_s)
+        self.silence = Silence(hang_s)  # of parameter servers
         self._identities = Identities(self.term)
         self.partitions = Partitions(job.partitions, self._identities.new)
         self.eras = Eras(self.partitions, self._identities.new)  # synchronous mode
@@ -193,6 +195,7 @@ class MasterCore:
             out += self.lose_worker(worker, f"nothing heard for {now - seen_s:.0f}s")
             self.crew.note_silence(worker, seen_s)
         out += [Retire(worker, reason) for worker, reason in self.crew.retire(now)]
+        out += [] if self.is_over else self.silence.on_tick(now)
         out += self.checkpoints.on_tick(self.partitions.entries, now)
         out += self._advance()
         return out if self.is_over else [*out, *self._stopping.on_tick(now)]
@@ -250,13 +253,13 @@ class MasterCore:
     def on_request(self, to: Hashable, body: Message, now: float) -> list[Instruction]:
         """A status of a partition or a worker; answered by a Reply instruction, or not at all."""
         if isinstance(body, PartitionStatus):
-            return self._on_partition(to, body)
+            return self._on_partition(to, body, now)
         assert isinstance(body, WorkerStatus)
         return self._on_worker(to, body, now)
 
     # -- partitions
 
-    def _on_partition(self, to: Hashable, status: PartitionStatus) -> list[Instruction]:
+    def _on_partition(self, to: Hashable, status: PartitionStatus, now: float) -> list[Instruction]:
         if status.term > self.term:
             return [Exit(f"a master of term {status.term} has taken over from term {self.term}", 1)]
         if status.term != self.term:  # first contact, or a late copy: believe nothing in it
@@ -269,7 +272,8 @@ class MasterCore:
         if self.partitions.is_outdated(status):
             return [Reply(to, self._stop_order(status.incarnation))]
         is_first = status.partition not in self.partitions.entries
-        out = self._admit(status, is_first=is_first) if self.partitions.take(status) else []
+        out: list[Instruction] = [*self.silence.on_heard(status.partition, now)]
+        out += self._admit(status, is_first=is_first) if self.partitions.take(status) else []
         out += self._advance()
         return [*out, Reply(to, self._partition_orders(status, status.incarnation))]
 

@@ -284,6 +284,8 @@ class Progress:
         views = []
         for status in self._statuses:
             state = "sealed" if status.is_sealed else "serving" if status.has_base else "starting"
+            if self._core.silence.is_silent(status.partition) and not self._core.is_over:
+                state = "silent"
             views.append(
                 PartitionView(
                     id=str(status.partition),

@@ -17,7 +17,7 @@ from edlz.services.config import JobConfig
 from edlz.services.endpoints import local_endpoint
 from edlz.services.errors import DataError, RemoteProtocolError
 from edlz.services.job_status import FailureView, JobStatus, StatusRequest
-from edlz.services.launcher import split_name
+from edlz.services.launcher import is_worker, split_name
 from edlz.services.master.digest import take_digest
 from edlz.services.master.fleet import Loss
 from edlz.services.master.instructions import (
@@ -27,6 +27,7 @@ from edlz.services.master.instructions import (
     Instruction,
     Reply,
     Retire,
+    RetireServer,
     TakeDigest,
     WriteManifest,
 )
@@ -272,6 +273,9 @@ class MasterService:
     def _on_supervisor(self, status: SupervisorStatus, now: float) -> SupervisorOrders:
         self._is_supervised = True
         self._progress.notes = status.notes
+        self._core.silence.unreachable = {
+            split_name(name)[1] for name in status.unreachable if not is_worker(name)
+        }
         if status.stop:
             self._carry_out(self._core.stop(now))
         self._running = status.running
@@ -346,6 +350,7 @@ class MasterService:
         if role == "worker":
             self._carry_out(self._core.lose_worker(str(ident), loss.reason))
         else:
+            self._core.silence.on_gone(ident)
             self._announce(Announce("ps", f"{loss.name} lost: {loss.reason}."))
         if loss.replacement:
             self._announce(Announce(role, self._replacement_text(loss)))
@@ -418,6 +423,9 @@ class MasterService:
                     self._carry_out(
                         self._core.lose_worker(worker, reason)
                     )  # also one that nobody here started
+                case RetireServer(index, reason):
+                    server = self._fleet.retire(f"ps-{index}", reason, self._clock())
+                    self._on_fleet([server] if server else [], self._clock())
                 case Exit(reason, code):
                     logger.info("master ends: %s", reason)
                     self._stop.set(code, reason)

@@ -24,10 +24,11 @@ JOB = "j"
 
 
 class Sleeping:
-    """A cluster_spec under which every service sleeps."""
+    """A cluster_spec under which every service sleeps, and goes soon when it is asked to."""
 
     def pod(self, pod: Any, role: str) -> Any:
         pod.spec.containers[0].command = ["sleep", "1000"]
+        pod.spec.termination_grace_period_seconds = 1
         return pod
 
     def service(self, service: Any) -> Any:
@@ -104,14 +105,21 @@ class SleepingJob:
 
 @contextlib.contextmanager
 def sleeping_job(
-    cluster: TestCluster, monkeypatch: pytest.MonkeyPatch, *, workers: int, servers: int, **flags: Any
+    cluster: TestCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    workers: int,
+    servers: int,
+    master_node: str = "",
+    **flags: Any,
 ) -> Iterator[SleepingJob]:
     """Lead a job from a thread of its own until the block ends."""
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     name = pod_name(JOB, "master")
     container = {"name": name, "image": cluster.image, "command": ["sleep", "1000"]}
-    body = {"metadata": {"name": name, "labels": labels(JOB, "master")}, "spec": {"containers": [container]}}
+    spec = {"containers": [container]} | ({"nodeName": master_node} if master_node else {})
+    body = {"metadata": {"name": name, "labels": labels(JOB, "master")}, "spec": spec}
     owner = Owner(name, cluster.create("pods", body)["metadata"]["uid"])
     config = JobConfig(
         job_name=JOB,

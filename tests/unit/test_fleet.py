@@ -244,6 +244,18 @@ def test_a_worker_that_hangs_is_replaced_and_named_until_it_is_gone() -> None:
     assert launcher.fleet.hung == set()
 
 
+def test_a_server_that_is_given_up_ends_before_its_next_life_begins() -> None:
+    launcher = Launcher(Fleet(workers=1, servers=1))
+    loss = launcher.fleet.retire("ps-0", "nothing heard", launcher.now)
+    assert loss is not None
+    assert (loss.reason, loss.replacement, loss.failure) == ("nothing heard", "ps-0", None)
+    assert launcher.fleet.retire("ps-0", "nothing heard", launcher.now) is None
+    launcher.fleet.on_status(["ps-0", "worker-0"], [], None, launcher.now)
+    assert (launcher.desired, launcher.fleet.hung) == (("worker-0",), {"ps-0"})
+    assert launcher.fleet.on_status(["worker-0"], [killed("ps-0", 3)], None, launcher.now) == []
+    assert launcher.desired == ("ps-0", "worker-0")
+
+
 # ---------------------------------------------------------------- the next master
 
 

@@ -1,0 +1,60 @@
+"""Pods that only go by force."""
+
+import datetime
+
+from edlz.k8s.api_records import Condition, Metadata, Pod, PodStatus
+from edlz.k8s.pod_exits import is_out_of_reach
+from edlz.k8s.stuck_pods import MARGIN_S, StuckPods
+
+STAMP = datetime.datetime.fromisoformat("2026-11-27T21:11:46+00:00")
+
+
+def pod(grace_s: int | None = None, *, ready: str = "False", containers: str = "True", uid: str = "a") -> Pod:
+    conditions = (
+        Condition(type="Ready", status=ready),
+        Condition(type="ContainersReady", status=containers),
+    )
+    about = Metadata(
+        name="p",
+        uid=uid,
+        deletion_timestamp=None if grace_s is None else STAMP,
+        deletion_grace_period_seconds=grace_s,
+    )
+    return Pod(metadata=about, status=PodStatus(phase="Running", conditions=conditions))
+
+
+def test_a_node_is_out_of_reach_when_the_cluster_says_so_and_not_the_kubelet() -> None:
+    assert is_out_of_reach(pod())
+    assert not is_out_of_reach(pod(ready="True"))
+    assert not is_out_of_reach(pod(containers="False"))
+    assert not is_out_of_reach(Pod())
+
+
+def test_a_pod_is_stuck_some_seconds_after_its_grace_on_a_node_that_does_not_answer() -> None:
+    stuck = StuckPods()
+    assert stuck.find([pod(20)], 100.0) == []
+    assert stuck.find([pod(20)], 120.0 + MARGIN_S - 0.1) == []
+    assert stuck.find([pod(20)], 120.0 + MARGIN_S) == [pod(20)]
+    assert stuck.find([pod(20)], 130.0) == [pod(20)]
+
+
+def test_neither_who_was_not_asked_nor_whose_node_answers_is_forced() -> None:
+    stuck = StuckPods()
+    for now in (0.0, 1000.0):
+        assert stuck.find([pod(None), pod(5, containers="False", uid="b")], now) == []
+    assert stuck.find([pod(5, uid="b")], 1001.0) == [pod(5, uid="b")]  # its node is lost later
+
+
+def test_a_grace_can_become_shorter() -> None:
+    stuck = StuckPods()
+    stuck.find([pod(30)], 0.0)
+    stuck.find([pod(10)], 4.0)
+    assert stuck.find([pod(10)], 14.0 + MARGIN_S) != []
+    assert StuckPods().find([pod(10)], 14.0 + MARGIN_S) == []
+
+
+def test_who_is_gone_is_forgotten() -> None:
+    stuck = StuckPods()
+    stuck.find([pod(0)], 0.0)
+    stuck.find([], 1.0)
+    assert stuck.find([pod(0)], 100.0) == []
