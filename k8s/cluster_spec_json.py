@@ -76,7 +76,7 @@ def parse_cluster_spec_json(text: str) -> SpecData:
     """
     try:
         found = json.loads(text)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise InvalidConfigError([problem_of(_FLAG, "", f"is no JSON: {e}", _EXAMPLE)]) from e
     if not isinstance(found, dict):
         raise InvalidConfigError([problem_of(_FLAG, "", "is no JSON object", _EXAMPLE)])

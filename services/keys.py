@@ -19,6 +19,7 @@ import msgspec
 import zmq
 from zmq.utils import z85
 
+from edlz.services import strict_json
 from edlz.services.checkpoints.durable import fsync_folder, write_all
 from edlz.services.errors import ConfigError
 
@@ -181,7 +182,7 @@ def _read_public(folder: Path) -> dict[str, bytes]:
     path = folder / PUBLIC_FILE
     content = _read_file(path, stat.S_IWOTH)
     try:
-        keys = msgspec.json.decode(content, type=_PublicFile).keys
+        keys = strict_json.decode(content, _PublicFile).keys
     except msgspec.DecodeError as error:
         raise _damaged(path, f"it is no list of keys ({error})") from error
     lacking = [role for role in ROLES if role not in keys]

@@ -45,9 +45,14 @@ def decode(data: bytes | str | msgspec.Raw, kind: type[_T]) -> _T:
         If it is no JSON, or no such record.
     """
     try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError:  # because of a number that is not finite, perhaps
-        return convert(msgspec.json.decode(data), kind)
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.ValidationError:  # because of a number that is not finite, perhaps
+            return convert(msgspec.json.decode(data), kind)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(f"not UTF-8: {error.reason}") from error
+    except RecursionError as error:
+        raise msgspec.DecodeError("nested too deeply") from error
 
 
 def convert(tree: object, kind: type[_T]) -> _T:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from edlz.services import strict_json
 from edlz.services.checkpoints.durable import replace_file
 from edlz.services.config import edlz_home
 
@@ -97,7 +98,7 @@ def forget_place(place: Place) -> None:
 def _read(name: str) -> Iterator[Place]:
     for entry in sorted((_folder() / name).glob("*.json")):
         with suppress(OSError, msgspec.DecodeError):
-            yield msgspec.json.decode(entry.read_bytes(), type=Place)
+            yield strict_json.decode(entry.read_bytes(), Place)
 
 
 def _names() -> list[str]:

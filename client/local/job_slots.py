@@ -21,6 +21,7 @@ import msgspec
 
 from edlz.client.local.processes import started_at
 from edlz.client.local.slots import Entry, room_of, waiting_text
+from edlz.services import strict_json
 from edlz.services.checkpoints.durable import replace_file
 from edlz.services.errors import ConfigError
 
@@ -126,10 +127,10 @@ class LocalSlots:
 
     def _read(self) -> list[Entry]:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=list[Entry])
+            return strict_json.decode(self._file.read_bytes(), list[Entry])
         except FileNotFoundError:
             return []
-        except msgspec.MsgspecError as e:  # everybody enters himself again
+        except msgspec.DecodeError as e:  # everybody enters himself again
             logger.warning("%s is begun anew: %s", self._file, e)
             return []
 

@@ -169,3 +169,9 @@ def test_a_line_of_the_log_is_strict_json() -> None:
     record = logging.LogRecord("edlz", logging.INFO, "x.py", 1, "loss=%s of task=%d", (math.nan, 3), None)
     found = strictly(JsonFormatter(role="worker").format(record))
     assert (found["loss"], found["task"]) == ("NaN", 3)
+
+
+@pytest.mark.parametrize("data", [b'"\xd3"', b"[" * 100_000, b'{"a": 1', b""])
+def test_what_is_no_json_is_one_kind_of_error(data: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        strict_json.decode(data, object)
