@@ -171,7 +171,7 @@ class Crowd:
             if isinstance(instruction, Reply):
                 answer = instruction.body
             elif isinstance(instruction, TakeDigest):
-                self._call("on_digest", "digest")
+                self._call("on_digest", instruction.lives, "digest")
         return answer
 
     def _ask(self, body: Message) -> Message:

@@ -3,9 +3,9 @@
 import random
 
 from hypothesis import strategies as st
-from simulation.schedule import Fault, Schedule
+from simulation.schedule import MOMENTS, Fault, Schedule
 
-__all__ = ["contended_schedule", "random_schedule", "schedules", "wide_schedules"]
+__all__ = ["contended_schedule", "ending_schedule", "random_schedule", "schedules", "wide_schedules"]
 
 
 @st.composite
@@ -24,7 +24,16 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
         is_replaced=st.booleans(),
     )
     faults = sorted(draw(st.lists(fault, max_size=20 if is_hard else 8)), key=lambda f: f.at)
-    last = max([f.at for f in faults], default=0.0)
+    at_the_end = st.builds(
+        Fault,
+        at=st.floats(0, 4),
+        kind=st.sampled_from(("kill", "kill", "stall", "cut")),
+        role=st.sampled_from(roles),
+        seconds=st.floats(1, 20),
+        during=st.sampled_from(MOMENTS),
+    )
+    faults += draw(st.lists(at_the_end, max_size=4 if is_hard else 2))
+    last = max([f.at for f in faults if not f.during], default=0.0)
     evaluation = draw(st.integers(0, 2))
     count = epochs * tasks
     skips = draw(st.booleans())
@@ -118,6 +127,38 @@ def random_schedule(seed: int, mode: str) -> Schedule:
         vectors_every=rng.choice((1, 1, 3)) if mode == "async" else 1,
         faults=(*sorted(faults, key=lambda fault: fault.at), Fault(last, "join", "w0")),
         credits=rng.choice((1, 2, 32)),
+    )
+
+
+def ending_schedule(seed: int, mode: str) -> Schedule:
+    """A short job to whose end something happens, at any of its moments."""
+    rng = random.Random(seed)
+    partitions, workers, tasks = rng.choice((1, 2, 3)), rng.randint(1, 2), rng.randint(1, 3)
+    roles = ["m", "m", *(f"p{p}" for p in range(partitions)), "w0"]
+    faults = [
+        Fault(
+            rng.choice((0.0, 0.3, 2.0)) * rng.random(),
+            rng.choice(("kill", "kill", "kill", "stall", "cut")),
+            rng.choice(roles),
+            rng.uniform(1, 20),
+            during=rng.choice(MOMENTS),
+        )
+        for _ in range(rng.randint(1, 3))
+    ]
+    evaluation = rng.randint(0, 1)
+    return Schedule(
+        seed=seed,
+        mode=mode,
+        slots=rng.randint(1, 2),
+        epochs=1,
+        lengths=tuple(rng.randint(0, 2) for _ in range(tasks)),
+        partitions=partitions,
+        workers=workers,
+        noise=rng.choice((0.0, 0.05)),
+        evaluation_tasks=evaluation,
+        has_tables=rng.random() < 0.5,
+        checkpoint_steps=rng.choice((0, 2)),
+        faults=tuple(faults),
     )
 
 

@@ -71,17 +71,23 @@ class Completion:
     def put_off(self) -> None:
         """Some task is not done after all."""
         self.is_under_way = False
+        self._asked_digest = None
 
     def on_new_life(self) -> None:
         """A partition has begun a life: what is read of the one before counts no more."""
         self._asked_digest = None
 
-    def on_digest(self, digest: str | None) -> list[Journal | Announce]:
-        """The digest of the sealed parameters; None when a partition went away while it was taken."""
-        if self._asked_digest is None:
+    def on_digest(self, lives: tuple[Identity, ...], digest: str | None) -> list[Journal | Announce]:
+        """The digest of the sealed parameters; None when a partition went away while it was taken.
+
+        Parameters
+        ----------
+        lives : tuple of Identity
+            Of the partitions that it was asked of.
+        """
+        if self._asked_digest != lives:  # another one is being read, or none
             return []
-        lives = self._partitions.incarnations
-        if digest is None or self._asked_digest != lives or not self.is_under_way:
+        if digest is None or lives != self._partitions.incarnations or not self.is_under_way:
             self._asked_digest = None
             return []
         self.is_over, self.digest = True, digest

@@ -3,27 +3,111 @@
 SHA-256 over the dense vector, the state vector and the dense optimizer slots, little-endian float32,
 without padding, in layout order, and of each embedding table the sum modulo 2**128 of its rows' hashes
 (PROTOCOL: section 8).  The master streams the vectors through the hash piece by piece and keeps none.
+
+What is asked next, and what the answers amount to, is `read_digest`'s affair, which knows no sockets; `take_digest`
+asks it over them.
 """
 
 import hashlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Generator
 
-from edlz.services.errors import EdlzError, RemoteProtocolError
-from edlz.services.messages import PartitionAddress, ReadTables, ReadVector, TableDigests, VectorPart
+from edlz.services.errors import EdlzError
+from edlz.services.messages import PartitionAddress, ReadTables, ReadVector, Refused, TableDigests, VectorPart
+from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.security import Security
+from edlz.services.traffic import RareLog
 
-__all__ = ["take_digest"]
+__all__ = ["Reading", "Unreadable", "read_digest", "take_digest"]
+
+logger = logging.getLogger(__name__)
+_log = RareLog(logger)
 
 PIECE = 8 << 20  # elements in one answer: 32 MB
 DEADLINE_S = 30.0
 TABLES_DEADLINE_S = 600.0  # about a second for 10 million rows
 
+Reading = Generator[tuple[int, Message], Message, str]
+
+
+class Unreadable(Exception):
+    """A partition gives nothing that a digest could be made of, for now: it has begun another life, perhaps."""
+
+
+def read_digest(partitions: int) -> Reading:
+    """Read the parameters of so many partitions.
+
+    Yields which partition is to be asked what, and wants to be sent the answer.
+
+    Returns
+    -------
+    str
+        The hex digest.
+
+    Raises
+    ------
+    Unreadable
+        If an answer is not a piece of what was asked for.
+    """
+    digest = hashlib.sha256()
+    slots: tuple[str, ...] = ()
+    for vector in ("dense", "state"):
+        for partition in range(partitions):
+            slots = yield from _read_vector(partition, vector, digest)
+    for vector in slots:
+        for partition in range(partitions):
+            yield from _read_vector(partition, vector, digest)
+    for total in (yield from _read_tables(partitions)):
+        digest.update(total.to_bytes(16, "little"))
+    return digest.hexdigest()
+
+
+def _read_vector(
+    partition: int, vector: str, digest: "hashlib._Hash"
+) -> Generator[tuple[int, Message], Message, tuple[str, ...]]:
+    """Put a partition's slice of a vector through the hash; return the names of the optimizer's slots."""
+    first, total = 0, 1
+    slots: tuple[str, ...] = ()
+    while first < total:
+        part = yield partition, ReadVector(vector=vector, first=first, count=PIECE)
+        if not isinstance(part, VectorPart):
+            raise _unreadable(partition, part, vector)
+        if first and part.total != total:
+            raise Unreadable(f"ps-{partition}'s {vector} has become {part.total} elements long, from {total}")
+        first, total, slots = first + PIECE, part.total, part.slots
+        due = min(first, total) - (first - PIECE)
+        if part.values.shape != (due,):
+            shape = "x".join(map(str, part.values.shape))
+            raise Unreadable(f"ps-{partition} gave {shape} elements of {vector} where {due} were due")
+        digest.update(part.values.astype("<f4", copy=False).data)
+    return slots
+
+
+def _read_tables(partitions: int) -> Generator[tuple[int, Message], Message, list[int]]:
+    """Return of each table the sum of its rows' hashes, over all partitions."""
+    totals: list[int] | None = None
+    for partition in range(partitions):
+        answer = yield partition, ReadTables()
+        if not isinstance(answer, TableDigests):
+            raise _unreadable(partition, answer, "its tables")
+        parts = [int.from_bytes(part, "little") for part in answer.digests]
+        totals = [0] * len(parts) if totals is None else totals
+        if len(parts) != len(totals):
+            raise Unreadable(f"ps-{partition} has {len(parts)} tables, those before it {len(totals)}")
+        totals = [(total + part) % 2**128 for total, part in zip(totals, parts, strict=True)]
+    return totals or []
+
+
+def _unreadable(partition: int, answer: Message, what: str) -> Unreadable:
+    why = f'"{answer.reason}"' if isinstance(answer, Refused) else type(answer).__name__
+    return Unreadable(f"ps-{partition} answered {why} to a read of {what}")
+
 
 async def take_digest(
     partitions: tuple[PartitionAddress, ...], *, security: Security, server: str
 ) -> str | None:
-    """Return the hex digest, or None when a partition went away meanwhile.
+    """Return the hex digest, or None when it could not be read: a partition went away meanwhile.
 
     Parameters
     ----------
@@ -31,57 +115,22 @@ async def take_digest(
     security : Security
     server : str
         The role of the processes that the partitions are in.
-
-    Raises
-    ------
-    RemoteProtocolError
-        If a partition answers something else than a piece of a vector.
     """
     clients = [
         RpcClient(p.endpoint, role="digest", identity=str(p.index), security=security, server=server)
         for p in partitions
     ]
-    digest = hashlib.sha256()
+    reading = read_digest(len(clients))
     try:
-        slots: tuple[str, ...] = ()
-        for vector in ("dense", "state"):
-            for client in clients:
-                slots = await _read(client, vector, digest)
-        for vector in slots:
-            for client in clients:
-                await _read(client, vector, digest)
-        for total in await _read_tables(clients):
-            digest.update(total.to_bytes(16, "little"))
-    except RemoteProtocolError:
-        raise
-    except EdlzError:
+        partition, body = next(reading)
+        while True:
+            deadline_s = TABLES_DEADLINE_S if isinstance(body, ReadTables) else DEADLINE_S
+            partition, body = reading.send(await clients[partition].request(body, deadline_s))
+    except StopIteration as end:
+        return str(end.value)
+    except (EdlzError, Unreadable) as error:
+        _log.warning("the parameters are read again, for their digest: %s", error)
         return None
     finally:
         for client in clients:
             client.close()
-    return digest.hexdigest()
-
-
-async def _read(client: RpcClient, vector: str, digest: "hashlib._Hash") -> tuple[str, ...]:
-    first, total = 0, 1
-    slots: tuple[str, ...] = ()
-    while first < total:
-        part = await client.request(ReadVector(vector=vector, first=first, count=PIECE), DEADLINE_S)
-        if not isinstance(part, VectorPart):
-            raise RemoteProtocolError(f"a partition answered {type(part).__name__} to a read of {vector}")
-        digest.update(part.values.astype("<f4", copy=False).data)
-        first, total, slots = first + PIECE, part.total, part.slots
-    return slots
-
-
-async def _read_tables(clients: Sequence[RpcClient]) -> list[int]:
-    """Return of each table the sum of its rows' hashes, over all partitions."""
-    totals: list[int] = []
-    for client in clients:
-        answer = await client.request(ReadTables(), TABLES_DEADLINE_S)
-        if not isinstance(answer, TableDigests):
-            raise RemoteProtocolError(f"a partition answered {type(answer).__name__} to a read of its tables")
-        parts = [int.from_bytes(part, "little") for part in answer.digests]
-        totals = totals or [0] * len(parts)
-        totals = [(total + part) % 2**128 for total, part in zip(totals, parts, strict=True)]
-    return totals

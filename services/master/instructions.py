@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edlz.services.messages import PartInfo, PartitionAddress
+from edlz.services.messages import Identity, PartInfo, PartitionAddress
 from edlz.services.records import Message
 
 __all__ = [
@@ -44,9 +44,14 @@ class Announce:
 
 @dataclass(frozen=True)
 class TakeDigest:
-    """Read the sealed parameters of these partitions and call `on_digest`."""
+    """Read the sealed parameters of these partitions and call `on_digest`; what was read before is of no use."""
 
     partitions: tuple[PartitionAddress, ...]
+
+    @property
+    def lives(self) -> tuple[Identity, ...]:
+        """Those of the partitions."""
+        return tuple(partition.incarnation for partition in self.partitions)
 
 
 @dataclass(frozen=True)

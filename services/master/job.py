@@ -358,9 +358,9 @@ class MasterCore:
             return out
         return [*out, *self._completion.advance()]
 
-    def on_digest(self, digest: str | None) -> list[Instruction]:
-        """The digest of the sealed parameters; None when a partition went away while it was taken."""
-        return [] if self.is_over else [*self._completion.on_digest(digest)]
+    def on_digest(self, lives: tuple[Identity, ...], digest: str | None) -> list[Instruction]:
+        """The digest of the sealed parameters of these lives; None when it could not be read."""
+        return [] if self.is_over else [*self._completion.on_digest(lives, digest)]
 
     def on_manifest(self, version: int, error: str = "") -> list[Instruction]:
         """A checkpoint's manifest is durable, or why it is not."""

@@ -42,7 +42,6 @@ from edlz.services.messages import (
     Initialise,
     Job,
     NewestPull,
-    PartitionAddress,
     PartitionStatus,
     ReadTables,
     ReadVector,
@@ -108,6 +107,7 @@ class MasterService:
         self._clock: Callable[[], float] = lambda: loop.time() - journal.waited_s
         self._progress = Progress(self._core, time.time(), self._clock(), state.final)
         self._tasks: asyncio.TaskGroup | None = None
+        self._reading: asyncio.Task[None] | None = None  # of the digest
         self._is_supervised = self._has_supervisor_heard = False
         self._running: tuple[str, ...] = ()  # as the supervisor told it last
         self._is_led_here = False  # by a launcher in this process: then nobody leads it from outside
@@ -150,6 +150,7 @@ class MasterService:
                     self._tasks.create_task(self._hosted.run(), name="partition")
                 attending = self._tasks.create_task(attend(self), name="attend") if attend else None
                 await self._serve()
+                self._stop_reading()
                 if attending is not None:
                     attending.cancel()
                 self._hosted_stop.set(0, "the job is over")
@@ -408,9 +409,10 @@ class MasterService:
                     self._write_journal(self._with_final_status(fields))
                 case Announce():
                     self._announce(instruction)
-                case TakeDigest(partitions):
+                case TakeDigest():
                     assert self._tasks is not None
-                    self._tasks.create_task(self._digest(partitions), name="digest")
+                    self._stop_reading()
+                    self._reading = self._tasks.create_task(self._digest(instruction), name="digest")
                 case WriteManifest():
                     assert self._tasks is not None
                     self._tasks.create_task(self._write_manifest(instruction), name="manifest")
@@ -450,10 +452,15 @@ class MasterService:
         if announce.level >= logging.INFO:
             self._progress.add_event(announce.kind, announce.text, self._clock())
 
-    async def _digest(self, partitions: tuple[PartitionAddress, ...]) -> None:
+    async def _digest(self, asked: TakeDigest) -> None:
         server = "master" if self._hosted else "ps"
-        digest = await take_digest(partitions, security=self._security, server=server)
-        self._carry_out(self._core.on_digest(digest))
+        digest = await take_digest(asked.partitions, security=self._security, server=server)
+        self._carry_out(self._core.on_digest(asked.lives, digest))
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
 
     async def _write_manifest(self, order: WriteManifest) -> None:
         """Make a checkpoint valid, and let go of those that are not kept."""

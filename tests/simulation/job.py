@@ -70,13 +70,13 @@ class SimulatedJob:
         self.failures_left = dict(schedule.failing)
         self.log: list[str] = []
         self.job = _job_record(schedule)
-        self.faults_end = max([f.at + f.seconds for f in schedule.faults], default=0.0)
+        self.faults_end = 0.0  # of those whose time is known
+        self._reached: set[str] = set()
         self._begin()
 
     def _begin(self) -> None:
         schedule = self.schedule
-        for fault in schedule.faults:
-            self.at(fault.at, self._suffer, fault)
+        self.reach("")
         if schedule.stop_at:
             self.at(schedule.stop_at, self._stop)
         for role in ["m", *(f"p{p}" for p in range(schedule.partitions))]:
@@ -86,22 +86,40 @@ class SimulatedJob:
 
     def run(self) -> "SimulatedJob":
         """Let everything happen; raises Violation when a promise is broken."""
-        limit = self.faults_end + PATIENCE_S
         while self._events:
             self.now, _, method, args = heapq.heappop(self._events)
-            if self.now > limit:
+            if self.now > self.faults_end + PATIENCE_S:
                 raise Violation(f"the job does not end: {self._where()}")
             method(*args)
-            if self.journal["is_complete"] and self.now > self.faults_end:
+            if self._is_over():
                 break
             master = self.process("m")
-            if master is not None and master.core.is_stopped:
+            if master is None:
+                continue
+            if master.core.is_stopped:
                 return self
-            if master is not None and master.core.failure is not None:
+            if master.core.failure is not None:
                 check_failure(self.schedule, master.core.failure)
                 return self
+            self.reach(master.core.phase.value)
         check_end(self)
         return self
+
+    def _is_over(self) -> bool:
+        """Whether the job is complete, and all but its master have heard of it and left."""
+        if not self.journal["is_complete"] or self.now <= self.faults_end:
+            return False
+        return not any(process.is_up for process in self.processes.values() if process.role != "m")
+
+    def reach(self, moment: str) -> None:
+        """A moment of the job has come, perhaps not for the first time."""
+        if moment in self._reached:
+            return
+        self._reached.add(moment)
+        for fault in self.schedule.faults:
+            if fault.during == moment:
+                self.at(self.now + fault.at, self._suffer, fault)
+                self.faults_end = max(self.faults_end, self.now + fault.at + fault.seconds)
 
     def _stop(self) -> None:
         master = self.process("m")
@@ -201,14 +219,13 @@ class SimulatedJob:
     def exit(self, process: Process) -> None:
         """End a process that has said that it ends; whoever started it starts it again."""
         self._kill(process)
-        if process.role[0] != "w" and self.address.get(process.role) == process.name:
+        is_needed = process.role == "m" or (process.role[0] == "p" and not self.journal["is_complete"])
+        if is_needed and self.address.get(process.role) == process.name:
             self.within(0.5, 8, self._start, process.role)
 
     # -- faults
 
     def _suffer(self, fault: Fault) -> None:
-        if self.journal["is_complete"]:
-            return
         self.log.append(f"{self.now:8.2f} FAULT {fault}")
         process = self.process(fault.role)
         if fault.kind == "cut":

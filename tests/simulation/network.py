@@ -149,7 +149,9 @@ class Network:
     def _on_answer(self, process: Process, key: Any, body: Message, asked: Message) -> None:
         if isinstance(body, ErrorReply):
             raise Violation(f"{process.role} got {body}")
-        if isinstance(process.core, Partition):
+        if callable(key):  # a master's question of the partitions
+            key(body)
+        elif isinstance(process.core, Partition):
             self._job.feed(process, "on_answer", asked, body, self._job.now)
         elif isinstance(body, WorkerOrders):
             self._job.feed(process, "on_orders", body, self._job.now)

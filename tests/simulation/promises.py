@@ -9,7 +9,10 @@ from simulation.schedule import Schedule, bad_minibatches
 
 from edlz.services.job_status import FailureView
 from edlz.services.ledger import TaskSet
+from edlz.services.master.digest import read_digest
 from edlz.services.master.task_queue import MAX_ATTEMPTS
+from edlz.services.messages import ReadVector, TableDigests, VectorPart
+from edlz.services.ps.store import Store
 
 if TYPE_CHECKING:
     from simulation.job import SimulatedJob
@@ -32,8 +35,29 @@ def check_end(job: "SimulatedJob") -> None:
             raise Violation(f"partition {p} sealed {state.ledger}")
     if job.plan.is_sync and final_bytes(finals) != reference_values(job.schedule, ends):
         raise Violation("the final parameters are not the same bits")
+    if job.journal["digest"] != _digest_of([Store(state, job.plan.seed) for state in finals]):
+        raise Violation("the digest is not that of the sealed parameters")
     if job.schedule.evaluation_tasks:
         _check_evaluations(job, finals[0].version)
+
+
+def _digest_of(stores: list[Store]) -> str:
+    reading = read_digest(len(stores))
+    index, body = next(reading)
+    while True:
+        store = stores[index]
+        if isinstance(body, ReadVector):
+            vector = store.vector(body.vector)
+            values = vector[body.first : body.first + body.count]
+            answer = VectorPart(total=len(vector), slots=store.slots, values=values)
+        else:
+            answer = TableDigests(
+                digests=[digest.to_bytes(16, "little") for digest in store.tables.digests()]
+            )
+        try:
+            index, body = reading.send(answer)
+        except StopIteration as end:
+            return end.value
 
 
 def check_failure(schedule: Schedule, failure: FailureView) -> None:

@@ -10,7 +10,9 @@ from edlz.services.messages import RowIds, TableSpec
 from edlz.services.plan import Plan, Shard
 from edlz.services.worker.row_traffic import row_ids
 
-__all__ = ["Fault", "Schedule", "bad_minibatches", "ids_of", "raises_at"]
+MOMENTS = ("sealing", "concluding", "digest", "complete")
+
+__all__ = ["MOMENTS", "Fault", "Schedule", "bad_minibatches", "ids_of", "raises_at"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Fault:
     role: str
     seconds: float = 0.0
     is_replaced: bool = True
+    during: str = ""  # a moment of the job's end: so many seconds after it is reached for the first time
 
 
 @dataclass(frozen=True)

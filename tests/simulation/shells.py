@@ -2,6 +2,7 @@
 
 import dataclasses
 import zlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,9 +10,11 @@ from simulation.model import final_bytes
 from simulation.processes import Process, Violation
 
 from edlz.services.master import instructions as master_core
+from edlz.services.master.digest import Reading, Unreadable, read_digest
 from edlz.services.messages import PartInfo
 from edlz.services.ps import instructions as ps_core
 from edlz.services.ps.state import MemoryRows
+from edlz.services.records import Message
 
 if TYPE_CHECKING:
     from simulation.job import SimulatedJob
@@ -50,13 +53,29 @@ class MasterShell(Shell):
         self._job.journal.update(instruction.fields)
 
     def _takedigest(self, process: Process, instruction: master_core.TakeDigest) -> None:
-        is_lucky = self._job.rng.random() < 0.8
-        self._job.within(0.1, 3, self._on_digest, process.name, "sha" if is_lucky else None)
+        self._job.reach("digest")
+        reading = read_digest(len(instruction.partitions))
+        self._ask_on(process, instruction, reading, lambda: next(reading))
 
-    def _on_digest(self, name: int, digest: str | None) -> None:
-        process = self._job.processes[name]
-        if process.is_up:
-            self._job.carry_out(process, process.core.on_digest(digest))
+    def _ask_on(
+        self,
+        process: Process,
+        asked: master_core.TakeDigest,
+        reading: Reading,
+        go_on: Callable[[], tuple[int, Message]],
+    ) -> None:
+        """Ask for the next piece, or tell the core what all of them amount to."""
+        try:
+            partition, body = go_on()
+        except (StopIteration, Unreadable) as end:
+            digest = end.value if isinstance(end, StopIteration) else None
+            self._job.carry_out(process, process.core.on_digest(asked.lives, digest))
+            return
+
+        def on_answer(answer: Message) -> None:
+            self._ask_on(process, asked, reading, lambda: reading.send(answer))
+
+        self._job.network.ask(process, asked.partitions[partition].endpoint, on_answer, body)
 
     def _writemanifest(self, process: Process, order: master_core.WriteManifest) -> None:
         states = [

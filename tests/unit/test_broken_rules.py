@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from schedules import contended_schedule, random_schedule
+from schedules import contended_schedule, ending_schedule, random_schedule
 from simulation.job import Schedule, SimulatedJob, Violation
 
 from edlz.services import outbox
-from edlz.services.errors import EdlzError
-from edlz.services.master import skips
+from edlz.services.errors import EdlzError, LocalProtocolError
+from edlz.services.master import digest, skips
 from edlz.services.master.job import MasterCore
 from edlz.services.master.task_queue import TaskQueue
 from edlz.services.messages import ClosedTask, PartitionStatus
@@ -61,6 +61,23 @@ def test_without_the_rule_a_promise_breaks(rule: str, monkeypatch: pytest.Monkey
     mode, owner, name, broken = RULES[rule]
     monkeypatch.setattr(owner, name, broken)
     assert any(breaks(random_schedule(seed, mode)) for seed in range(SCHEDULES))
+
+
+def believes_any_piece(partition: int, answer: object, what: str) -> Exception:
+    return LocalProtocolError("no piece of a vector")
+
+
+END_RULES: dict[str, tuple[str, Any, str, Any]] = {
+    "parameters that cannot be read are read again": ("async", digest, "_unreadable", believes_any_piece),
+    "a complete job is not begun again": ("async", MasterCore, "is_complete", property(lambda core: False)),
+}
+
+
+@pytest.mark.parametrize("rule", END_RULES)
+def test_without_the_rule_the_end_goes_wrong(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mode, owner, name, broken = END_RULES[rule]
+    monkeypatch.setattr(owner, name, broken)
+    assert any(breaks(ending_schedule(seed, mode)) for seed in range(SCHEDULES))
 
 
 def closed_at_nothing(status: PartitionStatus, number: int) -> ClosedTask:

@@ -45,7 +45,7 @@ class Bench:
         self.completion.on_new_life()
 
     def digest(self, digest: str | None = "sha") -> list[Any]:
-        return self.completion.on_digest(digest)
+        return self.completion.on_digest(self.partitions.incarnations, digest)
 
 
 def test_the_digest_is_asked_for_once_and_completes_the_job() -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schedules import contended_schedule, random_schedule, schedules, wide_schedules
+from schedules import contended_schedule, ending_schedule, random_schedule, schedules, wide_schedules
 from simulation.job import Fault, Schedule, SimulatedJob
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -109,6 +109,13 @@ def test_without_the_flag_a_bad_minibatch_fails_the_job(mode: str) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_partitions_agree_on_the_end_of_a_task_that_others_are_still_at(mode: str, seed: int) -> None:
     SimulatedJob(contended_schedule(seed, mode)).run()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("seeds", [range(first, first + 30) for first in range(0, 120, 30)], ids=str)
+def test_whoever_is_lost_at_the_end_the_job_completes_once(mode: str, seeds: range) -> None:
+    for seed in seeds:
+        SimulatedJob(ending_schedule(seed, mode)).run()
 
 
 def test_a_schedule_repeats() -> None:
