@@ -1,6 +1,8 @@
 """Data that several tests read: made once, from what ships with edlz."""
 
+import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,15 @@ from edlz.model_zoo import datasets
 # Run in the background of a shell, the tests would hand SIGINT on as ignored, and no job could be stopped by it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Without byte code each service that a test starts would compile TensorFlow anew, 5 s of a processor's time; who
+# wants none beside the sources gets it in a folder of its own.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(
+        Path(__file__).parents[1] / "build" / "bytecode"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -166,11 +167,27 @@ def _priority(pod: Mapping[str, Any]) -> int:
 
 
 # On a busy machine everything is slow; and how many events a cluster has depends on what is drawn.
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+_calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+@settings(_calm, max_examples=20)
 @given(clusters(), st.data())
 def test_nodes_are_never_overfull_and_all_comes_to_rest(
     cluster: tuple[list[Object], list[Object]], data: st.DataObject
 ) -> None:
+    check_that_all_comes_to_rest(cluster, data)
+
+
+@pytest.mark.slow
+@settings(_calm, max_examples=300)
+@given(clusters(), st.data())
+def test_many_nodes_are_never_overfull_and_all_comes_to_rest(
+    cluster: tuple[list[Object], list[Object]], data: st.DataObject
+) -> None:
+    check_that_all_comes_to_rest(cluster, data)
+
+
+def check_that_all_comes_to_rest(cluster: tuple[list[Object], list[Object]], data: st.DataObject) -> None:
     """Pods arrive in any order, victims end at any time; at the end nobody waits who could run."""
     nodes, to_come = cluster
     pods: list[Object] = []

@@ -17,6 +17,7 @@ from edlz.services.config import JobConfig
 from edlz.services.errors import DataError, ModelError
 from edlz.services.plan import TaskRange
 from edlz.services.seeds import permutation
+from edlz.services.worker import bad_record
 from edlz.services.worker.backend import tf
 from edlz.services.worker.elements import row_count
 from edlz.services.worker.feed import FeedSettings, open_feed
@@ -25,6 +26,13 @@ from edlz.services.worker.model_module import load_contract
 from edlz.services.worker.user_code import TaskError, UserCodeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
+
+
+@pytest.fixture(autouse=True)
+def _busy_machine(monkeypatch):
+    """On one, the search for a bad record may take longer than users would wait."""
+    monkeypatch.setattr(bad_record, "_LIMIT_S", 600.0)
+
 
 BATCH, TASK = 4, 10  # ten records a task: minibatches of 4, 4 and 2
 HEAD = """
