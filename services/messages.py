@@ -24,6 +24,7 @@ Identity = tuple[int, int]  # (term, n): an incarnation or an era
 SnapshotName = tuple[Identity, int]  # (era or incarnation, version)
 
 NO_IDENTITY: Identity = (0, 0)
+UNKNOWN_INDEX = -1  # of a minibatch: the worker that had the task in hand has died
 ANY_VERSION = -1  # a pull of whatever the partition has now
 
 
@@ -297,6 +298,7 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     nonfinite_losses: int = 0  # minibatches of this process whose loss was NaN or infinite
     nonfinite_loss: NonFiniteLoss | None = None  # the newest of them
     is_starting: bool = False  # the present piece of work is the first of its kind: building, compiling
+    is_waiting: bool = False  # all that it has in hand waits for others
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):

@@ -44,6 +44,7 @@ class Crew:
         self._asking: dict[str, Holder] = {}
         self._asking_of: frozenset[str] | None = None  # the active workers when that was made
         self._silent: dict[str, float] = {}  # lost to silence -> when they were heard last
+        self._last_words: dict[str, WorkerEntry] = {}  # of the same
         self._retired: dict[str, bool] = {}  # who was told to go -> whether it hung
 
     def supervise(self, target: int) -> None:
@@ -54,24 +55,30 @@ class Crew:
     def note(self, worker: str, entry: WorkerEntry) -> None:
         """A worker is alive, and has said so."""
         self._silent.pop(worker, None)
+        self._last_words.pop(worker, None)
         before = self.workers.get(worker)
         self.workers[worker] = entry
         if before is None or before.incarnation != entry.incarnation:
             self._active = None
         self._note_asking(worker)
 
-    def silent(self, now: float) -> list[tuple[str, float]]:
-        """Return the workers that have said nothing for long, each with when it was heard last."""
+    def silent(self, now: float) -> list[tuple[str, WorkerEntry]]:
+        """Return the workers that have said nothing for long, each with its last word."""
         entries = self.workers.items()
-        return [(worker, entry.seen_s) for worker, entry in entries if now - entry.seen_s > SILENCE_S]
+        return [(worker, entry) for worker, entry in entries if now - entry.seen_s > SILENCE_S]
 
-    def note_silence(self, worker: str, seen_s: float) -> None:
+    def note_silence(self, worker: str, last: WorkerEntry) -> None:
         """A worker was lost since it said nothing any more."""
-        self._silent[worker] = seen_s
+        self._silent[worker], self._last_words[worker] = last.seen_s, last
+
+    def last_word(self, worker: str) -> WorkerEntry | None:
+        """Return what a worker said last that is here, or was lost to silence."""
+        return self.workers.get(worker) or self._last_words.get(worker)
 
     def forget(self, worker: str) -> WorkerEntry | None:
         """A worker is gone; return its last word if it was here."""
         self._silent.pop(worker, None)
+        self._last_words.pop(worker, None)
         self._asking.pop(worker, None)
         entry = self.workers.pop(worker, None)
         if entry is not None:

@@ -62,6 +62,7 @@ class WorkerEntry:
     longest_s: float = 0.0
     is_starting: bool = False
     evaluating: tuple[tuple[int, int], ...] = ()  # (round, task)
+    steps_before: dict[int, int] = field(default_factory=dict)  # by task in hand: its steps when it took it
 
 
 @dataclass

@@ -70,6 +70,9 @@ class EvaluationRounds:
     concluded_version: int = -1  # of the newest round whose metrics are known
     skipped: set[int] = field(default_factory=set)  # tasks that count as no records
     reported: int = 0  # tasks and rounds so far
+    suspects: set[tuple[int, int]] = field(
+        default_factory=set
+    )  # (round, task) in hand at a death; see `Deaths`
     _rounds: dict[int, _Round] = field(default_factory=dict)
     _triggered: int = 0  # last version that opened a round
     _opened: int = 0
@@ -124,13 +127,36 @@ class EvaluationRounds:
 
     # -- leases
 
+    @property
+    def has_free_suspect(self) -> bool:
+        """Whether some suspect waits for a worker that is at nothing else."""
+        return any(
+            number in self._rounds and self._rounds[number].leases.is_free(task)
+            for number, task in self.suspects
+        )
+
     def next_lease(
-        self, incarnation: Identity, holding: tuple[tuple[int, int], ...], now: float
+        self,
+        incarnation: Identity,
+        holding: tuple[tuple[int, int], ...],
+        now: float,
+        *,
+        is_alone: bool = True,
     ) -> EvaluationLease | None:
-        """Lease the first task of the oldest round that nobody works on."""
+        """Lease the first task of the oldest round that nobody works on.
+
+        Parameters
+        ----------
+        is_alone : bool
+            Whether it would be all that the worker is at: only then it may be a suspect.
+        """
         ranges = self.plan.evaluation_ranges
+        if not self.suspects.isdisjoint(holding):
+            return None
         for round_ in self._rounds.values():
             mine = [task for number, task in holding if number == round_.number]
+            if not is_alone or holding:
+                mine += [task for number, task in self.suspects if number == round_.number]
             late = [task for task in round_.leases.overdue(now, LEASE_TIMEOUT_S) if task not in mine]
             task = round_.leases.first(range(len(ranges)), late, mine)
             if task is not None:
@@ -163,11 +189,13 @@ class EvaluationRounds:
         self.reported += done.task not in round_.states
         round_.states.setdefault(done.task, done)
         round_.leases.close(done.task)
+        self.suspects.discard((done.round, done.task))
         self._merge_if_whole(round_)
 
     def skip(self, task: int) -> None:
         """Leave out a task that always fails, in the rounds in work and in later ones."""
         self.skipped.add(task)
+        self.suspects = {(number, other) for number, other in self.suspects if other != task}
         for round_ in list(self._rounds.values()):
             round_.leases.close(task)
             if not round_.states and not self.has_data:  # nothing is left that could be evaluated

@@ -3,10 +3,10 @@
 import re
 
 from edlz.services.job_status import FailureView
-from edlz.services.messages import FailedTask, Failure, Job
+from edlz.services.messages import UNKNOWN_INDEX, FailedTask, Failure, Job
 from edlz.services.plan import Plan
 
-__all__ = ["Attempts", "failure_of_loss", "failure_of_task", "failure_of_worker", "skip_text"]
+__all__ = ["Attempts", "death_text", "failure_of_loss", "failure_of_task", "failure_of_worker", "skip_text"]
 
 Attempts = list[tuple[str, FailedTask]]
 """Failed attempts at one task, each with its worker, in the order in which they were reported."""
@@ -14,20 +14,29 @@ Attempts = list[tuple[str, FailedTask]]
 
 def failure_of_task(job: Job, attempts: Attempts) -> FailureView:
     """Describe a task that has failed as often as it may, and cannot or may not be left out."""
-    first = attempts[0][1]
+    first = next((failed for _, failed in attempts if failed.index != UNKNOWN_INDEX), attempts[0][1])
     is_training = first.kind == "training"
     is_same = all(failed.error == first.error for _, failed in attempts)
-    raised = "raised the same error" if is_same else "failed"
+    are_deaths = all(failed.index == UNKNOWN_INDEX for _, failed in attempts)
+    raised = "ended its worker" if are_deaths else "raised the same error" if is_same else "failed"
     correct = f"correct {_culprit(first)}, then: edlz resume {job.name}"
     skip = f"or leave these records out: edlz resume {job.name} --skip_bad_tasks"
     return FailureView(
         text=f"{_name(first)} {raised} {_how_often(attempts)}",
-        data=f"{_place(job.plan, first)}, minibatch {first.index}",
+        data=_place(job.plan, first) + ("" if are_deaths else f", minibatch {first.index}"),
         where=first.where,
         error=first.error,
         help=correct if job.config.get("skip_bad_tasks") else f"{correct}\n{skip}",
         traceback=first.traceback,
         task=first.task if is_training else None,
+    )
+
+
+def death_text(plan: Plan, worker: str, failed: FailedTask) -> str:
+    """Say what is held against a task that was in hand when its worker ended."""
+    return (
+        f"worker-{worker} had {_name(failed)} in hand, like one that ended before it, without getting on with it: "
+        f"{_place(plan, failed)}."
     )
 
 

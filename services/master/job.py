@@ -16,10 +16,11 @@ from edlz.services.job_status import FailureView
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.completion import Completion
 from edlz.services.master.crew import HANG_S, Crew
+from edlz.services.master.deaths import Deaths
 from edlz.services.master.entries import JournalState, WorkerEntry
 from edlz.services.master.eras import Eras
 from edlz.services.master.evaluation import EvaluationRounds
-from edlz.services.master.failures import failure_of_loss, failure_of_task, failure_of_worker
+from edlz.services.master.failures import death_text, failure_of_loss, failure_of_task, failure_of_worker
 from edlz.services.master.identities import Identities
 from edlz.services.master.instructions import (
     Announce,
@@ -37,6 +38,7 @@ from edlz.services.master.stopping import Stopping
 from edlz.services.master.task_queue import TaskQueue
 from edlz.services.messages import (
     DoneTask,
+    EvaluationLease,
     EvaluationResult,
     Granted,
     Identity,
@@ -106,6 +108,7 @@ class MasterCore:
         )
         self.skips = Skips(job, journal, self.queue, self.evaluation, first_number=(self.term << 20) + 1)
         self.losses = NonFiniteLosses.of(journal.losses)
+        self.deaths = Deaths(self.queue, self.evaluation)
         self._stopping = Stopping(self.checkpoints)
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
@@ -191,9 +194,9 @@ class MasterCore:
 
     def on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        for worker, seen_s in self.crew.silent(now):
-            out += self.lose_worker(worker, f"nothing heard for {now - seen_s:.0f}s")
-            self.crew.note_silence(worker, seen_s)
+        for worker, last in self.crew.silent(now):
+            out += self.lose_worker(worker, f"nothing heard for {now - last.seen_s:.0f}s")
+            self.crew.note_silence(worker, last)
         out += [Retire(worker, reason) for worker, reason in self.crew.retire(now)]
         out += [] if self.is_over else self.silence.on_tick(now)
         out += self.checkpoints.on_tick(self.partitions.entries, now)
@@ -219,16 +222,33 @@ class MasterCore:
             return []
         return [Announce("worker", f"worker-{worker} leaves; it is not wanted any more.")]
 
-    def lose_worker(self, worker: str, reason: str) -> list[Instruction]:
-        """A worker is gone (its launcher says so, or it is silent): its leases are free at once."""
+    def lose_worker(self, worker: str, reason: str, *, is_death: bool = False) -> list[Instruction]:
+        """A worker is gone (its launcher says so, or it is silent): its leases are free at once.
+
+        Parameters
+        ----------
+        is_death : bool
+            It has ended, nobody took it away, and its launcher says so.
+        """
+        last = self.crew.last_word(worker)
         back = self._remove_worker(worker)
+        death = self._take_death(worker, reason, last) if is_death and last and not self.is_over else []
         if back is None:
-            return []
+            return death
         text = f"worker-{worker} lost: {reason}."
         if back:
             tasks = ", ".join(str(task) for task in back)
             text += f" Task {tasks} goes on elsewhere: no minibatch is lost, none counts twice."
-        return [Announce("worker", text)]
+        return [Announce("worker", text), *death]
+
+    def _take_death(self, worker: str, reason: str, last: WorkerEntry) -> list[Instruction]:
+        failed, attempts = self.deaths.take(worker, reason, last)
+        out: list[Instruction] = []
+        if failed is not None:
+            out.append(Announce("worker", death_text(self.plan, worker, failed), 30))
+        if attempts and not self.skips.take(attempts):
+            out += self.fail(failure_of_task(self.job, attempts))
+        return out
 
     def _remove_worker(self, worker: str) -> list[int] | None:
         """Free a worker's leases and return its tasks; None if it was not there, or that matters no more."""
@@ -402,20 +422,24 @@ class MasterCore:
         answer = self._answer(status, entry, out, now)
         if self.is_over:
             self._told.add(f"worker-{status.worker}")
+        holding = status.holding + ((answer.lease.task,) if answer.lease else ())
+        steps_before = entry.steps_before if entry else {}
         entry = WorkerEntry(
             incarnation=status.incarnation,
             seq=status.seq,
             seen_s=now,
             answer=answer,
-            holding=status.holding + ((answer.lease.task,) if answer.lease else ()),
+            holding=holding,
             steps=status.steps,
             has_asked=status.wants_task or (entry is not None and entry.has_asked),
             busy_s=status.busy_s,
             longest_s=status.longest_s,
             is_starting=status.is_starting,
-            evaluating=status.evaluating,
+            evaluating=_with_lease(status.evaluating, answer.evaluation),
+            steps_before={task: steps_before.get(task, status.steps) for task in holding},
         )
         self.crew.note(status.worker, entry)
+        self.deaths.note(entry)
         return [*out, Reply(to, answer)]
 
     def _welcome(self, status: WorkerStatus, incarnation: Identity) -> WorkerOrders:
@@ -449,7 +473,10 @@ class MasterCore:
         evaluation = conclude = None
         if self._is_running and not self.is_over:
             if status.wants_evaluation and self.crew.is_active(status.worker):
-                evaluation = self.evaluation.next_lease(status.incarnation, status.evaluating, now)
+                is_alone = self.queue.is_free_for_suspects(status) and lease is None
+                evaluation = self.evaluation.next_lease(
+                    status.incarnation, status.evaluating, now, is_alone=is_alone
+                )
             conclude = self.evaluation.conclusion(status.incarnation, now)
         return WorkerOrders(
             term=self.term,
@@ -475,6 +502,10 @@ class MasterCore:
         is_asked = self._is_running and not self.is_over and status.wants_task
         if not is_asked or not self.crew.is_active(status.worker):
             return None
+        if not self.evaluation.suspects.isdisjoint(status.evaluating) or (
+            status.wants_evaluation and self.evaluation.has_free_suspect
+        ):
+            return None  # suspects are worked on alone
         return self.queue.next_task(status, self.crew.asking, now, self.checkpoints.urgent)
 
     def _take_reports(
@@ -535,3 +566,9 @@ class MasterCore:
         self.partitions.check_invariants()
         if self._is_running and self.plan.is_sync:
             assert self.eras.newest is not None, "running without an era"
+
+
+def _with_lease(
+    held: tuple[tuple[int, int], ...], lease: EvaluationLease | None
+) -> tuple[tuple[int, int], ...]:
+    return held if lease is None else (*held, (lease.round, lease.task))

@@ -349,7 +349,7 @@ class MasterService:
             return
         role, ident = split_name(loss.name)
         if role == "worker":
-            self._carry_out(self._core.lose_worker(str(ident), loss.reason))
+            self._carry_out(self._core.lose_worker(str(ident), loss.reason, is_death=not loss.is_explained))
         else:
             self._core.silence.on_gone(ident)
             self._announce(Announce("ps", f"{loss.name} lost: {loss.reason}."))

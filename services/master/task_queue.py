@@ -18,7 +18,7 @@ from statistics import median
 
 from edlz.services.ledger import TaskSet
 from edlz.services.master.leases import Leases
-from edlz.services.messages import FailedTask, Identity, WorkerStatus
+from edlz.services.messages import UNKNOWN_INDEX, FailedTask, Identity, WorkerStatus
 from edlz.services.plan import Plan
 
 __all__ = ["MAX_ATTEMPTS", "Holder", "TaskQueue"]
@@ -49,6 +49,7 @@ class TaskQueue:
 
     plan: Plan
     done: TaskSet = field(default_factory=TaskSet)
+    suspects: set[int] = field(default_factory=set)  # in hand of workers that died; see `Deaths`
     _leases: Leases = field(default_factory=Leases)  # closed there: what is done, or closed here
     _returned: dict[int, None] = field(default_factory=dict)  # a lost worker's free tasks: first in line
     _failures: dict[int, list[tuple[str, FailedTask]]] = field(default_factory=dict)
@@ -86,6 +87,7 @@ class TaskQueue:
     def finish(self, task: int, now: float) -> None:
         """A true report: every partition has finished the task."""
         self.done.add(task)
+        self.suspects.discard(task)
         self._returned.pop(task, None)
         lease = self._leases.close(task)
         if lease:
@@ -127,6 +129,11 @@ class TaskQueue:
         attempts.append((worker, failed))
         return attempts if len(attempts) >= MAX_ATTEMPTS else None
 
+    def forgive(self, task: int) -> None:
+        """Forget the attempts that ended with their worker: the task has got on since."""
+        attempts = self._failures.get(task, [])
+        attempts[:] = [attempt for attempt in attempts if attempt[1].index != UNKNOWN_INDEX]
+
     def close(self, task: int) -> None:
         """Lease a bad task no more, until it is known where it ends."""
         self._closed.add(task)
@@ -136,6 +143,7 @@ class TaskQueue:
     def reopen(self, task: int) -> None:
         """Lease a task again; its attempts start anew."""
         self._closed.discard(task)
+        self.suspects.discard(task)
         self._failures.pop(task, None)
         self._leases.reopen(self._unleased)
 
@@ -175,9 +183,20 @@ class TaskQueue:
         else:
             find = self._next_sync if self.plan.is_sync else self._next_async
             task = find(status, workers, now)
+        if task is not None and self.suspects and not self._may_join(task, status):
+            return None
         if task is not None:
             self._lease(task, status.incarnation, now)
         return task
+
+    def is_free_for_suspects(self, status: WorkerStatus) -> bool:
+        """Whether a worker is at no training task: it has none in hand, or all that it has waits."""
+        return status.is_waiting or all(task in self.done for task in status.holding)
+
+    def _may_join(self, task: int, status: WorkerStatus) -> bool:
+        """Whether a worker may take a task to what it has in hand: a suspect is worked on alone."""
+        is_any_suspect = not self.suspects.isdisjoint((task, *status.holding))
+        return not is_any_suspect or (self.is_free_for_suspects(status) and not status.evaluating)
 
     def _lease(self, task: int, incarnation: Identity, now: float) -> None:
         self._leases.give(task, incarnation, now)

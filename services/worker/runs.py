@@ -151,13 +151,23 @@ class Runs:
     @property
     def wants_task(self) -> bool:
         """Whether there is room for another task."""
+        if self.are_waiting:
+            return True  # perhaps nobody has the slots, and there may be a task whose pushes are still taken
         active, is_sync = self.active, self._plan.is_sync
-        if is_sync and active and all(run.phase in (Phase.PULLING, Phase.STAGED) for run in active):
-            return True  # it waits for slots that perhaps nobody has
-        if active and all(run.is_held for run in active):
-            return True  # there may be a task whose pushes are still taken
         queued = sum(run.phase is Phase.QUEUED for run in self)
         return queued < max(1, len(active) if is_sync else 1)
+
+    @property
+    def are_waiting(self) -> bool:
+        """Whether all that have begun wait for others: slots of their step, or a partition that takes no pushes."""
+        active = self.active
+        if (
+            self._plan.is_sync
+            and active
+            and all(run.phase in (Phase.PULLING, Phase.STAGED) for run in active)
+        ):
+            return True
+        return bool(active) and all(run.is_held for run in active)
 
     def of_earliest_round(self) -> list[Run]:
         """Sync: return the runs of the earliest round in hand that is not finished everywhere."""

@@ -135,6 +135,7 @@ class TaskRunner:
             busy_s=busy_s,
             longest_s=longest_s,
             is_starting=is_starting,
+            is_waiting=training.is_waiting if training else False,
             address_list=self._address_list,
             nonfinite_losses=self._nonfinite_losses,
             nonfinite_loss=self._nonfinite_loss,

@@ -38,6 +38,8 @@ from edlz.services.worker.runs import BACK_OFF_S, Phase, Run, Runs
 
 __all__ = ["Training"]
 
+WAITING_S = 2.0
+
 
 class Training(ABC):
     """The runs of one worker, in one era: what the two modes have in common.
@@ -68,6 +70,8 @@ class Training(ABC):
         self._has_tables = has_tables
         self._runs = Runs(plan)
         self._failed: list[FailedTask] = []
+        self._waits_at: tuple[int, tuple[int, ...]] = (0, ())  # how far it was, with what in hand,
+        self._waits_since_s = self._waits_s = 0.0  # when it began to wait, and how long it has
 
     @property
     def era(self) -> Identity:
@@ -98,6 +102,15 @@ class Training(ABC):
         return self._runs.computing is not None
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether all that has begun has waited for others for a while: it is not just asking for its next values."""
+        return self._waits_s >= WAITING_S and self._waits_at == self._at
+
+    @property
+    def _at(self) -> tuple[int, tuple[int, ...]]:
+        return self.steps, self._runs.tasks
+
+    @property
     def wants_task(self) -> bool:
         return self._runs.wants_task
 
@@ -105,10 +118,16 @@ class Training(ABC):
 
     def on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
+        self._note_waiting(now)
         for run in self._runs:
             if run.phase is Phase.BACKING_OFF and now >= run.resume_s:
                 out += self._probe(run) if run.is_lost else self._pull(run)
         return out
+
+    def _note_waiting(self, now: float) -> None:
+        if self._at != self._waits_at or not self._runs.are_waiting:
+            self._waits_at, self._waits_since_s = self._at, now
+        self._waits_s = now - self._waits_since_s
 
     def enter(self, era: Identity) -> list[Instruction]:
         """Another era has begun: nothing in hand belongs to it."""

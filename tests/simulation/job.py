@@ -223,6 +223,20 @@ class SimulatedJob:
         if is_needed and self.address.get(process.role) == process.name:
             self.within(0.5, 8, self._start, process.role)
 
+    def die(self, name: int) -> None:
+        """End a worker by what it reads; its launcher says so, and starts another one."""
+        process = self.processes[name]
+        if not process.is_up:
+            return
+        self._kill(process)
+        if self.address.get(process.role) != name:
+            return
+        self.within(0.5, 8, self._start, process.role)
+        master = self.process("m")
+        if master is not None:
+            reason = "killed by signal 9 (SIGKILL)"
+            self.carry_out(master, master.core.lose_worker(process.role[1:], reason, is_death=True))
+
     # -- faults
 
     def _suffer(self, fault: Fault) -> None:
@@ -241,7 +255,8 @@ class SimulatedJob:
             self.within(0.5, 8, self._start, fault.role)
         master = self.process("m")
         if fault.role[0] == "w" and master and self.rng.random() < 0.5:  # its launcher says so
-            self.carry_out(master, master.core.lose_worker(fault.role[1:], "killed"))
+            is_death = int(fault.at * 10) % 2 == 0
+            self.carry_out(master, master.core.lose_worker(fault.role[1:], "killed", is_death=is_death))
 
     def _stall_by(self, fault: Fault, process: Process) -> None:
         process.stalled_until = self.now + fault.seconds

@@ -66,6 +66,7 @@ def check_failure(schedule: Schedule, failure: FailureView) -> None:
         return
     often = _sometimes_bad(schedule)[1]
     bad = {task for task, _ in schedule.bad if bad_minibatches(schedule, task)}
+    bad |= {task for task, _ in schedule.poison}
     if failure.task not in (often if schedule.skips else often | bad):
         raise Violation(f"the job failed: {failure}")
 
@@ -73,8 +74,13 @@ def check_failure(schedule: Schedule, failure: FailureView) -> None:
 def _check_ends(schedule: Schedule, ends: dict[int, int]) -> None:
     """What always raises has ended its task, and nothing else has, but for what raised often."""
     sometimes, often = _sometimes_bad(schedule)
+    poison = dict(schedule.poison)
     for task in range(len(schedule.lengths)):
         end, bad = ends.get(task), bad_minibatches(schedule, task)
+        if task in poison:  # it ends where training stands
+            if end is None or end > poison[task]:
+                raise Violation(f"task {task} was ended at {end}, but ends its workers at {poison[task]}")
+            continue
         if not bad and end is not None and task not in often:
             raise Violation(f"task {task} was ended at {end}, but could be computed")
         if bad and (end is None or end > bad[0] or (end < bad[0] and task not in sometimes)):
@@ -90,7 +96,13 @@ def _sometimes_bad(schedule: Schedule) -> tuple[set[int], set[int]]:
 
 def _check_evaluations(job: "SimulatedJob", final_version: int) -> None:
     versions = [version for version, _ in job.journal["evaluations"]]
-    wanted = float((job.schedule.evaluation_tasks - len(job.schedule.bad_evaluations)) * 4)
+    wanted = float(
+        (
+            job.schedule.evaluation_tasks
+            - len({*job.schedule.bad_evaluations, *job.schedule.poison_evaluations})
+        )
+        * 4
+    )
     if not wanted:
         if versions:
             raise Violation(f"evaluated, but every task raises: {versions}")

@@ -53,6 +53,10 @@ class Schedule:
     credits: int = 32  # requests of one process to another that may be under way at once
     nonfinite: tuple[tuple[int, int], ...] = ()  # minibatches (task, index) whose loss is NaN
     stops_on_nan: bool = False
+    poison: tuple[
+        tuple[int, int], ...
+    ] = ()  # minibatches (task, index) that end whoever reads or computes them
+    poison_evaluations: tuple[int, ...] = ()  # evaluation tasks that do
     faults: tuple[Fault, ...] = ()
 
     @property

@@ -78,6 +78,9 @@ class WorkerShell(Shell):
         if bad is not None and bad % 2 == 0:
             self._fail(process, find.task, bad, find.attempt, self._job.rng.uniform(0, 0.5))
             return
+        if self._is_poison(process, find.task, find.index) and find.index % 2 == 0:
+            self._job.within(0, 0.5, self._job.die, process.name)
+            return
         ids = ids_of(self._job.schedule, find.task, find.index, self._job.schedule.partitions)
         event = (process.name, "on_ids", (find.task, find.index, find.attempt, ids))
         self._job.within(0, 0.5, self._job.event, *event)
@@ -93,6 +96,9 @@ class WorkerShell(Shell):
         task, index, length = compute.task, compute.index, self._job.schedule.lengths[compute.task]
         delay = self._job.rng.uniform(0.1, 1.0)
         bad = self._meets_bad(process, task, index)
+        if self._is_poison(process, task, index):
+            self._job.at(self._job.now + delay, self._job.die, process.name)
+            return
         if bad is None and (process.role, task) in self._job.schedule.lame:
             bad = index
         if bad is None and self._job.failures_left.get(task):
@@ -135,6 +141,9 @@ class WorkerShell(Shell):
 
     def _evaluate(self, process: Process, evaluate: worker_core.Evaluate) -> None:
         lease = evaluate.lease
+        if lease.task in self._job.schedule.poison_evaluations:
+            self._job.within(0, 0.5, self._job.die, process.name)
+            return
         if lease.task in self._job.schedule.bad_evaluations:
             failed = FailedTask(
                 kind="evaluation",
@@ -169,6 +178,10 @@ class WorkerShell(Shell):
         if end_at is not None and index >= end_at:
             raise Violation(f"minibatch {task, index} is looked at, but its task ends at {end_at}")
         return raises_at(self._job.schedule, task, index, end_at)
+
+    def _is_poison(self, process: Process, task: int, index: int) -> bool:
+        end_at = process.ends.get(task)
+        return (task, index) in self._job.schedule.poison and (end_at is None or index < end_at)
 
     def _fail(self, process: Process, task: int, index: int, attempt: int, delay: float) -> None:
         failed = FailedTask(
