@@ -63,7 +63,7 @@ class MalformedMessage(RemoteProtocolError):
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
-class _Records(dict[type, Callable[[Any], object] | None]):
+class _Plain(dict[type, Callable[[Any], object] | None]):
     """What makes a list, or a map, of a record, by its class; None for classes of other things."""
 
     def __missing__(self, kind: type) -> Callable[[Any], object] | None:
@@ -82,7 +82,13 @@ def _plain_of(kind: type[msgspec.Struct]) -> Callable[[Any], object]:
     return lambda message: tag + msgspec.structs.astuple(message)
 
 
-_RECORDS: Final = _Records()
+_PLAIN: Final = _Plain()
+
+
+def _as_list(message: Message) -> object:
+    """Return the fields of a message behind its tag; the records among them are the writer's to take apart."""
+    plain = _PLAIN[type(message)]
+    return message if plain is None else plain(message)
 
 
 class Codec:
@@ -113,7 +119,7 @@ class Codec:
         self._surely_taken_bytes = min(
             SMALL_BYTES, limits.request_header.total_bytes, limits.answer_header.total_bytes
         )
-        self._writer = TensorWriter(DTYPES, _RECORDS, FRAME_BYTES)
+        self._writer = TensorWriter(DTYPES, _PLAIN, FRAME_BYTES)
         self._reader = TensorReader(
             DTYPES,
             most_tensors=limits.tensors,
@@ -139,7 +145,8 @@ class Codec:
         descriptors = self._writer.begin()
         try:
             # The descriptors are packed behind the message, when the writer has filled the list.
-            header = self._packer.pack((PROTOCOL_VERSION, request_id, message, descriptors))
+            fields = _as_list(message)
+            header = self._packer.pack((PROTOCOL_VERSION, request_id, fields, descriptors))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             self._writer.begin()  # lets go of the arrays
             raise LocalProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
@@ -166,7 +173,11 @@ class Codec:
             )
         try:
             self._check_header(header)
-            unpacked = msgpack.unpackb(header, **self._unpack_options)
+            # Of a small header msgpack itself takes no list or text that is longer than the header.
+            if len(header) <= self._surely_taken_bytes:
+                unpacked = msgpack.unpackb(header, use_list=False, object_pairs_hook=_map_of)
+            else:
+                unpacked = msgpack.unpackb(header, **self._unpack_options)
         except _DECODE_ERRORS as error:
             raise _foreign_header(header, str(error)) from error
         if type(unpacked) is not tuple or len(unpacked) < 4 or unpacked[0] != PROTOCOL_VERSION:
@@ -174,16 +185,20 @@ class Codec:
         _, request_id, fields, tensors = unpacked[:4]
         if type(request_id) is not int:
             raise MalformedMessage("a header that does not fit: its request id is no whole number", None)
+        reader = self._reader
         try:
-            self._reader.open(tensors, frames)
-            message = msgspec.convert(fields, self._kind_of(fields), dec_hook=self._reader)
-            self._reader.close()
+            reader.open(tensors, frames)
+            kind = self._kind_of(fields)
+            message = (
+                msgspec.convert(fields, kind, dec_hook=reader) if tensors else msgspec.convert(fields, kind)
+            )
+            reader.close()
         except _DECODE_ERRORS as error:
             self._reader.forget()
             raise MalformedMessage(f"a message that does not fit: {error}", request_id) from error
         return request_id, message
 
-    def _kind_of(self, fields: object) -> type[Message]:
+    def _kind_of(self, fields: Any) -> type[Message]:
         """Return the class that a message's first field, its tag, stands for."""
         tag = fields[0] if type(fields) is tuple and fields else None
         kind = self._kinds.get(tag) if type(tag) is int else None
