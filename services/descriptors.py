@@ -18,7 +18,7 @@ from typing import Final, ParamSpec, TypeVar
 if sys.platform != "win32":
     import resource
 
-__all__ = ["SPARE", "descriptor_limit", "raise_descriptor_limit", "spared"]
+__all__ = ["SPARE", "descriptor_limit", "is_short_of_descriptors", "raise_descriptor_limit", "spared"]
 
 MOST: Final = 1 << 20  # some systems name no limit, and some libraries count up to it
 SPARE: Final = 16
@@ -46,6 +46,16 @@ def raise_descriptor_limit() -> int:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (_bounded(hard), hard))
     _reserve.fill()
     return descriptor_limit()
+
+
+def is_short_of_descriptors(left: int) -> bool:
+    """Return whether fewer than `left` are free: the lowest free number is what is given next."""
+    try:
+        lowest = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    os.close(lowest)
+    return lowest >= descriptor_limit() - left
 
 
 def spared(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:

@@ -14,6 +14,7 @@ from edlz.services.loop_socket import LoopSocket
 __all__ = ["Monitor"]
 
 FRAME_BYTES, EVENT_FRAMES = 1024, 2
+UNREAD: Final = 100
 MOST_UNREAD: Final = 100_000  # far more than have room
 
 _EVENT = struct.Struct("=HI")  # number and value; a second frame has the endpoint
@@ -39,6 +40,7 @@ class Monitor(LoopSocket):
     ) -> None:
         super().__init__(zmq.PAIR, linger_s=0, frame_bytes=FRAME_BYTES, frames=EVENT_FRAMES)
         self._watched, self._on_event = watched, on_event
+        self._socket.set_hwm(UNREAD)  # on the other side ZeroMQ itself keeps up to 1,000
         address = f"inproc://edlz-monitor-{next(_numbers)}"
         try:
             watched.monitor(address, events)

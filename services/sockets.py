@@ -8,6 +8,7 @@ socket and out of it is `services/wire.py`'s, what they mean `services/codec.py`
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import socket
 import stat
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 HANDSHAKE_MS: Final = 10_000  # who has not finished by then is cut off
+BACKLOG: Final = 1024  # connections that wait to be accepted; of more the next try is a second later
 UNBIND_WAIT_MS: Final = 200
 RECONNECT_MS, RECONNECT_MAX_MS = 50, 1000
 LOOK_S: Final = 2.0  # without a connection, until a client looks at what becomes of its handshakes
@@ -45,6 +47,8 @@ LOOK_S: Final = 2.0  # without a connection, until a client looks at what become
 SILENCE_S, ASK_EVERY_S, ASK_TIMES, UNTAKEN_MS = 30, 10, 3, 60_000
 # As plain numbers: each operation on zmq's own enumerations costs 0.4 us.
 POLLIN, POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
+
+logger = logging.getLogger(__name__)
 
 
 class ServerTransport(Protocol):
@@ -124,12 +128,14 @@ class RouterSocket(LoopSocket):
         # else has its identity, which contains a random number.
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self._socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+        self._socket.setsockopt(zmq.BACKLOG, BACKLOG)
         _set_up_tcp(self._socket, place)
         try:
             if security.keys is not None:
                 self._door = admit_only(security.keys.public)
                 security.guard_server(self._socket, self._door.domain)
-            self._gate = Gate(self._socket, has_keys=security.keys is not None)
+            listener = None if place.path is None else _UnixListener(self._socket, place)
+            self._gate = Gate(self._socket, has_keys=security.keys is not None, listener=listener)
             if self._door is not None:
                 # The address of who is refused can be found until then.
                 self._door.before_verdict = self._gate.catch_up
@@ -188,6 +194,27 @@ class RouterSocket(LoopSocket):
             self._gate.close()
         if self._door is not None:
             self._door.close()
+
+
+class _UnixListener:
+    """A server's listening Unix socket: with no descriptor left for a connection, ZeroMQ would end the process.
+
+    (Over TCP it tries again and again.  A port that was left could be somebody else's afterwards.)
+    """
+
+    def __init__(self, server: "zmq.Socket[bytes]", place: Endpoint) -> None:
+        self._server, self._place = server, place
+
+    def shut(self) -> None:
+        self._server.unbind(self._place.address)
+
+    def open(self) -> bool:
+        try:
+            _bind(self._server, self._place)
+        except LaunchError as error:
+            logger.warning("%s", error.message)
+            return False
+        return True
 
 
 class DealerSocket(LoopSocket):
