@@ -1,11 +1,11 @@
 """A job by hand as on several machines: over TCP, encrypted, closed to whoever has no key of it."""
 
 import asyncio
-import socket
 from pathlib import Path
 
 import pytest
-from processes import MODELS, HandJob
+from processes import MODELS
+from tcp_job import TcpJob
 
 from edlz.client.job_index import LocalJob
 from edlz.client.local.master_line import address_by_hand, ask
@@ -19,19 +19,6 @@ FLAGS = (
     "--grads_to_wait=2",
     "--worker_threads=1",
 )
-
-
-class TcpJob(HandJob):
-    """A job whose services listen on ports."""
-
-    def __init__(self, folder: Path, *flags: str, partitions: int) -> None:
-        super().__init__(folder, *flags, partitions=partitions)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
-
-    def endpoint(self, name: str) -> str:
-        return f"tcp://127.0.0.1:{self._port if name == 'master' else 0}"
 
 
 @pytest.mark.parametrize("partitions", [2, 0])
