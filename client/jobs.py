@@ -78,12 +78,12 @@ class Job(Protocol):
         """Raise ConfigError unless it runs and can be told to stop; `is_now`: or has left something to end."""
         ...
 
-    def begin_stop(self, *, is_now: bool) -> None:
-        """Tell it to save and stop, or to end at once."""
+    def begin_stop(self) -> list[str]:
+        """Tell it to save and stop; return what there is to say of it."""
         ...
 
-    def end_now(self) -> None:
-        """End it at once, whatever state it is in, if there is anything to end; return when it has ended."""
+    def end_now(self) -> list[str]:
+        """End it at once, whatever state it is in, if there is anything to end; return what there is to say then."""
         ...
 
     def wait(self, limit_s: float | None = None) -> bool:

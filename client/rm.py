@@ -20,7 +20,8 @@ def rm(
     """Remove a job that does not run: its folder, with snapshots, logs and the checkpoints in it; or its pods."""
     found = named_job(job, namespace)
     if is_forced:
-        found.end_now()
+        for line in found.end_now():
+            print(line)
     for line in found.remove():
         print(line)
     print("next: edlz ls")

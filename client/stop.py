@@ -37,10 +37,10 @@ def stop(
     try:
         for one in chosen:
             if not is_now:
-                one.begin_stop(is_now=False)
+                _tell(one.begin_stop())
         for one in chosen:
             if is_now:
-                one.end_now()
+                _tell(one.end_now())
             else:
                 _await(one)
             _print_end(one)
@@ -63,6 +63,12 @@ def _agreed_jobs(namespace: str) -> list[Job]:
 def _is_agreed(running: Sequence[Job]) -> bool:
     print(f"stop {', '.join(job.word for job in running)}? [y/N] ", end="", file=sys.stderr, flush=True)
     return (sys.stdin.readline() if sys.stdin else "").strip().lower() in ("y", "yes")
+
+
+def _tell(said: Sequence[str]) -> None:
+    """Say what was done to a job beyond what was asked."""
+    for line in said:
+        print(line, file=sys.stderr)
 
 
 def _await(job: Job) -> None:

@@ -1,7 +1,6 @@
 """A job on a cluster, and what can be done with it: through annotations of its master pod, and its pods' logs."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import msgspec
 from edlz.client.cluster.connection import asked, connected
 from edlz.client.cluster.index import Place, forget_place
 from edlz.client.cluster.look import look_at_clusters, look_at_job
+from edlz.client.cluster.removal import delete_master, delete_pods
 from edlz.client.job_index import NoSuchJob
 from edlz.client.log_choice import LogChoice, LogOutput
 from edlz.client.settings_text import settings_in
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from edlz.client.screen.screens import Screen
     from edlz.k8s.api import Cluster
 
-__all__ = ["ClusterJob", "delete_master", "follow_job", "no_job_there", "refuse_running", "running_jobs"]
+__all__ = ["ClusterJob", "follow_job", "no_job_there", "refuse_running", "running_jobs"]
 
 POLL_S = 1.0
 WAIT_S = 60.0  # that a cluster may be silent while a job is waited for
-NOW_S = 1.0  # that a master has which is not to save anything
-GONE_S = 60.0  # that pods have to go
 
 
 class ClusterJob:
@@ -96,26 +94,33 @@ class ClusterJob:
         return asked(self._at, patch)
 
     def refuse_idle(self, *, is_now: bool = False) -> None:
-        """Raise ConfigError unless it runs."""
-        _refuse_idle(self.sight())
+        """Raise ConfigError unless it runs, or something of it is left that can be ended now."""
+        sight = self.sight()
+        if not (is_now and sight.has_lost_pods):
+            _refuse_idle(sight)
 
-    def begin_stop(self, *, is_now: bool) -> None:
-        """Tell its master to save and stop; or delete it, and with it all that it owns."""
+    def begin_stop(self) -> list[str]:
+        """Tell its master to save and stop, or delete it if it would not hear of it; return what there is to say."""
 
-        async def tell(cluster: "Cluster") -> None:
+        async def tell(cluster: "Cluster") -> list[str]:
             sight = await self._look(cluster)
-            if is_now or sight.is_deaf:
-                await cluster.delete("Pod", self._master, grace_s=NOW_S)
-            else:
-                await cluster.patch_annotations(self._master, {STOP: "save"})
+            if sight.is_deaf:
+                return await delete_pods(cluster, self._at.name)
+            await cluster.patch_annotations(self._master, {STOP: "save"})
+            return []
 
-        asked(self._at, tell)
+        return asked(self._at, tell)
 
-    def end_now(self) -> None:
-        """Delete its master, and with it all that it owns, if it runs; return when it is gone."""
-        if self.sight().is_live:
-            self.begin_stop(is_now=True)
-            self.wait()
+    def end_now(self) -> list[str]:
+        """Delete its master, and with it all that it owns, if it runs; return what there is to say, when it is gone."""
+
+        async def end(cluster: "Cluster") -> list[str]:
+            sight = await self._look(cluster)
+            return await delete_pods(cluster, self._at.name) if sight.is_live or sight.has_lost_pods else []
+
+        said = asked(self._at, end)
+        self.wait()
+        return said
 
     def wait(self, limit_s: float | None = None) -> bool:
         """Return whether it has ended, when it has, or `limit_s` seconds are over."""
@@ -147,16 +152,18 @@ class ClusterJob:
             If it runs.
         """
 
-        async def delete(cluster: "Cluster") -> bool:
-            refuse_running(await self._look(cluster), "rm")
-            return await delete_master(cluster, self._master)
+        async def delete(cluster: "Cluster") -> tuple[bool, list[str]]:
+            sight = await self._look(cluster)
+            refuse_running(sight, "rm")
+            said = await delete_pods(cluster, self._at.name) if sight.has_lost_pods else []
+            return await delete_master(cluster, self._at.name) or bool(said), said
 
-        was_there = asked(self._at, delete)
+        was_there, said = asked(self._at, delete)
         forget_place(self._at)
         pods = (
             "its pods, services and keys are deleted" if was_there else "there was nothing left of its pods"
         )
-        lines = [f"{self.word} is removed: {pods}"]
+        lines = [*said, f"{self.word} is removed: {pods}"]
         if self._at.job_dir:
             lines.append(f"its files stay on the volume, in {self._at.job_dir}")
         return lines
@@ -200,30 +207,6 @@ async def follow_job(at: Place, screen: "Screen") -> "ClusterSight":
             if not sight.is_live:
                 return sight
             await asyncio.sleep(POLL_S)
-
-
-async def delete_master(cluster: "Cluster", pod: str) -> bool:
-    """Delete a master's pod, and with it all that it owns; return whether it was there, when it is gone.
-
-    Raises
-    ------
-    PeerUnavailable
-        If it does not go.
-    """
-    from edlz.k8s.api_errors import NotFound
-
-    if not await cluster.delete("Pod", pod):
-        return False
-    end = time.monotonic() + GONE_S
-    while time.monotonic() < end:
-        try:
-            await cluster.get_pod(pod)
-        except NotFound:
-            return True
-        await asyncio.sleep(POLL_S / 4)
-    raise PeerUnavailable(
-        f"{pod} is still there {GONE_S:.0f}s after it was deleted", f"kubectl describe pod {pod}"
-    )
 
 
 def running_jobs(namespace: str = "") -> list[ClusterJob]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from edlz.k8s.api_records import ContainerStatus, Pod, Terminated
 from edlz.k8s.names import short_name
+from edlz.k8s.pod_exits import is_out_of_reach
 from edlz.services.post_mortem import LastWords, last_words
 
 __all__ = ["PodFacts", "facts_of", "plain_reason", "warnings_by_pod"]
@@ -32,6 +33,7 @@ class PodFacts:
     waits_for : why it does not run yet, or not any more; nothing if it does
     is_running : whether its container runs
     is_leaving : whether it was asked to go
+    is_out_of_reach : whether the cluster holds its node for unreachable
     restarts : how often its container was started again
     end : how it ended; nothing if it has not
     created_at : seconds since the epoch; 0 if it is not known
@@ -44,6 +46,7 @@ class PodFacts:
     waits_for: str = ""
     is_running: bool = False
     is_leaving: bool = False
+    is_out_of_reach: bool = False
     restarts: int = 0
     end: str = ""
     created_at: float = 0.0
@@ -85,6 +88,7 @@ def facts_of(job: str, pod: Pod, warnings: Mapping[str, str] | None = None) -> P
         waits_for=_waits_for(pod, (warnings or {}).get(pod.name, "")),
         is_running=any(one.state is not None and one.state.running is not None for one in containers),
         is_leaving=pod.is_deleted,
+        is_out_of_reach=is_out_of_reach(pod),
         restarts=sum(one.restart_count for one in containers),
         end=_end(pod) if status.phase in ("Succeeded", "Failed") else "",
         created_at=created.timestamp() if created is not None else 0.0,

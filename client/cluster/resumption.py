@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from edlz.client.cluster.connection import asked
 from edlz.client.cluster.index import Place
-from edlz.client.cluster.job import delete_master, refuse_running
+from edlz.client.cluster.job import refuse_running
 from edlz.client.cluster.look import look_at_job
+from edlz.client.cluster.removal import delete_master
 from edlz.client.cluster.submission import launch
 from edlz.client.preflight import Preflight
 from edlz.client.resumption import nothing_left, resumed_settings
@@ -58,7 +59,7 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
         config = _settings(at, kept, argv, Path(folder))
         spec = load_cluster_spec(_with_spec(config, kept, Path(folder)))
         pod = spec.pod(master_pod(config, config.image_name), MASTER)
-    asked(at, lambda cluster: delete_master(cluster, pod_name(at.name, MASTER)))
+    asked(at, lambda cluster: delete_master(cluster, at.name))
     return launch(config, pod, config.image_name)
 
 

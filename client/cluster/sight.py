@@ -18,6 +18,8 @@ from edlz.services.job_status import FailureView, JobStatus, PartitionView, Work
 
 __all__ = ["ClusterSight", "sight_of", "sight_without_answer"]
 
+_LOST = "the node of its master does not answer"
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterSight:
@@ -91,11 +93,18 @@ class ClusterSight:
 
     @property
     def is_deaf(self) -> bool:
-        """Whether its master would not hear of a wish to stop: it waits, or has not got far enough to ever speak."""
+        """Whether its master would not hear of a wish to stop: it waits, is cut off, or never gets far enough."""
         master = self.master
         if master is None:
             return False
+        if master.is_out_of_reach:
+            return True
         return master.phase == "Pending" or (master.restarts > 0 and not self.has_figures)
+
+    @property
+    def has_lost_pods(self) -> bool:
+        """Whether some of its pods were asked to go, and cannot, since their nodes do not answer."""
+        return any(pod.is_leaving and pod.is_out_of_reach for pod in self.pods)
 
     @property
     def can_resume(self) -> bool:
@@ -177,6 +186,10 @@ def _state(status: JobStatus, master: PodFacts, *, has_spoken: bool) -> tuple[Jo
         return msgspec.structs.replace(status, state="Failed", failure=_failure(master)), ""
     if master.phase == "Succeeded":
         return msgspec.structs.replace(status, state="Stopped"), "interrupted"
+    if (
+        master.is_leaving and master.is_out_of_reach
+    ):  # nobody there hears of it, and nothing of it counts any more
+        return msgspec.structs.replace(status, state="Stopped"), _LOST
     if master.is_leaving:
         return msgspec.structs.replace(status, state="Stopping"), "its pods are removed"
     if master.phase == "Pending":
@@ -186,7 +199,7 @@ def _state(status: JobStatus, master: PodFacts, *, has_spoken: bool) -> tuple[Jo
     if not has_spoken:
         note = f"the master starts again; it ended: {master.error}" if master.error else "the master starts"
         return msgspec.structs.replace(status, state="Starting"), note
-    return status, ""
+    return status, _LOST if master.is_out_of_reach else ""
 
 
 def _failure(master: PodFacts) -> FailureView:

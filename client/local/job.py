@@ -115,25 +115,26 @@ class JobHere:
         if not (is_now and processes_left(self._job.path)):
             refuse_idle(self.sight())
 
-    def begin_stop(self, *, is_now: bool) -> None:
-        """Do what Ctrl-C does; twice, if it is to end at once."""
+    def begin_stop(self) -> list[str]:
+        """Do what Ctrl-C does."""
         self._signal(is_first=True)
-        if is_now:
-            time.sleep(AGAIN_S)
-            self._signal(is_first=False)
+        return []
 
-    def end_now(self) -> None:
+    def end_now(self) -> list[str]:
         """End it, whatever state its processes are in; return when none is left."""
         from edlz.client.local.job_directory import hold_idle_job
         from edlz.client.local.job_kill import kill_job, processes_left
 
         if self._is_run():
-            self.begin_stop(is_now=True)
+            self._signal(is_first=True)
+            time.sleep(AGAIN_S)
+            self._signal(is_first=False)
             self._await_end(NOW_S)
         if self._is_run() or processes_left(self._job.path):
             kill_job(self._job.path, self.word)
             with suppress(OSError), hold_idle_job(self._job.path, self.name):
                 pass  # takes away what the run had no time for
+        return []
 
     def wait(self, limit_s: float | None = None) -> bool:
         """Return whether it has ended, when it has, or `limit_s` seconds are over."""

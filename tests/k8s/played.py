@@ -82,6 +82,14 @@ class PlayedCluster:
         status = {"phase": "Pending", "conditions": [condition]}
         self.store.patch("pods", pod, {"status": status}, namespace, subresource="status")
 
+    def lose_node(self, pod: str, namespace: str = "default") -> None:
+        """Let the cluster hold a running pod's node for unreachable."""
+        conditions = [
+            {"type": "Ready", "status": "False"},
+            {"type": "ContainersReady", "status": "True"},
+        ]
+        self.store.patch("pods", pod, {"status": {"conditions": conditions}}, namespace, subresource="status")
+
     def end(self, pod: str, code: int = 0, namespace: str = "default") -> None:
         """Let a pod's container end."""
         state = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}

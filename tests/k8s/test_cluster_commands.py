@@ -11,8 +11,9 @@ import pytest
 from command_logging import logging_restored
 
 from edlz.client.cli import main
-from edlz.client.cluster import job, pod_logs, submission
+from edlz.client.cluster import job, pod_logs, removal, submission
 from edlz.client.cluster.index import Place, list_places, remember_place
+from edlz.k8s import stuck_pods
 from edlz.k8s.names import CONFIG, STOP, WORKERS
 from edlz.services.job_status import EventView, FailureView, PartitionView, WorkerView
 from tests.k8s.played import PlayedCluster, played_cluster, status
@@ -294,6 +295,61 @@ def test_stop_of_a_master_that_hears_nothing(
     assert main(["stop", "mnist", "-n", "research"]) == 0
     kubelet.join()
     assert "its master pod is gone" in capsys.readouterr().out
+
+
+def lost(cluster: PlayedCluster, *, is_evicted: bool) -> str:
+    """A job whose master, a server and a worker were on a node that does not answer; return its master's pod."""
+    master = training(cluster, settings="num_workers: 2\n")
+    for pod in ("master", "ps-0", "worker-0"):
+        cluster.lose_node(f"elasticdl-mnist-{pod}", "research")
+        if is_evicted:
+            cluster.store.delete("pods", f"elasticdl-mnist-{pod}", "research", grace_s=1)
+    cluster.store.delete("pods", "elasticdl-mnist-worker-1", "research", grace_s=0)
+    return master
+
+
+def test_a_job_whose_masters_node_is_lost_is_seen_and_ended(
+    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stuck_pods, "MARGIN_S", 0.1)
+    lost(cluster, is_evicted=True)
+    assert main(["status", "mnist", "-n", "research"]) == 0
+    assert "the node of its master does not answer" in capsys.readouterr().out
+    assert main(["stop", "mnist", "-n", "research"]) == 2
+    said = capsys.readouterr().err
+    assert "is not running: Stopped, the node of its master does not answer" in said
+
+    assert main(["stop", "mnist", "--now", "-n", "research"]) == 0
+    said = capsys.readouterr().err
+    assert "deleted by force, since their nodes do not answer: " in said
+    assert all(name in said for name in ("master", "ps-0", "worker-0"))
+    assert cluster.store.list("pods", "research") == []
+
+
+def test_a_job_whose_masters_node_is_lost_is_removed(
+    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stuck_pods, "MARGIN_S", 0.1)
+    master = lost(cluster, is_evicted=True)
+    assert main(["rm", "mnist", "-n", "research"]) == 0
+    said = capsys.readouterr().out
+    assert "deleted by force, since their nodes do not answer: " in said
+    assert "is removed: its pods, services and keys are deleted" in said
+    assert cluster.store.find("pods", master, "research") is None
+
+
+def test_stop_does_not_wait_for_a_master_that_is_cut_off(
+    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its pods are not evicted yet: that takes Kubernetes five minutes."""
+    monkeypatch.setattr(stuck_pods, "MARGIN_S", 0.1)
+    monkeypatch.setattr(removal, "GONE_S", 2.0)
+    master = lost(cluster, is_evicted=False)
+    assert main(["stop", "mnist", "-n", "research"]) == 0
+    said = capsys.readouterr().err
+    assert "deleted by force, since their nodes do not answer: master" in said
+    assert "still there after 2s: ps-0, worker-0" in said  # nobody collects here what the master owned
+    assert cluster.store.find("pods", master, "research") is None
 
 
 def test_stop_all_of_a_namespace(

@@ -261,3 +261,25 @@ def test_a_parameter_server_comes_back_on_another_node_with_its_snapshot(shell: 
     check_ledger(status)
     told(status, "ps-0 lost: its node was lost or drained.")
     assert "ps-0 is back at v0;" not in told(status, "ps-0 is back at v")
+
+
+def test_a_job_whose_masters_node_freezes_is_resumed_elsewhere(shell: Shell) -> None:
+    """Kubelet and containers are frozen, so its pods stay Terminating: `resume` takes them over."""
+    cluster = shell.cluster
+    cluster.add_node("first")
+    more = ("--num_workers=1", "--num_epochs=20", "--job_dir=/data/jobs/mnist", "--recovery_snapshot_secs=1")
+    shell.edlz("train", *flags(shell, *more))
+    shell.wait_for_training(JOB, minibatches=40)
+    shell.wait_for("a snapshot", lambda: (note := shell.note(JOB)) and note.snapshot)
+    cluster.add_node("second")
+    for name in ("master", "ps-0", "worker-0"):
+        cluster.kill_container(pod_name(JOB, name), signal.SIGSTOP)
+    cluster.lose_node("first", crash=False)
+    shell.wait_for("an eviction", lambda: "deletionTimestamp" in shell.pod(JOB, "master")["metadata"])
+    assert "the node of its master does not answer" in shell.edlz("status", JOB).out
+
+    shell.edlz("resume", JOB)
+    assert shell.pod(JOB, "master")["spec"]["nodeName"] == "second"
+    status = shell.wait_for_end(JOB)
+    check_ledger(status)
+    assert "training begins at v0" not in told(status, "training begins at v")
