@@ -60,7 +60,7 @@ class Deaths:
             round_, task = evaluating[0]
             failed = self._failed("evaluation", task, reason, round_)
             return failed, rounds.fail(worker, _BOOT, failed)
-        if not suspects:
+        if not suspects or entry.evaluating:  # it may have been one that is no suspect yet
             queue.suspects.update(held)
             rounds.suspects.update(entry.evaluating)
             return None, None

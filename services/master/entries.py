@@ -42,6 +42,7 @@ class JournalState:
     ends: tuple[tuple[int, int], ...] = ()  # (task, index): bad tasks, and where they end
     skipped_evaluations: tuple[int, ...] = ()  # evaluation tasks that count as no records
     losses: LossRecord | None = None
+    vain_terms: int = 0  # masters in a row that have achieved nothing; see `VainTerms`
     final: JobStatus | None = None  # of a complete job
     launch: str = ""  # which start of the job its last master belonged to: see JobConfig.launch_id
     has_ended: bool = False  # the master of a complete job has left by itself

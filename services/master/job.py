@@ -36,6 +36,7 @@ from edlz.services.master.silence import Silence
 from edlz.services.master.skips import Skips
 from edlz.services.master.stopping import Stopping
 from edlz.services.master.task_queue import TaskQueue
+from edlz.services.master.vain_terms import VainTerms
 from edlz.services.messages import (
     DoneTask,
     EvaluationLease,
@@ -109,6 +110,7 @@ class MasterCore:
         self.skips = Skips(job, journal, self.queue, self.evaluation, first_number=(self.term << 20) + 1)
         self.losses = NonFiniteLosses.of(journal.losses)
         self.deaths = Deaths(self.queue, self.evaluation)
+        self._vain_terms = VainTerms(journal.vain_terms)
         self._stopping = Stopping(self.checkpoints)
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
@@ -127,7 +129,9 @@ class MasterCore:
 
     def start(self) -> list[Instruction]:
         """The first instructions: the term is durable before anything is said under it."""
-        return [Journal({"term": self.term, "saved": -1})]
+        out: list[Instruction] = [Journal({"term": self.term, "saved": -1, **self._vain_terms.fields})]
+        failure = self._vain_terms.failure
+        return out if failure is None else [*out, *self.fail(failure)]
 
     @property
     def phase(self) -> Phase:
@@ -201,7 +205,8 @@ class MasterCore:
         out += [] if self.is_over else self.silence.on_tick(now)
         out += self.checkpoints.on_tick(self.partitions.entries, now)
         out += self._advance()
-        return out if self.is_over else [*out, *self._stopping.on_tick(now)]
+        out += [] if self.is_over else self._stopping.on_tick(now)
+        return [*out, *self._vain_terms.take_back()] if self.achieved or self.is_over else out
 
     def stop(self, now: float) -> list[Instruction]:
         """End the job before it is done, with a checkpoint to go on from if one can be had soon."""

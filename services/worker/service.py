@@ -60,7 +60,7 @@ from edlz.services.worker.meter import Meter
 from edlz.services.worker.parameters import Parameters, slice_of, slice_push
 from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
 from edlz.services.worker.task_runner import TaskRunner
-from edlz.services.worker.user_code import TaskError, UserCodeError
+from edlz.services.worker.user_code import TaskError, UserCodeError, exit_error
 
 if TYPE_CHECKING:
     from edlz.services.worker.tables import GroupedIds
@@ -145,6 +145,9 @@ class WorkerService:
             self._on_error(error)
 
     def _on_error(self, error: BaseException) -> None:
+        if isinstance(error, SystemExit):  # only the user's code raises that
+            self._on_fatal(exit_error(error))
+            return
         self._error = self._error or error
         self._stop.set(getattr(error, "exit_code", 70), str(error))
 

@@ -25,6 +25,7 @@ __all__ = [
     "brief",
     "definition",
     "describe",
+    "exit_error",
     "through_autograph",
 ]
 
@@ -217,6 +218,15 @@ def brief(cause: BaseException) -> str:
         return "no message"
     line = lines[-1] if any(mark in text for mark in _NESTED) else lines[0]
     return re.sub(r"\s+", " ", line.removeprefix(f"{type(cause).__name__}: "))[:_MAX_LINE]
+
+
+def exit_error(cause: SystemExit) -> UserCodeError:
+    """Return the error that stands for an exit which the user's code has asked for."""
+    return UserCodeError(
+        f"the model's code called sys.exit({'' if cause.code is None else cause.code!r}), perhaps by argparse",
+        "a worker imports the model's file: leave that to `if __name__ == '__main__':`",
+        traceback=_full_text(cause),
+    )
 
 
 def describe(function: object) -> str:

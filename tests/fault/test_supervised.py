@@ -105,6 +105,53 @@ def test_a_worker_that_fails_again_and_again_ends_the_job(start: Start, tmp_path
     assert "no worker is left: worker-1 exit code 9" in job.output()
 
 
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (
+            "import sys\nsys.exit(0)\n",
+            'error: job "tiny-tables" failed: the model\'s code called sys.exit(0)',
+        ),
+        ("import os\nos._exit(0)\n", "no worker is left: worker-1 exit code 0, like 1 before it"),
+    ],
+)
+def test_a_model_that_leaves_without_an_error_ends_the_job(
+    end: str, told: str, start: Start, tmp_path: Path
+) -> None:
+    model = tmp_path / "leaves.py"
+    model.write_text(f"{(MODELS / 'tiny_tables.py').read_text()}\n\n{end}")
+    job = start("async", f"--model_file={model}", "--num_workers=1")
+    job.finish(code=1)
+    assert told.rpartition("failed: ")[2] in job.output()
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_record_that_kills_its_readers(skips: bool, start: Start, tmp_path: Path) -> None:
+    """As the kernel does when there is no memory left: by SIGKILL, with nothing in the log."""
+    model = tmp_path / "poison.py"
+    model.write_text(
+        f"{(MODELS / 'tiny_tables.py').read_text()}\n\n"
+        "_plain_feed = feed\n\ndef _poison(record):\n"
+        "    import os, signal, zlib\n"
+        "    if zlib.crc32(record) % 97 == 3:\n        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return record\n\n"
+        "def feed(dataset, mode, metadata):\n"
+        "    checked = dataset.map(lambda record: tf.ensure_shape(tf.numpy_function(_poison, [record], tf.string), []))\n"
+        "    return _plain_feed(checked, mode, metadata)\n"
+    )
+    flags = ("--skip_bad_tasks",) if skips else ()
+    job = start("async", f"--model_file={model}", "--num_workers=1", *flags)
+    status = job.finish(code=0 if skips else 1)
+    output = job.output()
+    if skips:
+        assert status.skipped_tasks > 0
+        assert "is skipped from minibatch" in output
+    else:
+        assert "ended its worker 3 times (workers " in output
+        assert "records " in output
+        assert "its worker ended: killed by signal 9 (SIGKILL)" in output
+
+
 def test_growing_and_shrinking(start: Start, sync_digest: str) -> None:
     job = start("sync", "--num_workers=1")
     job.wait_for_output("Task:1 completed")

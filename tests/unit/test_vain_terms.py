@@ -1,0 +1,72 @@
+"""A master that ends at each start, before the job gets any further."""
+
+from typing import Any
+
+from simulation.job import Fault, Schedule, SimulatedJob
+
+from edlz.services import strict_json
+from edlz.services.master.entries import JournalState
+from edlz.services.master.instructions import Journal
+from edlz.services.master.job import MasterCore
+from edlz.services.master.vain_terms import MOST_VAIN_TERMS
+from edlz.services.messages import Job
+from edlz.services.plan import Plan, Shard
+
+PLAN = Plan(
+    mode="async",
+    seed=0,
+    shards=(Shard(name="data", first=0, count=6),),
+    records_per_task=1,
+    minibatch_size=1,
+    epochs=1,
+    slots=1,
+)
+JOB = Job(name="job", run="1", config={}, plan=PLAN, partitions=1)
+
+
+class Masters:
+    """One master after the other, with a journal."""
+
+    def __init__(self) -> None:
+        self.journal: dict[str, object] = {}
+
+    def start(self) -> MasterCore:
+        state = strict_json.decode(strict_json.encode(self.journal), JournalState)
+        core = MasterCore(JOB, state)
+        self.carry_out(core.start())
+        return core
+
+    def carry_out(self, instructions: list[Any]) -> None:
+        for instruction in instructions:
+            if isinstance(instruction, Journal):
+                self.journal |= instruction.fields
+
+
+def test_masters_that_achieve_nothing_end_the_job_and_a_resumed_one_begins_anew() -> None:
+    masters = Masters()
+    for _ in range(2):
+        for _ in range(MOST_VAIN_TERMS):
+            core = masters.start()
+            masters.carry_out(core.on_tick(1.0))
+            assert core.failure is None
+        core = masters.start()
+        assert core.failure is not None
+        assert core.failure.text == "its master was started 10 times in a row, and the job got no further"
+        assert core.is_over
+        masters.carry_out(core.on_tick(1.0))
+
+
+def test_a_master_that_achieves_something_is_forgiven() -> None:
+    masters = Masters()
+    for n in range(5 * MOST_VAIN_TERMS):
+        core = masters.start()
+        if n % MOST_VAIN_TERMS == 3:
+            core.evaluation.reported += 1
+        masters.carry_out(core.on_tick(1.0))
+        assert core.failure is None
+
+
+def test_a_job_whose_master_is_killed_all_day_succeeds() -> None:
+    faults = tuple(Fault(10.0 + 15.0 * n, "kill", "m") for n in range(30))
+    job = SimulatedJob(Schedule(3, "async", 2, 2, (12,) * 24, 2, 2, faults=faults)).run()
+    assert job.journal["is_complete"]
