@@ -18,7 +18,7 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
     fault = st.builds(
         Fault,
         at=st.floats(0, 80),
-        kind=st.sampled_from(("kill", "kill", "stall", "stall", "cut", "join")),
+        kind=st.sampled_from(("kill", "kill", "stall", "stall", "cut", "join", "full")),
         role=st.sampled_from(roles),
         seconds=st.floats(1, 60),
         is_replaced=st.booleans(),

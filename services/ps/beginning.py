@@ -76,6 +76,12 @@ class Beginning:
         waiting, self._waiting = self._waiting, []
         return [Reply(to, Initialised(partition=self._partition)) for to in waiting]
 
+    def on_no_room(self) -> list[Reply]:
+        """The state could not be written: this partition is as bare as before, and takes the next one."""
+        self._state = None
+        waiting, self._waiting = self._waiting, []
+        return [Reply(to, Refused(reason="not ready")) for to in waiting]
+
 
 def begun_from(state: State, plan: Plan) -> State:
     """Return a checkpoint as the state before training: its ledger counts if it is of the same plan."""

@@ -53,6 +53,7 @@ __all__ = ["BASE", "HEARTBEAT_S", "Condition", "Partition"]
 
 BASE: SnapshotName = (NO_IDENTITY, 0)
 HEARTBEAT_S, TICK_S = 1.0, 0.1
+RETRY_S = 1.0  # on a full disk
 NEAR_HEARTBEAT_S = 0.02  # while a checkpoint is cut in asynchronous mode, pushes wait
 
 
@@ -111,6 +112,7 @@ class Partition:
         self._now_s = 0.0  # of the event in hand
         self._committed: list[Instruction] = []  # what the steps of the event in hand ask for
         self._beginning = Beginning(index)
+        self._begins_again_s: float | None = None  # when the base that did not fit is written again
         self._cuts = Cuts(self._status)
         self._is_snapshotting = False  # a recovery snapshot is being written
         self._endings = Endings(are_known=False)
@@ -141,6 +143,8 @@ class Partition:
         out: list[Instruction] = []
         if self.condition is Condition.SERVING and not self.plan.is_sync and self._is_snapshot_due(now):
             out += self._snapshot(now)
+        if self._begins_again_s is not None and now >= self._begins_again_s:
+            out += self._begin_again()
         if self._asynchronous is not None:
             out += self._asynchronous.refuse_waiting(now)
         if now >= self._next_status_s:
@@ -242,13 +246,27 @@ class Partition:
                 newest = max(names, key=lambda name: (name[1], name[0]))
                 self._load(self._snapshots.load(newest), granted.incarnation)
             elif self.job.begins_from:
-                found = self._snapshots.load_checkpoint(self.job.begins_from)
-                out.append(self._beginning.take(begun_from(found, self.plan)))
+                out.append(self._begin_from_checkpoint())
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
         self.incarnation = granted.incarnation
         self._last_snapshot_s = now
         return [*out, *self._status(now)]
+
+    def _begin_from_checkpoint(self) -> Write:
+        assert self.job is not None
+        found = self._snapshots.load_checkpoint(self.job.begins_from)
+        return self._beginning.take(begun_from(found, self.plan))
+
+    def _begin_again(self) -> list[Instruction]:
+        """Take the state before training anew, if it is a checkpoint's; a worker's comes by itself."""
+        self._begins_again_s = None
+        if self.job is None or not self.job.begins_from or self.condition is not Condition.BARE:
+            return []
+        try:
+            return [self._begin_from_checkpoint()]
+        except EdlzError as error:
+            return [Exit(f"{error.message}; joining again without it", 1)]
 
     def _load(self, state: State, incarnation: Identity) -> None:
         self.store = self._exchanges = None  # two would take twice the memory
@@ -342,6 +360,14 @@ class Partition:
         """A recovery snapshot was not written: the disk refused it, or its era is over."""
         self._is_snapshotting = False
         return []
+
+    def on_no_room(self, write: Write, now: float) -> list[Instruction]:
+        """A base or a sealed snapshot does not fit on the disk: it is taken anew, by whoever asks for it next."""
+        if write.kind == "seal":  # by the master's next orders
+            self._is_sealing = False
+            return []
+        self._begins_again_s = now + RETRY_S  # from a checkpoint; or else by a worker's next initial values
+        return [*self._beginning.on_no_room()]
 
     def is_wanted(self, write: Write) -> bool:
         """Asked before the rename: a file of an era left meanwhile is thrown away."""

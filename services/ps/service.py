@@ -5,7 +5,6 @@ requests of workers to it.
 """
 
 import asyncio
-import errno
 import logging
 import resource
 import secrets
@@ -15,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
+from edlz.services.checkpoints.durable import NO_ROOM
 from edlz.services.checkpoints.writing import write_part
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
@@ -38,6 +38,7 @@ from edlz.services.runtime import EventQueue, Stop, when_failed
 __all__ = ["Answering", "PartitionService"]
 
 LONG_KERNEL_BYTES = 4 << 20  # above this a kernel holds the loop for more than about a millisecond
+FULL_S = 300.0  # a disk that stays full ends the job: it holds its machines no longer
 ROW_BYTES = 128  # what a row of an embedding table counts for
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ class PartitionService:
         self._status_request: tuple[int, float] | None = None  # under way, and since when
         self._waiting_status: PartitionStatus | None = None  # to be sent when that is answered
         self._requests = 0
+        self._full_since: float | None = None  # since when the base, or the seal, does not fit on the disk
         self._error: BaseException | None = None
         when_failed(master.failed, self._on_error)
 
@@ -251,18 +253,25 @@ class PartitionService:
         except Exception as error:
             self._on_error(error)
             return
+        self._full_since = None
         logger.debug("ps=%d wrote %s v%d", self._core.index, write.kind, write.state.version)
         loop = asyncio.get_running_loop()
         self._put(lambda: self._core.on_written(write, loop.time()))
 
     def _on_write_error(self, write: Write, error: OSError) -> None:
-        """A recovery snapshot may fail (the next one is due soon); the base and the seal may not."""
-        what = f"cannot write the {write.kind} of ps-{self._core.index}: {error.strerror or error}"
+        """A recovery snapshot may fail (the next one is due soon); base and seal wait for room on a full disk."""
+        what = f"cannot write the {write.kind} of ps-{self._core.index} to {self._snapshots.place}"
+        what += f": {error.strerror or error}"
         if write.kind == "snapshot":
             logger.warning("%s; training goes on, the snapshot before stays", what)
             self._put(self._core.on_snapshot_over)
             return
-        is_full = error.errno == errno.ENOSPC
+        is_full, now = error.errno in NO_ROOM, self._loop.time()
+        self._full_since = now if self._full_since is None else self._full_since
+        if is_full and now - self._full_since < FULL_S:
+            logger.warning("%s; it is tried again until there is room", what)
+            self._put(lambda: self._core.on_no_room(write, now))
+            return
         self._on_error(ConfigError(what, "make room on the disk" if is_full else "set --job_dir elsewhere"))
 
     def _disk(self, action: Callable[[], None]) -> None:

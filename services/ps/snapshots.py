@@ -64,6 +64,11 @@ class SnapshotFolder:
         assert self._run is not None, "no job yet"
         return self._run
 
+    @property
+    def place(self) -> Path:
+        """The folder."""
+        return self._folder
+
     def open(self, job: Job) -> None:
         """Find or make the folder of this run of the job.
 

@@ -10,9 +10,15 @@ __all__ = ["Disk"]
 
 
 class Disk:
-    """One partition's folder: snapshots by name, and which lives have a link to each."""
+    """One partition's folder: snapshots by name, and which lives have a link to each.
+
+    Attributes
+    ----------
+    full_until : until then nothing can be written
+    """
 
     def __init__(self) -> None:
+        self.full_until = 0.0
         self.states: dict[Any, State] = {}
         self.links: dict[Any, set[Any]] = {}
 

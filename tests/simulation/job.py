@@ -246,6 +246,8 @@ class SimulatedJob:
             self.network.cut(fault.role)
         elif fault.kind == "join":
             self._start(fault.role)
+        elif fault.kind == "full":
+            self._fill(fault, process)
         elif process is not None:
             getattr(self, f"_{fault.kind}_by")(fault, process)
 
@@ -263,6 +265,13 @@ class SimulatedJob:
         if self.rng.random() < 0.7:
             del self.address[fault.role]
             self.within(0.5, 15, self._start, fault.role)
+
+    def _fill(self, fault: Fault, process: Process | None) -> None:
+        """A disk is full for a while, whoever uses it: a partition's; under the journal the master waits."""
+        if fault.role[0] == "p":
+            self.disks[int(fault.role[1:])].full_until = self.now + fault.seconds
+        elif fault.role == "m" and process is not None:
+            process.stalled_until = self.now + fault.seconds
 
 
 def _job_record(schedule: Schedule) -> Job:

@@ -127,14 +127,25 @@ class PartitionShell(Shell):
         if write.kind == "checkpoint":
             self._finish_part(process, write)
             return
+        if self._is_full(process):
+            event, args = (
+                ("on_snapshot_over", ())
+                if write.kind == "snapshot"
+                else ("on_no_room", (write, self._job.now))
+            )
+            self._job.feed(process, event, *args)
+            return
         if core.is_wanted(write):
             self._job.disks[core.index].write(write.state, core.incarnation)
             if write.kind == "seal":
                 self._job.sealed[core.index, core.incarnation] = write.state
         self._job.feed(process, "on_written", write, self._job.now)
 
+    def _is_full(self, process: Process) -> bool:
+        return bool(self._job.now < self._job.disks[process.core.index].full_until)
+
     def _finish_part(self, process: Process, write: ps_core.Write) -> None:
-        if self._job.rng.random() < self._job.schedule.noise:
+        if self._is_full(process) or self._job.rng.random() < self._job.schedule.noise:
             self._job.feed(process, "on_part_failed", write, "no room", self._job.now)
             return
         index = process.core.index

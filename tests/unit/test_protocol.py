@@ -49,6 +49,17 @@ def test_any_number_of_slots_goes_through_any_number_of_credits(mode: str, data:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("seed", range(10))
+def test_full_disks_at_the_beginning_and_at_the_end(mode: str, seed: int) -> None:
+    """The state before training and the sealed one do not fit at first; a lost partition comes on top of it."""
+    full = [Fault(0, "full", role, 15) for role in ("p0", "p1", "m")]
+    full += [Fault(25, "full", role, 60) for role in ("p0", "p1")]
+    lengths = (2, 3, 0, 1, 4, 2)
+    faults = (*full, Fault(30, "kill", "p1"), Fault(60, "full", "m", 20))
+    SimulatedJob(Schedule(seed, mode, 2, 1, lengths, 2, 2, checkpoint_steps=4, faults=faults)).run()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("slots", [1, 2, 3])
 def test_undisturbed(mode: str, workers: int, slots: int) -> None:

@@ -1,0 +1,46 @@
+"""A partition whose state before training does not fit on its disk: it takes it anew, from wherever it came."""
+
+from pathlib import Path
+
+from states import save
+
+from edlz.services.messages import Granted, Job
+from edlz.services.plan import Plan, Shard
+from edlz.services.ps.instructions import Report, Write
+from edlz.services.ps.partition import RETRY_S, Condition, Partition
+from edlz.services.ps.snapshots import SnapshotFolder
+
+PLAN = Plan(
+    mode="async",
+    seed=0,
+    shards=(Shard(name="a", first=0, count=9),),
+    records_per_task=2,
+    minibatch_size=1,
+    epochs=1,
+    slots=1,
+)
+
+
+def test_a_checkpoint_that_a_job_begins_from_is_read_again(tmp_path: Path) -> None:
+    begins_from = str(save(tmp_path / "checkpoints"))
+    job = Job(name="j", run="r", config={}, plan=PLAN, partitions=1, begins_from=begins_from)
+    folder = SnapshotFolder(0, tmp_path / "job")
+    partition = Partition(0, 1, "here", folder)
+    (report,) = partition.on_tick(0.0)
+    assert isinstance(report, Report)
+    first = next(
+        order
+        for order in (
+            *partition.on_answer(report.body, Granted(term=1, incarnation=None, job=job), 0.0),
+            *partition.on_answer(report.body, Granted(term=1, incarnation=(1, 1), job=job), 0.0),
+        )
+        if isinstance(order, Write)
+    )
+    first.state.close()
+    assert partition.on_no_room(first, 1.0) == []
+    assert not [order for order in partition.on_tick(1.0) if isinstance(order, Write)]
+    (again,) = [order for order in partition.on_tick(1.0 + RETRY_S) if isinstance(order, Write)]
+    assert again.kind == "base"
+    folder.write(again.state, None)
+    partition.on_written(again, 3.0)
+    assert partition.condition is Condition.SERVING
