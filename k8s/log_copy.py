@@ -3,7 +3,7 @@
 Stands before a service in its container if `--log_file_path` is given.  It is process 1 there in place of a
 shell: it passes signals on and leaves with the command's exit code.  What is printed goes to standard output as
 well, in the order in which it came, so the pod's log has all of it; a file that cannot be written costs one line
-there, and never the service.
+there, and never the service.  What does not fit on a full disk is left out, until there is room again.
 """
 
 import os
@@ -12,8 +12,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+
+from edlz.services.checkpoints.durable import NO_ROOM
 
 __all__ = ["main", "run"]
 
@@ -26,6 +29,7 @@ _SIGNALS = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
+_STDOUT = 1
 _CHUNK_BYTES = 1 << 16
 _CODE_OF_SIGNAL = 128  # a container tells a signal as this much more
 _DRAIN_S = (
@@ -73,7 +77,8 @@ def main(argv: Sequence[str]) -> int:
 def _copy(source: int, path: Path) -> None:
     target = _Target(path)
     while chunk := os.read(source, _CHUNK_BYTES):
-        _write(sys.stdout.fileno(), chunk)
+        with suppress(OSError):  # a service whose output nobody reads would stand still
+            _write(_STDOUT, chunk)
         target.write(chunk)
     target.close()
 
@@ -83,6 +88,7 @@ class _Target:
 
     def __init__(self, path: Path) -> None:
         self._path, self._file, self._waiting = path, -1, b""
+        self._is_short = False  # there was no room for the last lines
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -96,9 +102,14 @@ class _Target:
         if len(self._waiting) > _CHUNK_BYTES:
             lines, newline, self._waiting = lines + newline + self._waiting, b"", b""
         try:
-            _write(self._file, lines + newline)
+            _write(self._file, (b"\n" if self._is_short else b"") + lines + newline)
+            self._is_short = False
         except OSError as e:
-            self._give_up(e)
+            if e.errno not in NO_ROOM:
+                self._give_up(e)
+            elif not self._is_short:
+                self._is_short = True
+                self._tell(f"cannot be written: {e.strerror}; lines are left out there until there is room")
 
     def close(self) -> None:
         if self._waiting:
@@ -110,8 +121,11 @@ class _Target:
         if self._file >= 0:
             os.close(self._file)
         self._file, self._waiting = -1, b""
-        text = f"warning: {self._path} cannot be written: {e.strerror}; the pod's log goes on without it\n"
-        _write(sys.stdout.fileno(), text.encode())
+        self._tell(f"cannot be written: {e.strerror}; the pod's log goes on without it")
+
+    def _tell(self, what: str) -> None:
+        with suppress(OSError):
+            _write(_STDOUT, f"warning: {self._path} {what}\n".encode())
 
 
 def _write(file: int, content: bytes) -> None:

@@ -98,6 +98,17 @@ def test_a_disk_that_is_full_does_not_end_the_service() -> None:
     assert b"two\n" in out
 
 
+def test_an_output_that_nobody_reads_does_not_end_the_service(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    program = "for number in range(20_000): print('line', number)"
+    wanted = [sys.executable, "-m", "edlz.k8s.log_copy", f"--file={tmp_path}/log", "--", sys.executable, "-c"]
+    process = subprocess.run([*wanted, program], stdout=writing, timeout=LIMIT_S, check=False)
+    os.close(writing)
+    assert process.returncode == 0
+    assert (tmp_path / "log").read_text().endswith("line 19999\n")
+
+
 def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "edlz.k8s.log_copy", f"--file={tmp_path}/log", "--", "no-such-command"]
     process = subprocess.run(command, capture_output=True, check=False)
