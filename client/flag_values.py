@@ -11,6 +11,7 @@ __all__ = ["output_format", "seconds_of", "whole_number"]
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?|([0-9]+(\.[0-9]+)?[smhd]\s*)+")
+_MOST_S = 10 * 366 * 86400
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -38,7 +39,12 @@ def seconds_of(flag: str, text: str) -> float:
     """
     if not _DURATION.fullmatch(text.strip()):
         raise ConfigError(f'--{flag}="{text}" is not a duration', f"e.g. --{flag}=45s, 10m, 2h or 1d")
-    return sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(text))
+    seconds = sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(text))
+    if seconds > _MOST_S:
+        raise ConfigError(
+            f'--{flag}="{text[:20]}" is longer than ten years', f"e.g. --{flag}=45s, 10m, 2h or 1d"
+        )
+    return seconds
 
 
 def whole_number(flag: str, text: str) -> int:

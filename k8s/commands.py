@@ -4,6 +4,7 @@ An annotation stays, so what it asks for counts whenever it is read: one that wa
 is obeyed when it is back.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from edlz.k8s.names import STOP, WORKERS
 __all__ = ["Asked", "Commands"]
 
 SAVE = "save"
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_SHOWN = 80  # letters of a value that cannot be understood
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,13 @@ class Commands:
         workers, text = None, annotations.get(WORKERS)
         if text != self._workers:
             self._workers = text
-            if text is not None and text.strip().isdecimal():
+            if text is not None and _NUMBER.fullmatch(text.strip()):
                 workers = int(text)
             elif text is not None:
-                complaints.append(f'{WORKERS}="{text}" is not a number of workers')
+                complaints.append(f'{WORKERS}="{text[:_SHOWN]}" is not a number of workers')
         stop = annotations.get(STOP)
         if stop != self._stop:
             self._stop = stop
             if stop is not None and stop != SAVE:
-                complaints.append(f'{STOP}="{stop}" is unknown; a job is stopped by {STOP}={SAVE}')
+                complaints.append(f'{STOP}="{stop[:_SHOWN]}" is unknown; a job is stopped by {STOP}={SAVE}')
         return Asked(workers, stop == SAVE, tuple(complaints))

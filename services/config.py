@@ -18,6 +18,7 @@ from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, KINDS, Flag,
 from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.endpoints import listening_endpoint, reachable_endpoint
 from edlz.services.errors import RemoteProtocolError
+from edlz.services.job_size import MOST_SERVERS, MOST_WORKERS
 
 __all__ = ["JobConfig", "Scalar", "edlz_home", "flags", "flags_by_spelling", "legal_job_name"]
 
@@ -25,6 +26,7 @@ Scalar = str | int | float | bool | None
 ConfigRecord = dict[str, Scalar]
 _Self = TypeVar("_Self", bound="JobConfig")
 
+MOST_THREADS = 1024  # of one process
 MAX_JOB_NAME = 50  # a pod's name adds a prefix and a role, and may have 63 letters
 PS_PORT = 2222  # of partition 0 by hand; partition i listens on PS_PORT + i
 
@@ -161,14 +163,27 @@ class JobConfig:
     seed: int = _computing(0, "N", "orders, initial values, random ops", minimum=0, maximum=2**63 - 1)
     stop_on_nan: bool = _training(False, "", "fail where a loss is NaN or infinite")
     worker_threads: int = _computing(
-        None, "N", "threads of a worker; bits depend on it", minimum=1, default_text="cores here"
+        None,
+        "N",
+        "threads of a worker; bits depend on it",
+        minimum=1,
+        maximum=MOST_THREADS,
+        default_text="cores here",
     )
     onednn: bool = _computing(True, "", "TensorFlow's oneDNN kernels")
 
     # ------------------------------------------------------------ workers
-    num_workers: int = _workers(2, "N", "workers to start", minimum=0, common=True, defaults={"master": 0})
+    num_workers: int = _workers(
+        2, "N", "workers to start", minimum=0, maximum=MOST_WORKERS, common=True, defaults={"master": 0}
+    )
     num_ps_pods: int = _workers(
-        1, "N", "parameter servers; 0: inside the master", minimum=0, common=True, defaults={"master": 0}
+        1,
+        "N",
+        "parameter servers; 0: inside the master",
+        minimum=0,
+        maximum=MOST_SERVERS,
+        common=True,
+        defaults={"master": 0},
     )
     grads_to_wait: int = _workers(
         None,
@@ -176,12 +191,17 @@ class JobConfig:
         "gradients in one synchronous step",
         readers=_TRAINING_JOB,
         minimum=1,
+        maximum=MOST_WORKERS,
         common=True,
         default_text="num_workers",
     )
-    min_workers: int = _workers(0, "N", "scaling goes no lower", minimum=0)
-    max_workers: int = _workers(0, "N", "scaling goes no higher; 0: no limit", minimum=0)
-    warm_spares: int = _workers(0, "N", "idle workers, ready to replace lost ones", minimum=0)
+    min_workers: int = _workers(0, "N", "scaling goes no lower", minimum=0, maximum=MOST_WORKERS)
+    max_workers: int = _workers(
+        0, "N", "scaling goes no higher; 0: no limit", minimum=0, maximum=MOST_WORKERS
+    )
+    warm_spares: int = _workers(
+        0, "N", "idle workers, ready to replace lost ones", minimum=0, maximum=MOST_WORKERS
+    )
     relaunch_on_worker_failure: int = _workers(
         1, "N", "replacements after errors without progress", minimum=0
     )
@@ -189,7 +209,12 @@ class JobConfig:
         60.0, "SECS", "without progress until a worker is replaced", minimum=1.0
     )
     local_slots: int = _workers(
-        0, "N", "workers of all your jobs here; 0: no limit", readers=_COMMANDS, minimum=0
+        0,
+        "N",
+        "workers of all your jobs here; 0: no limit",
+        readers=_COMMANDS,
+        minimum=0,
+        maximum=MOST_WORKERS,
     )
     worker_pod_priority: str = _workers("", "WHO", "goes first: high | low | high=0.5 | CLASS")
     skip_bad_tasks: bool = _workers(False, "", "end tasks that always fail, go on without")

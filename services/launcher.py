@@ -8,9 +8,7 @@ from typing import Protocol
 
 from edlz.services.messages import ProcessExit
 
-__all__ = ["MOST_SERVERS", "MOST_WORKERS", "Launcher", "count_workers", "is_worker", "split_name"]
-
-MOST_WORKERS, MOST_SERVERS = 10_000, 1_000  # of one job: each is named in every round of its launcher
+__all__ = ["Launcher", "count_workers", "is_worker", "split_name"]
 
 
 class Launcher(Protocol):

@@ -15,6 +15,7 @@ from edlz.client.log_choice import LogChoice, LogOutput
 from edlz.client.settings_text import settings_in
 from edlz.k8s.names import CONFIG, MASTER, STOP, WORKERS, pod_name
 from edlz.services.errors import ConfigError, PeerUnavailable
+from edlz.services.job_size import check_workers
 from edlz.services.messages import Scaled
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class ClusterJob:
             _refuse_idle(sight)
             master = await cluster.get_pod(self._master)
             settings = settings_in(master.annotations.get(CONFIG, ""))
-            _refuse_number(workers, settings.get("min_workers"), settings.get("max_workers"))
+            least, most = settings.get("min_workers"), settings.get("max_workers")
+            check_workers(workers, *(bound if isinstance(bound, int) else 0 for bound in (least, most)))
             await cluster.patch_annotations(self._master, {WORKERS: str(workers)})
             before = sight.asked_workers or sight.status.target_workers
             return Scaled(before=before, after=workers, warning=_warning(sight, workers))
@@ -232,14 +234,6 @@ def _refuse_idle(sight: "ClusterSight") -> None:
         f'job "{sight.word}" is not running: {state}',
         f"edlz resume {sight.word}" if can_go_on else f"edlz status {sight.word}",
     )
-
-
-def _refuse_number(workers: int, least: object, most: object) -> None:
-    """Raise ConfigError for what the master would not do either."""
-    if isinstance(most, int) and most and workers > most:
-        raise ConfigError(f"workers={workers} is more than --max_workers={most}", "ask for fewer")
-    if isinstance(least, int) and workers < least:
-        raise ConfigError(f"workers={workers} is less than --min_workers={least}", "ask for more")
 
 
 def _warning(sight: "ClusterSight", workers: int) -> str:

@@ -14,6 +14,8 @@ __all__ = ["BOOLEANS", "Setting", "refusal_of_later", "value_of"]
 BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "on", "1"), True)
 BOOLEANS |= dict.fromkeys(("false", "no", "f", "n", "off", "0"), False)
 
+LEAST, MOST = -(2**63), 2**63 - 1  # of any number: what messages and files can carry as a whole one
+MOST_DIGITS = 40
 _WHOLE = re.compile(r"[+-]?\d+")
 _EXAMPLES = {"whole number": "1", "number": "0.5"}
 
@@ -40,6 +42,10 @@ class Setting:
     def quoted(self) -> str:
         """Return how an error cites a value that cannot be right: `--seed="x" (job.yaml:4)`."""
         return f'--{self.spelling}="{self.text}"{self.source}'
+
+    def shortened(self) -> str:
+        """Return how an error cites a value of any length."""
+        return f'--{self.spelling}="{(self.text or "")[:20]}…"{self.source}'
 
     def plain(self) -> str:
         """Return how an error cites a value that does not fit the others: `--seed=1 (job.yaml:4)`."""
@@ -98,6 +104,11 @@ def _number(about: Flag, setting: Setting, text: str) -> int | float | Problem:
     if about.kind == "whole number":
         if not _WHOLE.fullmatch(text.strip()):
             return Problem(f"{setting.quoted()} is not a whole number", f"e.g. {_example(about)}")
+        if len(text.strip()) > MOST_DIGITS:
+            return Problem(
+                f"{setting.shortened()} is a number of more than {MOST_DIGITS} digits",
+                f"e.g. {_example(about)}",
+            )
         value: int | float = int(text)
     else:
         try:
@@ -108,6 +119,10 @@ def _number(about: Flag, setting: Setting, text: str) -> int | float | Problem:
             return Problem(f"{setting.quoted()} is not a number", f"e.g. {_example(about)}")
     if about.minimum is not None and value < about.minimum:
         return Problem(f"{setting.plain()} is below {about.minimum:g}", f"e.g. {_example(about)}")
+    if value < LEAST:
+        return Problem(f"{setting.plain()} is below {LEAST}", f"e.g. {_example(about)}")
+    if about.maximum is None and value > MOST:
+        return Problem(f"{setting.plain()} is above {MOST}", f"e.g. {_example(about)}")
     if about.maximum is not None and value > about.maximum:
         return Problem(f"{setting.plain()} is above {about.maximum:.0f}", f"e.g. {_example(about)}")
     return value

@@ -18,10 +18,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from edlz.services.backoff import Backoff
-from edlz.services.errors import ConfigError
 from edlz.services.exits import Cause, cause_of
+from edlz.services.job_size import check_workers
 from edlz.services.job_status import FailureView
-from edlz.services.launcher import MOST_WORKERS, count_workers, is_worker, split_name
+from edlz.services.launcher import count_workers, is_worker, split_name
 from edlz.services.master.entries import FleetRecord
 from edlz.services.master.places import Places
 from edlz.services.messages import ProcessExit
@@ -213,16 +213,9 @@ class Fleet:
         Raises
         ------
         ConfigError
-            If it is not within the job's bounds.
+            If it is not within the job's bounds; nothing has changed.
         """
-        if not 0 <= workers <= MOST_WORKERS:
-            raise ConfigError(
-                f"workers={workers} is not within 0..{MOST_WORKERS}, what a job may have", "ask for fewer"
-            )
-        if workers < self._least:
-            raise ConfigError(f"workers={workers} is less than --min_workers={self._least}", "ask for more")
-        if self._most is not None and workers > self._most:
-            raise ConfigError(f"workers={workers} is more than --max_workers={self._most}", "ask for fewer")
+        check_workers(workers, self._least, self._most)
         before, self.target = self.target, workers
         self._lost_for_good.clear()  # whoever asks for workers wants them tried again
         self._failures, self._heirless = Backoff(), []

@@ -17,6 +17,7 @@ from edlz.services.checkpoints.writing import next_run_number
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
 from edlz.services.errors import ConfigError, DataError, LaunchError
+from edlz.services.job_size import MOST_TASKS
 from edlz.services.master.entries import FleetRecord, JournalState
 from edlz.services.master.fleet import Fleet
 from edlz.services.master.journal import Journal
@@ -75,7 +76,7 @@ def make_plan(config: JobConfig) -> Plan:
         raise no_prediction()
     is_training = config.purpose == "training"
     evaluation = list_shards(config.validation_data, "validation_data") if config.validation_data else ()
-    return Plan(
+    plan = Plan(
         mode="sync" if config.is_sync else "async",
         seed=config.seed,
         shards=list_shards(config.training_data) if is_training else (),
@@ -85,6 +86,13 @@ def make_plan(config: JobConfig) -> Plan:
         slots=1 if config.use_async else config.grads_to_wait,
         evaluation_shards=evaluation,
     )
+    if plan.task_count > MOST_TASKS:
+        raise ConfigError(
+            f"num_epochs={config.num_epochs} of {plan.tasks_per_epoch:,} tasks are {plan.task_count:,} tasks,"
+            f" more than the {MOST_TASKS:,} that a job may have",
+            "fewer epochs, or a greater --num_minibatches_per_task",
+        )
+    return plan
 
 
 def no_prediction() -> ConfigError:

@@ -324,8 +324,8 @@ class MasterService:
         plan = self._core.plan
         if not plan.is_sync or workers <= plan.slots:
             return ""
-        idle = ", ".join(str(number) for number in range(plan.slots + 1, workers + 1))
-        who = f"worker {idle}" if workers == plan.slots + 1 else f"workers {idle}"
+        first = plan.slots + 1
+        who = f"worker {first}" if workers == first else f"workers {first} to {workers}"
         return f"grads_to_wait={plan.slots}, so {who} would wait; start with --grads_to_wait={workers}"
 
     def _on_fleet(self, losses: list[Loss], now: float) -> None:

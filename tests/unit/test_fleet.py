@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from edlz.services.backoff import LONGEST_DELAY_S, Backoff
 from edlz.services.errors import ConfigError
 from edlz.services.exits import Cause, cause_of
-from edlz.services.launcher import MOST_WORKERS
+from edlz.services.job_size import MOST_WORKERS
 from edlz.services.master.fleet import MOST_TAKEN, MOST_VAIN, Fleet, Loss
 from edlz.services.messages import ProcessExit
 

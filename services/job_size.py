@@ -1,0 +1,30 @@
+"""How large a job may be: each of its processes is named in every round of whoever runs them."""
+
+from edlz.services.errors import ConfigError
+
+__all__ = ["MOST_SERVERS", "MOST_TASKS", "MOST_WORKERS", "check_workers"]
+
+MOST_WORKERS, MOST_SERVERS = 10_000, 1_000
+MOST_TASKS = 50_000_000  # over all epochs: each partition has a number for each of them
+
+
+def check_workers(workers: int, least: int, most: int | None) -> None:
+    """Refuse a number of workers that a job cannot have.
+
+    Parameters
+    ----------
+    least, most : int
+        --min_workers and --max_workers; 0 or None for no bound.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if not 0 <= workers <= MOST_WORKERS:
+        raise ConfigError(
+            f"workers={workers} is not within 0..{MOST_WORKERS}, what a job may have", "ask for fewer"
+        )
+    if workers < least:
+        raise ConfigError(f"workers={workers} is less than --min_workers={least}", "ask for more")
+    if most and workers > most:
+        raise ConfigError(f"workers={workers} is more than --max_workers={most}", "ask for fewer")
