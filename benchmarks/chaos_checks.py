@@ -1,11 +1,13 @@
 """Whether a job kept its promises, from what it left on the disk."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
+from edlz.services import strict_json
 from edlz.services.job_status import JobStatus
 from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
@@ -39,12 +41,13 @@ def examine(folder: Path, *, evaluated: int) -> Outcome:
     folder : Path
         The job's.
     evaluated : int
-        Records to evaluate on, numbered from 0; each evaluation has the metrics `records` and `numbers`.
+        Records to evaluate on, numbered from 0; each evaluation has the metrics `records` and `numbers`, and two
+        that are no finite numbers.
     """
     with Journal(folder / "journal.sqlite") as journal:
         job = journal.job()
     assert job is not None
-    status = msgspec.json.decode((folder / "status.json").read_bytes(), type=JobStatus)
+    status = strict_json.decode((folder / "status.json").read_bytes(), JobStatus)
     problems = [*_of_states(folder, job), *_of_status(status, job), *_of_evaluations(status, evaluated)]
     return Outcome(status.digest, int(job.plan.minibatches.sum()), tuple(problems))
 
@@ -81,12 +84,24 @@ def _of_status(status: JobStatus, job: Job) -> list[str]:
 
 
 def _of_evaluations(status: JobStatus, evaluated: int) -> list[str]:
-    wanted = {"records": float(evaluated), "numbers": float(sum(range(evaluated)))}
+    wanted: dict[str, float] = {
+        "records": float(evaluated),
+        "numbers": float(sum(range(evaluated))),
+        "nan": math.nan,
+        "inf": math.inf,
+    }
     problems = [
         f"evaluation at v{evaluation.version} of {evaluation.metrics}, not {wanted}"
         for evaluation in status.evaluations
-        if evaluation.metrics != wanted
+        if not _is_same(evaluation.metrics, wanted)
     ]
     if not status.evaluations or status.evaluations[-1].version != status.version:
         problems.append(f"no evaluation of the final v{status.version}")
     return problems
+
+
+def _is_same(found: Mapping[str, float], wanted: Mapping[str, float]) -> bool:
+    """Whether all metrics are equal; a NaN equals another one here."""
+    return {name: str(value) for name, value in found.items()} == {
+        name: str(value) for name, value in wanted.items()
+    }

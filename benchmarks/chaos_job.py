@@ -8,13 +8,16 @@ import asyncio
 import contextlib
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
+from benchmarks.chaos_disk import SmallDisk
 from benchmarks.chaos_network import Network
 from benchmarks.chaos_schedule import Fault
 from benchmarks.processes import quiet_environment
@@ -30,7 +33,11 @@ PROBE_S = 0.5
 JOB_S = 300.0
 FAREWELL_S = 15.0  # after the master's end
 STOP_S = 20.0
+GRACE_S = 25.0  # after SIGTERM; a parameter server takes up to 20 s to save what it has
+AFTER_FULL_S = 10.0  # so long may a process still end over a disk that was full
+SLOW_S = 0.05  # each piece to and from a master that is about to be killed: it must not be gone first
 NEWER_THAN_ANY = 2**62
+_NEAR_THE_END = 0.9
 
 
 class Missed(Exception):
@@ -43,7 +50,7 @@ class ChaosJob:
     Parameters
     ----------
     folder : Path
-        For the job and the processes' logs; it is there.
+        For the processes' logs, and the job in its folder `job`; it is there.
     flags : sequence of str
         The master's.
     """
@@ -51,7 +58,13 @@ class ChaosJob:
     def __init__(self, folder: Path, flags: tuple[str, ...], *, workers: int, partitions: int) -> None:
         self.folder, self._flags = folder, flags
         self.workers, self.partitions = workers, partitions
+        self.job_folder = folder / "job"
+        self.job_folder.mkdir()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._readers: dict[str, subprocess.Popen[bytes]] = {}  # of the processes' output
+        self._stack = contextlib.ExitStack()
+        self._disk: SmallDisk | None = None
+        self._is_full = False
         self.killed: set[str] = set()
         self.told: set[str] = set()  # to end, since the job was over and they had not heard of it
         self._met: set[str] = set()  # processes of which not everybody need hear the end by itself
@@ -67,8 +80,6 @@ class ChaosJob:
         servers = ["master", *(f"ps-{index}" for index in range(self.partitions))]
         for name in servers:
             self._endpoints[name] = await self._network.add_line(name, f"{self._sockets}/{name}")
-        for name in (*servers, *(f"worker-{number}" for number in range(self.workers))):
-            self._start(name)
         self._probes = [
             RpcClient(f"ipc://{self._sockets}/ps-{index}", role="viewer", identity="0", linger_s=0.1)
             for index in range(self.partitions)
@@ -82,14 +93,23 @@ class ChaosJob:
             if process.poll() is None:
                 process.kill()
             process.wait()
+        for reader in self._readers.values():
+            reader.wait()
         await self._network.close()
+        self._stack.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
 
     # -- processes
 
+    def _start_all(self) -> None:
+        for name in ("master", *(f"ps-{index}" for index in range(self.partitions))):
+            self._start(name)
+        for number in range(self.workers):
+            self._start(f"worker-{number}")
+
     def _start(self, name: str) -> None:
         role, _, number = name.partition("-")
-        job, master = f"--job_dir={self.folder}", f"--master_addr={self._endpoints['master']}"
+        job, master = f"--job_dir={self.job_folder}", f"--master_addr={self._endpoints['master']}"
         listen = f"--endpoint=ipc://{self._sockets}/{name}"
         if role == "master":
             servers = f"--num_ps_pods={self.partitions}"
@@ -100,9 +120,17 @@ class ChaosJob:
         else:
             command = ["edlz.services.worker", f"--worker_id={number}", master]
         with (self.folder / f"{name}.log").open("ab") as log:
+            reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log)
+        assert reader.stdin is not None
+        with reader.stdin as output:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", *command], stdout=log, stderr=log, env=quiet_environment(), cwd=ROOT
+                [sys.executable, "-m", *command],
+                stdout=output,
+                stderr=output,
+                env=quiet_environment(),
+                cwd=ROOT,
             )
+        self._readers[name] = reader
 
     def _is_running(self, name: str) -> bool:
         process = self.processes.get(name)
@@ -112,7 +140,7 @@ class ChaosJob:
         """Raise if a process ended that should not have."""
         for name, process in self.processes.items():
             code = process.poll()
-            if code and name not in self.killed and name not in self.told:
+            if code and not self._is_full and name not in self.killed and name not in self.told:
                 raise Missed(f"{name} ended with {code}")
 
     # -- the run
@@ -125,6 +153,9 @@ class ChaosJob:
         Missed
             If a fault did not happen, the job does not end, or a process ends otherwise than it should.
         """
+        needs_disk = any(fault.kind == "full" for fault in faults)
+        self._disk = self._stack.enter_context(SmallDisk(self.job_folder)) if needs_disk else None
+        self._start_all()
         try:
             async with asyncio.timeout(JOB_S), asyncio.TaskGroup() as group:
                 watch = group.create_task(self._watch(), name="watch")
@@ -171,36 +202,110 @@ class ChaosJob:
 
     def _is_due(self, fault: Fault) -> bool:
         """Whether the job has got so far, and the process is there and in touch with others."""
-        has_passed = max(self._versions.values(), default=0) >= fault.at_version
+        at_version = _NEAR_THE_END * fault.at_version if fault.is_late else fault.at_version
+        has_passed = max(self._versions.values(), default=0) >= at_version
+        if fault.kind == "full":
+            return has_passed
         is_there = self._is_running(fault.target) and self._network.connections_of(fault.target) > 0
         return has_passed and is_there and fault.target not in self._hit
 
     async def _inflict(self, fault: Fault) -> None:
         name = fault.target
-        if fault.kind == "kill":
-            await self._kill(name, fault.seconds)
-        elif fault.kind == "stall":
-            await self._stall(name, fault.seconds)
-        elif fault.kind == "cut":
-            if not await self._network.cut(name, fault.seconds):
-                raise Missed(f"{fault}: there was nothing to cut")
-        else:
-            await self._network.delay(name, fault.delay_s, fault.seconds)
+        match fault.kind:
+            case "kill":
+                await self._kill(name)
+                await self._start_again(name, fault.seconds)
+            case "end":
+                await self._ask_to_end(name)
+                await self._start_again(name, fault.seconds)
+            case "stall":
+                await self._stall(name, fault.seconds)
+            case "cut":
+                if not await self._network.cut(name, fault.seconds):
+                    raise Missed(f"{fault}: there was nothing to cut")
+            case "delay":
+                await self._network.delay(name, fault.delay_s, fault.seconds)
+            case "mute":
+                self._readers[name].kill()
+                await asyncio.to_thread(self._readers[name].wait)
+            case "full":
+                await self._fill(fault.seconds)
+            case "digest":
+                await self._kill_during_digest(name)
+                await self._start_again(name, fault.seconds)
+            case "complete":
+                with self._network.slowed(name, SLOW_S):
+                    await self._until(self._is_complete, str(fault))
+                    await self._kill(name)
+                # Nobody else need have heard of it.
+                self._met.update(process for process in self.processes if process.startswith("worker"))
+                await self._start_again(name, fault.seconds)
         self._hit.discard(name)
 
-    async def _kill(self, name: str, seconds: float) -> None:
+    async def _kill(self, name: str) -> None:
         process = self.processes[name]
         self.killed.add(name)
         process.kill()
         await asyncio.to_thread(process.wait)
         if process.returncode != -signal.SIGKILL:
             raise Missed(f"{name} ended with {process.returncode} before it could be killed")
+
+    async def _start_again(self, name: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
         if name.startswith("worker"):
             name, self._next_worker = f"worker-{self._next_worker}", self._next_worker + 1
             self._met.add(name)
         self.killed.discard(name)  # its successor has to end by itself
         self._start(name)
+
+    async def _ask_to_end(self, name: str) -> None:
+        process = self.processes[name]
+        if process.poll() is not None:
+            raise Missed(f"{name} ended before it could be asked to")
+        self.killed.add(name)
+        process.terminate()
+        until = time.monotonic() + GRACE_S
+        while process.poll() is None:
+            if time.monotonic() > until:
+                raise Missed(f"{name} does not end within {GRACE_S:.0f} s of SIGTERM")
+            await asyncio.sleep(POLL_S)
+
+    async def _kill_during_digest(self, name: str) -> None:
+        may_pass = await self._network.meet(name.replace("ps", "digest"), name)
+        try:
+            await self._kill(name)
+        finally:
+            may_pass.set()
+
+    async def _fill(self, seconds: float) -> None:
+        """Fill the disk for a while; whoever ends over that is started again, as by a supervisor."""
+        assert self._disk is not None
+        self._is_full = True
+        empty_at = time.monotonic() + seconds
+        while time.monotonic() < empty_at:
+            self._disk.fill()
+            await asyncio.sleep(POLL_S)
+        self._disk.empty()
+        until = time.monotonic() + AFTER_FULL_S
+        while time.monotonic() < until and not self._is_complete():
+            for name, process in list(self.processes.items()):
+                if process.poll() and name not in self.killed | self.told | self._hit:
+                    await self._start_again(name, 0.0)
+                    if name.startswith("worker"):
+                        self.killed.add(name)
+            await asyncio.sleep(POLL_S)
+        self._is_full = False
+
+    def _is_complete(self) -> bool:
+        """Whether `complete` stands in the journal."""
+        path = f"file:{quote(str(self.job_folder / 'journal.sqlite'))}?mode=ro"
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(sqlite3.connect(path, uri=True)) as journal,
+        ):
+            row = journal.execute("SELECT value FROM facts WHERE name = 'is_complete'").fetchone()
+            return row is not None and bytes(row[0]) == b"true"
+        return False
 
     async def _stall(self, name: str, seconds: float) -> None:
         process = self.processes[name]

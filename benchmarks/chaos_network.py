@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 __all__ = ["Network"]
@@ -15,7 +16,7 @@ __all__ = ["Network"]
 CHUNK_BYTES = 1 << 16
 HEAD_BYTES = 512  # a handshake is shorter
 LAST_WORDS_S = 0.1
-_IDENTITY = re.compile(rb"(worker|ps)/(\d+)/[0-9a-f]{12}")
+_IDENTITY = re.compile(rb"(worker|ps|digest)/(\d+)/[0-9a-f]{12}")
 
 
 @dataclass(eq=False)
@@ -45,6 +46,7 @@ class Network:
         self._handlers: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._refused: Counter[str] = Counter()
+        self._holds: dict[tuple[str, str], tuple[asyncio.Event, asyncio.Event]] = {}  # met, and let go
         self._delays: dict[str, tuple[float, asyncio.Event]] = {}  # seconds, and whether a piece has met it
 
     async def add_line(self, server: str, path: str) -> str:
@@ -101,6 +103,21 @@ class Network:
         await has_met.wait()
         del self._delays[process]
 
+    async def meet(self, client: str, server: str) -> asyncio.Event:
+        """Wait until a client asks a server something, which goes no further until the event is set."""
+        has_met, may_pass = self._holds.setdefault((client, server), (asyncio.Event(), asyncio.Event()))
+        await has_met.wait()
+        return may_pass
+
+    @contextlib.contextmanager
+    def slowed(self, process: str, delay_s: float) -> Iterator[None]:
+        """Hold up each piece of what a process sends and gets."""
+        self._delays[process] = (delay_s, asyncio.Event())
+        try:
+            yield
+        finally:
+            del self._delays[process]
+
     # -- carrying
 
     async def _carry(
@@ -136,6 +153,7 @@ class Network:
             while piece := await reader.read(CHUNK_BYTES):
                 if is_request and not connection.client:
                     self._look_for_client(connection, piece)
+                await self._hold(connection)
                 await self._hold_up(connection)
                 if writer.is_closing():
                     break
@@ -154,6 +172,12 @@ class Network:
         if found:
             connection.client = f"{found[1].decode()}-{found[2].decode()}"
             connection.is_doomed = bool(self._refused[connection.client])
+
+    async def _hold(self, connection: Connection) -> None:
+        hold = self._holds.get((connection.client, connection.server))
+        if hold is not None:
+            hold[0].set()
+            await hold[1].wait()
 
     async def _hold_up(self, connection: Connection) -> None:
         for process, (delay_s, has_met) in list(self._delays.items()):

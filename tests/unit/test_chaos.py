@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import math
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -18,10 +19,12 @@ from states import make_state
 from benchmarks.chaos import Chaos
 from benchmarks.chaos_checks import Outcome, examine
 from benchmarks.chaos_data import EVALUATED, VERSIONS
+from benchmarks.chaos_disk import SmallDisk, can_mount
 from benchmarks.chaos_job import Missed
 from benchmarks.chaos_network import Network
 from benchmarks.chaos_report import Run, line_of, summary_of
 from benchmarks.chaos_schedule import Fault, Mode, Schedule, draw
+from edlz.services import strict_json
 from edlz.services.job_status import EvaluationView, JobStatus, PartitionView
 from edlz.services.ledger import LedgerRecord
 from edlz.services.master.journal import Journal
@@ -31,6 +34,8 @@ from edlz.services.ps.snapshots import SnapshotFolder
 
 # ---------------------------------------------------------------- schedules
 
+ROLES = ("master", "ps", "worker")
+
 
 @given(st.integers(0, 10**6), st.sampled_from(("sync", "async")), st.integers(1, 3), st.integers(0, 2))
 def test_a_schedule_can_be_carried_out(seed: int, mode: Mode, least: int, more: int) -> None:
@@ -38,25 +43,36 @@ def test_a_schedule_can_be_carried_out(seed: int, mode: Mode, least: int, more: 
     schedule = draw(seed, mode, versions, range(least, least + more + 1))
     assert schedule == draw(seed, mode, versions, range(least, least + more + 1))
     assert least <= len(schedule.faults) <= least + more
-    at = [fault.at_version for fault in schedule.faults]
-    assert at == sorted(set(at))
-    assert at[0] >= 0.1 * versions - 1
-    assert at[-1] < 0.7 * versions
+    at = [fault.at_version for fault in schedule.faults if not fault.is_late]
+    assert at == sorted(at)
+    assert len(set(at)) >= len(at) - 1  # two at once, at most
+    assert all(0.1 * versions - 1 <= version < 0.7 * versions for version in at)
+    assert [fault.is_late for fault in schedule.faults[:-1]] == [False] * (len(schedule.faults) - 1)
     names = {"master", *(f"ps-{n}" for n in range(schedule.partitions))}
     names |= {f"worker-{n}" for n in range(schedule.workers)}
     for fault in schedule.faults:
-        assert fault.target in names
+        assert (fault.target == "disk") == (fault.kind == "full")
+        assert fault.target in names | {"disk"}
         assert (fault.delay_s > 0) == (fault.kind == "delay")
         if fault.kind == "kill" and fault.target.startswith("worker"):
             names.remove(fault.target)  # whoever comes in its place has another name
+    assert sum(fault.kind == "full" for fault in schedule.faults) <= 1
 
 
 def test_seeds_meet_everybody_with_everything() -> None:
-    faults = [fault for seed in range(100) for fault in draw(seed, "sync", VERSIONS["sync"]).faults]
+    faults = [fault for seed in range(200) for fault in draw(seed, "sync", VERSIONS["sync"]).faults]
     met = {(fault.kind, fault.target.partition("-")[0]) for fault in faults}
-    assert len(met) == 4 * 3
+    assert met == {
+        *((kind, role) for kind in ("kill", "stall", "cut", "delay", "mute") for role in ROLES),
+        *(("end", "ps"), ("digest", "ps"), ("complete", "master"), ("full", "disk")),
+    }
     assert draw(1, "sync", 500) != draw(2, "sync", 500)
     assert draw(1, "sync", 500) != draw(1, "async", 500)
+
+
+def test_some_come_two_at_once() -> None:
+    drawn = [[fault.at_version for fault in draw(seed, "sync", 500).faults] for seed in range(100)]
+    assert sum(len(set(at)) < len(at) for at in drawn) > 5
 
 
 # ---------------------------------------------------------------- the report
@@ -102,7 +118,12 @@ PLAN = Plan(
     epochs=1,
     slots=1,
 )
-WANTED = {"records": float(EVALUATED), "numbers": float(sum(range(EVALUATED)))}
+WANTED = {
+    "records": float(EVALUATED),
+    "numbers": float(sum(range(EVALUATED))),
+    "nan": math.nan,
+    "inf": math.inf,
+}
 VIEW = PartitionView(id="0", state="sealed", version=9, expected=9, applied=9)
 STATUS = JobStatus(
     name="j",
@@ -123,7 +144,7 @@ def leave(folder: Path, counts: Sequence[int] = (), status: JobStatus = STATUS) 
     job = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
     with Journal(folder / "journal.sqlite") as journal:
         journal.begin(job)
-    (folder / "status.json").write_bytes(msgspec.json.encode(status))
+    (folder / "status.json").write_bytes(strict_json.encode(status))
     snapshots = SnapshotFolder(0, folder)
     snapshots.open(job)
     applied = np.array(counts, np.int32) if counts else PLAN.minibatches
@@ -156,6 +177,7 @@ def test_a_full_ledger_does_not_hide_what_was_applied_twice_or_never(tmp_path: P
             {"evaluations": (EvaluationView(version=9, metrics={**WANTED, "records": 131.0}),)},
             "evaluation at v9",
         ),
+        ({"evaluations": (EvaluationView(version=9, metrics={**WANTED, "nan": 0.0}),)}, "evaluation at v9"),
         ({"evaluations": ()}, "no evaluation of the final v9"),
     ],
 )
@@ -294,6 +316,37 @@ def test_a_delay_holds_up_what_a_process_sends_and_gets() -> None:
             writer.close()
 
     asyncio.run(play())
+
+
+def test_what_is_met_goes_no_further_until_it_may() -> None:
+    async def play() -> None:
+        async with echo_behind_a_line() as (network, port, received):
+            meeting = asyncio.create_task(network.meet("digest-3", "ps-0"))
+            await asyncio.sleep(0)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HELLO.replace(b"worker", b"digest"))
+            may_pass = await meeting
+            assert not received
+            may_pass.set()
+            assert await reader.readexactly(len(HELLO))
+            writer.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.skipif(not can_mount(), reason="only root can mount a small disk")
+def test_a_small_disk_is_full_for_a_while(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    with SmallDisk(folder) as disk:
+        (folder / "before").write_text("there")
+        disk.fill()
+        with pytest.raises(OSError, match="No space"):
+            (folder / "more").write_bytes(bytes(1 << 16))
+        disk.empty()
+        (folder / "after").write_text("there")
+    assert not folder.is_mount()
+    assert {path.name for path in folder.iterdir()} >= {"before", "after"}
 
 
 def test_a_server_that_is_away_closes_the_line() -> None:
