@@ -36,6 +36,7 @@ CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
     "local_slots",
     "worker_pod_priority",
     "restart_master",
+    "orphan_secs",
     "skip_bad_tasks",
     "stop_on_nan",
     "evaluation_steps",

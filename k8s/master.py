@@ -165,7 +165,8 @@ class _JobRun:
         async with asyncio.TaskGroup() as tasks:
             obeying = tasks.create_task(self._obey_signal(), name="obey a signal")
             try:
-                code = await serve_master(self._config, self._serving, self._attend)
+                holder = f"{self._own.cluster.namespace}/{self._own.pod.name}"
+                code = await serve_master(self._config, self._serving, self._attend, holder=holder)
             except EdlzError as raised:  # kept: a group would wrap it
                 error = raised
             obeying.cancel()

@@ -36,6 +36,7 @@ __all__ = ["Owner", "grace_s", "master_pod", "service_pod", "settings_in_pods"]
 
 _GRACE_S = {"master": 30, "ps": 20, "worker": 10}
 _USER = 1000
+ORPHAN_S = 600.0  # longer than Kubernetes ever waits before it starts a master's container again
 
 
 def master_pod(config: JobConfig, image: str) -> client.V1Pod:
@@ -145,6 +146,7 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
         image_name=image,
         job_dir=job_dir,
         keys_dir=MASTER_KEYS_DIR if is_secure else "",
+        orphan_secs=config.orphan_secs if "orphan_secs" in config.given else ORPHAN_S,
         worker_threads=threads,
         endpoint="",
         port=MASTER_PORT,
@@ -173,6 +175,8 @@ def _service_command(config: JobConfig, role: str, index: int, master_addr: str)
         command.append("--transport_security=none")
     else:
         command.append(f"--keys_dir={KEYS_DIR}")
+    if config.orphan_secs:
+        command.append(f"--orphan_secs={config.orphan_secs:g}")
     return [*command, f"--log_level={config.log_level}", f"--log_format={config.log_format}"]
 
 

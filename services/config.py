@@ -288,6 +288,7 @@ class JobConfig:
         "", "DIR", "the job's files", readers=f"{_JOB} ps", default_text="EDLZ_HOME/jobs/NAME"
     )
     restart_master: bool = _run(True, "", "start the master again if it is lost", readers=_COMMANDS)
+    orphan_secs: float = _run(0.0, "SECS", "ps, worker end without master; in pods 600", minimum=0.0)
     resume: bool = _run(False, "", "go on with the job in the folder", readers="master", hidden=True)
     launch_id: str = _run(
         "",

@@ -38,6 +38,7 @@ _OF_THIS_PROCESS = frozenset(
         "log_format",
         "log_level",
         "master_addr",
+        "orphan_secs",
         "port",
         "progress",
         "ps_id",
@@ -103,8 +104,13 @@ def no_prediction() -> ConfigError:
     )
 
 
-def lock_folder(folder: Path, job_name: str) -> IO[str]:
+def lock_folder(folder: Path, job_name: str, holder: str = "") -> IO[str]:
     """Make the job's folder and keep any other master out of it; the lock goes with the process.
+
+    Parameters
+    ----------
+    holder : who locks it, if there can be only one of that name at a time (a pod): an earlier one that still has the
+        lock is cut off on a machine that is lost, and its term is over as soon as the journal has the next one
 
     Raises
     ------
@@ -113,9 +119,10 @@ def lock_folder(folder: Path, job_name: str) -> IO[str]:
     LaunchError
         If another master works in it.
     """
+    path = folder / "master.lock"
     try:
         make_folder(folder)
-        lock = (folder / "master.lock").open("a+")
+        lock = path.open("a+")
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"cannot use {folder}: {reason}", "set --job_dir to a writable folder") from error
@@ -123,16 +130,34 @@ def lock_folder(folder: Path, job_name: str) -> IO[str]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.seek(0)
-        pid = lock.read().strip() or "unknown"
+        pid, _, other = lock.read().strip().partition("\n")
         lock.close()
+        if holder and other == holder:
+            logger.warning("the earlier %s is cut off, and has left its lock in %s", holder, folder)
+            return _new_lock(path, holder)
         raise LaunchError(
-            f'job "{job_name}" is being run by another master (pid {pid}) in {folder}',
+            f'job "{job_name}" is being run by another master (pid {pid or "unknown"}) in {folder}',
             "choose another --job_name, or wait for it to end",
         ) from None
+    _sign(lock, holder)
+    return lock
+
+
+def _new_lock(path: Path, holder: str) -> IO[str]:
+    """Put another lock in the place of one that will not be let go."""
+    new = path.with_name(f"{path.name}-{secrets.token_hex(4)}")
+    lock = new.open("a+")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    _sign(lock, holder)
+    new.replace(path)
+    return lock
+
+
+def _sign(lock: IO[str], holder: str) -> None:
+    """Write into a lock who has it."""
     with suppress(OSError):  # on a full disk: it is held all the same
         os.ftruncate(lock.fileno(), 0)
-        os.write(lock.fileno(), str(os.getpid()).encode())
-    return lock
+        os.write(lock.fileno(), f"{os.getpid()}\n{holder}".strip().encode())
 
 
 def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:

@@ -70,15 +70,18 @@ logger = logging.getLogger(__name__)
 Attend = Callable[["MasterService"], Coroutine[Any, Any, None]]
 
 
-async def serve_master(config: JobConfig, stop: Stop, attend: Attend | None = None) -> int:
+async def serve_master(
+    config: JobConfig, stop: Stop, attend: Attend | None = None, *, holder: str = ""
+) -> int:
     """Run the job's master to the end of the job; return the job's exit code.
 
     Parameters
     ----------
     attend : runs beside the service until the job's end, when it is cancelled: a launcher in this process
+    holder : see `lock_folder`
     """
     folder = config.job_directory
-    lock = lock_folder(folder, config.job_name)
+    lock = lock_folder(folder, config.job_name, holder)
     try:
         journal, job = open_journal(config, folder)
         with journal:

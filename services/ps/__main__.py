@@ -6,6 +6,7 @@ from pathlib import Path
 
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import parse_arguments
+from edlz.services.contact import Contact
 from edlz.services.logs import configure_logging
 from edlz.services.outputs import guard_outputs
 from edlz.services.ps.allocator import keep_freed_memory
@@ -37,6 +38,7 @@ async def serve(config: JobConfig, stop: Stop) -> int:
             master,
             Path(config.job_dir) if config.job_dir else None,
             stop,
+            Contact(config.master_endpoint, config.orphan_secs),
         )
         server.handler = service.on_request
         async with asyncio.TaskGroup() as group:

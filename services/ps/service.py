@@ -17,6 +17,7 @@ from typing import Protocol
 from edlz.services.checkpoints.durable import NO_ROOM
 from edlz.services.checkpoints.writing import write_part
 from edlz.services.config import JobConfig
+from edlz.services.contact import Contact
 from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.messages import (
     ErrorReply,
@@ -67,6 +68,8 @@ class PartitionService:
         Where snapshots go; see SnapshotFolder.
     stop : Stop
         Set when the core says that it is over.
+    contact : Contact, optional
+        Ends it when the master is gone for good.
     """
 
     def __init__(
@@ -77,12 +80,14 @@ class PartitionService:
         master: RpcClient,
         job_folder: Path | None,
         stop: Stop,
+        contact: Contact | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._cpu_seen = (time.monotonic(), 0.0)
         self._snapshots = SnapshotFolder(index, job_folder)
         self._core = Partition(index, secrets.randbits(62), endpoint, self._snapshots, self._telemetry)
         self._server, self._master, self._stop = server, master, stop
+        self._contact = contact
         self._kernels = ThreadPoolExecutor(1, thread_name_prefix="kernel")
         self._writes = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self._events = EventQueue(self._kernels, self._on_error)
@@ -98,6 +103,8 @@ class PartitionService:
         loop = asyncio.get_running_loop()
         while not self._stop.is_set:
             self._put(lambda: self._core.on_tick(loop.time()))
+            if self._contact and (error := self._contact.on_tick(loop.time())):
+                self._on_error(error)
             await asyncio.sleep(self._core.tick_s)
         if self._error is not None:
             raise self._error
@@ -191,6 +198,8 @@ class PartitionService:
 
         def on_answer(answer: Message | EdlzError) -> None:
             self._status_request = None
+            if self._contact:
+                self._contact.on_heard()
             if isinstance(answer, EdlzError):
                 self._on_error(answer)
                 return

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.config import JobConfig
+from edlz.services.contact import Contact
 from edlz.services.endpoints import parse_endpoint
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.messages import (
@@ -100,6 +101,7 @@ class WorkerService:
         self._master = RpcClient(
             config.master_endpoint, role="worker", identity=str(config.worker_id), security=self._security
         )
+        self._contact = Contact(config.master_endpoint, config.orphan_secs)
         self._lines: dict[int, tuple[str, RpcClient]] = {}
         self._server_role = "ps"  # of the partitions' servers
         self._trainer: Trainer | None = None
@@ -117,6 +119,8 @@ class WorkerService:
         try:
             while not self._stop.is_set:
                 self._feed("on_tick")
+                if error := self._contact.on_tick(asyncio.get_running_loop().time()):
+                    self._on_error(error)
                 await asyncio.sleep(TICK_S)
         finally:
             await self._close()
@@ -188,6 +192,7 @@ class WorkerService:
 
     def _ask_master(self, status: WorkerStatus) -> None:
         def on_answer(answer: Message | EdlzError) -> None:
+            self._contact.on_heard()
             if isinstance(answer, WorkerOrders):
                 if answer.dump:
                     self._dump_stacks()
