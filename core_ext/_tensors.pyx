@@ -225,6 +225,8 @@ cdef object _view(frame, dtype):
 cdef object _joined(pieces, Py_ssize_t size, dtype):
     """Return a flat read-only array of the bytes of several frames, from a 64-byte boundary on."""
     cdef Py_ssize_t place = 0, count
+    if size == 0:
+        return frombuffer(b"", dtype)
     room = aligned_empty(size, np.uint8)
     target = room.data
     for piece in pieces:

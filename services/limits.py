@@ -40,7 +40,7 @@ class Limits:
         default_factory=lambda: HeaderLimits(total_bytes=16 << 20, containers=1 << 20)
     )
     message_bytes: int = 2 << 30
-    tensors: int = 16_384
+    tensors: int = 4096
 
     @property
     def request_frame_bytes(self) -> int:

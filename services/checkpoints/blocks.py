@@ -178,6 +178,7 @@ class BlockReader:
         self._kept_block = -1  # the last block of which only a part was wanted
         self._kept = memoryview(b"")
 
+    @spared
     def again(self) -> "BlockReader":
         """Return a second reader of the same open file, whatever has become of its name."""
         reader = BlockReader.__new__(BlockReader)

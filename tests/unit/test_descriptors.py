@@ -9,10 +9,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from states import assert_same_state, make_state, save
 
 from edlz.services import descriptors
 from edlz.services.checkpoints.durable import fsync_folder, write_file
+from edlz.services.checkpoints.pruning import prune
+from edlz.services.checkpoints.records import version_folder
+from edlz.services.checkpoints.versions import list_versions, newest_good
 from edlz.services.descriptors import SPARE, descriptor_limit, raise_descriptor_limit, spared
+from edlz.services.master.journal import Journal
+from edlz.services.messages import Job
+from edlz.services.plan import Plan
+from edlz.services.ps.snapshots import SnapshotFolder
+
+PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
+JOB = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +81,43 @@ def test_files_are_written_with_what_was_kept_back(tmp_path: Path, caplog: pytes
     assert (tmp_path / "b").read_bytes() == b"2"
     assert caplog.record_tuples[0][1] == logging.WARNING
     assert "no file descriptor left" in caplog.text
+
+
+def test_a_journal_needs_none_to_write(tmp_path: Path) -> None:
+    with Journal(tmp_path / "journal.db") as journal:
+        journal.write(1, {"term": 1})
+        lower_limit()
+        with no_descriptor_left():
+            journal.write(1, {"saved": 5})
+            assert journal.state().saved == 5
+
+
+def test_snapshots_are_listed_and_written_with_what_was_kept_back(tmp_path: Path) -> None:
+    folder = SnapshotFolder(0, tmp_path)
+    folder.open(JOB)
+    state = make_state()
+    descriptors._reserve.fill()
+    lower_limit()
+    with no_descriptor_left():
+        assert folder.names() == ()
+        folder.write(state, (1, 1))
+        assert folder.names() == (state.name,)
+        loaded = folder.load(state.name)
+    assert_same_state(state, loaded)
+    loaded.close()
+
+
+def test_checkpoints_are_written_found_and_pruned_with_what_was_kept_back(tmp_path: Path) -> None:
+    save(tmp_path, 6)  # imports what it needs
+    descriptors._reserve.fill()
+    lower_limit()
+    with no_descriptor_left():
+        for version in (7, 8, 9):
+            save(tmp_path, version)
+        assert [info.version for info in list_versions(tmp_path)] == [9, 8, 7, 6]
+        prune(tmp_path, keep=1)
+        assert [info.version for info in list_versions(tmp_path)] == [9]
+        assert newest_good(tmp_path) == version_folder(tmp_path, 9)
 
 
 def test_other_errors_are_raised_at_once(tmp_path: Path) -> None:
