@@ -166,6 +166,7 @@ class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
     parts: tuple[CheckpointPart, ...] = ()  # not yet known to be in a complete checkpoint
     recount: Recount = Recount()
     closed: tuple[ClosedTask, ...] = ()
+    run: str = ""  # of the job, as soon as it is known: another run is another job
 
 
 class Granted(Message, frozen=True, kw_only=True, tag=11):
@@ -299,6 +300,7 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     nonfinite_loss: NonFiniteLoss | None = None  # the newest of them
     is_starting: bool = False  # the present piece of work is the first of its kind: building, compiling
     is_waiting: bool = False  # all that it has in hand waits for others
+    run: str = ""  # as of PartitionStatus
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):
@@ -403,6 +405,7 @@ class Initialise(Message, frozen=True, kw_only=True, tag=30):
     state: DenseVector | None
     counters: Counters | None
     tables: tuple[TableSpec, ...] = ()
+    run: str = ""  # of the job: a partition of another one takes nothing of it
 
 
 class Initialised(Message, frozen=True, kw_only=True, tag=31):
@@ -463,6 +466,7 @@ class Exchange(Message, frozen=True, kw_only=True, tag=32):
     version: int  # the version of this partition that the push was computed on
     push: Push | None = None
     pull: Pull | None = None
+    run: str = ""
 
 
 class Exchanged(Message, frozen=True, kw_only=True, tag=33):
@@ -492,6 +496,7 @@ class NewestPull(Message, frozen=True, kw_only=True, tag=35):
 
     have_version: int = ANY_VERSION
     rows: RowIds | None = None
+    run: str = ""
 
 
 class ReadVector(Message, frozen=True, kw_only=True, tag=36):
@@ -500,6 +505,7 @@ class ReadVector(Message, frozen=True, kw_only=True, tag=36):
     vector: str  # dense, state, or a slot's name
     first: int
     count: int
+    run: str = ""
 
 
 class VectorPart(Message, frozen=True, kw_only=True, tag=37):
@@ -512,6 +518,8 @@ class VectorPart(Message, frozen=True, kw_only=True, tag=37):
 
 class ReadTables(Message, frozen=True, kw_only=True, tag=38):
     """Master -> partition: the digests of its embedding tables; answered by TableDigests."""
+
+    run: str = ""
 
 
 class TableDigests(Message, frozen=True, kw_only=True, tag=39):
@@ -556,6 +564,7 @@ class SupervisorStatus(Message, frozen=True, kw_only=True, tag=40):
     placed: tuple[str, ...] | None = None
     crowded: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = ()
+    run: str = ""  # of the job, as the master has told it
 
 
 class SupervisorOrders(Message, frozen=True, kw_only=True, tag=41):
@@ -570,6 +579,7 @@ class SupervisorOrders(Message, frozen=True, kw_only=True, tag=41):
     stop: bool = False
     hung: tuple[str, ...] = ()
     waiting: int = 0
+    run: str = ""
 
 
 class ScaleRequest(Message, frozen=True, kw_only=True, tag=44):

@@ -44,6 +44,7 @@ class Reconciler:
 
     is_stopping: bool = False  # the master is asked to stop the job
     _seq: int = 0
+    _run: str = ""  # of the job, as the master has told it
     _in_flight: SupervisorStatus | None = None  # until answered, it is sent unchanged
     _untold: list[ProcessExit] = field(default_factory=list)  # exits that no answered status has carried
 
@@ -66,6 +67,7 @@ class Reconciler:
                 exits=tuple(self._untold),
                 stop=self.is_stopping,
                 room=room,
+                run=self._run,
             )
         if self._in_flight.room != room:
             self._in_flight = msgspec.structs.replace(self._in_flight, room=room)
@@ -74,6 +76,7 @@ class Reconciler:
     def on_orders(self, orders: SupervisorOrders, running: Sequence[str]) -> Action:
         """Return what makes the master's answer true."""
         assert self._in_flight is not None, "orders without a status"
+        self._run = orders.run
         del self._untold[: len(self._in_flight.exits)]
         room, self._in_flight = self._in_flight.room, None
         desired = () if orders.stop else orders.desired

@@ -18,7 +18,7 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
     fault = st.builds(
         Fault,
         at=st.floats(0, 80),
-        kind=st.sampled_from(("kill", "kill", "stall", "stall", "cut", "join", "full")),
+        kind=st.sampled_from(("kill", "kill", "stall", "stall", "cut", "join", "full", "foreign")),
         role=st.sampled_from(roles),
         seconds=st.floats(1, 60),
         is_replaced=st.booleans(),
@@ -27,7 +27,7 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
     at_the_end = st.builds(
         Fault,
         at=st.floats(0, 4),
-        kind=st.sampled_from(("kill", "kill", "stall", "cut")),
+        kind=st.sampled_from(("kill", "kill", "stall", "cut", "foreign")),
         role=st.sampled_from(roles),
         seconds=st.floats(1, 20),
         during=st.sampled_from(MOMENTS),

@@ -35,8 +35,8 @@ class Unreadable(Exception):
     """A partition gives nothing that a digest could be made of, for now: it has begun another life, perhaps."""
 
 
-def read_digest(partitions: int) -> Reading:
-    """Read the parameters of so many partitions.
+def read_digest(partitions: int, run: str = "") -> Reading:
+    """Read the parameters of so many partitions of a run.
 
     Yields which partition is to be asked what, and wants to be sent the answer.
 
@@ -54,23 +54,23 @@ def read_digest(partitions: int) -> Reading:
     slots: tuple[str, ...] = ()
     for vector in ("dense", "state"):
         for partition in range(partitions):
-            slots = yield from _read_vector(partition, vector, digest)
+            slots = yield from _read_vector(partition, vector, digest, run)
     for vector in slots:
         for partition in range(partitions):
-            yield from _read_vector(partition, vector, digest)
-    for total in (yield from _read_tables(partitions)):
+            yield from _read_vector(partition, vector, digest, run)
+    for total in (yield from _read_tables(partitions, run)):
         digest.update(total.to_bytes(16, "little"))
     return digest.hexdigest()
 
 
 def _read_vector(
-    partition: int, vector: str, digest: "hashlib._Hash"
+    partition: int, vector: str, digest: "hashlib._Hash", run: str
 ) -> Generator[tuple[int, Message], Message, tuple[str, ...]]:
     """Put a partition's slice of a vector through the hash; return the names of the optimizer's slots."""
     first, total = 0, 1
     slots: tuple[str, ...] = ()
     while first < total:
-        part = yield partition, ReadVector(vector=vector, first=first, count=PIECE)
+        part = yield partition, ReadVector(vector=vector, first=first, count=PIECE, run=run)
         if not isinstance(part, VectorPart):
             raise _unreadable(partition, part, vector)
         if first and part.total != total:
@@ -84,11 +84,11 @@ def _read_vector(
     return slots
 
 
-def _read_tables(partitions: int) -> Generator[tuple[int, Message], Message, list[int]]:
+def _read_tables(partitions: int, run: str) -> Generator[tuple[int, Message], Message, list[int]]:
     """Return of each table the sum of its rows' hashes, over all partitions."""
     totals: list[int] | None = None
     for partition in range(partitions):
-        answer = yield partition, ReadTables()
+        answer = yield partition, ReadTables(run=run)
         if not isinstance(answer, TableDigests):
             raise _unreadable(partition, answer, "its tables")
         parts = [int.from_bytes(part, "little") for part in answer.digests]
@@ -105,7 +105,7 @@ def _unreadable(partition: int, answer: Message, what: str) -> Unreadable:
 
 
 async def take_digest(
-    partitions: tuple[PartitionAddress, ...], *, security: Security, server: str
+    partitions: tuple[PartitionAddress, ...], *, security: Security, server: str, run: str = ""
 ) -> str | None:
     """Return the hex digest, or None when it could not be read: a partition went away meanwhile.
 
@@ -115,12 +115,14 @@ async def take_digest(
     security : Security
     server : str
         The role of the processes that the partitions are in.
+    run : str
+        The job's.
     """
     clients = [
         RpcClient(p.endpoint, role="digest", identity=str(p.index), security=security, server=server)
         for p in partitions
     ]
-    reading = read_digest(len(clients))
+    reading = read_digest(len(clients), run)
     try:
         partition, body = next(reading)
         while True:

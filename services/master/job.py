@@ -12,6 +12,7 @@ starts a new era (synchronous).  Task progress lives in the ledgers, never here.
 from collections.abc import Collection, Hashable
 from enum import Enum
 
+from edlz.services.errors import RemoteProtocolError
 from edlz.services.job_status import FailureView
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.completion import Completion
@@ -276,11 +277,28 @@ class MasterCore:
     # -- requests
 
     def on_request(self, to: Hashable, body: Message, now: float) -> list[Instruction]:
-        """A status of a partition or a worker; answered by a Reply instruction, or not at all."""
+        """A status of a partition or a worker; answered by a Reply instruction, or not at all.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If it does not fit this job, or comes from a process of another run; nothing has changed.
+        """
         if isinstance(body, PartitionStatus):
+            self.refuse_foreign(f"ps-{body.partition}", body.run)
             return self._on_partition(to, body, now)
         assert isinstance(body, WorkerStatus)
+        self.refuse_foreign(f"worker-{body.worker}", body.run)
         return self._on_worker(to, body, now)
+
+    def refuse_foreign(self, name: str, run: str) -> None:
+        """Raise RemoteProtocolError if a process belongs to another run, whose numbers may be the same."""
+        if run not in ("", self.job.run):
+            ours, job = self.job.run, self.job.name
+            raise RemoteProtocolError(
+                f'{name} belongs to run {run} of its job; this master leads run {ours} of job "{job}"',
+                "end it; if this is its job's address, start it again",
+            )
 
     # -- partitions
 

@@ -275,6 +275,7 @@ class MasterService:
             raise RemoteProtocolError(f"a master takes no {type(body).__name__}")
 
     def _on_supervisor(self, status: SupervisorStatus, now: float) -> SupervisorOrders:
+        self._core.refuse_foreign("a supervisor", status.run)
         self._is_supervised = True
         self._progress.notes = status.notes
         self._core.silence.unreachable = {
@@ -305,6 +306,7 @@ class MasterService:
             desired = status.running
         return SupervisorOrders(
             term=self._core.term,
+            run=self._core.job.run,
             desired=desired,
             stop=is_over,
             hung=tuple(sorted(self._fleet.hung)),
@@ -457,7 +459,8 @@ class MasterService:
 
     async def _digest(self, asked: TakeDigest) -> None:
         server = "master" if self._hosted else "ps"
-        digest = await take_digest(asked.partitions, security=self._security, server=server)
+        run = self._core.job.run
+        digest = await take_digest(asked.partitions, security=self._security, server=server, run=run)
         self._carry_out(self._core.on_digest(asked.lives, digest))
 
     def _stop_reading(self) -> None:

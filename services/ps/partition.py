@@ -182,6 +182,7 @@ class Partition:
                     parts=self._cuts.reported,
                     recount=self._recount(),
                     closed=self._closed(),
+                    run=self.job.run if self.job is not None else "",
                 )
             )
         ]
@@ -410,6 +411,8 @@ class Partition:
         RemoteProtocolError
             If the request does not fit this partition; nothing has changed.
         """
+        if self._is_foreign(body):
+            return [Reply(to, Refused(reason="not ready"))]
         exchanges = self._exchanges
         if isinstance(body, Exchange) and isinstance(exchanges, Asynchronous):  # it serves: most requests
             replies = exchanges.exchange(to, body, now)
@@ -431,6 +434,11 @@ class Partition:
             raise RemoteProtocolError(f"a partition takes no {type(body).__name__}")
         assert isinstance(self._exchanges, Synchronous)
         return self._exchange_in_step(to, body, self._exchanges, now)
+
+    def _is_foreign(self, body: Message) -> bool:
+        """Whether who asks takes this for a partition of another run, at whose address it is now."""
+        run: str = getattr(body, "run", "")
+        return bool(run) and self.job is not None and run != self.job.run
 
     def _after_push(self, replies: list[Reply], exchanges: Asynchronous, now: float) -> list[Instruction]:
         """Async: the answers to a push, and what it may have brought about."""

@@ -50,6 +50,7 @@ class Evaluations:
     def __init__(self, ask: Callable[[int, tuple[object, ...], Message], AskPartition]) -> None:
         self._ask = ask
         self.has_tables = False
+        self.run = ""  # of the job
         self._count = 0
         self._attempt = 0
         self._in_hand: dict[Key, _Evaluation] = {}
@@ -134,7 +135,10 @@ class Evaluations:
         evaluation.attempt, evaluation.answers, evaluation.resume_s = self._attempt, {}, 0.0
         key = ("newest", (evaluation.lease.round, evaluation.lease.task), self._attempt)
         ids = evaluation.ids
-        return [self._ask(p, key, NewestPull(rows=ids[p] if ids else None)) for p in range(self._count)]
+        return [
+            self._ask(p, key, NewestPull(rows=ids[p] if ids else None, run=self.run))
+            for p in range(self._count)
+        ]
 
     def on_answer(self, index: int, key: Key, attempt: int, answer: Message, now: float) -> list[Instruction]:
         evaluation = self._in_hand.get(key)

@@ -29,10 +29,14 @@ class Requests:
         In asynchronous mode the vectors are pulled once in so many minibatches.
     ask : callable (partition, key, body) -> AskPartition
         Addresses a request to a partition.
+    run : str
+        The job's.
     """
 
-    def __init__(self, plan: Plan, partitions: KnownPartitions, vectors_every: int, ask: Ask) -> None:
-        self._plan, self._partitions, self._ask = plan, partitions, ask
+    def __init__(
+        self, plan: Plan, partitions: KnownPartitions, vectors_every: int, ask: Ask, run: str = ""
+    ) -> None:
+        self._plan, self._partitions, self._ask, self._run = plan, partitions, ask, run
         self.era = NO_IDENTITY
         self._vectors_every = 1 if plan.is_sync else vectors_every
         self._without_vectors = 0  # async: minibatches computed since vectors were asked for
@@ -117,6 +121,7 @@ class Requests:
             version=self._base_version(run, index),
             push=push,
             pull=wanted,
+            run=self._run,
         )
         kind = "ahead" if asked is not None and asked in run.ahead else "params"
         return self._ask(index, ("run", run.task, run.attempt, kind, asked), body)
@@ -128,7 +133,8 @@ class Requests:
     def _push(self, run: Run, index: int, push: Push, kind: str) -> AskPartition:
         part = self._parts.get(index)  # gone if the partition has begun a new life meanwhile: it will refuse
         life = part.incarnation if part else None
-        body = Exchange(era=self.era, incarnation=life, version=self._base_version(run, index), push=push)
+        version = self._base_version(run, index)
+        body = Exchange(era=self.era, incarnation=life, version=version, push=push, run=self._run)
         return self._ask(index, ("run", run.task, run.attempt, kind, None), body)
 
     def _base_version(self, run: Run, index: int) -> int:

@@ -250,6 +250,7 @@ class WorkerService:
         counters = slice_of(built.counters, *place)
         values = (dense, state, counters)
         body = Initialise(
+            run=job.run,
             plan_hash=job.plan.hash,
             digest=initial_digest(job.plan.hash, built.layout, built.optimizer, built.tables, *values),
             layout=built.layout,

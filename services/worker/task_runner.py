@@ -137,6 +137,7 @@ class TaskRunner:
             is_starting=is_starting,
             is_waiting=training.is_waiting if training else False,
             address_list=self._address_list,
+            run=self.job.run if self.job is not None else "",
             nonfinite_losses=self._nonfinite_losses,
             nonfinite_loss=self._nonfinite_loss,
         )
@@ -213,7 +214,7 @@ class TaskRunner:
         assert self.job is not None
         config = self.job.config
         vectors_every = int(config.get("get_model_steps") or 1)
-        requests = Requests(self.plan, self._partitions, vectors_every, self._ask)
+        requests = Requests(self.plan, self._partitions, vectors_every, self._ask, self.job.run)
         about = (self.plan, self._partitions, requests, has_tables, self._status)
         if self.plan.is_sync:
             self._training = SynchronousTraining(*about)
@@ -221,7 +222,7 @@ class TaskRunner:
             # Not with a version tolerance: rows that are one version older would be sent back.
             looks_ahead = bool(config.get("prefetch_rows", True)) and not config.get("sync_version_tolerance")
             self._training = AsynchronousTraining(*about, looks_ahead=looks_ahead)
-        self._evaluations.has_tables = has_tables
+        self._evaluations.has_tables, self._evaluations.run = has_tables, self.job.run
         return [*self._partitions.initialise(), *self._status(now)]
 
     def on_fatal(self, failure: Failure, now: float) -> list[Instruction]:

@@ -260,6 +260,9 @@ class SimulatedJob:
             is_death = int(fault.at * 10) % 2 == 0
             self.carry_out(master, master.core.lose_worker(fault.role[1:], "killed", is_death=is_death))
 
+    def _foreign_by(self, fault: Fault, process: Process) -> None:
+        self.network.forge(process)
+
     def _stall_by(self, fault: Fault, process: Process) -> None:
         process.stalled_until = self.now + fault.seconds
         if self.rng.random() < 0.7:

@@ -1,14 +1,16 @@
 """The network of a simulated job: messages are delayed, lost, doubled and delivered late, connections break."""
 
+import contextlib
 import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from simulation.processes import Process, Request, Violation
 
-from edlz.services.errors import EdlzError
-from edlz.services.messages import ErrorReply, WorkerOrders
+from edlz.services.errors import EdlzError, RemoteProtocolError
+from edlz.services.messages import ErrorReply, Exchange, PartitionStatus, WorkerOrders
 from edlz.services.outbox import Outbox
 from edlz.services.ps.partition import Partition
 from edlz.services.records import Message
@@ -57,6 +59,17 @@ class Network:
         """Answer a request; `to` as `on_request` of a core got it."""
         connection, client, request = to
         self._deliver(connection, client, "on_answer", (request, body), "answer")
+
+    def forge(self, process: Process) -> None:
+        """Let a process of another run, with the same numbers, ask what this one asks: nobody may believe it."""
+        for outbox in process.outboxes.values():
+            for number, request in list(outbox.under_way.items()):
+                server = self._job.process(request.role)
+                if server is not None:
+                    nobody = Connection(process.name, request.role, server.name, is_up=False)
+                    to = (nobody, process.name, number)
+                    with contextlib.suppress(RemoteProtocolError):
+                        self._job.feed(server, "on_request", to, _of_another_run(request.body), self._job.now)
 
     def cut(self, role: str) -> None:
         """Break all connections of whoever has a role."""
@@ -158,3 +171,13 @@ class Network:
         else:
             index, inner = key
             self._job.feed(process, "on_answer", index, inner, body, self._job.now)
+
+
+def _of_another_run(body: Message) -> Message:
+    """Return a request as a process of another run would make it, to the greatest harm."""
+    if isinstance(body, PartitionStatus):
+        return msgspec.structs.replace(body, run="2", seq=body.seq + 1000, version=0, is_sealed=True)
+    if isinstance(body, Exchange) and body.push is not None and body.push.gradient is not None:
+        push = msgspec.structs.replace(body.push, gradient=-body.push.gradient)
+        return msgspec.structs.replace(body, run="2", push=push)
+    return msgspec.structs.replace(body, run="2")

@@ -18,7 +18,8 @@ __all__ = ["MOMENTS", "Fault", "Schedule", "bad_minibatches", "ids_of", "raises_
 @dataclass(frozen=True)
 class Fault:
     at: float
-    kind: str  # kill, stall (a zombie: replaced, wakes up later), cut, join, full (its disk)
+    # kill, stall (a zombie: replaced, wakes up later), cut, join, full (its disk), foreign (another run speaks)
+    kind: str
     role: str
     seconds: float = 0.0
     is_replaced: bool = True

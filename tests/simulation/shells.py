@@ -54,7 +54,7 @@ class MasterShell(Shell):
 
     def _takedigest(self, process: Process, instruction: master_core.TakeDigest) -> None:
         self._job.reach("digest")
-        reading = read_digest(len(instruction.partitions))
+        reading = read_digest(len(instruction.partitions), self._job.job.run)
         self._ask_on(process, instruction, reading, lambda: next(reading))
 
     def _ask_on(

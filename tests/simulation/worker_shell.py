@@ -48,6 +48,7 @@ class WorkerShell(Shell):
         parts = [v[slice(*slice_bounds(len(v), instruction.index, n))] for v in initial_vectors()]
         values = parts if instruction.with_values else (None, None, None)
         body = Initialise(
+            run=self._job.job.run,
             plan_hash=self._job.plan.hash,
             digest=initial_digest(self._job.plan.hash, LAYOUT, OPTIMIZER, self._job.schedule.tables, *parts),
             layout=LAYOUT,

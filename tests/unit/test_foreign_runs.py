@@ -1,0 +1,104 @@
+"""Processes of another run, whose terms, lives and numbers may be the same: nobody believes them."""
+
+import dataclasses
+
+import msgspec
+import pytest
+from schedules import random_schedule
+from simulation.job import Fault, SimulatedJob, Violation
+from statuses import partition_status
+
+from edlz.services.errors import EdlzError, RemoteProtocolError
+from edlz.services.ledger import LedgerRecord
+from edlz.services.master.entries import JournalState
+from edlz.services.master.instructions import Reply
+from edlz.services.master.job import MasterCore
+from edlz.services.messages import (
+    NO_IDENTITY,
+    Granted,
+    Identity,
+    Job,
+    PartitionOrders,
+    SupervisorOrders,
+    WorkerStatus,
+)
+from edlz.services.plan import Plan, Shard
+from edlz.services.ps.partition import Partition
+from edlz.services.reconciler import Reconciler
+
+PLAN = Plan(
+    mode="async",
+    seed=1,
+    shards=(Shard(name="data", first=0, count=40),),
+    records_per_task=4,
+    minibatch_size=1,
+    epochs=1,
+    slots=1,
+)
+JOB = Job(name="j", run="new", config={}, plan=PLAN, partitions=1)
+OLD: Identity = (1, 7)
+
+
+def master() -> MasterCore:
+    core = MasterCore(JOB, JournalState())
+    core.start()
+    return core
+
+
+@pytest.mark.parametrize("term", [1, 3])
+def test_a_master_refuses_a_partition_of_another_run(term: int) -> None:
+    core = master()
+    full = LedgerRecord(finished=(0, 10), minibatches=40)
+    old = partition_status(incarnation=OLD, term=term, version=40, ledger=full, run="old", is_sealed=True)
+    with pytest.raises(RemoteProtocolError, match=r'ps-0 belongs to run old .* leads run new of job "j"'):
+        core.on_request(0, old, 0.0)
+    assert not core.partitions.entries
+    (*_, answer) = core.on_request(0, partition_status(incarnation=None, has_base=False), 0.0)
+    assert isinstance(answer, Reply)
+    assert isinstance(answer.body, Granted)
+    joined = partition_status(incarnation=answer.body.incarnation, seq=2, run="new")
+    (*_, answer) = core.on_request(0, joined, 0.0)
+    assert isinstance(answer, Reply)
+    assert isinstance(answer.body, PartitionOrders)
+    assert not answer.body.stop
+
+
+def test_a_master_refuses_a_worker_of_another_run() -> None:
+    core = master()
+    old = WorkerStatus(worker="0", boot=1, incarnation=OLD, seq=9, era=NO_IDENTITY, run="old")
+    with pytest.raises(RemoteProtocolError, match="worker-0 belongs to run old"):
+        core.on_request(0, old, 0.0)
+    assert not core.crew.workers
+    core.on_request(0, msgspec.structs.replace(old, run="new"), 0.0)
+    assert core.crew.workers
+
+
+def test_a_supervisor_says_which_run_it_leads_as_soon_as_it_knows() -> None:
+    core, supervisor = master(), Reconciler()
+    core.refuse_foreign("a supervisor", supervisor.next_status([]).run)
+    supervisor.on_orders(SupervisorOrders(term=1, run="old"), [])
+    with pytest.raises(RemoteProtocolError, match="a supervisor belongs to run old"):
+        core.refuse_foreign("a supervisor", supervisor.next_status([]).run)
+
+
+def is_harmed(seed: int, mode: str) -> bool:
+    """Let another run speak all the time; whether the job breaks a promise by that."""
+    schedule = dataclasses.replace(random_schedule(seed, mode), noise=0.0)
+    roles = [*(f"p{p}" for p in range(schedule.partitions)), *(f"w{w}" for w in range(schedule.workers))]
+    faults = [Fault(at / 4, "foreign", roles[at % len(roles)]) for at in range(10, 160)]
+    try:
+        SimulatedJob(dataclasses.replace(schedule, faults=tuple(faults))).run()
+    except (Violation, AssertionError, EdlzError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_another_run_that_speaks_all_the_time_does_no_harm(mode: str) -> None:
+    assert not any(is_harmed(seed, mode) for seed in range(15))
+
+
+@pytest.mark.parametrize("owner", [MasterCore, Partition])
+def test_without_the_run_it_does(owner: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, "refuse_foreign" if owner is MasterCore else "_is_foreign", lambda *_: None)
+    assert any(is_harmed(seed, "sync") for seed in range(50))
