@@ -38,6 +38,7 @@ _PATHS = {  # kind -> group, plural, whether it lies in a namespace
     "LocalSubjectAccessReview": ("/apis/authorization.k8s.io/v1", "localsubjectaccessreviews", True),
     "Namespace": (_CORE, "namespaces", False),
     "Node": (_CORE, "nodes", False),
+    "ResourceQuota": (_CORE, "resourcequotas", True),
     "PersistentVolumeClaim": (_CORE, "persistentvolumeclaims", True),
     "Pod": (_CORE, "pods", True),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses", False),

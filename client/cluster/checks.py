@@ -7,12 +7,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from edlz.client.cluster.image_check import architectures_of, image_verdict, in_thread
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.pod_facts import facts_of
-from edlz.client.cluster.room import nodes_of, room_for
+from edlz.client.cluster.room import nodes_of, quotas_of, room_for
 from edlz.client.cluster.sight import sight_of
 from edlz.k8s.api_errors import Forbidden, NotFound, rbac_line
 from edlz.k8s.names import JOB_DIR, MASTER, pod_name
@@ -231,10 +231,13 @@ async def _room(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
         pods = await cluster.list_objects("Pod", is_everywhere=True)
     except Forbidden:
         return [Check("later", "room", "nodes may not be looked at from here; pods that do not fit wait")]
+    quotas: Sequence[dict[str, Any]] = ()
+    with suppress(Forbidden):  # they bound pods all the same, and are seen then
+        quotas = await cluster.list_objects("ResourceQuota")
     first = [("master", requests_of(config, "master"))]
     first += [("ps", requests_of(config, "ps"))] * config.num_ps_pods
-    room = room_for(nodes_of(nodes, pods), first, requests_of(config, "worker"), config.num_workers)
     count = config.num_workers
+    room = room_for(nodes_of(nodes, pods), first, requests_of(config, "worker"), count, quotas_of(quotas))
     if room.impossible is not None:
         role, resource, wanted, most = room.impossible
         text = f"{role} asks {resource}={wanted}, the largest node has {most}"
@@ -245,9 +248,9 @@ async def _room(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
         ]
     if room.workers < count:
         begins = f"{config.purpose} starts {'with those' if room.workers else 'when one does'}"
-        return [
-            Check("warn", "room", f"{room.workers} of {count} workers fit now ({room.lacking}); {begins}")
-        ]
+        servers = {0: "master", 1: "master, ps"}.get(config.num_ps_pods, f"master, {config.num_ps_pods} ps")
+        text = f"{servers} and {room.workers} of {count} workers fit now ({room.lacking}); {begins}"
+        return [Check("warn", "room", text)]
     return [Check("ok", "room", f"{count} of {count} workers fit now")]
 
 

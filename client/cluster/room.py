@@ -10,7 +10,7 @@ from typing import Any
 
 from edlz.k8s.quantities import number_of
 
-__all__ = ["Node", "Room", "nodes_of", "room_for"]
+__all__ = ["Node", "Quota", "Room", "nodes_of", "quotas_of", "room_for"]
 
 _REPELLING = ("NoSchedule", "NoExecute")
 Amounts = Mapping[str, str]
@@ -32,6 +32,25 @@ class Node:
     free: dict[str, Fraction]
 
 
+@dataclass(slots=True)
+class Quota:
+    """What is left of a quota of the namespace, as far as it bounds pods and what they request."""
+
+    name: str
+    left: dict[str, Fraction]
+
+    def lacks(self, amounts: Mapping[str, Fraction]) -> str:
+        """Return what a pod would be too much for; nothing if it is not."""
+        asked = _of_quota(amounts)
+        return next((name for name, left in self.left.items() if asked.get(name, 0) > left), "")
+
+    def take(self, amounts: Mapping[str, Fraction]) -> None:
+        """Count a pod."""
+        for name, amount in _of_quota(amounts).items():
+            if name in self.left:
+                self.left[name] -= amount
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """What would fit now.
@@ -39,7 +58,7 @@ class Room:
     Attributes
     ----------
     workers : how many of the workers
-    lacking : the resource that the next pod lacks everywhere; nothing if all fit
+    lacking : the resource that the next pod lacks everywhere, or the quota; nothing if all fit
     impossible : what no node will ever have: role, resource, asked for, the largest node's
     is_master_in : whether master and parameter servers fit
     """
@@ -69,14 +88,30 @@ def nodes_of(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any
     return list(found.values())
 
 
+def quotas_of(quotas: Iterable[Mapping[str, Any]]) -> list[Quota]:
+    """Return what is left of quotas."""
+    found = []
+    for quota in quotas:
+        status = quota.get("status") or {}
+        used = _numbers(status.get("used") or {})
+        hard = _numbers(status.get("hard") or {})
+        left = {name: most - used.get(name, Fraction(0)) for name, most in hard.items()}
+        found.append(Quota(str(quota["metadata"]["name"]), left))
+    return found
+
+
 def room_for(
-    nodes: Sequence[Node], first: Sequence[tuple[str, Amounts]], worker: Amounts, workers: int
+    nodes: Sequence[Node],
+    first: Sequence[tuple[str, Amounts]],
+    worker: Amounts,
+    workers: int,
+    quotas: Sequence[Quota] = (),
 ) -> Room:
     """Return how many workers fit, after the pods that go before them.
 
     Parameters
     ----------
-    nodes : they are filled, so they serve once
+    nodes, quotas : they are filled, so they serve once
     first : role and requests of master and parameter servers
     worker : requests of a worker
     """
@@ -85,11 +120,11 @@ def room_for(
         if beyond is not None:
             return Room(0, beyond[1], beyond, is_master_in=False)
     for _, amounts in first:
-        lacking = _place(nodes, _numbers(amounts))
+        lacking = _place(nodes, quotas, _numbers(amounts))
         if lacking:
             return Room(0, lacking, is_master_in=False)
     for count in range(workers):
-        lacking = _place(nodes, _numbers(worker))
+        lacking = _place(nodes, quotas, _numbers(worker))
         if lacking:
             return Room(count, lacking)
     return Room(workers)
@@ -103,13 +138,18 @@ def _impossible(nodes: Sequence[Node], role: str, amounts: Amounts) -> tuple[str
     return None
 
 
-def _place(nodes: Sequence[Node], amounts: Mapping[str, Fraction]) -> str:
+def _place(nodes: Sequence[Node], quotas: Sequence[Quota], amounts: Mapping[str, Fraction]) -> str:
     """Put a pod on the node where most is left; return what it lacks if it fits nowhere."""
+    for quota in quotas:
+        if lacking := quota.lacks(amounts):
+            return f"quota {quota.name}: {lacking}"
     fitting = [
         node for node in nodes if all(node.free.get(name, 0) >= amount for name, amount in amounts.items())
     ]
     if fitting:
         _take(max(fitting, key=lambda node: node.free.get("cpu", Fraction(0))), amounts)
+        for quota in quotas:
+            quota.take(amounts)
         return ""
     return next(
         (name for name, amount in amounts.items() if all(node.free.get(name, 0) < amount for node in nodes)),
@@ -120,6 +160,12 @@ def _place(nodes: Sequence[Node], amounts: Mapping[str, Fraction]) -> str:
 def _take(node: Node, amounts: Mapping[str, Fraction]) -> None:
     for name, amount in amounts.items():
         node.free[name] = node.free.get(name, Fraction(0)) - amount
+
+
+def _of_quota(amounts: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """Return what a pod counts for, by the names that quotas have for it."""
+    counted = dict.fromkeys(("pods", "count/pods"), Fraction(1))
+    return {**counted, **amounts, **{f"requests.{name}": amount for name, amount in amounts.items()}}
 
 
 def _requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:

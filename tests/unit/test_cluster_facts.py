@@ -16,7 +16,7 @@ from edlz.client.cluster import checks
 from edlz.client.cluster.image_check import image_verdict
 from edlz.client.cluster.index import Place, forget_place, list_places, places_of, remember_place
 from edlz.client.cluster.pod_facts import facts_of, plain_reason, warnings_by_pod
-from edlz.client.cluster.room import nodes_of, room_for
+from edlz.client.cluster.room import nodes_of, quotas_of, room_for
 from edlz.client.cluster.sight import sight_of
 from edlz.client.images.local import LocalImage
 from edlz.client.screen.jobs import job_object
@@ -330,6 +330,19 @@ def test_how_many_workers_fit() -> None:
     pods = [bound("a", "1500m"), bound("b", "2", "Succeeded"), bound("c", "1"), {"spec": {"containers": []}}]
     room = room_for(nodes_of(nodes, pods), [("master", {"cpu": "500m"})], {"cpu": "1", "memory": "1Gi"}, 8)
     assert (room.workers, room.lacking, room.impossible) == (4, "cpu", None)
+
+
+def test_a_quota_is_left_to_the_servers_first() -> None:
+    def quota(used: str) -> list[dict[str, Any]]:
+        hard = {"pods": "4", "requests.cpu": "100", "services": "1"}
+        return [{"metadata": {"name": "q"}, "status": {"hard": hard, "used": {"pods": used}}}]
+
+    first = [("master", {"cpu": "1"}), ("ps", {"cpu": "1"})]
+    for used, workers, is_master_in in (("0", 2, True), ("2", 0, True), ("3", 0, False)):
+        room = room_for(nodes_of([node("a", "64")], []), first, {"cpu": "1"}, 4, quotas_of(quota(used)))
+        assert (room.workers, room.is_master_in, room.lacking) == (workers, is_master_in, "quota q: pods")
+    room = room_for(nodes_of([node("a", "64")], []), first, {"cpu": "60"}, 1, quotas_of(quota("0")))
+    assert (room.workers, room.lacking) == (1, "")
 
 
 def test_what_no_node_has() -> None:
