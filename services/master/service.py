@@ -431,8 +431,9 @@ class MasterService:
                         self._core.lose_worker(worker, reason)
                     )  # also one that nobody here started
                 case RetireServer(index, reason):
-                    server = self._fleet.retire(f"ps-{index}", reason, self._clock())
-                    self._on_fleet([server] if server else [], self._clock())
+                    if self._is_supervised:  # else it is up to whoever has started it
+                        server = self._fleet.retire(f"ps-{index}", reason, self._clock())
+                        self._on_fleet([server] if server else [], self._clock())
                 case Exit(reason, code):
                     logger.info("master ends: %s", reason)
                     self._stop.set(code, reason)

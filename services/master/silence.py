@@ -62,7 +62,8 @@ class Silence:
                 continue
             is_unreachable, reason = index in self.unreachable, f"nothing heard for {silent_s:.0f}s"
             if is_unreachable or silent_s > self._hang_s:
-                self.on_gone(index)
+                del self._heard_s[index]
+                self._silent.add(index)  # until it is told how it ended, or speaks again
                 where = "its node does not answer, " if is_unreachable else ""
                 out.append(RetireServer(index, where + reason))
             elif index not in self._silent:

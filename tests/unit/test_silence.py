@@ -39,6 +39,9 @@ def test_a_silent_server_is_given_up_once_after_a_long_time() -> None:
     said(silence, FOR_EVER_S)
     assert silence.on_tick(FOR_EVER_S + 1) == [RetireServer(1, "nothing heard for 101s")]
     assert said(silence, 10 * FOR_EVER_S) == []
+    assert silence.is_silent(1)  # nobody may be there who could start it anew
+    silence.on_gone(1)
+    assert not silence.is_silent(1)
 
 
 def test_one_whose_node_does_not_answer_is_given_up_as_soon_as_it_is_silent() -> None:
