@@ -56,7 +56,10 @@ def resumed_settings(
 
 def _command_of(kept: Path) -> Reader:
     """Return the command that a job was begun with."""
-    settings = settings_in(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+    try:
+        settings = settings_in(kept.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):  # told where all of it is read
+        settings = {}
     given = [command for purpose, command in COMMANDS.items() if settings.get(DATA_FLAGS[purpose])]
     return given[0] if given else "train"
 

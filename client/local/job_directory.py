@@ -116,9 +116,10 @@ def hold_idle_job(path: Path, job_name: str) -> Iterator[None]:
     Raises
     ------
     ConfigError
-        If it runs.
+        If it runs, or its folder cannot be written.
     """
-    lock = take_lock(path, job_name)
+    with _usable(path):
+        lock = take_lock(path, job_name)
     try:
         left = read_lock(lock).get("sockets")
         with suppress(OSError):  # it is held all the same, and on a full disk a job can be removed

@@ -117,7 +117,7 @@ def read_lock(lock: int) -> dict[str, object]:
     """Return what its holder, now or before, has written."""
     try:
         found = json.loads(os.pread(lock, 4096, 0) or b"{}")
-    except (ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

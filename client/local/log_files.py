@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from edlz.client.log_lines import LogLine, Selection, stamped
+from edlz.services.configuration.problems import Problem, print_problems
 
 __all__ = ["LogFiles"]
 
@@ -30,6 +31,7 @@ class LogFiles:
     def __init__(self, folder: Path, is_wanted: Callable[[str], bool], selection: Selection) -> None:
         self._folder, self._is_wanted, self._selection = folder, is_wanted, selection
         self._tails: dict[str, _Tail] = {}
+        self._unreadable: set[Path] = set()
 
     def names(self) -> list[str]:
         """Return the services that have a log file, wanted or not."""
@@ -59,10 +61,20 @@ class LogFiles:
         fresh = []
         for name in self.names():
             if name not in self._tails and self._is_wanted(name):
-                with suppress(FileNotFoundError):  # it turns over just now: the next look sees it
-                    self._tails[name] = _Tail(name, self._folder / f"{name}.log", self._selection)
+                path = self._folder / f"{name}.log"
+                try:
+                    self._tails[name] = _Tail(name, path, self._selection)
                     fresh.append(self._tails[name])
+                except FileNotFoundError:
+                    pass  # it turns over just now: the next look sees it
+                except OSError as e:
+                    self._tell_unreadable(path, e)
         return fresh
+
+    def _tell_unreadable(self, path: Path, error: OSError) -> None:
+        if path not in self._unreadable:
+            self._unreadable.add(path)
+            print_problems([Problem(f"{path} cannot be read: {error.strerror}")], "warning")
 
 
 class _Tail:
