@@ -72,11 +72,14 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a folder": as_folder,
     "a dangling link": lambda path: (path.unlink(missing_ok=True), path.symlink_to("nowhere")),
 }
+QUICK = ("garbage", "a folder")
 NAMES = ("job.yaml", "status.json", "journal.sqlite", "logs/master.log", "lock", "master.lock")
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage", [pytest.param(how, marks=() if how in QUICK else pytest.mark.slow) for how in DAMAGES]
+)
 def test_a_file_that_is_damaged(
     damage: str, name: str, job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
