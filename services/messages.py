@@ -5,8 +5,9 @@ A message evolves by new fields with defaults, at its end; a tag is never used a
 becomes bytes is the codec's affair: an array field travels as raw frames behind the header.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 
 from edlz.services.job_status import JobStatus, StatusRequest
@@ -20,6 +21,7 @@ DenseVector = np.ndarray[tuple[Any, ...], np.dtype[np.float32]]
 Counters = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
 Ids = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
 MetricState = dict[str, list[np.ndarray[tuple[Any, ...], np.dtype[np.float64]]]]
+Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]  # of what decides something: a number, and finite
 Identity = tuple[int, int]  # (term, n): an incarnation or an era
 SnapshotName = tuple[Identity, int]  # (era or incarnation, version)
 
@@ -293,8 +295,8 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     wants_evaluation: bool = False
     telemetry: WorkerTelemetry = WorkerTelemetry()
     steps: int = 0  # minibatches pushed by this process: a lease does not age while this rises
-    busy_s: float = 0.0  # how long it has been at the present piece of work
-    longest_s: float = 0.0  # the longest piece of that kind so far, the first aside
+    busy_s: Seconds = 0.0  # how long it has been at the present piece of work
+    longest_s: Seconds = 0.0  # the longest piece of that kind so far, the first aside
     address_list: Identity = NO_IDENTITY  # which list of partitions it has
     nonfinite_losses: int = 0  # minibatches of this process whose loss was NaN or infinite
     nonfinite_loss: NonFiniteLoss | None = None  # the newest of them

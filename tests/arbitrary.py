@@ -28,6 +28,8 @@ def arbitrary(chance: random.Random, annotation: Any) -> Any:
         return annotation(**{name: arbitrary(chance, hints[name]) for name in annotation.__struct_fields__})
     if origin in (typing.Union, types.UnionType):
         return arbitrary(chance, chance.choice(args))
+    if origin is typing.Annotated:
+        return chance.random() * args[1].le
     if origin is typing.Literal:
         return chance.choice(args)
     if origin is np.ndarray:
@@ -53,7 +55,7 @@ PLAIN: dict[Any, Any] = {
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 def _count(chance: random.Random) -> int:

@@ -58,11 +58,13 @@ def values_of(annotation: Any) -> st.SearchStrategy[Any]:
     if annotation in (float, str, bool, type(None)):
         return st.from_type(annotation)
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        fields = typing.get_type_hints(annotation)
+        fields = typing.get_type_hints(annotation, include_extras=True)
         fields = {name: fields[name] for name in annotation.__struct_fields__}
         return st.builds(annotation, **{name: values_of(hint) for name, hint in fields.items()})
     if origin in (typing.Union, types.UnionType):
         return st.one_of([values_of(arg) for arg in args])
+    if origin is typing.Annotated:
+        return st.floats(args[1].ge, args[1].le)
     if origin is typing.Literal:
         return st.sampled_from(args)
     if origin is np.ndarray:
@@ -470,6 +472,13 @@ def test_damaged_messages_end_in_a_message_or_are_malformed(message: Message, da
             frames[0], frames[which] = frame, frames[0]
     with contextlib.suppress(RemoteProtocolError):
         codec.decode(frames)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
+def test_seconds_that_decide_something_are_numbers(value: float) -> None:
+    body = msgspec.structs.replace(status(), busy_s=value)
+    with pytest.raises(MalformedMessage, match="Expected `float`"):
+        Codec("requests").decode(Codec("requests").encode(body, 1))
 
 
 def test_a_cut_message_is_always_malformed() -> None:
