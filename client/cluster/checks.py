@@ -180,7 +180,8 @@ async def _name(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
     sight = sight_of(Place(name=name, namespace=cluster.namespace), cluster.context, [pod])
     word, state = sight.word, sight.status.state
     ways = f"edlz stop {word}" if sight.is_live else f"edlz rm {word}"
-    if facts_of(name, pod).is_leaving:
+    facts = facts_of(name, pod)
+    if facts.is_leaving and not facts.is_out_of_reach:
         ways = "wait until it is gone"
     return [Check("no", "job name", f'job "{name}" exists: {state}', f"{ways}, or --job_name={name}-2")]
 

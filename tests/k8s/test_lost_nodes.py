@@ -9,6 +9,7 @@ from tests.k8s.sleeping_job import JOB, SleepingJob, sleeping_job
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")
+pytestmark = pytest.mark.fault
 
 
 @pytest.fixture(autouse=True)

@@ -48,6 +48,7 @@ def test_workers_do_not_win_the_race_for_the_room_of_servers(
         assert (job.losses, job.yielded) == ([], [])
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("is_told_before", [True, False])
 def test_a_waiting_worker_does_not_keep_the_room_of_a_lost_server(
     two_nodes: TestCluster, monkeypatch: pytest.MonkeyPatch, is_told_before: bool
@@ -70,6 +71,7 @@ def test_a_waiting_worker_does_not_keep_the_room_of_a_lost_server(
         assert len(job.yielded) <= 1
 
 
+@pytest.mark.fault
 def test_a_quota_that_workers_hold_is_given_back_to_a_server(
     two_nodes: TestCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
