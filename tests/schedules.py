@@ -60,6 +60,7 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
         bad=tuple(draw(st.lists(bad, max_size=3))) if skips else (),
         bad_evaluations=tuple(range(draw(st.integers(0, evaluation)))) if skips else (),
         credits=draw(st.sampled_from((1, 2, 32))),
+        nonfinite=((draw(st.integers(0, count - 1)), draw(st.integers(0, 3))),),
         faults=(*faults, Fault(last, "join", "w0")),
     )
 

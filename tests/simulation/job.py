@@ -26,6 +26,7 @@ from edlz.services.master.job import MasterCore
 from edlz.services.messages import Job
 from edlz.services.ps.partition import Partition
 from edlz.services.ps.state import State
+from edlz.services.worker.pace import Pace
 from edlz.services.worker.task_runner import TaskRunner
 
 __all__ = ["Fault", "Schedule", "SimulatedJob", "Violation"]
@@ -68,6 +69,8 @@ class SimulatedJob:
         self.parts: dict[Any, State] = {}  # of checkpoints: (number, version, partition)
         self.checkpoints: dict[int, list[State]] = {}
         self.failures_left = dict(schedule.failing)
+        self.hangs_left = set(schedule.hangs)
+        self.replaced: list[str] = []  # workers that hung
         self.log: list[str] = []
         self.job = _job_record(schedule)
         self.faults_end = 0.0  # of those whose time is known
@@ -187,21 +190,25 @@ class SimulatedJob:
 
     def _launch(self, role: str) -> None:
         boot = next(self._boots)
-        process = Process(boot, role, self._core(role, boot))
+        pace = Pace()
+        process = Process(boot, role, self._core(role, boot, pace), pace=pace)
         self.processes[boot] = process
         self.address[role] = boot
         if role == "m":
             self.carry_out(process, process.core.start())
         self.at(self.now, self._tick, boot)
 
-    def _core(self, role: str, boot: int) -> MasterCore | Partition | TaskRunner:
+    def _core(self, role: str, boot: int, pace: Pace) -> MasterCore | Partition | TaskRunner:
         if role == "m":
             facts = {name: fact for name, fact in self.journal.items() if name in _JOURNALLED}
             state = strict_json.decode(strict_json.encode(facts), JournalState)  # as they lie on a disk
-            return MasterCore(self.job, state, self.schedule.evaluation_steps, self.schedule.checkpoint_steps)
+            core = MasterCore(self.job, state, self.schedule.evaluation_steps, self.schedule.checkpoint_steps)
+            if self.schedule.is_supervised:
+                core.crew.supervise(self.schedule.workers)
+            return core
         if role[0] == "p":
             return Partition(int(role[1:]), boot, role, self.disks[int(role[1:])])
-        return TaskRunner(role[1:], boot)
+        return TaskRunner(role[1:], boot, pace=lambda: pace.told(self.now))
 
     def _tick(self, name: int) -> None:
         process = self.processes[name]
@@ -222,6 +229,14 @@ class SimulatedJob:
         is_needed = process.role == "m" or (process.role[0] == "p" and not self.journal["is_complete"])
         if is_needed and self.address.get(process.role) == process.name:
             self.within(0.5, 8, self._start, process.role)
+
+    def replace(self, worker: str) -> None:
+        """End a worker that was given up; another one, of another name, takes its place."""
+        process = self.process(f"w{worker}")
+        if process is not None:
+            self._kill(process)
+        self.replaced.append(worker)
+        self.within(0.5, 8, self._start, f"w{self.schedule.workers - 1 + len(self.replaced)}")
 
     def die(self, name: int) -> None:
         """End a worker by what it reads; its launcher says so, and starts another one."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from edlz.services.outbox import Outbox
 from edlz.services.records import Message
+from edlz.services.worker.pace import Pace
 
 __all__ = ["Process", "Request", "Violation"]
 
@@ -33,3 +34,5 @@ class Process:
     stalled_until: float = 0.0
     outboxes: dict[str, Outbox[Request]] = field(default_factory=dict)  # by whom they ask
     ends: dict[int, int | None] = field(default_factory=dict)  # of a worker's tasks in hand
+    pace: Pace = field(default_factory=Pace)  # of a worker's building and stepping
+    step: int = 0  # numbers a worker's computations: one that was abandoned is not the present one

@@ -58,6 +58,11 @@ class Schedule:
         tuple[int, int], ...
     ] = ()  # minibatches (task, index) that end whoever reads or computes them
     poison_evaluations: tuple[int, ...] = ()  # evaluation tasks that do
+    build_s: float = 0.0  # how long each worker builds; 0 for a few seconds
+    hangs: tuple[
+        tuple[int, int], ...
+    ] = ()  # minibatches (task, index) that whoever computes them first hangs in
+    is_supervised: bool = False  # hung workers are given up, and replaced
     faults: tuple[Fault, ...] = ()
 
     @property

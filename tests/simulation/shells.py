@@ -10,6 +10,7 @@ from simulation.model import final_bytes
 from simulation.processes import Process, Violation
 
 from edlz.services.master import instructions as master_core
+from edlz.services.master.crew import HANG_S
 from edlz.services.master.digest import Reading, Unreadable, read_digest
 from edlz.services.messages import PartInfo
 from edlz.services.ps import instructions as ps_core
@@ -51,6 +52,14 @@ class MasterShell(Shell):
             self._job.exit(process)
             return
         self._job.journal.update(instruction.fields)
+
+    def _retire(self, process: Process, instruction: master_core.Retire) -> None:
+        hung = self._job.process(f"w{instruction.worker}")
+        if hung is not None and hung.pace.told(self._job.now)[0] < HANG_S:
+            raise Violation(f"worker-{instruction.worker} was given up, but gets on: {instruction.reason}")
+        self._job.replace(instruction.worker)
+        lost = process.core.lose_worker(instruction.worker, instruction.reason, is_death=True)
+        self._job.carry_out(process, lost)
 
     def _takedigest(self, process: Process, instruction: master_core.TakeDigest) -> None:
         self._job.reach("digest")

@@ -61,8 +61,13 @@ class WorkerShell(Shell):
         self._job.network.ask(process, instruction.endpoint, (instruction.index, instruction.key), body)
 
     def _build(self, process: Process, instruction: worker_core.Build) -> None:
-        event = (process.name, "on_built", (self._job.schedule.has_tables,))
-        self._job.within(0.5, 4, self._job.event, *event)
+        process.pace.begin("build", self._job.now)
+        least_s, most_s = (self._job.schedule.build_s,) * 2 if self._job.schedule.build_s else (0.5, 4)
+        self._job.within(least_s, most_s, self._on_built, process)
+
+    def _on_built(self, process: Process) -> None:
+        process.pace.end(self._job.now)
+        self._job.event(process.name, "on_built", (self._job.schedule.has_tables,))
 
     def _begin(self, process: Process, begin: worker_core.Begin) -> None:
         """Records are read when they are needed here."""
@@ -138,7 +143,17 @@ class WorkerShell(Shell):
         loss = math.nan if (task, index) in self._job.schedule.nonfinite else 0.5
         outcome = Outcome(index + 1 >= length, tuple(pushes), ahead, has_looked, loss)
         event = (process.name, "on_computed", (task, compute.attempt, outcome))
-        self._job.at(self._job.now + delay, self._job.event, *event)
+        process.step += 1
+        process.pace.begin("step", self._job.now)
+        if (task, index) in self._job.hangs_left:
+            self._job.hangs_left.remove((task, index))
+            return
+        self._job.at(self._job.now + delay, self._on_step, process, process.step, event)
+
+    def _on_step(self, process: Process, step: int, event: tuple[object, ...]) -> None:
+        if process.step == step:
+            process.pace.end(self._job.now)
+        self._job.event(*event)
 
     def _evaluate(self, process: Process, evaluate: worker_core.Evaluate) -> None:
         lease = evaluate.lease

@@ -1,5 +1,8 @@
 """Who gets work, and who hangs."""
 
+import pytest
+from simulation.job import Schedule, SimulatedJob
+
 from edlz.services.master.crew import SILENCE_S, START_HANG_S, Crew
 from edlz.services.master.entries import WorkerEntry
 from edlz.services.master.task_queue import Holder
@@ -175,3 +178,25 @@ def test_what_those_hold_that_have_asked_and_get_work() -> None:
     crew.supervise(1)
     crew.check_invariants()
     assert sorted(crew.asking) == ["1"]
+
+
+# ---------------------------------------------------------------- whole jobs
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("build_s", [62.0, 700.0])
+def test_a_job_whose_workers_build_for_long_gives_none_up(mode: str, build_s: float) -> None:
+    job = SimulatedJob(Schedule(1, mode, 2, 1, (3,) * 6, 2, 2, build_s=build_s, is_supervised=True)).run()
+    assert job.replaced == []
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_step_that_hangs_after_a_long_build_is_found_in_time(mode: str, seed: int) -> None:
+    workers = 2 if mode == "sync" else 1  # another one would take over the lease, and need nobody else
+    schedule = Schedule(
+        seed, mode, 2, 1, (4,) * 8, 2, workers, build_s=90.0, hangs=((5, 2),), is_supervised=True
+    )
+    job = SimulatedJob(schedule).run()
+    assert len(job.replaced) == 1
+    assert any("hung: no progress for 6" in line for line in job.log)
