@@ -7,10 +7,13 @@ worker is asked to turn the merged state into metrics.  Everything is level-trig
 in each answer until its effect is reported.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from edlz.services.errors import RemoteProtocolError
 from edlz.services.ledger import TaskSet
 from edlz.services.master.leases import Leases
+from edlz.services.master.refusals import difference
 from edlz.services.messages import (
     Conclusion,
     DoneEvaluation,
@@ -179,6 +182,17 @@ class EvaluationRounds:
                 round_.concluder = None
 
     # -- reports
+
+    def check(self, reports: Iterable[DoneEvaluation]) -> None:
+        """Raise RemoteProtocolError if the metric states of a round's tasks could not be added up; nothing has changed."""
+        first = {number: next(iter(round_.states.values()), None) for number, round_ in self._rounds.items()}
+        for done in reports:
+            known = first.get(done.round) or done
+            if problem := difference(done, known):
+                raise RemoteProtocolError(
+                    problem, "the metrics of a model have the same state on every record"
+                )
+            first[done.round] = known
 
     def report(self, done: DoneEvaluation) -> None:
         """Keep a task's metric state; the first report counts."""

@@ -25,7 +25,6 @@ from edlz.services.master.failures import death_text, failure_of_loss, failure_o
 from edlz.services.master.identities import Identities
 from edlz.services.master.instructions import (
     Announce,
-    Exit,
     Instruction,
     Journal,
     Reply,
@@ -33,6 +32,7 @@ from edlz.services.master.instructions import (
 )
 from edlz.services.master.losses import NonFiniteLosses
 from edlz.services.master.partitions import Partitions
+from edlz.services.master.refusals import check_partition, check_worker
 from edlz.services.master.silence import Silence
 from edlz.services.master.skips import Skips
 from edlz.services.master.stopping import Stopping
@@ -40,6 +40,7 @@ from edlz.services.master.task_queue import TaskQueue
 from edlz.services.master.vain_terms import VainTerms
 from edlz.services.messages import (
     DoneTask,
+    ErrorReply,
     EvaluationLease,
     EvaluationResult,
     Granted,
@@ -289,6 +290,10 @@ class MasterCore:
             return self._on_partition(to, body, now)
         assert isinstance(body, WorkerStatus)
         self.refuse_foreign(f"worker-{body.worker}", body.run)
+        if body.incarnation is not None and body.incarnation[0] > self.term:
+            return self._look_up(to, f"worker-{body.worker}", body.incarnation[0])
+        check_worker(body, self.plan, self.term)
+        self.evaluation.check(body.evaluated)
         return self._on_worker(to, body, now)
 
     def refuse_foreign(self, name: str, run: str) -> None:
@@ -300,15 +305,22 @@ class MasterCore:
                 "end it; if this is its job's address, start it again",
             )
 
+    def _look_up(self, to: Hashable, name: str, term: int) -> list[Instruction]:
+        """Somebody has heard a master of a later term, or is wrong: the journal knows, and ends this one if need be."""
+        text = f"{name} speaks of a master of term {term}; this one, of term {self.term}, is the newest"
+        error = RemoteProtocolError(text)
+        return [Journal({}), Reply(to, ErrorReply(code=error.code, message=error.message))]
+
     # -- partitions
 
     def _on_partition(self, to: Hashable, status: PartitionStatus, now: float) -> list[Instruction]:
         if status.term > self.term:
-            return [Exit(f"a master of term {status.term} has taken over from term {self.term}", 1)]
+            return self._look_up(to, f"ps-{status.partition}", status.term)
         if status.term != self.term:  # first contact, or a late copy: believe nothing in it
             return [Reply(to, Granted(term=self.term, incarnation=None))]
         if not 0 <= status.partition < self.job.partitions:
             return [Reply(to, self._stop_order((0, 0)))]
+        check_partition(status, self.plan, self.term)
         if status.incarnation is None:
             incarnation, journal = self._identities.grant(f"ps-{status.partition}", status.boot)
             return [*journal, Reply(to, Granted(term=self.term, incarnation=incarnation, job=self.job))]

@@ -33,7 +33,7 @@ from edlz.services.master.instructions import (
 )
 from edlz.services.master.instructions import Journal as Entry
 from edlz.services.master.job import MasterCore
-from edlz.services.master.journal import Journal
+from edlz.services.master.journal import Journal, TermLost
 from edlz.services.master.last_word import leave_last_word
 from edlz.services.master.planning import lock_folder, make_fleet, open_journal
 from edlz.services.master.progress import Progress
@@ -110,6 +110,7 @@ class MasterService:
         self._clock: Callable[[], float] = lambda: loop.time() - journal.waited_s
         self._progress = Progress(self._core, time.time(), self._clock(), state.final)
         self._tasks: asyncio.TaskGroup | None = None
+        self._is_outdated = False  # a younger master has begun
         self._reading: asyncio.Task[None] | None = None  # of the digest
         self._is_supervised = self._has_supervisor_heard = False
         self._running: tuple[str, ...] = ()  # as the supervisor told it last
@@ -229,6 +230,8 @@ class MasterService:
 
     def _end(self) -> int:
         core, failure = self._core, self._core.failure
+        if self._is_outdated:  # what is to be said of the job is another master's to say
+            return self._stop.code
         if core.evaluation.has_data:
             logger.info("Evaluation service stopped")
         status = self._progress.status(0, self._clock())
@@ -411,7 +414,13 @@ class MasterService:
                 case Reply(to, body):
                     self._server.reply(to, body)
                 case Entry(fields):
-                    self._write_journal(self._with_final_status(fields))
+                    try:
+                        self._write_journal(self._with_final_status(fields))
+                    except TermLost as error:  # nothing that follows may be said any more
+                        logger.error("master ends: %s", error)
+                        self._is_outdated = True
+                        self._stop.set(error.exit_code, str(error))
+                        return
                 case Announce():
                     self._announce(instruction)
                 case TakeDigest():

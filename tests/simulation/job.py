@@ -108,6 +108,12 @@ class SimulatedJob:
         check_end(self)
         return self
 
+    def run_until(self, now: float) -> None:
+        """Let everything happen until then, or until the job is over."""
+        while self._events and self._events[0][0] <= now and not self._is_over():
+            self.now, _, method, args = heapq.heappop(self._events)
+            method(*args)
+
     def _is_over(self) -> bool:
         """Whether the job is complete, and all but its master have heard of it and left."""
         if not self.journal["is_complete"] or self.now <= self.faults_end:

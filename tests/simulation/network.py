@@ -39,6 +39,7 @@ class Network:
     def __init__(self, job: "SimulatedJob") -> None:
         self._job = job
         self._requests = itertools.count(1)
+        self._newest: dict[str, dict[tuple[int, type], Message]] = {}
         self._connections: dict[tuple[int, str], Connection] = {}
         self._last_delivery: dict[tuple[int, str], float] = {}
 
@@ -59,6 +60,10 @@ class Network:
         """Answer a request; `to` as `on_request` of a core got it."""
         connection, client, request = to
         self._deliver(connection, client, "on_answer", (request, body), "answer")
+
+    def newest(self, role: str) -> list[Message]:
+        """Return the newest request that each process has sent to somebody."""
+        return list(self._newest.get(role, {}).values())
 
     def forge(self, process: Process) -> None:
         """Let a process of another run, with the same numbers, ask what this one asks: nobody may believe it."""
@@ -90,6 +95,7 @@ class Network:
 
     def _dispatch(self, process: Process, number: int, request: Request) -> None:
         request.sent_s = self._job.now
+        self._newest.setdefault(request.role, {})[process.name, type(request.body)] = request.body
         self._send(process, request.role, number, request.body)
 
     def _break(self, key: tuple[int, str]) -> None:

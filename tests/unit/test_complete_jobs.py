@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from statuses import partition_status
 
 from edlz.api.recordio import Writer
 from edlz.client.local.ending import written_status
@@ -15,6 +16,7 @@ from edlz.services.master.journal import Journal
 from edlz.services.master.planning import open_journal
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.messages import Job, SupervisorStatus
+from edlz.services.rpc import ReplyTo
 from edlz.services.runtime import Stop
 
 FINAL = JobStatus(
@@ -99,6 +101,22 @@ def test_its_master_ends_alone_and_says_how_the_job_ended(tmp_path: Path) -> Non
     assert msgspec.json.decode((config.job_directory / "status.json").read_bytes(), type=JobStatus) == FINAL
     with Journal(config.job_directory / "journal.sqlite") as journal:
         assert journal.state().has_ended
+
+
+def test_a_master_whose_time_is_over_ends_and_says_nothing(tmp_path: Path) -> None:
+    """Also if it hears of that from a process that has joined the younger one."""
+    config = config_of(tmp_path, launch_id="one")
+    config.job_directory.mkdir()
+
+    async def attend(service: MasterService) -> None:
+        with Journal(config.job_directory / "journal.sqlite") as younger:
+            younger.write(2, {"term": 2})
+        claim = partition_status(term=2)
+        service._carry_out(service._core.on_request(ReplyTo(b"nobody", 1), claim, 0.0))
+        await asyncio.Event().wait()
+
+    assert asyncio.run(serve_master(config, Stop(), attend)) == 1
+    assert not (config.job_directory / "status.json").exists()
 
 
 def test_who_still_runs_is_waited_for_until_it_has_heard(tmp_path: Path) -> None:

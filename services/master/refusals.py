@@ -1,0 +1,117 @@
+"""What the master refuses of a status: numbers that nothing in the job has, and states that do not fit together.
+
+Whoever holds the job's keys may be broken.  A status is looked at before anything of it is believed, so that one
+that does not fit is answered by an error which says what is wrong, and changes nothing.
+"""
+
+from edlz.services.errors import RemoteProtocolError
+from edlz.services.ledger import Ledger, LedgerRecord, TaskSet
+from edlz.services.messages import (
+    DoneEvaluation,
+    FailedTask,
+    Identity,
+    MetricState,
+    PartitionStatus,
+    WorkerStatus,
+)
+from edlz.services.plan import Plan
+
+__all__ = ["check_partition", "check_worker", "difference"]
+
+MOST = 2**53  # of anything that is counted: no job gets that far, and every JSON reader knows it
+
+
+def check_partition(status: PartitionStatus, plan: Plan, term: int) -> None:
+    """Look at what a partition says.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If no partition of this job can be so.
+    """
+    who = f"ps-{status.partition}"
+    _check_life(who, status.incarnation, term)
+    _check_life(who, status.era, term)
+    recount = status.recount
+    _check_counts(who, (status.version, status.finished_tasks, status.minibatches, status.open_minibatches))
+    _check_counts(who, (recount.expected, recount.applied, recount.missing, recount.doubled))
+    _check_counts(who, (status.near, status.frozen, *(version for _, version in status.snapshots)))
+    if status.ledger is not None:
+        _check_ledger(who, status.ledger, plan.task_count)
+    for closed in status.closed:
+        _check_task(who, closed.task, plan.task_count)
+        _check_counts(who, (closed.mark,))
+    for part in status.parts:
+        _check_counts(who, (part.number, part.version))
+        if part.info is not None and part.info.partition != status.partition:
+            raise RemoteProtocolError(f"{who} reports a checkpoint's part of ps-{part.info.partition}")
+
+
+def check_worker(status: WorkerStatus, plan: Plan, term: int) -> None:
+    """Look at what a worker says; errors as for `check_partition`."""
+    who = f"worker-{status.worker}"
+    _check_life(who, status.incarnation, term)
+    _check_counts(who, (status.steps,))
+    for task in (*status.holding, *(done.task for done in status.done)):
+        _check_task(who, task, plan.task_count)
+    evaluations = len(plan.evaluation_ranges)
+    for done in status.evaluated:
+        _check_task(who, done.task, evaluations, "evaluation task")
+        _check_counts(who, (done.records,))
+    for failed in status.failed:
+        _check_failed(who, failed, plan.task_count, evaluations)
+
+
+def difference(one: DoneEvaluation, other: DoneEvaluation) -> str:
+    """Return how the metric states of two tasks of a round differ in kind, so that they cannot be added; or nothing."""
+    here, there = _shapes(one.states), _shapes(other.states)
+    if here == there:
+        return ""
+    return f"task {one.task} of the evaluation has metric states {here}, task {other.task} has {there}"
+
+
+def _shapes(states: MetricState) -> dict[str, list[tuple[int, ...]]]:
+    return {name: [part.shape for part in parts] for name, parts in sorted(states.items())}
+
+
+def _check_life(who: str, life: Identity | None, term: int) -> None:
+    if life is not None and not (0 <= life[0] <= term and 0 <= life[1] < MOST):
+        raise RemoteProtocolError(
+            f"{who} says that it lives in {life}, which no master up to term {term} gave"
+        )
+
+
+def _check_counts(who: str, counts: tuple[int, ...]) -> None:
+    for count in counts:
+        if not 0 <= count < MOST:
+            raise RemoteProtocolError(f"{who} counts {count} of something")
+
+
+def _check_task(who: str, task: int, count: int, what: str = "task") -> None:
+    if not 0 <= task < count:
+        raise RemoteProtocolError(f"{who} speaks of {what} {task}; this job has {count} of them")
+
+
+def _check_failed(who: str, failed: FailedTask, tasks: int, evaluations: int) -> None:
+    _check_counts(who, (failed.index,))
+    if failed.kind == "training":
+        _check_task(who, failed.task, tasks)
+    else:
+        _check_task(who, failed.task, evaluations, "evaluation task")
+
+
+def _check_ledger(who: str, record: LedgerRecord, tasks: int) -> None:
+    try:
+        finished = TaskSet(record.finished)
+        Ledger(record)
+    except ValueError as error:
+        raise RemoteProtocolError(f"{who} has a ledger that is none: {error}") from error
+    bounds = finished.bounds
+    if bounds and not (bounds[0] >= 0 and bounds[-1] <= tasks):
+        raise RemoteProtocolError(
+            f"{who} has finished tasks up to {bounds[-1]}; this job has {tasks} of them"
+        )
+    for task, mark in record.marks:
+        _check_task(who, task, tasks)
+        _check_counts(who, (mark,))
+    _check_counts(who, (record.minibatches,))

@@ -1,0 +1,160 @@
+"""Arbitrary well-formed messages of somebody who holds the job's keys: the cores refuse them, or take them, no more."""
+
+import contextlib
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from fuzzing import cases, every_case
+from msgspec import inspect
+from simulation.job import SimulatedJob
+from simulation.processes import Process
+from simulation.schedule import Schedule
+
+from edlz.services.errors import EdlzError
+from edlz.services.messages import (
+    Exchange,
+    Initialise,
+    NewestPull,
+    PartitionStatus,
+    ReadTables,
+    ReadVector,
+    WorkerStatus,
+)
+from edlz.services.records import Message
+
+pytestmark = pytest.mark.fuzz
+
+A_JOB = 40  # messages that one job is given
+INTS = (0, 0, 0, 1, 1, 2, 3, 5, -1, -2, 7, 50, 2**31, 2**62, -(2**63), 2**63 - 1)
+FLOATS = (0.0, 1.0, -1.0, 0.01, 1e300, math.nan, math.inf, -math.inf)
+TEXTS = ("", "0", "1", "dense", "state", "velocity", "x" * 300, "ä\ud7ff")
+
+
+class Writer:
+    """Makes values of any type that a message has; some are those of a message that was really sent."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def changed(self, body: Message) -> Message:
+        """Return a message with some other fields."""
+        fields = {field.name: field.type for field in inspect.type_info(type(body)).fields}
+        chosen = self._rng.sample(sorted(fields), self._rng.randint(0, min(3, len(fields))))
+        return msgspec.structs.replace(body, **{name: self.value(fields[name]) for name in chosen})
+
+    def message(self, kind: type[Message]) -> Message:
+        return self.value(inspect.type_info(kind))
+
+    def value(self, kind: Any) -> Any:
+        rng = self._rng
+        match kind:
+            case inspect.UnionType():
+                return self.value(rng.choice(kind.types))
+            case inspect.NoneType():
+                return None
+            case inspect.BoolType():
+                return rng.random() < 0.5
+            case inspect.IntType():
+                return rng.choice(INTS)
+            case inspect.FloatType():
+                return rng.choice(FLOATS)
+            case inspect.StrType():
+                return rng.choice(TEXTS)
+            case inspect.BytesType():
+                return rng.randbytes(rng.choice((0, 1, 16)))
+            case inspect.LiteralType():
+                return rng.choice(kind.values)
+            case inspect.VarTupleType() | inspect.ListType():
+                items = [self.value(kind.item_type) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
+                return tuple(items) if isinstance(kind, inspect.VarTupleType) else items
+            case inspect.TupleType():
+                return tuple(self.value(item) for item in kind.item_types)
+            case inspect.DictType():
+                keys = [self.value(kind.key_type) for _ in range(rng.randint(0, 2))]
+                return {key: self.value(kind.value_type) for key in keys}
+            case inspect.StructType():
+                return kind.cls(**{field.name: self.value(field.type) for field in kind.fields})
+            case inspect.CustomType():
+                return self._array(kind.cls)
+        raise TypeError(kind)
+
+    def _array(self, kind: Any) -> np.ndarray:
+        dtype = np.float32
+        if "int64" in str(kind):
+            dtype = np.int64
+        elif "float64" in str(kind):
+            dtype = np.float64
+        shape = self._rng.choice(((0,), (1,), (2,), (16,), (96,), (3, 2), ()))
+        return np.full(shape, self._rng.choice((0, 1, -1, 7)), dtype)
+
+
+def job_under_way(seed: int, mode: str) -> SimulatedJob:
+    """A job in the middle of its training."""
+    rng = random.Random(seed)
+    schedule = Schedule(
+        seed=seed,
+        mode=mode,
+        slots=2,
+        epochs=1,
+        lengths=(3, 2, 4, 1),
+        partitions=2,
+        workers=2,
+        evaluation_tasks=2,
+        evaluation_steps=2,
+        has_tables=rng.random() < 0.5,
+        checkpoint_steps=rng.choice((0, 2)),
+        skips=rng.random() < 0.5,
+    )
+    job = SimulatedJob(schedule)
+    job.run_until(rng.uniform(0, 40))
+    return job
+
+
+def fuzz(core: str, give: Callable[[SimulatedJob, Process, Writer, random.Random], None]) -> None:
+    """Give a core messages, a few to each of many jobs."""
+
+    def play(rng: random.Random) -> None:
+        job = job_under_way(rng.randrange(2**31), rng.choice(("sync", "async")))
+        for _ in range(A_JOB):
+            process = job.process(core)
+            if process is None:
+                return
+            with contextlib.suppress(EdlzError):
+                give(job, process, Writer(rng), rng)
+            process.core.check_invariants()
+
+    every_case(cases(few=10, full=100_000 // A_JOB), play)
+
+
+def made(
+    known: Sequence[Message], kinds: Sequence[type[Message]], writer: Writer, rng: random.Random
+) -> Message:
+    """Return a message: one that was sent, with some other fields, or a new one."""
+    fitting = [body for body in known if isinstance(body, tuple(kinds))]
+    if fitting and rng.random() < 0.8:
+        return writer.changed(rng.choice(fitting))
+    return writer.message(rng.choice(kinds))
+
+
+def to_master(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
+    body = made(job.network.newest("m"), (PartitionStatus, WorkerStatus), writer, rng)
+    process.core.on_request(0, body, job.now)
+    process.core.on_tick(job.now)
+
+
+def to_partition(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
+    kinds = (Exchange, Initialise, NewestPull, ReadVector, ReadTables)
+    process.core.on_request(0, made(job.network.newest("p0"), kinds, writer, rng), job.now)
+
+
+def test_a_master_takes_or_refuses_any_message() -> None:
+    fuzz("m", to_master)
+
+
+def test_a_partition_takes_or_refuses_any_message() -> None:
+    fuzz("p0", to_partition)
