@@ -24,6 +24,7 @@ MetricState = dict[str, list[np.ndarray[tuple[Any, ...], np.dtype[np.float64]]]]
 Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]  # of what decides something: a number, and finite
 Identity = tuple[int, int]  # (term, n): an incarnation or an era
 SnapshotName = tuple[Identity, int]  # (era or incarnation, version)
+Ends = tuple[tuple[int, int], ...]  # (task, index): where tasks end before their records do, by task
 
 NO_IDENTITY: Identity = (0, 0)
 UNKNOWN_INDEX = -1  # of a minibatch: the worker that had the task in hand has died
@@ -169,6 +170,7 @@ class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
     recount: Recount = Recount()
     closed: tuple[ClosedTask, ...] = ()
     run: str = ""  # of the job, as soon as it is known: another run is another job
+    checkpoints: tuple[SnapshotName, ...] = ()  # its parts of complete ones, as names of snapshots
 
 
 class Granted(Message, frozen=True, kw_only=True, tag=11):
@@ -177,6 +179,7 @@ class Granted(Message, frozen=True, kw_only=True, tag=11):
     term: int
     incarnation: Identity | None
     job: Job | None = None
+    ends: Ends = ()  # as in the orders: what is of another history is not to begin from
 
 
 class PartitionOrders(Message, frozen=True, kw_only=True, tag=12):
@@ -192,8 +195,9 @@ class PartitionOrders(Message, frozen=True, kw_only=True, tag=12):
     seal: bool = False
     checkpoint: CheckpointOrder | None = None
     checkpointed: int = 0  # checkpoints up to this number are complete or abandoned
-    ends: tuple[tuple[int, int], ...] = ()  # (task, index): it ends there, by an empty minibatch
+    ends: Ends = ()  # each of these tasks ends there, by an empty minibatch
     closing: tuple[tuple[int, int], ...] = ()  # (task, number): take no pushes, report where it stands
+    newest_checkpoint: int = -1  # version of the last one completed: there is something new to be seen
 
 
 # ---------------------------------------------------------------- worker -> master

@@ -1,11 +1,19 @@
 """Random schedules for the simulated job."""
 
+import dataclasses
 import random
 
 from hypothesis import strategies as st
 from simulation.schedule import MOMENTS, Fault, Schedule
 
-__all__ = ["contended_schedule", "ending_schedule", "random_schedule", "schedules", "wide_schedules"]
+__all__ = [
+    "contended_schedule",
+    "ending_schedule",
+    "random_schedule",
+    "schedules",
+    "wide_schedules",
+    "with_checkpoints",
+]
 
 
 @st.composite
@@ -18,7 +26,7 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
     fault = st.builds(
         Fault,
         at=st.floats(0, 80),
-        kind=st.sampled_from(("kill", "kill", "stall", "stall", "cut", "join", "full", "foreign")),
+        kind=st.sampled_from(("kill", "kill", "wipe", "stall", "stall", "cut", "join", "full", "foreign")),
         role=st.sampled_from(roles),
         seconds=st.floats(1, 60),
         is_replaced=st.booleans(),
@@ -54,6 +62,9 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
         failing=tuple(draw(st.lists(failing, max_size=2))),
         has_tables=draw(st.booleans()),
         checkpoint_steps=draw(st.sampled_from((0, 2, 5))),
+        keeps=draw(st.sampled_from((0, 1, 2))),
+        can_link=draw(st.booleans()),
+        has_foreign=draw(st.booleans()),
         tolerance=draw(st.sampled_from((0, 0, 1, 3))) if mode == "async" else 0,
         vectors_every=draw(st.sampled_from((1, 1, 3))) if mode == "async" else 1,
         skips=skips,
@@ -194,4 +205,20 @@ def contended_schedule(seed: int, mode: str) -> Schedule:
         skips=True,
         lame=tuple(("w0", task) for task in range(tasks)),
         faults=(*sorted(faults, key=lambda fault: fault.at), Fault(last, "join", "w0")),
+    )
+
+
+def with_checkpoints(schedule: Schedule) -> Schedule:
+    """The same with disks that are lost, and checkpoints of this run and of another to go back to."""
+    rng = random.Random(schedule.seed)
+    return dataclasses.replace(
+        schedule,
+        checkpoint_steps=2,
+        keeps=rng.choice((0, 1, 2)),
+        can_link=rng.random() < 0.5,
+        has_foreign=rng.random() < 0.5,
+        faults=tuple(
+            dataclasses.replace(fault, kind="wipe") if fault.kind == "kill" and rng.random() < 0.5 else fault
+            for fault in schedule.faults
+        ),
     )

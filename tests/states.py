@@ -14,7 +14,7 @@ from edlz.services.checkpoints.records import Manifest, version_folder
 from edlz.services.checkpoints.writing import write_manifest, write_part
 from edlz.services.layout import Layout, Variable, VectorLayout, slice_bounds
 from edlz.services.ledger import LedgerRecord
-from edlz.services.messages import Identity, InitializerSpec, OptimizerSpec, PartInfo, TableSpec
+from edlz.services.messages import Ends, Identity, InitializerSpec, OptimizerSpec, PartInfo, TableSpec
 from edlz.services.ps.state import MemoryRows, State, TableRows
 
 __all__ = [
@@ -120,6 +120,7 @@ def finish_version(
     number: int = 0,
     run: str = "r",
     mode: str = "sync",
+    ends: Ends = (),
 ) -> Manifest:
     """Write the manifest of parts; `number` 0: the version."""
     return write_manifest(
@@ -133,6 +134,7 @@ def finish_version(
         epoch=1,
         minibatches=2 * version,
         tag="m",
+        ends=ends,
     )
 
 

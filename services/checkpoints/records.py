@@ -14,6 +14,7 @@ import msgspec
 from edlz.services.checkpoints import envelope
 from edlz.services.checkpoints.blocks import DamagedFile, checksum
 from edlz.services.ledger import LedgerRecord
+from edlz.services.messages import NO_IDENTITY, Ends, Identity
 from edlz.services.ps.state_head import StateHead, body_of, read_head
 
 __all__ = [
@@ -41,20 +42,26 @@ _FILE = re.compile(rf"{_PART}|manifest\.json|\.(?:{_PART}|manifest\.json)\.[0-9A
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition's two files, as a manifest lists them; `size_bytes` is of both."""
+    """One partition's two files, as a manifest lists them; `size_bytes` is of both.
+
+    `era` and `version` are the partition's own at the cut; an edlz that did not list them left them out.
+    """
 
     size_bytes: int
     body_checksum: str
     head_checksum: str
     table_rows: tuple[int, ...]
+    era: Identity = NO_IDENTITY
+    version: int = -1
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a version valid: exactly these parts (that of partition i at place i), of one cut.
 
     `number` rises from one checkpoint of a run to the next, `run_number` from one run in the folder to the
-    next: clocks are set back, and differ from node to node.  `epoch`, `minibatches` (applied in the job so
-    far) and `created_at` are for people.
+    next: clocks are set back, and differ from node to node.  `ends` are the tasks that had been ended before
+    their records were (None: not said).  `epoch`, `minibatches` (applied in the job so far) and `created_at`
+    are for people.
     """
 
     job: str
@@ -69,6 +76,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     ledger: LedgerRecord
     parts: tuple[Part, ...]
     run_number: int = 0  # 0: of an edlz that did not number runs
+    ends: Ends | None = None
 
     @property
     def partitions(self) -> int:

@@ -3,6 +3,7 @@
 Newest means last written, not highest: a job that went back to an older version and on from there leaves
 higher versions of an earlier run behind it.  Runs follow each other by their numbers, versions of a run by
 theirs; no clock is asked, except about runs of an edlz that did not number them, which come before all others.
+When a task is ended before its records are, versions of before are of an older history, however high.
 """
 
 import logging
@@ -115,13 +116,15 @@ def list_versions(checkpoint_dir: Path) -> list[VersionInfo]:
             run = info.manifest.run
             last_of[run] = max(last_of.get(run, 0.0), info.at)
 
-    def run_of(manifest: Manifest) -> tuple[int, float]:
-        return (manifest.run_number, last_of.get(manifest.run, 0.0) if not manifest.run_number else 0.0)
+    def run_of(manifest: Manifest) -> tuple[int, float, int]:
+        """The run, and how far its history has come: a task that is ended begins another one."""
+        clock = 0.0 if manifest.run_number else last_of.get(manifest.run, 0.0)
+        return (manifest.run_number, clock, len(manifest.ends or ()))
 
     # What has no manifest is taken for the latest run's.
-    latest = max((run_of(info.manifest) for info in found if info.manifest), default=(0, 0.0))
+    latest = max((run_of(info.manifest) for info in found if info.manifest), default=(0, 0.0, 0))
 
-    def age(info: VersionInfo) -> tuple[tuple[int, float], int]:
+    def age(info: VersionInfo) -> tuple[tuple[int, float, int], int]:
         return (run_of(info.manifest) if info.manifest else latest, info.version)
 
     return sorted(found, key=age, reverse=True)

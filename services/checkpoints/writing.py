@@ -34,7 +34,7 @@ from edlz.services.checkpoints.records import (
 )
 from edlz.services.checkpoints.versions import newest_run
 from edlz.services.errors import DataError, LocalProtocolError
-from edlz.services.messages import PartInfo
+from edlz.services.messages import Ends, PartInfo
 from edlz.services.ps.state import State
 from edlz.services.ps.state_file import write_state
 from edlz.services.ps.state_head import StateHead, body_of
@@ -119,6 +119,7 @@ def write_manifest(
     minibatches: int,
     tag: str,
     run_number: int = 0,
+    ends: Ends = (),
 ) -> Manifest:
     """Make a version valid; return its manifest.
 
@@ -132,6 +133,8 @@ def write_manifest(
         As in `write_part`.
     run_number : int, optional
         Of the run, greater than those of all runs before it in this folder; counted on here when not given.
+    ends : tuple of (int, int), optional
+        The tasks that have been ended, by task.
 
     Raises
     ------
@@ -162,14 +165,17 @@ def write_manifest(
         created_at=time.time(),
         ledger=heads[0].ledger,
         run_number=run_number or next_run_number(checkpoint_dir, run),
+        ends=ends,
         parts=tuple(
             Part(
                 size_bytes=part.bytes,
                 body_checksum=part.body_checksum,
                 head_checksum=part.head_checksum,
                 table_rows=part.rows,
+                era=head.era,
+                version=head.version,
             )
-            for part in parts
+            for part, head in zip(parts, heads, strict=True)
         ),
     )
     temporary = folder / f".{MANIFEST}.{tag}.tmp"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from edlz.services.ledger import Ledger, LedgerRecord
 from edlz.services.master.entries import PartitionEntry
 from edlz.services.master.instructions import Announce, DropParts, WriteManifest
-from edlz.services.messages import CheckpointOrder, Identity, PartInfo
+from edlz.services.messages import CheckpointOrder, Ends, Identity, PartInfo
 
 __all__ = ["Checkpoints"]
 
@@ -88,6 +88,9 @@ class Checkpoints:
         """What comes after `version` may differ from what was computed before all partitions went back to it."""
         if self._is_sync:
             self.completed = min(self.completed, version)
+            self._wanted_since = min(
+                self._wanted_since, version
+            )  # the job may end before it comes there again
             if self.newest is not None and self.newest > version:
                 self.newest = None
             if self._spoilt is not None and self._spoilt > version:
@@ -111,13 +114,30 @@ class Checkpoints:
         return CheckpointOrder(number=cut.number, phase="level", version=cut.version, marks=cut.marks)
 
     def advance(
-        self, partitions: Mapping[int, PartitionEntry], version: int
+        self,
+        partitions: Mapping[int, PartitionEntry],
+        version: int,
+        ends: Ends = (),
+        needed: tuple[int, ...] = (),
     ) -> list[WriteManifest | DropParts | Announce]:
-        """Go as far as the partitions' newest statuses allow; all partitions are known."""
+        """Go as far as the partitions' newest statuses allow; all partitions are known.
+
+        Parameters
+        ----------
+        version : int
+            The job's.
+        ends : tuple of (int, int)
+            The tasks that have been ended by now.
+        needed : tuple of int
+            The versions of checkpoints that partitions may have to go back to.
+        """
         entries = [partitions[index] for index in sorted(partitions)]
         if not self._is_sync:
             self._advance_cut(entries, version)
-        return self._collect(entries)
+        return [
+            replace(one, ends=ends, needed=needed) if isinstance(one, WriteManifest) else one
+            for one in self._collect(entries)
+        ]
 
     def on_manifest(self, version: int, *, is_written: bool) -> None:
         """The manifest of a version is durable, or could not be written."""

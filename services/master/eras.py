@@ -2,8 +2,8 @@
 
 Theory of operation.  An era is a history that all partitions share: it begins at a snapshot that all of them
 have, and ends when a partition begins another life or says that it is elsewhere.  Then a new era is named
-and every partition is told to go back to the newest snapshot that is common to all; the era is reached when
-all say that they are in it.  A restarted master goes on in the era that it finds, if it is the same everywhere.
+and every partition is told to go back to the newest snapshot that is common to all, or to its part of a
+complete checkpoint if that is newer; the era is reached when all say that they are in it.  A restarted master goes on in the era that it finds, if it is the same everywhere.
 """
 
 from collections.abc import Callable
@@ -41,6 +41,14 @@ class Eras:
         """What partitions that are not in the newest era should go back to."""
         return None if self._is_lost else self._target
 
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """The version that partitions may have to go back to again, as long as no snapshot has taken its place."""
+        if self._target is None:
+            return ()
+        newest = max((name[1] for name in self._partitions.common_snapshots()), default=-1)
+        return (self._target[1],) if newest < self._target[1] else ()
+
     def on_new_life(self) -> None:
         """A partition has begun a life: what it lacks of the era is gone."""
         self._is_lost = self._is_lost or self.newest is not None
@@ -65,7 +73,7 @@ class Eras:
             self._is_lost = True
         out: list[Announce] = []
         if self._is_lost or self.newest is None:
-            common = self._partitions.common_snapshots()
+            common = self._partitions.common_names()
             if not common:  # a list is out of date: its partition's next status will tell
                 return False, []
             self._target = max(common, key=lambda name: (name[1], name[0]))

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edlz.services.messages import Identity, PartInfo, PartitionAddress
+from edlz.services.messages import Ends, Identity, PartInfo, PartitionAddress
 from edlz.services.records import Message
 
 __all__ = [
@@ -56,11 +56,16 @@ class TakeDigest:
 
 @dataclass(frozen=True)
 class WriteManifest:
-    """Make a checkpoint valid whose parts all partitions have written, then `on_manifest`."""
+    """Make a checkpoint valid whose parts all partitions have written, then `on_manifest`.
+
+    Of the versions before, those in `needed` may have to be read again.
+    """
 
     version: int
     number: int
     parts: tuple[PartInfo, ...]
+    ends: Ends = ()
+    needed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -323,7 +323,9 @@ class MasterCore:
         check_partition(status, self.plan, self.term)
         if status.incarnation is None:
             incarnation, journal = self._identities.grant(f"ps-{status.partition}", status.boot)
-            return [*journal, Reply(to, Granted(term=self.term, incarnation=incarnation, job=self.job))]
+            ends = self.skips.journalled
+            granted = Granted(term=self.term, incarnation=incarnation, job=self.job, ends=ends)
+            return [*journal, Reply(to, granted)]
         if self.partitions.is_outdated(status):
             return [Reply(to, self._stop_order(status.incarnation))]
         is_first = status.partition not in self.partitions.entries
@@ -370,8 +372,9 @@ class MasterCore:
             seal=self._is_running and self.queue.is_done,
             checkpoint=self.checkpoints.orders(status.partition, is_sealed=status.is_sealed),
             checkpointed=self.checkpoints.completed,
-            ends=tuple(self.skips.ends.items()),
+            ends=self.skips.journalled,
             closing=self.skips.closing,
+            newest_checkpoint=-1 if self.checkpoints.newest is None else self.checkpoints.newest,
         )
 
     # -- the job's way
@@ -402,7 +405,8 @@ class MasterCore:
             self.checkpoints.rewind(max(status.version for status in statuses))
         if self.skips.hopeless is not None:
             return out + self.fail(failure_of_task(self.job, self.skips.hopeless))
-        out += self.checkpoints.advance(self.partitions.entries, self.version)
+        about = (self.version, self.skips.journalled, self.eras.needed)
+        out += self.checkpoints.advance(self.partitions.entries, *about)
         if not self.queue.is_done:
             self._completion.put_off()
             opened = self.evaluation.on_version(self.version)

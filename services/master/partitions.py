@@ -110,6 +110,12 @@ class Partitions:
         """Return the snapshots that all partitions heard of have; there is one at least."""
         return set.intersection(*(set(entry.status.snapshots) for entry in self.entries.values()))
 
+    def common_names(self) -> set[SnapshotName]:
+        """Return what all partitions heard of can go back to: snapshots, and parts of complete checkpoints."""
+        return set.intersection(
+            *({*entry.status.snapshots, *entry.status.checkpoints} for entry in self.entries.values())
+        )
+
     # -- checks
 
     def check_invariants(self) -> None:

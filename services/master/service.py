@@ -509,14 +509,16 @@ class MasterService:
             minibatches=self._progress.minibatches,
             tag=f"master-{core.term}",
             run_number=core.job.run_number,
+            ends=order.ends,
         )
+        needed = (*order.needed, *self._begun_from())
         try:
-            prune(folder, self._config.keep_checkpoint_max, needed=self._needed(), finished=order.version)
+            prune(folder, self._config.keep_checkpoint_max, needed=needed, finished=order.version)
         except OSError as error:
             logger.warning("old checkpoints in %s could not be removed: %s", folder, error)
 
-    def _needed(self) -> tuple[int, ...]:
-        """Return the versions in the checkpoint folder that may have to be read again while this run lasts."""
+    def _begun_from(self) -> tuple[int, ...]:
+        """Return the version that the run began from, if it lies in the folder of its own checkpoints."""
         begins_from = self._core.job.begins_from
         if not begins_from:
             return ()

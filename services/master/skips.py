@@ -20,7 +20,7 @@ from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.failures import Attempts, skip_text
 from edlz.services.master.instructions import Announce, Instruction, Journal
 from edlz.services.master.task_queue import TaskQueue
-from edlz.services.messages import ClosedTask, FailedTask, Job, PartitionStatus
+from edlz.services.messages import ClosedTask, Ends, FailedTask, Job, PartitionStatus
 
 __all__ = ["Skips"]
 
@@ -89,6 +89,11 @@ class Skips:
     def evaluation_tasks(self) -> int:
         return len(self._evaluation.skipped)
 
+    @property
+    def journalled(self) -> Ends:
+        """The same as the journal and the partitions have it."""
+        return tuple(sorted(self.ends.items()))
+
     def of(self, tasks: Sequence[int]) -> tuple[tuple[int, int], ...]:
         """Return those of these tasks that are ended, each with its end."""
         return tuple((task, self.ends[task]) for task in tasks if task in self.ends)
@@ -136,7 +141,7 @@ class Skips:
 
     def _end(self, task: int, end: int, attempts: Attempts) -> list[Instruction]:
         self.ends[task] = end
-        journal = Journal({"ends": tuple(sorted(self.ends.items()))})
+        journal = Journal({"ends": self.journalled})
         return [journal, Announce("skip", skip_text(self._plan, attempts, end), 30)]
 
     def _skip_evaluations(self) -> list[Instruction]:

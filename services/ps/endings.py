@@ -9,7 +9,7 @@ they name all ends.
 """
 
 from edlz.services.ledger import Ledger
-from edlz.services.messages import PartitionOrders, Push
+from edlz.services.messages import Ends, PartitionOrders, Push
 
 __all__ = ["Endings"]
 
@@ -31,6 +31,15 @@ class Endings:
         self.are_known = self.are_none = are_known
         self.closing: dict[int, int] = {}
         self._ends: dict[int, int] = {}
+
+    @property
+    def known(self) -> Ends:
+        """Where tasks end, as far as this life has heard."""
+        return tuple(sorted(self._ends.items()))
+
+    def hear(self, ends: Ends) -> None:
+        """Take in ends before the life's first orders."""
+        self._ends.update(ends)
 
     def obey(self, orders: PartitionOrders) -> bool:
         """Take in what orders say; whether a task is newly closed."""

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from edlz.services.messages import Job, PartitionStatus, SnapshotName
+from edlz.services.messages import Ends, Identity, Job, PartitionStatus, SnapshotName
 from edlz.services.ps.state import State
 from edlz.services.records import Message
 
@@ -24,8 +24,23 @@ class Snapshots(Protocol):
         """Return the names of all good snapshots."""
         ...
 
-    def load(self, name: SnapshotName) -> State:
-        """Read one; raises DataError if it is damaged, which also takes it off the list."""
+    def checkpoints(self, ends: Ends) -> tuple[SnapshotName, ...]:
+        """Return the names of this partition's parts of complete checkpoints of the run that can be gone back to.
+
+        Only those count in which exactly these tasks are ended.
+        """
+        ...
+
+    def look(self) -> None:
+        """Find out anew which checkpoints there are."""
+        ...
+
+    def load(self, name: SnapshotName, life: Identity, ends: Ends) -> State:
+        """Read one; raises DataError if it is damaged, which also takes it off the list.
+
+        A checkpoint's part becomes a snapshot of this life before it is read, where the disk allows that
+        without copying.
+        """
         ...
 
     def load_checkpoint(self, folder: str) -> State:

@@ -44,7 +44,6 @@ from edlz.services.ps.cuts import Cuts
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Write
 from edlz.services.ps.recount import recount
-from edlz.services.ps.state import State
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
 from edlz.services.records import Message
@@ -116,6 +115,7 @@ class Partition:
         self._cuts = Cuts(self._status)
         self._is_snapshotting = False  # a recovery snapshot is being written
         self._endings = Endings(are_known=False)
+        self._newest_checkpoint = -1  # the last one that the master has told of
 
     @property
     def condition(self) -> Condition:
@@ -183,6 +183,7 @@ class Partition:
                     recount=self._recount(),
                     closed=self._closed(),
                     run=self.job.run if self.job is not None else "",
+                    checkpoints=self._snapshots.checkpoints(self._endings.known) if self.store else (),
                 )
             )
         ]
@@ -224,6 +225,7 @@ class Partition:
             return []
         if answer.term > self.term:
             self.term, self._obeyed = answer.term, 0
+            self._snapshots.look()  # the master before may not have told of its last checkpoint
             return self._status(now)
         if isinstance(answer, Granted):
             return self._on_granted(answer, now)
@@ -240,18 +242,21 @@ class Partition:
         assert granted.job is not None
         self.job = granted.job
         self._snapshots.open(self.job)
-        names = self._snapshots.names()
+        self._endings.hear(granted.ends)
+        names = self._names()
         out: list[Instruction] = []
         try:
             if names:
                 newest = max(names, key=lambda name: (name[1], name[0]))
-                self._load(self._snapshots.load(newest), granted.incarnation)
+                self._load(newest, granted.incarnation)
             elif self.job.begins_from:
                 out.append(self._begin_from_checkpoint())
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
         self.incarnation = granted.incarnation
         self._last_snapshot_s = now
+        if names and not self.plan.is_sync:
+            out += self._kept(newest, now)
         return [*out, *self._status(now)]
 
     def _begin_from_checkpoint(self) -> Write:
@@ -269,7 +274,12 @@ class Partition:
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
 
-    def _load(self, state: State, incarnation: Identity) -> None:
+    def _names(self) -> tuple[SnapshotName, ...]:
+        """What this partition can go back to: its snapshots, and its parts of complete checkpoints."""
+        return (*self._snapshots.names(), *self._snapshots.checkpoints(self._endings.known))
+
+    def _load(self, name: SnapshotName, incarnation: Identity) -> None:
+        state = self._snapshots.load(name, incarnation, self._endings.known)
         self.store = self._exchanges = None  # two would take twice the memory
         self.store = Store(state, self.plan.seed)
         self.is_sealed, self._is_sealing = False, False
@@ -299,6 +309,12 @@ class Partition:
         if orders.stop:
             return [Exit("the master said stop")]
         is_closing = self._endings.obey(orders)
+        is_going_back = self.plan.is_sync and orders.era != self.era
+        if is_going_back or orders.newest_checkpoint != self._newest_checkpoint:
+            if orders.newest_checkpoint != self._newest_checkpoint:
+                self._next_status_s = now  # should a partition be lost now, the others are to list it
+            self._newest_checkpoint = orders.newest_checkpoint
+            self._snapshots.look()
         if self.store is None:
             return []
         is_newer = orders.era is not None and (self.era is None or orders.era > self.era)
@@ -323,17 +339,24 @@ class Partition:
         return out
 
     def _restore(self, name: SnapshotName, era: Identity, now: float) -> list[Instruction]:
-        if name not in self._snapshots.names():
+        if name not in self._names():
             return [Exit(f"snapshot {name} is gone; joining again", 1)]
         assert self.incarnation is not None
         try:
-            self._load(self._snapshots.load(name), self.incarnation)
+            self._load(name, self.incarnation)
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
         self.era, self._last_snapshot_s = era, now
         self._cuts.rewind(self.store.version if self.store else 0)
         newer = [other for other in self._snapshots.names() if other[1] > name[1]]
-        return [Link(name), *(Drop(other) for other in newer), *self._status(now)]
+        return [*self._kept(name, now), *(Drop(other) for other in newer), *self._status(now)]
+
+    def _kept(self, name: SnapshotName, now: float) -> list[Instruction]:
+        """Have what was loaded in this life's own folder."""
+        if name in self._snapshots.names():
+            return [Link(name)]
+        # A checkpoint that could not be linked may be pruned: the same state as a snapshot takes its place.
+        return self._snapshot(now)
 
     @property
     def _life(self) -> Identity:
@@ -382,7 +405,7 @@ class Partition:
         out: list[Instruction] = []
         if write.kind == "base":
             assert self.incarnation is not None
-            self._load(self._snapshots.load(write.state.name), self.incarnation)
+            self._load(write.state.name, self.incarnation)
             out += self._beginning.on_written()
         elif not self.is_wanted(write):
             return []

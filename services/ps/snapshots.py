@@ -12,6 +12,9 @@ that the next life does not try it again.
 
 The base is what the job began from, always of era 0.0: the state before training (version 0), or a
 checkpoint's.  It is never dropped.
+
+A partition's part of a complete checkpoint is a snapshot too (CompleteCheckpoints).  One that is loaded is linked
+into the life's folder first, where the disk can do that, so that pruning does not take it away.
 """
 
 import itertools
@@ -23,17 +26,21 @@ from pathlib import Path
 from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat
 from edlz.services.checkpoints.durable import fsync_folder, make_folder
 from edlz.services.checkpoints.reading import read_partition
-from edlz.services.config import edlz_home
+from edlz.services.checkpoints.records import is_listed
+from edlz.services.config import JobConfig, edlz_home
 from edlz.services.descriptors import spared
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.messages import NO_IDENTITY, Identity, Job, SnapshotName
+from edlz.services.messages import NO_IDENTITY, Ends, Identity, Job, SnapshotName
+from edlz.services.ps.complete_checkpoints import CompleteCheckpoints, OwnPart
 from edlz.services.ps.state import State
 from edlz.services.ps.state_file import read_state, write_state
+from edlz.services.ps.state_head import body_of, read_head
 
 __all__ = ["SnapshotFolder"]
 
 BASE_FOLDER = "base"
 DAMAGED_SUFFIX = ".damaged"
+MOST_LISTED = 8  # checkpoints: the newest ones, of thousands that may be kept
 
 logger = logging.getLogger(__name__)
 
@@ -52,11 +59,13 @@ class SnapshotFolder:
     def __init__(self, partition: int, job_folder: Path | None = None) -> None:
         self._partition, self._job_folder = partition, job_folder
         self._run: Path | None = None
+        self._complete: CompleteCheckpoints | None = None
         self._partitions = 1
         self._tag = secrets.token_hex(4)  # two processes never write to one temporary file,
         self._writes = itertools.count()  # and no two writes of one
         self._damaged: set[Path] = set()
         self._listed: tuple[SnapshotName, ...] = ()
+        self._unusable: set[str] = set()  # the stems of what was found damaged, in this life or before
         self._listed_at: tuple[int, ...] = ()
 
     @property
@@ -92,6 +101,27 @@ class SnapshotFolder:
                 f"cannot use {self._run}: {reason}", "set --job_dir to a writable folder"
             ) from error
 
+        config = JobConfig.from_record(job.config)
+        self._complete = CompleteCheckpoints(config.checkpoint_directory, job, self._partition)
+        self.look()
+
+    @spared
+    def look(self) -> None:
+        """Find out anew which checkpoints there are."""
+        if self._complete is not None:
+            self._complete.look()
+
+    def checkpoints(self, ends: Ends) -> tuple[SnapshotName, ...]:
+        """Return the names of this partition's parts of complete checkpoints that it can go back to.
+
+        Only those of this run in which exactly these tasks are ended, and that were not found damaged.
+        """
+        if self._complete is None:
+            return ()
+        self.names()  # what is damaged is found by the same look
+        usable = [name for name in self._complete.parts(ends) if _stem(name) not in self._unusable]
+        return tuple(sorted(usable, key=lambda name: (name[1], name[0]))[-MOST_LISTED:])
+
     @spared
     def names(self) -> tuple[SnapshotName, ...]:
         """Return the names of all good snapshots, as the folder is now."""
@@ -105,6 +135,8 @@ class SnapshotFolder:
             heads = (path for life in lives for path in life.glob("*.json") if path not in self._damaged)
             found = {_name_of(path) for path in heads}
             self._listed, self._listed_at = tuple(sorted(name for name in found if name is not None)), stamp
+            marks = (path.name for life in lives for path in life.glob(f"*.json{DAMAGED_SUFFIX}"))
+            self._unusable = {mark.removesuffix(f".json{DAMAGED_SUFFIX}") for mark in marks}
         return self._listed
 
     def write(self, state: State, life: Identity | None) -> Path:
@@ -129,7 +161,7 @@ class SnapshotFolder:
         OSError
             As in `write`.
         """
-        stem = f"{state.era[0]}.{state.era[1]}-{state.version}"
+        stem = _stem(state.name)
         folder = self._life(life)
         tag = f"{self._tag}{next(self._writes)}"
         body, head = (folder / f".{stem}.{kind}.{tag}.tmp" for kind in ("safetensors", "json"))
@@ -178,8 +210,16 @@ class SnapshotFolder:
         for path in (body, head):
             path.unlink(missing_ok=True)
 
-    def load(self, name: SnapshotName) -> State:
+    def load(self, name: SnapshotName, life: Identity | None = None, ends: Ends = ()) -> State:
         """Read a snapshot; the rows of its tables are read, and checked, as they are asked for.
+
+        Parameters
+        ----------
+        name : SnapshotName
+        life : Identity, optional
+            Who reads it: it takes a part of a complete checkpoint into its folder, if it has no such snapshot.
+        ends : tuple of (int, int), optional
+            The tasks that have been ended, as for `checkpoints`.
 
         Raises
         ------
@@ -188,6 +228,10 @@ class SnapshotFolder:
             raise it too, later: then what was made of them must be thrown away.
         """
         reasons = []
+        own = self._complete.parts(ends).get(name) if self._complete is not None else None
+        if own is not None and life is not None and not self._copies(name):  # noqa: SIM102
+            if not self._take(name, own, life):
+                return self._load_in_place(name, own, life)
         for head in self._copies(name):
             try:
                 return read_state(head, lambda error, head=head: self._set_aside(head, error))  # type: ignore[misc]
@@ -199,6 +243,60 @@ class SnapshotFolder:
                 reasons.append(f"{head.name}: {error.strerror or error}")
         reason = "; ".join(reasons) or "it is gone"
         raise DataError(f"snapshot {name} of {self._folder} cannot be read: {reason}")
+
+    def _take(self, name: SnapshotName, own: OwnPart, life: Identity) -> bool:
+        """Link a part of a checkpoint into the folder of a life as its snapshot; whether that can be done.
+
+        Raises
+        ------
+        DataError
+            If the part is not the one that its manifest lists.
+        """
+        folder, stem = self._life(life), _stem(name)
+        tag = f"{self._tag}{next(self._writes)}"
+        body, head = (folder / f".{stem}.{kind}.{tag}.tmp" for kind in ("safetensors", "json"))
+        try:
+            make_folder(folder)
+            os.link(body_of(own.head), body)
+            os.link(own.head, head)
+            self._check_listed(own, head)
+            self.publish(body, head)
+        except DamagedFile as error:
+            self._note_damage(name, life, error)
+            raise
+        except OSError as error:  # as between two file systems, or two mounts of one
+            logger.info("%s cannot be linked: %s", own.head, error.strerror or error)
+            return False
+        finally:
+            self.discard(body, head)
+        return True
+
+    def _load_in_place(self, name: SnapshotName, own: OwnPart, life: Identity) -> State:
+        """Read a part of a checkpoint where it lies."""
+        try:
+            self._check_listed(own, own.head)
+            return read_state(own.head, lambda error: self._note_damage(name, life, error))
+        except DamagedFile as error:
+            self._note_damage(name, life, error)
+            raise
+        except OSError as error:
+            raise DataError(f"{own.head} cannot be read: {error.strerror or error}") from error
+
+    @staticmethod
+    def _check_listed(own: OwnPart, head: Path) -> None:
+        if not is_listed(own.part, *read_head(head)):
+            raise DamagedFile(own.head, "checksum: not the file that the manifest lists")
+
+    def _note_damage(self, name: SnapshotName, life: Identity, error: DamagedFile) -> None:
+        """Keep the next life from trying a damaged part again; the checkpoint itself stays as it is."""
+        logger.warning("checkpoint's part %s is not used: %s", error.path, error.reason)
+        self._listed_at = ()
+        try:
+            folder = self._life(life)
+            make_folder(folder)
+            (folder / f"{_stem(name)}.json{DAMAGED_SUFFIX}").touch()
+        except OSError as cause:
+            logger.warning("%s cannot be noted as damaged: %s", error.path, cause.strerror or cause)
 
     def load_checkpoint(self, folder: str) -> State:
         """Read this partition's share of a checkpoint; its tables' rows as in `load`.
@@ -247,8 +345,7 @@ class SnapshotFolder:
 
     @spared
     def _copies(self, name: SnapshotName) -> list[Path]:
-        (term, n), version = name
-        found = self._folder.glob(f"*/{term}.{n}-{version}.json")
+        found = self._folder.glob(f"*/{_stem(name)}.json")
         return [path for path in sorted(found) if path not in self._damaged]
 
     def _set_aside(self, head: Path, error: DamagedFile) -> None:
@@ -268,6 +365,11 @@ class SnapshotFolder:
             owner = _identity(path.parent.name)
             if owner is None or owner < life:
                 path.unlink(missing_ok=True)
+
+
+def _stem(name: SnapshotName) -> str:
+    (term, n), version = name
+    return f"{term}.{n}-{version}"
 
 
 def _name_of(head: Path) -> SnapshotName | None:

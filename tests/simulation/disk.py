@@ -1,35 +1,94 @@
-"""The folders of partitions, as far as their cores see them."""
+"""The folders of partitions and of checkpoints, as far as the cores see them."""
 
 from typing import Any
 
-from edlz.services.messages import Job
+from edlz.services.checkpoints.records import Manifest
+from edlz.services.errors import DataError
+from edlz.services.messages import Ends, Job
+from edlz.services.ps import complete_checkpoints
 from edlz.services.ps.partition import BASE
 from edlz.services.ps.state import State
 
-__all__ = ["Disk"]
+__all__ = ["CheckpointFolder", "Disk"]
+
+
+class CheckpointFolder:
+    """Complete checkpoints by version, the newest of them kept."""
+
+    def __init__(self, keeps: int) -> None:
+        self._keeps = keeps  # 0: all
+        self.versions: dict[int, tuple[Manifest, list[State]]] = {}
+
+    def complete(self, manifest: Manifest, states: list[State], needed: tuple[int, ...] = ()) -> None:
+        """Take a manifest that makes its version valid, and remove what is not kept."""
+        self.versions[manifest.version] = (manifest, states)
+        age = {version: len(found.ends or ()) for version, (found, _) in self.versions.items()}
+        for version in sorted(self.versions, key=lambda each: (age[each], each), reverse=True)[self._keeps :]:
+            if self._keeps and version not in needed:
+                del self.versions[version]
 
 
 class Disk:
     """One partition's folder: snapshots by name, and which lives have a link to each.
+
+    Parameters
+    ----------
+    partition : int
+        Whose.
+    folder : CheckpointFolder, optional
+        Where the job's checkpoints are.
+    can_link : bool, optional
+        Whether a checkpoint's part can become a snapshot without being copied.
 
     Attributes
     ----------
     full_until : until then nothing can be written
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, partition: int = 0, folder: CheckpointFolder | None = None, *, can_link: bool = True
+    ) -> None:
         self.full_until = 0.0
+        self._partition, self._can_link = partition, can_link
+        self._folder = CheckpointFolder(keeps=0) if folder is None else folder
+        self._job: Job | None = None
+        self._seen: list[Manifest] = []
         self.states: dict[Any, State] = {}
         self.links: dict[Any, set[Any]] = {}
 
+    def wipe(self) -> None:
+        """Lose everything."""
+        self.states, self.links = {}, {}
+
     def open(self, job: Job) -> None:
-        """The folder is there from the start."""
+        self._job = job
+        self.look()
+
+    def look(self) -> None:
+        self._seen = [manifest for manifest, _ in self._folder.versions.values()]
 
     def names(self) -> tuple[Any, ...]:
         return tuple(self.states)
 
-    def load(self, name: Any) -> State:
-        return self.states[name]
+    def checkpoints(self, ends: Ends) -> tuple[Any, ...]:
+        return tuple(name for manifest in self._seen if (name := self._name(manifest, ends)) is not None)
+
+    def _name(self, manifest: Manifest, ends: Ends) -> Any:
+        assert self._job is not None
+        part = complete_checkpoints.part_of_run(manifest, self._job, self._partition, ends)
+        return None if part is None else (part.era, part.version)
+
+    def load(self, name: Any, life: Any, ends: Ends) -> State:
+        if name in self.states:
+            return self.states[name]
+        for manifest, states in self._folder.versions.values():
+            if self._name(manifest, ends) == name:
+                state = states[self._partition]
+                if self._can_link:
+                    self.write(state, life)
+                return state
+        self.look()
+        raise DataError(f"checkpoint {name} is gone")
 
     def load_checkpoint(self, folder: str) -> State:
         raise NotImplementedError(folder)

@@ -12,12 +12,12 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from simulation.disk import Disk
+from simulation.disk import CheckpointFolder, Disk
 from simulation.network import Network
 from simulation.processes import Process, Violation
 from simulation.promises import check_end, check_failure
 from simulation.schedule import Fault, Schedule
-from simulation.shells import MasterShell, PartitionShell, Shell
+from simulation.shells import MasterShell, PartitionShell, Shell, leave_foreign_checkpoint
 from simulation.worker_shell import WorkerShell
 
 from edlz.services import strict_json
@@ -64,10 +64,13 @@ class SimulatedJob:
             "ends": (),
             "skipped_evaluations": (),
         }
-        self.disks = [Disk() for _ in range(schedule.partitions)]
+        self.checkpoint_folder = CheckpointFolder(schedule.keeps)
+        self.disks = [
+            Disk(p, self.checkpoint_folder, can_link=schedule.can_link) for p in range(schedule.partitions)
+        ]
         self.sealed: dict[Any, State] = {}
         self.parts: dict[Any, State] = {}  # of checkpoints: (number, version, partition)
-        self.checkpoints: dict[int, list[State]] = {}
+        self.checkpoints: dict[int, list[State]] = {}  # all that were ever completed
         self.failures_left = dict(schedule.failing)
         self.hangs_left = set(schedule.hangs)
         self.replaced: list[str] = []  # workers that hung
@@ -80,6 +83,8 @@ class SimulatedJob:
     def _begin(self) -> None:
         schedule = self.schedule
         self.reach("")
+        if schedule.has_foreign:
+            leave_foreign_checkpoint(self)
         if schedule.stop_at:
             self.at(schedule.stop_at, self._stop)
         for role in ["m", *(f"p{p}" for p in range(schedule.partitions))]:
@@ -283,6 +288,11 @@ class SimulatedJob:
 
     def _foreign_by(self, fault: Fault, process: Process) -> None:
         self.network.forge(process)
+
+    def _wipe_by(self, fault: Fault, process: Process) -> None:
+        self._kill_by(fault, process)
+        if fault.role[0] == "p":
+            self.disks[int(fault.role[1:])].wipe()
 
     def _stall_by(self, fault: Fault, process: Process) -> None:
         process.stalled_until = self.now + fault.seconds

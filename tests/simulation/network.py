@@ -43,9 +43,18 @@ class Network:
         self._connections: dict[tuple[int, str], Connection] = {}
         self._last_delivery: dict[tuple[int, str], float] = {}
 
-    def ask(self, process: Process, role: str, key: Hashable, body: Message) -> None:
-        """Send a request, repeatedly, until it is answered."""
+    def ask(
+        self, process: Process, role: str, key: Hashable, body: Message, *, is_newest: bool = False
+    ) -> None:
+        """Send a request, repeatedly, until it is answered.
+
+        With `is_newest` it takes the place of those to the same role that have not left yet, as a status does.
+        """
         outbox = process.outboxes.setdefault(role, Outbox(self._job.schedule.credits))
+        if is_newest:
+            for number, _ in outbox.pending():
+                if number not in outbox.under_way:
+                    outbox.pop(number)
         outbox.add(next(self._requests), Request(role, key, body), body)
         self._send_waiting(process, outbox)
 

@@ -18,7 +18,8 @@ __all__ = ["MOMENTS", "Fault", "Schedule", "bad_minibatches", "ids_of", "raises_
 @dataclass(frozen=True)
 class Fault:
     at: float
-    # kill, stall (a zombie: replaced, wakes up later), cut, join, full (its disk), foreign (another run speaks)
+    # kill, wipe (its disk is lost too), stall (a zombie: replaced, wakes up later), cut, join, full (its disk),
+    # foreign (another run speaks)
     kind: str
     role: str
     seconds: float = 0.0
@@ -44,6 +45,9 @@ class Schedule:
     failing: tuple[tuple[int, int], ...] = ()  # (task, times its code raises)
     has_tables: bool = False
     checkpoint_steps: int = 0
+    keeps: int = 0  # checkpoints; 0 for all
+    can_link: bool = True  # checkpoints and snapshots lie on one file system
+    has_foreign: bool = False  # another run has left a checkpoint in the folder
     tolerance: int = 0  # of versions; above 0 the mode is "async" with sums of `slots` gradients
     vectors_every: int = 1
     stop_at: float = 0.0  # somebody asks the job to stop; 0 for never

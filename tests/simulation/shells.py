@@ -6,15 +6,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from simulation.model import final_bytes
+from simulation.model import LAYOUT, OPTIMIZER, final_bytes, initial_vectors
 from simulation.processes import Process, Violation
 
+from edlz.services.checkpoints.records import Manifest, Part
+from edlz.services.layout import slice_bounds
+from edlz.services.ledger import LedgerRecord
 from edlz.services.master import instructions as master_core
 from edlz.services.master.crew import HANG_S
 from edlz.services.master.digest import Reading, Unreadable, read_digest
-from edlz.services.messages import PartInfo
+from edlz.services.messages import Ends, Job, PartInfo
 from edlz.services.ps import instructions as ps_core
-from edlz.services.ps.state import MemoryRows
+from edlz.services.ps.state import MemoryRows, State
+from edlz.services.ps.store import Store
 from edlz.services.records import Message
 
 if TYPE_CHECKING:
@@ -94,8 +98,17 @@ class MasterShell(Shell):
             raise Violation(f"a manifest of {order.parts}")
         if any(state.ledger != states[0].ledger for state in states):
             raise Violation(f"checkpoint {order.version} is no cut: {[state.ledger for state in states]}")
-        self._job.checkpoints[order.version] = states
-        self._job.within(0.1, 2, self._on_manifest, process.name, order.version)
+        manifest = make_manifest(self._job.job, order.version, order.number, states, order.ends)
+        self._job.within(0.1, 2, self._complete, process, manifest, states, order.needed)
+
+    def _complete(
+        self, process: Process, manifest: Manifest, states: list[State], needed: tuple[int, ...]
+    ) -> None:
+        """The manifest is durable, unless the process was killed before; it hears of that a little later."""
+        if process.is_up:
+            self._job.checkpoints[manifest.version] = states
+            self._job.checkpoint_folder.complete(manifest, states, needed)
+            self._job.within(0, 0.5, self._on_manifest, process.name, manifest.version)
 
     def _on_manifest(self, name: int, version: int) -> None:
         process = self._job.processes[name]
@@ -104,6 +117,63 @@ class MasterShell(Shell):
 
     def _dropparts(self, process: Process, order: master_core.DropParts) -> None:
         """Nothing is kept of what was not completed."""
+
+
+def make_manifest(job: Job, version: int, number: int, states: list[State], ends: Ends) -> Manifest:
+    """Return what makes a checkpoint of these states valid."""
+    parts = tuple(
+        Part(
+            size_bytes=1,
+            body_checksum="",
+            head_checksum="",
+            table_rows=(),
+            era=state.era,
+            version=state.version,
+        )
+        for state in states
+    )
+    return Manifest(
+        job=job.name,
+        run=job.run,
+        plan_hash=job.plan.hash,
+        mode=job.plan.mode,
+        version=version,
+        number=number,
+        epoch=1,
+        minibatches=states[0].ledger.minibatches,
+        created_at=0.0,
+        ledger=states[0].ledger,
+        parts=parts,
+        run_number=job.run_number,
+        ends=ends,
+    )
+
+
+def leave_foreign_checkpoint(job: "SimulatedJob") -> None:
+    """Let the folder hold another run's checkpoint of this plan, as far as it can be, and of other bits."""
+    schedule, plan = job.schedule, job.plan
+    everything = LedgerRecord(finished=(0, plan.task_count), minibatches=plan.task_count)
+    states = []
+    for index in range(schedule.partitions):
+        cuts = [slice(*slice_bounds(len(v), index, schedule.partitions)) for v in initial_vectors()]
+        dense, state, counters = (v[cut] for v, cut in zip(initial_vectors(), cuts, strict=True))
+        initial = Store.initial(
+            plan_hash=plan.hash,
+            task_count=plan.task_count,
+            partition=index,
+            partitions=schedule.partitions,
+            layout=LAYOUT,
+            optimizer=OPTIMIZER,
+            dense=dense,
+            state=state,
+            counters=counters,
+            tables=schedule.tables,
+        )
+        states.append(msgspec.structs.replace(initial, era=(1, 1), version=1 << 20, ledger=everything))
+    manifest = make_manifest(
+        msgspec.structs.replace(job.job, run="another"), 1 << 20, 1 << 20, states, ends=()
+    )
+    job.checkpoint_folder.complete(manifest, states)
 
 
 class PartitionShell(Shell):
@@ -116,7 +186,7 @@ class PartitionShell(Shell):
         self._job.exit(process)
 
     def _report(self, process: Process, instruction: ps_core.Report) -> None:
-        self._job.network.ask(process, "m", None, instruction.body)
+        self._job.network.ask(process, "m", None, instruction.body, is_newest=True)
 
     def _write(self, process: Process, instruction: ps_core.Write) -> None:
         kept = msgspec.structs.replace(

@@ -1,19 +1,24 @@
 """Each rule of the protocol is there for a reason: without it, the simulation finds a broken promise."""
 
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
-from schedules import contended_schedule, ending_schedule, random_schedule
+from schedules import contended_schedule, ending_schedule, random_schedule, with_checkpoints
 from simulation.job import Schedule, SimulatedJob, Violation
 
 from edlz.services import outbox
+from edlz.services.checkpoints.records import Manifest, Part
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.master import digest, skips
 from edlz.services.master.job import MasterCore
 from edlz.services.master.task_queue import TaskQueue
-from edlz.services.messages import ClosedTask, PartitionStatus
+from edlz.services.messages import ClosedTask, Ends, Job, PartitionStatus
+from edlz.services.ps import complete_checkpoints
 from edlz.services.ps.asynchronous import Asynchronous
 from edlz.services.ps.checkpoint_parts import CheckpointParts
+from edlz.services.ps.complete_checkpoints import part_of_run
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
@@ -104,3 +109,22 @@ def test_without_the_rule_partitions_disagree_about_a_bad_task(
     mode, owner, name, broken = ENDING_RULES[rule]
     monkeypatch.setattr(owner, name, broken)
     assert any(breaks(contended_schedule(seed, mode)) for seed in range(SCHEDULES))
+
+
+def of_any_run(manifest: Manifest, job: Job, partition: int, ends: Ends) -> Part | None:
+    return part_of_run(manifest, msgspec.structs.replace(job, run=manifest.run), partition, ends)
+
+
+RECOVERY_RULES: dict[str, tuple[Callable[[int, str], Schedule], str, Any]] = {
+    "sync: only a checkpoint of this run is gone back to": (random_schedule, "sync", of_any_run),
+    "async: only a checkpoint of this run is gone back to": (random_schedule, "async", of_any_run),
+}
+
+
+@pytest.mark.parametrize("rule", RECOVERY_RULES)
+def test_without_the_rule_a_checkpoint_of_something_else_is_gone_back_to(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule, mode, broken = RECOVERY_RULES[rule]
+    monkeypatch.setattr(complete_checkpoints, "part_of_run", broken)
+    assert any(breaks(with_checkpoints(schedule(seed, mode))) for seed in range(SCHEDULES))

@@ -1,11 +1,19 @@
 """The real cores together, under faults, against PROTOCOL's promises."""
 
 import dataclasses
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schedules import contended_schedule, ending_schedule, random_schedule, schedules, wide_schedules
+from schedules import (
+    contended_schedule,
+    ending_schedule,
+    random_schedule,
+    schedules,
+    wide_schedules,
+    with_checkpoints,
+)
 from simulation.job import Fault, Schedule, SimulatedJob
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -127,6 +135,13 @@ def test_partitions_agree_on_the_end_of_a_task_that_others_are_still_at(mode: st
 def test_whoever_is_lost_at_the_end_the_job_completes_once(mode: str, seeds: range) -> None:
     for seed in seeds:
         SimulatedJob(ending_schedule(seed, mode)).run()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("make", [random_schedule, contended_schedule])
+def test_checkpoints_are_gone_back_to_like_snapshots(make: Callable[[int, str], Schedule], mode: str) -> None:
+    for seed in range(12):
+        SimulatedJob(with_checkpoints(make(seed, mode))).run()
 
 
 def test_a_schedule_repeats() -> None:

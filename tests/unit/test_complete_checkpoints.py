@@ -1,0 +1,149 @@
+"""Complete checkpoints as a partition's snapshots, on a real disk."""
+
+import errno
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from states import assert_same_state, finish_version, make_cut, write_parts
+
+from edlz.services.checkpoints.pruning import prune
+from edlz.services.checkpoints.versions import verify
+from edlz.services.errors import DataError
+from edlz.services.messages import Job
+from edlz.services.plan import Plan
+from edlz.services.ps.snapshots import SnapshotFolder
+from edlz.services.ps.state import MemoryRows, State
+
+PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
+LIFE = (2, 1)
+NAME = ((1, 2), 7)
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no machine crashes here
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    config = {"checkpoint_dir": str(tmp_path / "checkpoints")}
+    return Job(name="j", run="r", config=config, plan=PLAN, partitions=2)
+
+
+def cut(**about: object) -> list[State]:
+    states = make_cut(2, **about)  # type: ignore[arg-type]
+    return [msgspec.structs.replace(state, plan_hash=PLAN.hash) for state in states]
+
+
+def save(tmp_path: Path, states: Sequence[State] | None = None, **about: object) -> Path:
+    states = states or cut()
+    version, folder = states[0].version, tmp_path / "checkpoints"
+    run = str(about.get("run", "r"))
+    finish_version(folder, write_parts(folder, states, run=run), version, **about)  # type: ignore[arg-type]
+    return folder / f"version-{version}"
+
+
+def opened(tmp_path: Path, job: Job) -> SnapshotFolder:
+    folder = SnapshotFolder(1, tmp_path / "job")
+    folder.open(job)
+    return folder
+
+
+def read_all(folder: SnapshotFolder) -> None:
+    for rows in folder.load(NAME, LIFE).rows:
+        MemoryRows.of(rows)
+
+
+def no_links(source: object, target: object) -> None:
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+def test_one_of_this_run_is_a_snapshot_that_pruning_cannot_take_away(tmp_path: Path, job: Job) -> None:
+    version = save(tmp_path)
+    folder = opened(tmp_path, job)
+    assert (folder.names(), folder.checkpoints(())) == ((), (NAME,))
+    folder.load(NAME, LIFE).close()
+    save(tmp_path, cut(version=9))
+    assert prune(tmp_path / "checkpoints", 1) == (7,)
+    assert not version.exists()
+    loaded = folder.load(NAME, LIFE)
+    assert_same_state(cut()[1], loaded)
+    loaded.close()
+    assert folder.names() == (NAME,)
+    assert folder.checkpoints(()) == (NAME,)  # as it was when the folder was looked at last
+    folder.look()
+    assert folder.checkpoints(()) == (((1, 2), 9),)
+    folder.drop(NAME, LIFE)
+    assert folder.names() == ()
+
+
+def test_one_of_another_run_or_number_or_plan_or_history_is_none(tmp_path: Path, job: Job) -> None:
+    save(tmp_path, cut(version=1), run="another")
+    save(tmp_path, make_cut(2, version=2))
+    save(tmp_path, [msgspec.structs.replace(s, plan_hash=PLAN.hash) for s in make_cut(3, version=3)])
+    save(tmp_path, cut(version=4), ends=((0, 5),))
+    write_parts(tmp_path / "checkpoints", cut(version=5))
+    save(tmp_path, cut(version=6, era=(0, 0)))
+    folder = opened(tmp_path, job)
+    assert folder.checkpoints(()) == ()
+    assert folder.checkpoints(((0, 5),)) == (((1, 2), 4),)
+
+
+def test_one_of_another_file_system_is_read_where_it_lies(
+    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path)
+    folder = opened(tmp_path, job)
+    monkeypatch.setattr(os, "link", no_links)
+    loaded = folder.load(NAME, LIFE)
+    assert_same_state(cut()[1], loaded)
+    loaded.close()
+    assert folder.names() == ()
+    assert not list((tmp_path / "job").rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+@pytest.mark.parametrize("damage", ["flip", "head", "another cut's"])
+def test_a_damaged_one_is_not_tried_again_and_stays_as_it_is(
+    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch, damage: str, is_linked: bool
+) -> None:
+    version = save(tmp_path)
+    body, head = version / "part-1-of-2.safetensors", version / "part-1-of-2.json"
+    if damage == "flip":
+        content = bytearray(body.read_bytes())
+        content[-3] ^= 1
+        body.write_bytes(content)
+    elif damage == "head":
+        head.write_bytes(head.read_bytes()[:50])
+    else:
+        other = save(tmp_path / "other", cut(seed=1))
+        for path in (body, head):
+            shutil.copy(other / path.name, path)
+    before = verify(version)
+    if not is_linked:
+        monkeypatch.setattr(os, "link", no_links)
+    folder = opened(tmp_path, job)
+    with pytest.raises(DataError):
+        read_all(folder)
+    for each in (folder, opened(tmp_path, job)):
+        assert (each.names(), each.checkpoints(())) == ((), ())
+    assert verify(version) == before
+    assert len(before) == 1
+
+
+def test_one_that_was_pruned_meanwhile_is_an_error(tmp_path: Path, job: Job) -> None:
+    version = save(tmp_path)
+    folder = opened(tmp_path, job)
+    shutil.rmtree(version)
+    with pytest.raises(DataError):
+        folder.load(NAME, LIFE)
+
+
+def test_of_thousands_the_newest_are_listed(tmp_path: Path, job: Job) -> None:
+    for version in range(1, 12):
+        save(tmp_path, cut(version=version, shapes=((1,),), tables=()))
+    assert [version for _, version in opened(tmp_path, job).checkpoints(())] == [4, 5, 6, 7, 8, 9, 10, 11]

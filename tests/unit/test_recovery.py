@@ -1,0 +1,108 @@
+"""What a lost partition, and with it the job, goes back to: the newest of snapshots and complete checkpoints."""
+
+import dataclasses
+
+import pytest
+from simulation.job import Fault, Schedule, SimulatedJob
+
+from edlz.services.master.checkpoints import Checkpoints
+from edlz.services.ps.partition import BASE, Partition
+
+
+def schedule(mode: str, *faults: Fault, **changes: object) -> Schedule:
+    """A job that saves checkpoints, and next to no snapshots."""
+    about = Schedule(
+        seed=4,
+        mode=mode,
+        slots=2,
+        epochs=1,
+        lengths=(4,) * 16,
+        partitions=2,
+        workers=2,
+        snapshot_every_s=500.0,
+        checkpoint_steps=4,
+        has_tables=True,
+        faults=faults,
+    )
+    return dataclasses.replace(about, **changes)  # type: ignore[arg-type]
+
+
+class Watched(SimulatedJob):
+    """Notes for each partition's life the version that it begins to serve from."""
+
+    def __init__(self, about: Schedule) -> None:
+        self.begun: list[tuple[str, float, int]] = []
+        self.completed: list[tuple[float, int]] = []
+        super().__init__(about)
+
+    def feed(self, process, method, *args):  # type: ignore[no-untyped-def]
+        core = process.core
+        before = self._stands(core)
+        super().feed(process, method, *args)
+        after = self._stands(core)
+        if after is not None and after != before:
+            self.begun.append((process.role, self.now, core.store.version))
+        known = {version for _, version in self.completed}
+        self.completed += [(self.now, version) for version in self.checkpoints if version not in known]
+
+    def _stands(self, core: object) -> object:
+        """The life and the era that a partition serves in."""
+        if not isinstance(core, Partition) or core.store is None or core.incarnation is None:
+            return None
+        return None if core.plan.is_sync and core.era is None else (core.incarnation, core.era)
+
+    def begun_after(self, role: str, when: float) -> int:
+        return next(version for name, at, version in self.begun if name == role and at > when)
+
+    def completed_before(self, when: float) -> int:
+        return max((version for at, version in self.completed if at < when), default=0)
+
+
+@pytest.mark.parametrize("can_link", [True, False], ids=["one disk", "two disks"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("kind", ["kill", "wipe"])
+@pytest.mark.parametrize("at", [40.0, 47.0, 54.0])
+def test_a_lost_partition_goes_back_to_a_complete_checkpoint(
+    mode: str, kind: str, can_link: bool, at: float
+) -> None:
+    job = Watched(schedule(mode, Fault(at, kind, "p0"), can_link=can_link)).run()  # type: ignore[assignment]
+    newest = job.completed_before(at - 4)  # it takes a status or two until all have seen it
+    assert newest, "the fault came before there was a checkpoint"
+    # Its own version in asynchronous mode: the name of the checkpoint is the greatest of all.
+    assert job.begun_after("p0", at) >= newest - (0 if mode == "sync" else 2)
+
+
+def test_checkpoints_are_kept_as_long_as_partitions_may_go_back_to_them() -> None:
+    """One that was not linked is all there is until the snapshot that takes its place is written."""
+    faults = [Fault(40.0 + 6 * i, "wipe", f"p{i % 2}") for i in range(6)]
+    job = Watched(schedule("sync", *faults, can_link=False, keeps=1)).run()
+    assert min(version for _, at, version in job.begun if at > 41) > 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_another_runs_checkpoint_is_not_gone_back_to(mode: str) -> None:
+    job = SimulatedJob(schedule(mode, Fault(12.0, "wipe", "p0"), Fault(30.0, "kill", "p1"), has_foreign=True))
+    job.run()
+    assert job.journal["is_complete"]
+
+
+def test_a_master_that_died_told_nobody_of_its_last_checkpoint() -> None:
+    """The partition that lost its disk has nothing else, the other one has to look what there is."""
+    for at in range(20, 40):
+        faults = (Fault(at, "kill", "m"), Fault(at + 0.1, "wipe", "p1"))
+        SimulatedJob(schedule("sync", *faults, keeps=1)).run()
+
+
+def test_a_checkpoint_is_not_waited_for_beyond_the_end_of_a_history_that_was_cut_short() -> None:
+    """The job had come to v6; it went back, a task was ended, and v4 is its last version now."""
+    checkpoints = Checkpoints(is_sync=True, steps=4, first_number=1)
+    checkpoints.ask(6)
+    checkpoints.rewind(0)
+    checkpoints.ask(4)
+    checkpoints.on_manifest(4, is_written=True)
+    assert checkpoints.is_idle
+
+
+def test_the_base_is_what_is_left_without_either() -> None:
+    job = Watched(schedule("sync", Fault(25.0, "kill", "p0"), checkpoint_steps=0)).run()
+    assert job.begun_after("p0", 25.0) == BASE[1]  # type: ignore[attr-defined]
