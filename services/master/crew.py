@@ -7,7 +7,7 @@ of itself counts, not how long ago that was; who says nothing more is the other 
 another one is started in its place, and when it wakes up it is told to go.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from edlz.services.master.entries import WorkerEntry
 from edlz.services.master.task_queue import Holder
@@ -33,6 +33,8 @@ class Crew:
     ----------
     workers : dict of str to WorkerEntry
         The newest word of each; changed here only.
+    unreachable : collection of str
+        Workers whose machine does not answer, as far as their launcher knows: no need to wait for their word.
     """
 
     def __init__(self, hang_s: float = HANG_S) -> None:
@@ -43,6 +45,7 @@ class Crew:
         # Kept up to date, since to make it anew for each status would be most of a large job's work.
         self._asking: dict[str, Holder] = {}
         self._asking_of: frozenset[str] | None = None  # the active workers when that was made
+        self.unreachable: Collection[str] = ()
         self._silent: dict[str, float] = {}  # lost to silence -> when they were heard last
         self._last_words: dict[str, WorkerEntry] = {}  # of the same
         self._retired: dict[str, bool] = {}  # who was told to go -> whether it hung
@@ -136,10 +139,12 @@ class Crew:
         if self._target is None:
             return
         for worker, seen_s in list(self._silent.items()):
-            if now - seen_s > self._hang_s:
+            is_unreachable = worker in self.unreachable
+            if is_unreachable or now - seen_s > self._hang_s:
                 del self._silent[worker]
                 self._retired[worker] = True
-                yield worker, f"hung: nothing heard for {now - seen_s:.0f}s"
+                why = "its node does not answer" if is_unreachable else "hung"
+                yield worker, f"{why}: nothing heard for {now - seen_s:.0f}s"
         for worker, entry in self.workers.items():
             if worker not in self._retired and entry.busy_s > self._limit_s(entry):
                 self._retired[worker] = True

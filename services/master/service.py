@@ -17,7 +17,7 @@ from edlz.services.config import JobConfig
 from edlz.services.endpoints import local_endpoint
 from edlz.services.errors import DataError, RemoteProtocolError
 from edlz.services.job_status import FailureView, JobStatus, StatusRequest
-from edlz.services.launcher import is_worker, split_name
+from edlz.services.launcher import split_name
 from edlz.services.master.digest import take_digest
 from edlz.services.master.fleet import Loss
 from edlz.services.master.instructions import (
@@ -281,9 +281,9 @@ class MasterService:
         self._core.refuse_foreign("a supervisor", status.run)
         self._is_supervised = True
         self._progress.notes = status.notes
-        self._core.silence.unreachable = {
-            split_name(name)[1] for name in status.unreachable if not is_worker(name)
-        }
+        unreachable = [split_name(name) for name in status.unreachable]
+        self._core.silence.unreachable = {ident for role, ident in unreachable if role == "ps"}
+        self._core.crew.unreachable = {str(ident) for role, ident in unreachable if role == "worker"}
         if status.stop:
             self._carry_out(self._core.stop(now))
         self._running = status.running

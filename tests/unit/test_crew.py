@@ -180,6 +180,15 @@ def test_what_those_hold_that_have_asked_and_get_work() -> None:
     assert sorted(crew.asking) == ["1"]
 
 
+def test_a_silent_worker_whose_node_does_not_answer_is_given_up_at_once() -> None:
+    crew = crew_of("0", "1", target=2)
+    crew.unreachable = {"0", "1"}
+    assert list(crew.retire(SILENCE_S)) == []  # they speak still: who says that knows less than we do
+    crew.note_silence("0", entry(0, 0.0))
+    assert list(crew.retire(SILENCE_S + 1)) == [("0", "its node does not answer: nothing heard for 11s")]
+    assert list(crew.retire(SILENCE_S + 2)) == []
+
+
 # ---------------------------------------------------------------- whole jobs
 
 
