@@ -65,6 +65,10 @@ class MasterShell(Shell):
         lost = process.core.lose_worker(instruction.worker, instruction.reason, is_death=True)
         self._job.carry_out(process, lost)
 
+    def _retireserver(self, process: Process, instruction: master_core.RetireServer) -> None:
+        """Leave it alone: who is stalled here wakes up by itself, or is killed by the schedule."""
+        self._job.log.append(f"{self._job.now:8.2f} ps-{instruction.index} is given up: {instruction.reason}")
+
     def _takedigest(self, process: Process, instruction: master_core.TakeDigest) -> None:
         self._job.reach("digest")
         reading = read_digest(len(instruction.partitions), self._job.job.run)
