@@ -8,11 +8,12 @@ have.  Training tasks are `Training`'s affair, evaluation tasks `Evaluations'`. 
 import math
 from collections.abc import Callable, Hashable
 
-from edlz.services.errors import EdlzError
+from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
     NO_IDENTITY,
     DoneEvaluation,
     EvaluationResult,
+    Exchanged,
     FailedTask,
     Failure,
     Identity,
@@ -20,6 +21,7 @@ from edlz.services.messages import (
     Job,
     NonFiniteLoss,
     PartitionAddress,
+    Refused,
     RowIds,
     WorkerOrders,
     WorkerStatus,
@@ -241,6 +243,11 @@ class TaskRunner:
         if isinstance(answer, EdlzError):  # this worker broke the protocol, or cannot be understood
             failure = Failure(code=answer.code, message=answer.message, help=answer.help)
             return self.on_fatal(failure, now)
+        fitting = Initialised if key[0] == "initialise" else Exchanged
+        if not isinstance(answer, fitting | Refused):
+            raise RemoteProtocolError(
+                f"ps-{index} answered {type(answer).__name__} where {fitting.__name__} was due"
+            )
         if key[0] == "initialise":
             self._partitions.on_answer(index, key[1], has_taken=isinstance(answer, Initialised))
             return self._status(now) if self._is_ready else []

@@ -18,11 +18,15 @@ from simulation.schedule import Schedule
 from edlz.services.errors import EdlzError
 from edlz.services.messages import (
     Exchange,
+    Exchanged,
     Initialise,
+    Initialised,
     NewestPull,
     PartitionStatus,
     ReadTables,
     ReadVector,
+    Refused,
+    VectorPart,
     WorkerStatus,
 )
 from edlz.services.records import Message
@@ -158,3 +162,17 @@ def test_a_master_takes_or_refuses_any_message() -> None:
 
 def test_a_partition_takes_or_refuses_any_message() -> None:
     fuzz("p0", to_partition)
+
+
+def to_worker(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
+    """A partition's answer to what this worker has asked."""
+    asked = [request for outbox in process.outboxes.values() for request in outbox.under_way.values()]
+    asked = [request for request in asked if request.key is not None]
+    if asked:
+        index, key = rng.choice(asked).key
+        answer = writer.message(rng.choice((Exchanged, Exchanged, Refused, Initialised, VectorPart)))
+        process.core.on_answer(index, key, answer, job.now)
+
+
+def test_a_worker_takes_or_refuses_any_answer_of_a_partition() -> None:
+    fuzz("w0", to_worker)
