@@ -1,6 +1,6 @@
 # make       build the compiled core in place
 # make demo  train MNIST with 1 master, 2 parameter servers and 2 workers, on the data that ships with edlz
-# make test  unit and cluster tests, lint, types; more: .venv/bin/tox -e fault | slow | bench | py312 | py313
+# make test  unit and cluster tests, lint, types; more: .venv/bin/tox -e fault | fuzz | slow | bench | py312 | py313
 # Each does everything that it needs from a bare clone: Python 3.11 or newer, gcc and a package index.
 
 # IMAGE_VENV: in the image edlz:dev, which has an environment.

@@ -9,8 +9,9 @@ an error that a decaying average forgets is forgotten here too.
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 
-__all__ = ["IEEE", "TENSORFLOW", "UNIT", "Analysis", "Precision", "roundings"]
+__all__ = ["IEEE", "TENSORFLOW", "UNIT", "Analysis", "Precision", "near", "roundings"]
 
 UNIT = 2.0**-24
 _HIGHER_ORDERS = 1.01  # products of errors: 1e-4 of the first order for sums of errors below 1e-4
@@ -19,6 +20,19 @@ _HIGHER_ORDERS = 1.01  # products of errors: 1e-4 of the first order for sums of
 def roundings(count):
     """Return the relative error of a result of so many float32 operations in a row that do not cancel."""
     return count * UNIT / (1 - count * UNIT)
+
+
+def near(expected, operations, *, size=None):
+    """Return what equals results that may differ by the roundings of so many operations on either side.
+
+    Parameters
+    ----------
+    expected : array_like
+    operations : how many float32 operations in a row lead to a result, at most
+    size : how large the numbers on the way are; by default as the largest one that is expected
+    """
+    largest = float(np.max(np.abs(expected), initial=0) if size is None else size)
+    return pytest.approx(np.asarray(expected), rel=0, abs=2 * roundings(operations) * largest)
 
 
 @dataclass(frozen=True)

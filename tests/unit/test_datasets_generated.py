@@ -63,6 +63,7 @@ def test_values_are_as_in_such_logs():
     assert values.max() < 1 << 32
     # Log-uniform up to a million: a sixth of a column's values for each power of ten.
     counts = np.sort(np.unique(categorical[:, 0], return_counts=True)[1])[::-1]
+    # Bounds of shares: at least five times what chance makes of so many draws, sqrt(p * (1 - p) / n).
     assert counts[1] / len(labels) == pytest.approx(0.95 * np.log10(2) / 6, abs=0.01)
     assert len(counts) > 0.25 * len(labels)
     assert np.isfinite(logits).all()

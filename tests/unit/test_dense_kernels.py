@@ -225,7 +225,8 @@ class TestTwins:
         """In float32 each small square would vanish beside the large one."""
         vector = np.full(8001, 1e-4, np.float32)
         vector[0] = 100
-        assert dense.squared_norm(vector) == pytest.approx(1e4 + 8e-5, abs=1e-8)
+        # Added up in float64: 8,001 sums, each off by 2**-53 of 1e4 at most.
+        assert dense.squared_norm(vector) == pytest.approx(1e4 + 8e-5, abs=8001 * 2.0**-53 * 1e4)
 
 
 class TestRefusals:

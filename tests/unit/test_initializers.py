@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rounding import roundings
 
 from edlz.core_ext.initializers import DISTRIBUTIONS, Initializer
 from edlz.core_ext.initializers_numpy import initial_values, mix64, quantile
@@ -79,7 +80,8 @@ class TestTwins:
         assert np.array_equal(ours.view(np.uint32), twin.view(np.uint32))
         if kind == "normal":
             p = [((bits >> 12) + 0.5) / 2**52 for bits in draws]
-            assert np.allclose(ours[:, 0], [statistics.NormalDist().inv_cdf(x) for x in p], rtol=1e-7)
+            exact = [statistics.NormalDist().inv_cdf(x) for x in p]
+            assert np.allclose(ours[:, 0], exact, rtol=roundings(1.01), atol=0)  # rounded once to float32
             assert ours[:, 0].min() < -8 < 8 < ours[:, 0].max()
 
     def test_bits_never_change(self):
@@ -165,7 +167,8 @@ class TestDistributions:
     def test_quantiles(self):
         p = np.concatenate([np.linspace(1e-6, 1 - 1e-6, 1001), 2.0 ** -np.arange(2.0, 53.0), [0.075, 0.925]])
         expected = np.array([statistics.NormalDist().inv_cdf(x) for x in p])
-        assert np.allclose(quantile(p), expected, rtol=1e-14, atol=1e-15)
+        # Two ways through two polynomials of degree 7 and a quotient, both in float64: 32 roundings each.
+        assert np.allclose(quantile(p), expected, rtol=64 * 2.0**-53, atol=64 * 2.0**-53)
         assert np.array_equal(quantile(1 - p[-53:-40]), -quantile(p[-53:-40]))
 
 

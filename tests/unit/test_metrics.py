@@ -5,6 +5,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from rounding import near
 
 from edlz.services.config import JobConfig
 from edlz.services.errors import LocalProtocolError, ModelError
@@ -75,6 +76,8 @@ def states_of(metrics, labels, predictions, cuts):
     return states
 
 
+MEAN = 70  # operations of a mean of 60 float32 numbers that take a few themselves
+
 KERAS_METRICS = [
     ("classes", "keras.metrics.SparseCategoricalAccuracy()"),
     ("classes", "keras.metrics.SparseTopKCategoricalAccuracy(2)"),
@@ -102,7 +105,9 @@ def test_parts_add_up_to_what_keras_says_of_the_whole(make, kind, metric):
     whole = make(returning(f'{{"m": {metric}}}'))._metrics["m"]  # a new object of Keras
     whole.update_state(labels, predictions)
     expected = float(whole.result())
-    assert metrics.conclude(merged) == {"m": pytest.approx(expected, rel=1e-4, abs=1e-5)}
+    # The longest: R2Score has two sums of 60 squares of differences, one of them from a mean; AUC sums over 200
+    # thresholds, with three quotients each.
+    assert metrics.conclude(merged) == {"m": near(expected, 1000, size=1.0)}
 
 
 def test_another_worker_concludes(make):
@@ -127,7 +132,7 @@ def test_functions_of_one_value_per_row_are_means_over_rows(make):
     )
     labels, predictions = rows_of("values")
     merged = merge_states(states_of(metrics, labels, predictions, [0, 10, 60]))
-    assert metrics.conclude(merged) == {"error": pytest.approx(np.abs(labels - predictions).mean(), rel=1e-5)}
+    assert metrics.conclude(merged) == {"error": near(np.abs(labels - predictions).mean(), MEAN)}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +158,9 @@ def test_functions_of_one_value_for_all_rows_are_weighed_by_rows(make, source):
     labels, predictions = rows_of("values")
     merged = merge_states(states_of(metrics, labels, predictions, [0, 10, 60]))
     expected = (labels - 2 * predictions).mean()
-    assert metrics.conclude(merged) == {"error": pytest.approx(expected, rel=1e-5)}
+    assert metrics.conclude(merged) == {
+        "error": near(expected, MEAN, size=np.abs(labels - 2 * predictions).mean())
+    }
 
 
 def test_a_function_that_is_no_sum_is_still_a_mean_over_minibatches(make):
@@ -170,7 +177,7 @@ def test_without_metrics_there_is_the_loss(make):
     labels, predictions = rows_of("values")
     merged = merge_states(states_of(metrics, labels, predictions, [0, 60]))
     expected = np.square(labels - predictions).mean()
-    assert metrics.conclude(merged) == {"loss": pytest.approx(expected, rel=1e-5)}
+    assert metrics.conclude(merged) == {"loss": near(expected, MEAN)}
 
 
 def test_metrics_of_several_outputs(make):
@@ -190,8 +197,8 @@ def test_metrics_of_several_outputs(make):
     metrics.update(labels, predictions)
     result = metrics.conclude(metrics.state())
     assert list(result) == ["click_auc", "click_mean", "price_mae"]
-    assert result["click_mean"] == pytest.approx(p_click.mean(), rel=1e-5)
-    assert result["price_mae"] == pytest.approx(np.abs(prices - p_price).mean(), rel=1e-5)
+    assert result["click_mean"] == near(p_click.mean(), MEAN)
+    assert result["price_mae"] == near(np.abs(prices - p_price).mean(), MEAN)
 
 
 def test_updates_work_in_a_traced_function(make):
@@ -204,7 +211,7 @@ def test_updates_work_in_a_traced_function(make):
     tf.function(metrics.update)(labels, predictions)
     for name, parts in metrics.state().items():
         for part, expected in zip(parts, eager[name], strict=True):
-            assert np.allclose(part, expected)
+            assert np.asarray(part) == near(expected, MEAN)
 
 
 # ---------------------------------------------------------------- what cannot be added up

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from formulas import Formula
+from rounding import IEEE, TENSORFLOW, near
 
 from edlz.core_ext.dense import squared_norm
 from edlz.core_ext.optimizers import make_optimizer
@@ -71,25 +73,30 @@ def test_partitions_update_as_keras_does(optimizer):
     spec = ModelOptimizer(optimizer).spec
     compiled = make_optimizer(spec.name, spec.settings)
     slots = compiled.initial_slots(16)
-    rate = LearningRate(optimizer).at(0)
+    rate, formula = LearningRate(optimizer).at(0), Formula(compiled, values)
     for iteration in range(4):
         gradient = RNG.normal(size=16).astype(np.float32)
         optimizer.apply_gradients([(tf.constant(gradient), variable)])
         compiled.apply(values, values, slots, gradient, rate, iteration)
-    np.testing.assert_allclose(values, variable.numpy().copy(), rtol=2e-5, atol=2e-6)
+        formula.step(gradient, rate, iteration)
+    assert np.all(formula.values.allows(values, IEEE))
+    assert np.all(formula.values.allows(variable.numpy(), TENSORFLOW))
 
 
 def test_row_wise_adagrad_is_that_of_the_tables():
     (table,) = make_variables((5, 3), names=["embeddings"])
     row = table.numpy()[2].astype(np.float64)
     optimizer, total = RowwiseAdagrad(0.5, initial_accumulator_value=0.2), 0.2
+    moved = np.abs(row).max()
     for _ in range(3):
         gradient = np.zeros((5, 3), np.float32)
         gradient[2] = RNG.normal(size=3)
         optimizer.apply([tf.constant(gradient)], [table])
         total += np.mean(np.square(gradient[2].astype(np.float64)))
-        row -= 0.5 * gradient[2] / np.sqrt(total + 1e-7)
-    np.testing.assert_allclose(table.numpy()[2], row, rtol=1e-5)
+        step = 0.5 * gradient[2] / np.sqrt(total + 1e-7)
+        row, moved = row - step, moved + np.abs(step).max()
+    # Of each of three steps: mean of squares (6), sum (1), epsilon (1), root and quotient, product, difference.
+    assert table.numpy()[2] == near(row, 3 * (10 + TENSORFLOW.root + TENSORFLOW.quotient), size=moved)
     assert optimizer.variables[-1].shape == (5, 1)
     again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert again.get_config() == optimizer.get_config()
@@ -226,7 +233,8 @@ def test_gradients_are_clipped_as_by_keras(option, scale):
     expected = optimizer._clip_gradients([tf.constant(g) for g in [*gradients, rows]])
     ours, (of_rows,) = clipped(Clip.of(optimizer), gradients, [rows], [np.array([4, 2, 9, -1])])
     for mine, keras_own in zip([*ours, of_rows], expected, strict=True):
-        np.testing.assert_allclose(mine, keras_own.numpy(), rtol=1e-6)
+        # A norm of 34 numbers: 34 squares and sums; then root, quotient and product.
+        assert mine == near(keras_own.numpy(), 70 + TENSORFLOW.root + TENSORFLOW.quotient)
 
 
 def test_the_order_of_rows_does_not_change_a_bit():
@@ -250,7 +258,8 @@ def test_a_table_with_an_optimizer_of_its_own_is_clipped_by_that():
     clips = [Clip(value=0.5), None]
     (ours,), (first, second) = clipped(Clip(global_norm=1.0), [gradient], [rows, rows], ids, clips)
     assert np.all(first == 0.5)
-    np.testing.assert_allclose(np.sum(ours**2) + np.sum(second**2), 1.0, rtol=1e-5)
+    # Norm, root, quotient and product, then 8 squares and sums here.
+    assert np.sum(ours**2) + np.sum(second**2) == near(1.0, 40)
 
 
 def test_without_clipping_nothing_is_copied():

@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from rounding import near
 
 from edlz.api.recordio import Writer
 from edlz.core_ext.memory import aligned_empty
@@ -187,7 +188,9 @@ def test_a_gradient_is_that_of_plain_keras(make):
     with tf.GradientTape() as tape:
         predictions = model(element[0], training=True)
         loss = tf.reduce_mean(tf.square(predictions[:, 0] - element[1])) + tf.add_n(model.losses)
-    assert computed.loss == pytest.approx(float(loss), rel=1e-5)
+    # A row goes through sums of 3, 4 and 16 products, forwards and back; the loss of 4 rows has the sum of 48
+    # squared weights.  Batch normalisation takes a mean off: what is left may be a tenth, and so ten times as far off.
+    assert computed.loss == near(float(loss), 200)
     for gradient, place, offset in zip(
         tape.gradient(loss, model.trainable_variables),
         built.layout.dense.variables,
@@ -195,7 +198,7 @@ def test_a_gradient_is_that_of_plain_keras(make):
         strict=False,
     ):
         ours = computed.gradient[offset : offset + place.size].reshape(place.shape)
-        assert np.allclose(ours, gradient.numpy(), rtol=1e-4, atol=1e-5)
+        assert ours == near(gradient.numpy(), 10 * 100, size=max(1.0, np.abs(gradient).max()))
         assert not computed.gradient[offset + place.size : offset + place.padded_size].any()
 
 
@@ -393,7 +396,7 @@ def test_closing_in_the_middle_of_a_computation(make, tmp_path):
 PROCESS = """
 import json, sys, threading
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
 import test_trainer
 def main():
     trainer = test_trainer.Trainer(*test_trainer.job(Path(sys.argv[2])))
@@ -438,7 +441,7 @@ def test_evaluation_tasks_add_up_to_the_whole(shared):
     metrics = trainer.conclude(merge_states([states for _, states in results]))
     first = [trainer.evaluate(9, TaskRange(name=ranges[0].name, first=0, count=20)), results[2]]
     whole = merge_states([states for _, states in first])
-    assert metrics == {key: pytest.approx(value, rel=1e-5) for key, value in trainer.conclude(whole).items()}
+    assert metrics == {key: near(value, 50) for key, value in trainer.conclude(whole).items()}
     assert metrics["rows"] == 1.0
 
 

@@ -6,6 +6,7 @@ same rows, and `tf.GradientTape` gives what the trainer's gradients must be.
 
 import numpy as np
 import pytest
+from rounding import near
 from table_jobs import IDS, PAIR_FEED, SPARSE_FEED, job, rows_of, write_job
 
 from edlz.services.worker.trainer import Trainer
@@ -240,14 +241,15 @@ def test_gradients_are_those_of_plain_keras(make, kind):
     if kind == "plain":  # -1 is the last row
         return
     loss, dense, tables = plain_gradients(trainer, built, 1, 0)
-    assert computed.loss == pytest.approx(loss, rel=1e-5)
+    # As in test_trainer: some 100 operations from a record to a gradient and back, and some cancel.
+    assert computed.loss == near(loss, 100)
     for expected, place, offset in zip(
         dense, built.layout.dense.variables, built.layout.dense.offsets, strict=False
     ):
         ours = computed.gradient[offset : offset + place.size].reshape(place.shape)
-        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+        assert ours == near(expected, 10 * 100, size=max(1.0, np.abs(expected).max()))
     for ours, expected in zip(gradients_by_id(groups, computed), tables, strict=True):
         for id_, gradient in ours.items():
-            np.testing.assert_allclose(gradient, expected[id_], rtol=1e-4, atol=1e-5)
+            assert gradient == near(expected[id_], 10 * 100, size=max(1.0, np.abs(expected[id_]).max()))
         untouched = [gradient for id_, gradient in expected.items() if id_ not in ours]
         assert not np.any(untouched)
