@@ -90,7 +90,9 @@ const char *edlz_kind_name(int32_t kind)
 
 const char *edlz_instruction_set(void)
 {
-#if EDLZ_HAS_VARIANTS
+#ifdef EDLZ_ONLY_VARIANT
+    return EDLZ_ONLY_VARIANT_NAME;
+#elif EDLZ_HAS_VARIANTS
     __builtin_cpu_init();
     if (__builtin_cpu_supports("x86-64-v4"))
         return "x86-64-v4";

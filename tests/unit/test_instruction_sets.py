@@ -1,10 +1,14 @@
 """The compiled core gives the same bits on each processor: all variants of its loops, side by side in an emulator."""
 
+import ast
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,3 +101,65 @@ def test_variants_give_the_same_bits(tmp_path):
     assert variant == dense.instruction_set()
     for older, processor in OLDER_PROCESSORS.items():
         assert run(f"{processor}.npy", "qemu-x86_64", "-cpu", processor) == (older, bits)
+
+
+ROOT = Path(__file__).parents[2]
+MADE_BY_CYTHON = ROOT / "build" / "cython" / "core_ext"
+SOURCES = {
+    "_dense": ("dense.c",),
+    "_ids": ("ids.c",),
+    "_table": ("initializers.c", "region.c", "table*.c"),
+}
+NUMERIC_TESTS = ("dense_kernels", "id_kernels", "initializers", "optimizers", "table", "table_images")
+# And what TensorFlow may use of the processor in the same run.
+VARIANTS = {
+    "x86-64-v3": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "baseline": {"ONEDNN_MAX_CPU_ISA": "SSE41", "TF_ENABLE_ONEDNN_OPTS": "0"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MADE_BY_CYTHON.is_dir(), reason="the core was not built here")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize("name", VARIANTS)
+def test_numeric_tests_pass_under_each_variant(name, tmp_path):
+    """Each older variant that this processor has, built alone; the newest is what all tests run."""
+    newest = dense.instruction_set()
+    if newest == "baseline" or newest == name:
+        pytest.skip(f"all tests run {newest} here")
+    build_variant(name, tmp_path)
+    tests = [str(ROOT / "tests" / "unit" / f"test_{test}.py") for test in NUMERIC_TESTS]
+    environment = {
+        **os.environ,
+        **VARIANTS[name],
+        "KERNEL_VARIANT": str(tmp_path),
+        "KERNEL_VARIANT_NAME": name,
+        "PYTHONPATH": str(ROOT / "tests"),
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "kernel_variant", *tests]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+
+
+def build_variant(name, folder):
+    """Compile the modules that have kernels, with this variant of them and no other."""
+    found = re.search(r"^FLAGS = (\[.*\])$", (ROOT / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)
+    flags = ast.literal_eval(found[1])
+    target = name if name != "baseline" else "x86-64"
+    for module, patterns in SOURCES.items():
+        sources = [path for pattern in patterns for path in sorted((ROOT / "core_ext").glob(pattern))]
+        subprocess.run(
+            [
+                *("gcc", "-shared", "-fPIC", "-pthread", "-w", *flags),
+                f'-DEDLZ_ONLY_VARIANT="arch={target}"',
+                f'-DEDLZ_ONLY_VARIANT_NAME="{name}"',
+                *("-I", ROOT / "core_ext", "-I", sysconfig.get_paths()["include"]),
+                *sources,
+                MADE_BY_CYTHON / f"{module}.c",
+                *("-o", folder / f"{module}{sysconfig.get_config_var('EXT_SUFFIX')}"),
+            ],
+            check=True,
+            cwd=folder,
+        )
