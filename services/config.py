@@ -400,6 +400,12 @@ class JobConfig:
         """Return the settings as they travel in `messages.Job.config`."""
         return {about.name: getattr(self, about.name) for about in flags()}
 
+    def model_settings(self) -> ConfigRecord:
+        """Return the settings that say what is trained and how: what builds the model again."""
+        return {
+            about.name: getattr(self, about.name) for about in flags() if about.group in ("model", "training")
+        }
+
     @classmethod
     def from_record(cls: type[_Self], record: Mapping[str, Scalar]) -> _Self:
         """Make a configuration from what `to_record` gave; keys of a later version are left out.

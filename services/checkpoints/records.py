@@ -61,7 +61,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     `number` rises from one checkpoint of a run to the next, `run_number` from one run in the folder to the
     next: clocks are set back, and differ from node to node.  `ends` are the tasks that had been ended before
     their records were (None: not said).  `epoch`, `minibatches` (applied in the job so far) and `created_at`
-    are for people.
+    are for people.  `settings` build the model again: flags, as `JobConfig.model_settings` gives them; a manifest
+    of an older edlz has none.
     """
 
     job: str
@@ -77,6 +78,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
     run_number: int = 0  # 0: of an edlz that did not number runs
     ends: Ends | None = None
+    settings: dict[str, str | int | float | bool | None] = {}
 
     @property
     def partitions(self) -> int:

@@ -16,7 +16,7 @@ version makes it damaged, never another version.
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -120,6 +120,7 @@ def write_manifest(
     tag: str,
     run_number: int = 0,
     ends: Ends = (),
+    settings: Mapping[str, str | int | float | bool | None] | None = None,
 ) -> Manifest:
     """Make a version valid; return its manifest.
 
@@ -135,6 +136,8 @@ def write_manifest(
         Of the run, greater than those of all runs before it in this folder; counted on here when not given.
     ends : tuple of (int, int), optional
         The tasks that have been ended, by task.
+    settings : mapping, optional
+        `JobConfig.model_settings`.
 
     Raises
     ------
@@ -177,6 +180,7 @@ def write_manifest(
             )
             for part, head in zip(parts, heads, strict=True)
         ),
+        settings=dict(settings or {}),
     )
     temporary = folder / f".{MANIFEST}.{tag}.tmp"
     try:

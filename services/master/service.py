@@ -510,6 +510,7 @@ class MasterService:
             tag=f"master-{core.term}",
             run_number=core.job.run_number,
             ends=order.ends,
+            settings=self._config.model_settings(),
         )
         needed = (*order.needed, *self._begun_from())
         try:
