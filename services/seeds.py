@@ -7,9 +7,10 @@ lines that sync training's bits rest on are our own: a splitmix64 finaliser over
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["derive_seed", "permutation"]
+__all__ = ["derive_seed", "permutation", "table_seed"]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_TABLE = 3  # a name for derive_seed; 0 to 2 are orders and steps
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
@@ -24,6 +25,11 @@ def derive_seed(*names: int) -> int:
     for name in names:
         state = _mix(state ^ np.uint64(name & 0xFFFFFFFFFFFFFFFF))
     return int(state[0])
+
+
+def table_seed(seed: int, table: int) -> int:
+    """Return what the initial values of a table's rows follow from: the job's seed and the table's place."""
+    return derive_seed(seed, _TABLE, table)
 
 
 def permutation(count: int, *names: int) -> npt.NDArray[np.int64]:

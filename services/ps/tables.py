@@ -17,7 +17,7 @@ from edlz.core_ext.optimizers import Optimizer, make_optimizer
 from edlz.core_ext.table import EmbeddingTable, Initializer
 from edlz.services.messages import Push, RowIds, TableSpec, TableTelemetry
 from edlz.services.ps.state import MemoryRows, TableRows
-from edlz.services.seeds import derive_seed
+from edlz.services.seeds import table_seed
 
 __all__ = ["Tables", "empty_rows", "row_width"]
 
@@ -25,7 +25,6 @@ Vector = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
 _FLOAT32 = np.dtype(np.float32)
-_TABLE_SEED = 3  # a name for derive_seed; 0 to 2 are orders and steps
 _BLOCK_BYTES = 8 << 20  # read at once while a table is filled
 
 
@@ -72,7 +71,7 @@ class Tables:
         slots = [(slot.size, slot.initial) for slot in self._optimizer(place).row_slots(spec.dim)]
         about = spec.initializer
         initializer = Initializer(about.kind, about.a, about.b)
-        return EmbeddingTable(spec.dim, slots, initializer, derive_seed(seed, _TABLE_SEED, place))
+        return EmbeddingTable(spec.dim, slots, initializer, table_seed(seed, place))
 
     def _optimizer(self, place: int) -> Optimizer:
         return self.optimizers[self._optimizer_of[place]]

@@ -17,7 +17,7 @@ from edlz.services.errors import ModelError
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.initializers import initializer_spec
 
-__all__ = ["TableEmbedding", "keep_dense", "replacing"]
+__all__ = ["TableEmbedding", "give_weight", "keep_dense", "replacing"]
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +107,11 @@ def keep_dense(layer: TableEmbedding, reason: str) -> None:
         For the log: `its weight is ...`.
     """
     _log(layer, reason)
+    give_weight(layer)
+
+
+def give_weight(layer: TableEmbedding) -> None:
+    """Make the weight of a table, with the values that it would have begun with."""
     object.__setattr__(layer, "__class__", _Plain)
     layer._tracker.unlock()
     # The scope gives the weight the path that it would have had.

@@ -26,6 +26,7 @@ __all__ = [
     "batches_of",
     "endless",
     "maps_in_python",
+    "plain_batches",
     "with_options",
 ]
 
@@ -102,24 +103,32 @@ def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) ->
     cardinality : int64 tensor
         Of what the feed gave: `tf.data.INFINITE_CARDINALITY` where it repeats its records without end.
     """
+    batches, cardinality = plain_batches(contract, settings, records, settings.minibatch_size)
+    split_element(batches.element_spec)
+    return batches, cardinality
+
+
+def plain_batches(
+    contract: ModelContract, settings: FeedSettings, records: Any, size: Any
+) -> tuple[Any, Any]:
+    """Return what `batches_of` does, in batches of a size that may be a tensor, whatever the feed yields."""
     with _refusing_cache_files():
         dataset = contract.feed(tf.data.Dataset.from_tensor_slices(records), settings.mode, Metadata())
     if not isinstance(dataset, tf.data.Dataset):
         raise ModelError(
             f"feed() returned {type(dataset).__name__}, not a tf.data.Dataset", "return dataset.map(parse)"
         )
-    batches = _rebatched(dataset, settings.minibatch_size)
+    batches = _rebatched(dataset, size)
     if batches is not None:  # rebatch() does not know that an endless dataset is
         cardinality = dataset.cardinality()
     else:
         # Of the batches: another reader of what is batched is in the way of tf.data's optimisations.
-        batches = _with_plain_rows(dataset.batch(settings.minibatch_size))
+        batches = _with_plain_rows(dataset.batch(size))
         cardinality = batches.cardinality()
-    split_element(batches.element_spec)
     return batches, cardinality
 
 
-def _rebatched(dataset: Any, size: int) -> Any:
+def _rebatched(dataset: Any, size: Any) -> Any:
     """Return the minibatches of a feed that decodes many records at a time and ends with `unbatch()`.
 
     Taking them from its own batches gives the same, without a tensor for every value of every record; None

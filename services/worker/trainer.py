@@ -4,8 +4,6 @@ NumPy in, NumPy out.  Importing this module is cheap: TensorFlow is imported by 
 must come from one thread, and not from the main one: there a signal would wait for the step to end.
 """
 
-import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from edlz.services.layout import Layout
 from edlz.services.messages import MetricState, OptimizerSpec, TableSpec
 from edlz.services.plan import Plan, TaskRange
 from edlz.services.seeds import derive_seed
+from edlz.services.worker.onednn import choose_kernels
 from edlz.services.worker.task_reader import TaskReader
 from edlz.services.worker.user_code import TaskError, UserCodeError
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:  # it imports TensorFlow
 
 __all__ = ["Built", "Computed", "TaskError", "Trainer", "UserCodeError"]
 
-_ONEDNN = "TF_ENABLE_ONEDNN_OPTS"  # read by TensorFlow when it is imported
 _STEP_SEED = 2  # a name for derive_seed; 0 and 1 are the plan's orders
 _SEED_SHIFT = 2  # 62 bits: room for more of them in signed 64-bit numbers
 
@@ -117,8 +115,7 @@ class Trainer:
         DataError
             If the job's first records cannot be read.
         """
-        if "tensorflow" not in sys.modules:
-            os.environ[_ONEDNN] = "1" if self._config.onednn else "0"
+        choose_kernels(self._config)
         from edlz.services.worker.assembly import Assembly
 
         assembly = self._assembly = Assembly(self._config, self._plan, self._reader, self._partitions)

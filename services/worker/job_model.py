@@ -1,0 +1,79 @@
+"""The user's model as every process of a job builds it: its code, its feed, and the model, from the job's seed."""
+
+from typing import Any
+
+from edlz.api.mode import Mode
+from edlz.services.config import JobConfig
+from edlz.services.plan import Plan
+from edlz.services.worker import backend
+from edlz.services.worker.embedding_replacement import replacing
+from edlz.services.worker.feed import Feed, FeedSettings, open_feed
+from edlz.services.worker.keras_model import build_model, start_from
+from edlz.services.worker.lanes import Lanes
+from edlz.services.worker.lookups import without_rows
+from edlz.services.worker.model_module import load_contract
+from edlz.services.worker.task_reader import TaskReader
+
+__all__ = ["JobModel"]
+
+
+class JobModel:
+    """A model and what it was built from; the same bits in every process.
+
+    Attributes
+    ----------
+    contract : ModelContract
+    feed : Feed
+        In training mode, or in evaluation mode if that is all that the job does.
+    lanes : Lanes
+        Of that feed.
+    built : BuiltModel
+
+    Raises
+    ------
+    ModelError
+        If the module lacks something, its code raises, or the model is of a kind that cannot be trained.
+    DataError
+        If the job's first records cannot be read.
+    """
+
+    def __init__(self, config: JobConfig, plan: Plan, reader: TaskReader) -> None:
+        self._config, self._plan, self._reader = config, plan, reader
+        backend.configure(config.worker_threads)
+        start_from(plan.seed)  # a module may build its model while it is imported
+        threshold_bytes = config.embedding_threshold_bytes
+        with replacing(threshold_bytes), without_rows():
+            self.contract = load_contract(config)
+        self.feed = self.open_feed(Mode.TRAINING if plan.is_training else Mode.EVALUATION)
+        self.lanes = Lanes(self.feed, self.contract.code, self.contract.feed)
+        start_from(plan.seed)
+        self.built = build_model(
+            self.contract, self.feed.spec, plan.minibatch_size, self._first_element, threshold_bytes
+        )
+
+    def open_feed(self, mode: Mode) -> Feed:
+        """Make the user's feed ready for a mode."""
+        return open_feed(self.contract, self.feed_settings(mode))
+
+    def feed_settings(self, mode: Mode) -> FeedSettings:
+        is_training, reader = mode is Mode.TRAINING, self._reader
+        return FeedSettings(
+            mode=mode,
+            minibatch_size=self._plan.minibatch_size,
+            seed=self._plan.seed,
+            threads=self._config.worker_threads,
+            read=reader.read_training if is_training else reader.read_evaluation,
+            number=reader.number_in_training if is_training else reader.number_in_evaluation,
+            sample=reader.sample,
+            is_example=self._config.codec_type == "tf_example",
+        )
+
+    def close(self) -> None:
+        """Let go of threads and streams; the model stays."""
+        self.lanes.close()
+
+    def _first_element(self) -> Any:
+        plan = self._plan
+        if not plan.is_training:
+            return self.lanes.first_element(enumerate(plan.evaluation_ranges))
+        return self.lanes.first_element((task, plan.task_range(task)) for task in range(plan.tasks_per_epoch))
