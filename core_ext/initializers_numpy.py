@@ -49,15 +49,15 @@ def initial_values(initializer: Initializer, seed: int, row_id: int, count: int)
     bits = _mix64(np.uint64(key) + np.arange(count, dtype=np.uint64))
     if initializer.kind == "uniform":
         values = (a + (b - a) * ((bits >> np.uint64(33)).astype(np.float64) * 2.0**-31)).astype(np.float32)
-        return np.minimum(values, _largest_below(b, a))
+        return np.minimum(values, largest_below(b, a))
     uniform = _open_uniform(bits)
     if initializer.kind == "normal":
         return (a + b * quantile(uniform)).astype(np.float32)
-    within_two = np.clip(quantile(_BELOW + _WITHIN * uniform), -2.0, 2.0)
+    within_two = np.clip(quantile(BELOW + WITHIN * uniform), -2.0, 2.0)
     return (a + b * within_two).astype(np.float32)
 
 
-_BELOW, _WITHIN = 0.022750131948179207, 0.95449973610364159  # Phi(-2), Phi(2) - Phi(-2)
+BELOW, WITHIN = 0.022750131948179207, 0.95449973610364159  # Phi(-2), Phi(2) - Phi(-2)
 
 
 def _mix64(words: _Words) -> _Words:
@@ -67,7 +67,7 @@ def _mix64(words: _Words) -> _Words:
     return z ^ (z >> np.uint64(31))
 
 
-def _largest_below(b: float, a: float) -> np.float32:
+def largest_below(b: float, a: float) -> np.float32:
     """Return the largest float32 below `b`, or `a` if that is larger."""
     upper = np.float32(b)
     if float(upper) >= b:
@@ -90,10 +90,10 @@ def quantile(p: _Doubles) -> _Doubles:
     """
     from_half = p - 0.5
     r = 0.180625 - from_half * from_half
-    middle = from_half * _polynomial(_MIDDLE_OVER, r) / _polynomial(_MIDDLE_UNDER, r)
+    middle = from_half * _polynomial(MIDDLE_OVER, r) / _polynomial(MIDDLE_UNDER, r)
     r = np.sqrt(-_logarithm(np.where(from_half < 0.0, p, 1.0 - p)))
-    near = _polynomial(_NEAR_OVER, r - 1.6) / _polynomial(_NEAR_UNDER, r - 1.6)
-    far = _polynomial(_FAR_OVER, r - 5.0) / _polynomial(_FAR_UNDER, r - 5.0)
+    near = _polynomial(NEAR_OVER, r - 1.6) / _polynomial(NEAR_UNDER, r - 1.6)
+    far = _polynomial(FAR_OVER, r - 5.0) / _polynomial(FAR_UNDER, r - 5.0)
     tail = np.where(r > 5.0, far, near)
     tail = np.where(from_half < 0.0, -tail, tail)
     return np.where(np.abs(from_half) <= 0.425, middle, tail)
@@ -119,7 +119,7 @@ def _logarithm(x: _Doubles) -> _Doubles:
     return 2.0 * s * series + exponent * 0.69314718055994530942
 
 
-_MIDDLE_OVER = (
+MIDDLE_OVER = (
     3.3871328727963666080e0,
     1.3314166789178437745e2,
     1.9715909503065514427e3,
@@ -129,7 +129,7 @@ _MIDDLE_OVER = (
     3.3430575583588128105e4,
     2.5090809287301226727e3,
 )
-_MIDDLE_UNDER = (
+MIDDLE_UNDER = (
     1.0,
     4.2313330701600911252e1,
     6.8718700749205790830e2,
@@ -139,7 +139,7 @@ _MIDDLE_UNDER = (
     2.8729085735721942674e4,
     5.2264952788528545610e3,
 )
-_NEAR_OVER = (
+NEAR_OVER = (
     1.42343711074968357734e0,
     4.63033784615654529590e0,
     5.76949722146069140550e0,
@@ -149,7 +149,7 @@ _NEAR_OVER = (
     2.27238449892691845833e-2,
     7.74545014278341407640e-4,
 )
-_NEAR_UNDER = (
+NEAR_UNDER = (
     1.0,
     2.05319162663775882187e0,
     1.67638483018380384940e0,
@@ -159,7 +159,7 @@ _NEAR_UNDER = (
     5.47593808499534494600e-4,
     1.05075007164441684324e-9,
 )
-_FAR_OVER = (
+FAR_OVER = (
     6.65790464350110377720e0,
     5.46378491116411436990e0,
     1.78482653991729133580e0,
@@ -169,7 +169,7 @@ _FAR_OVER = (
     2.71155556874348757815e-5,
     2.01033439929228813265e-7,
 )
-_FAR_UNDER = (
+FAR_UNDER = (
     1.0,
     5.99832206555887937690e-1,
     1.36929880922735805310e-1,

@@ -1,0 +1,203 @@
+"""From a cut to files: the one way by which models come out, from a command or from a task of a job.
+
+Importing this module is cheap: TensorFlow is imported once it is known that the place can be written to.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from edlz.services.checkpoints.whole_cut import WholeCut
+from edlz.services.config import JobConfig
+from edlz.services.errors import ConfigError, DataError
+from edlz.services.export.publishing import publish_file, publish_folder, staging
+from edlz.services.export.table_content import UnknownIds
+from edlz.services.plan import Plan
+from edlz.services.worker.onednn import choose_kernels
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from edlz.services.export.loaded_model import LoadedModel
+
+__all__ = ["ABOUT", "FORMATS", "Export", "Exported", "Format", "export_model", "load_model"]
+
+Format = Literal["saved_model", "keras", "safetensors"]
+
+FORMATS: tuple[Format, ...] = ("saved_model", "keras", "safetensors")
+ABOUT = "assets.extra/edlz.json"  # in a numbered folder: what it was made of
+_KERAS_SUFFIX = ".keras"
+_SCRATCH = "scratch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What is asked for.
+
+    Attributes
+    ----------
+    output : Path
+        A folder, in which the export gets the next number; or a file `….keras`.
+    formats : sequence of Format
+    unknown_ids : UnknownIds or None
+        None: "initial", as far as the format can have it.
+    about : mapping
+        For people, beside the export: which job, which version.
+    """
+
+    output: Path
+    formats: tuple[Format, ...] = ("saved_model",)
+    unknown_ids: UnknownIds | None = None
+    about: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def is_file(self) -> bool:
+        return self.output.suffix == _KERAS_SUFFIX
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What came of it.
+
+    Attributes
+    ----------
+    place : Path
+        The numbered folder, or the file.
+    tables : tuple of (str, int, int)
+        Of each: path, rows, values of a row.
+    signatures : tuple of str
+        Of the SavedModel.
+    needed_classes : tuple of str
+        Classes without whose code the Keras file cannot be loaded.
+    size_bytes : int
+    """
+
+    place: Path
+    tables: tuple[tuple[str, int, int], ...]
+    signatures: tuple[str, ...]
+    needed_classes: tuple[str, ...]
+    size_bytes: int
+
+
+def export_model(config: JobConfig, plan: Plan, cut: WholeCut, export: Export) -> Exported:
+    """Build the job's model, give it the values of a cut, and write it.
+
+    Parameters
+    ----------
+    config, plan : JobConfig, Plan
+        Of the job; the first records of the plan's data are read, to see what the feed yields.
+    cut : WholeCut
+        Open; read block by block.
+
+    Raises
+    ------
+    ConfigError
+        If the output cannot be written to, or the format cannot have this model.
+    ModelError
+        If the model cannot be built, traced or saved.
+    DataError
+        If the cut is damaged or of another model, or the disk is full; nothing new has appeared then.
+    """
+    root = export.output.parent if export.is_file else export.output
+    try:
+        with ExitStack() as stack:
+            try:
+                staged = stack.enter_context(staging(root))
+            except OSError as e:
+                raise ConfigError(
+                    f"{export.output} cannot be written: {e.strerror or e}", "name another place to export to"
+                ) from e
+            return _export(config, plan, cut, export, staged, root)
+    except OSError as e:
+        raise DataError(
+            f"{export.output} cannot be written: {e.strerror or e}",
+            "make room there, or name another place; nothing that was there before has changed",
+        ) from e
+
+
+def load_model(config: JobConfig, plan: Plan, cut: WholeCut, unknown_ids: UnknownIds = "initial") -> Any:
+    """Return the job's Keras model with the values of a cut, its tables in memory.
+
+    Raises
+    ------
+    ModelError, DataError
+        As `export_model`.
+    """
+    model = _build(config, plan, cut)
+    from edlz.services.export.memory_tables import keras_model
+
+    return keras_model(model, unknown_ids)
+
+
+def _export(
+    config: JobConfig, plan: Plan, cut: WholeCut, export: Export, staged: Path, root: Path
+) -> Exported:
+    scratch, unknown_ids = staged / _SCRATCH, export.unknown_ids or "initial"
+    scratch.mkdir()
+    model = _build(config, plan, cut)
+    signatures: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    if "keras" in export.formats:
+        from edlz.services.export.keras_file import own_classes, refuse_unfit
+
+        refuse_unfit(model, export.unknown_ids)
+        needed = tuple(own_classes(model))
+    if "saved_model" in export.formats:
+        from edlz.services.export.saved_model import write_saved_model
+
+        signatures = write_saved_model(model, staged, scratch, unknown_ids)
+    if "safetensors" in export.formats:
+        from edlz.services.export.safetensors_files import write_safetensors
+
+        folder = staged / "safetensors"
+        folder.mkdir()
+        write_safetensors(model, folder, scratch)
+    keras_file = staged / (export.output.name if export.is_file else "model.keras")
+    if "keras" in export.formats:  # changes the model's layers
+        from edlz.services.export.keras_file import write_keras_file
+
+        write_keras_file(model, keras_file, scratch, export.unknown_ids)
+    scratch.rmdir()
+    tables = tuple((content.path, content.row_count, content.dim) for content in model.tables)
+    if export.is_file:
+        size = keras_file.stat().st_size
+        publish_file(keras_file, export.output)
+        place = export.output
+    else:
+        _write_about(staged, cut, unknown_ids, tables, export.about)
+        size = sum(
+            Path(folder, name).stat().st_size for folder, _, names in os.walk(staged) for name in names
+        )
+        place = publish_folder(staged, root)
+    return Exported(place=place, tables=tables, signatures=signatures, needed_classes=needed, size_bytes=size)
+
+
+def _build(config: JobConfig, plan: Plan, cut: WholeCut) -> "LoadedModel":
+    choose_kernels(config)
+    from edlz.services.export.loaded_model import LoadedModel
+
+    return LoadedModel(config, plan, cut)
+
+
+def _write_about(
+    staged: Path,
+    cut: WholeCut,
+    unknown_ids: UnknownIds,
+    tables: tuple[tuple[str, int, int], ...],
+    about: Mapping[str, object],
+) -> None:
+    head = cut.head
+    content = {
+        **about,
+        "version": cut.version,
+        "plan_hash": head.plan_hash,
+        "minibatches": head.ledger.minibatches,
+        "unknown_ids": unknown_ids,
+        "tables": [{"path": path, "rows": rows, "dim": dim} for path, rows, dim in tables],
+    }
+    place = staged / ABOUT
+    place.parent.mkdir()
+    place.write_bytes(msgspec.json.format(msgspec.json.encode(content)))

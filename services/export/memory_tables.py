@@ -1,0 +1,49 @@
+"""A model with its tables in this process, for whoever goes on with it in Python."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edlz.services.export.loaded_model import LoadedModel
+from edlz.services.export.plain_weights import give_plain_weights
+from edlz.services.export.table_content import TableContent, UnknownIds
+from edlz.services.export.table_lookup import IdTable
+from edlz.services.export.unknown_row import RowSum, unknown_row
+
+__all__ = ["keras_model"]
+
+
+def keras_model(model: LoadedModel, unknown_ids: UnknownIds = "initial") -> Any:
+    """Return the Keras model; its tables are in memory, and it needs no servers.
+
+    Rows of `edlz.api.Embedding` are looked up but not trained: they are no weights of the model.
+
+    Raises
+    ------
+    DataError
+        If the state's files are damaged.
+    """
+    with tempfile.TemporaryDirectory(prefix="edlz-load-") as scratch:
+        for content in model.tables:
+            if not model.is_plain(content):
+                model.layer_of(content).source = _table(content, Path(scratch), unknown_ids)
+        give_plain_weights(model, Path(scratch))
+    return model.model
+
+
+def _table(content: TableContent, scratch: Path, unknown_ids: UnknownIds) -> IdTable:
+    count, first = content.row_count, 0
+    ids = np.zeros(max(1, count), np.int64)
+    rows = np.empty((len(ids) + 1, content.dim), np.float32)
+    trained = RowSum(content.dim)
+    for block, values in content.rows(scratch):
+        end = first + len(block)
+        ids[first:end], rows[first + 1 : end + 1] = block, values
+        trained.add(values)
+        first = end
+    rows[0] = unknown_row(content, trained, unknown_ids)
+    if not count:  # a hash table has one id at least
+        rows[1] = content.initial_rows(ids)[0] if unknown_ids == "initial" else rows[0]
+    return IdTable(content, unknown_ids, ids, rows)

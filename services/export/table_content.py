@@ -1,0 +1,115 @@
+"""What is in an embedding table: its trained rows in order, and what all other ids have."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from edlz.core_ext.table import EmbeddingTable, Initializer
+from edlz.services.checkpoints.sorted_rows import SortedRows
+from edlz.services.checkpoints.whole_cut import WholeCut
+from edlz.services.errors import DataError
+from edlz.services.seeds import table_seed
+
+__all__ = ["UNKNOWN_IDS", "TableContent", "UnknownIds"]
+
+UnknownIds = Literal["initial", "zeros", "mean"]
+"""What ids get that were never trained: their initial value, zeros, or the mean of the trained rows."""
+
+UNKNOWN_IDS: tuple[UnknownIds, ...] = ("initial", "zeros", "mean")
+
+Ids = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.float32]
+
+
+class TableContent:
+    """One table of a cut.
+
+    Parameters
+    ----------
+    cut : WholeCut
+        Open as long as rows are read.
+    place : int
+        The table's, in the model's order.
+    seed : int
+        The job's.
+    """
+
+    def __init__(self, cut: WholeCut, place: int, seed: int) -> None:
+        self._cut, self.place = cut, place
+        spec = cut.head.tables[place].spec
+        self.path, self.dim = spec.path, spec.dim
+        self.initializer = Initializer(spec.initializer.kind, spec.initializer.a, spec.initializer.b)
+        self.seed = table_seed(seed, place)
+        self.row_count = cut.row_count(place)
+        self._empty = EmbeddingTable(self.dim, [], self.initializer, self.seed)
+
+    def initial_rows(self, ids: Ids) -> Rows:
+        """Return the initial values of rows, shape (n, dim)."""
+        rows = np.empty(len(ids) * self.dim, np.float32)
+        self._empty.gather(np.ascontiguousarray(ids), rows)
+        return rows.reshape(-1, self.dim)
+
+    def rows(self, scratch: Path) -> Iterator[tuple[Ids, Rows]]:
+        """Return the trained rows in the order of their ids, block by block.
+
+        Parameters
+        ----------
+        scratch : Path
+            A folder with room for them.
+
+        Yields
+        ------
+        ids : ndarray, shape (m,)
+        values : ndarray, shape (m, dim)
+
+        Raises
+        ------
+        DataError
+            If the files are damaged; nothing that was yielded before must be used then.
+        OSError
+            If there is no room for them.
+        """
+        ordered = SortedRows(self._cut.sources(self.place), self.dim, scratch)
+        try:
+            yield from ordered.blocks()
+        finally:
+            ordered.close()
+
+    def whole(self, size: int, scratch: Path) -> Iterator[tuple[int, Rows]]:
+        """Return all rows of a table of known size: those never trained have their initial values.
+
+        Parameters
+        ----------
+        size : int
+            Ids are in [0, size).
+
+        Yields
+        ------
+        first : int
+            The id of the block's first row.
+        values : ndarray, shape (m, dim)
+
+        Raises
+        ------
+        DataError
+            As `rows`; also if there is a row of another id.
+        """
+        first = 0
+        for ids, values in self.rows(scratch):
+            if ids[0] < 0 or ids[-1] >= size:
+                raise DataError(f"table {self.path}: rows {ids[0]} to {ids[-1]} are not within [0, {size})")
+            end = int(ids[-1]) + 1
+            for block_first, block in self._initial(first, end):
+                inside = (ids >= block_first) & (ids < block_first + len(block))
+                block[ids[inside] - block_first] = values[inside]
+                yield block_first, block
+            first = end
+        yield from self._initial(first, size)
+
+    def _initial(self, first: int, end: int) -> Iterator[tuple[int, Rows]]:
+        step = max(1, (16 << 20) // (4 * self.dim))
+        for start in range(first, end, step):
+            yield start, self.initial_rows(np.arange(start, min(start + step, end), dtype=np.int64))
