@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edlz.api.callbacks import LearningRateScheduler
     from edlz.api.embedding import Embedding
+    from edlz.api.loading import load
     from edlz.api.optimizers import RowwiseAdagrad
 
-__all__ = ["Embedding", "LearningRateScheduler", "RowwiseAdagrad"]
+__all__ = ["Embedding", "LearningRateScheduler", "RowwiseAdagrad", "load"]
 
 _MODULES = {
     "Embedding": "edlz.api.embedding",
     "LearningRateScheduler": "edlz.api.callbacks",
     "RowwiseAdagrad": "edlz.api.optimizers",
+    "load": "edlz.api.loading",
 }
 
 

@@ -22,6 +22,7 @@ _NAMES = (
     "recordio",
     "memory",
     "checkpoint",
+    "export",
     "training",
     "ctr",
     "recovery",

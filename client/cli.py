@@ -105,6 +105,7 @@ def _build() -> Callable[..., object]:
     import typer
 
     from edlz.client.checkpoint import checkpoint
+    from edlz.client.export import export
     from edlz.client.keys import keys
     from edlz.client.logs import logs
     from edlz.client.ls import ls
@@ -128,6 +129,7 @@ def _build() -> Callable[..., object]:
     app.command("resume", context_settings=_WITH_FLAGS)(resume)
     for command in (ls, status, top, logs, wait, stop, scale, rm):
         app.command(command.__name__)(command)
+    app.command("export")(export)
     app.command("keys")(keys)
     app.add_typer(zoo, name="zoo")
     app.add_typer(checkpoint, name="checkpoint")

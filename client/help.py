@@ -19,6 +19,7 @@ COMMANDS = {
     "predict": "predict with a checkpoint (only submits yet)",
     "resume": "go on with a job that was stopped",
     **JOB_COMMANDS,
+    "export": "write a trained model for others to run",
     "checkpoint ls": "list checkpoints, newest first",
     "checkpoint show": "what is in a checkpoint",
     "checkpoint verify": "read checkpoints to the last byte",
@@ -54,6 +55,16 @@ _FLAGS = {
     **ZOO_FLAGS,
     **JOB_FLAGS,
     "keys": (),
+    "export": (
+        "--unknown_ids",
+        "--output_format",
+        "--model_def",
+        "--model_zoo",
+        "--model_file",
+        "--model_params",
+        "--training_data",
+        "--config",
+    ),
     **dict.fromkeys(("checkpoint ls", "checkpoint show", "checkpoint verify"), ("--output",)),
 }
 
@@ -77,6 +88,7 @@ Train Keras models on machines that come and go.
   edlz predict            {COMMANDS["predict"]}
   edlz resume             {COMMANDS["resume"]}
 {_listed(JOB_COMMANDS)}
+  edlz export             {COMMANDS["export"]}
   edlz checkpoint ls      {COMMANDS["checkpoint ls"]}
   edlz checkpoint show    {COMMANDS["checkpoint show"]}
   edlz checkpoint verify  {COMMANDS["checkpoint verify"]}
@@ -101,6 +113,27 @@ Checkpoints on disk.
   DIR|JOB                  a checkpoint folder, a version-<V> in it, or
                            the name of a job on this machine            required
   -o, --output FORMAT      table | json                                 [table]
+"""
+
+_EXPORT = """\
+Usage: edlz export JOB|CHECKPOINT OUTPUT [flags]
+Write a trained model for others to run: they need no edlz.
+
+  JOB|CHECKPOINT           a job of this machine: what it ended with, else its
+                           newest checkpoint; a folder of checkpoints: the
+                           newest good one; or a version-<V>           required
+  OUTPUT                   a folder: the export is OUTPUT/1, the next OUTPUT/2;
+                           or a file m.keras                           required
+  --output_format NAMES    saved_model,keras,safetensors          [saved_model]
+  --unknown_ids WHAT       what ids get that were never trained: initial |
+                           zeros | mean                               [initial]
+Where things lie now, if the job's own settings do not fit any more
+  --model_def NAME         module.symbol in the zoo, or a directory
+  --model_zoo DIR          where models lie
+  --model_file FILE        model definition, in place of --model_def
+  --model_params K=V;K=V   arguments of the model
+  --training_data PATH     records of the same form, a few are enough
+  --config FILE            job.yaml, of a checkpoint that an older edlz wrote
 """
 
 _RESUME = f"""\
@@ -158,6 +191,8 @@ def asked_help(argv: Sequence[str]) -> str | None:
         return JOB_PAGES[words[0]]
     if words[0] == "checkpoint":
         return _CHECKPOINT
+    if words[0] == "export":
+        return _EXPORT
     if words[0] == "keys":
         return _KEYS
     if words[0] == "zoo":

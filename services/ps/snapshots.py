@@ -36,7 +36,7 @@ from edlz.services.ps.state import State
 from edlz.services.ps.state_file import read_state, write_state
 from edlz.services.ps.state_head import body_of, read_head
 
-__all__ = ["SnapshotFolder"]
+__all__ = ["SnapshotFolder", "snapshot_heads"]
 
 BASE_FOLDER = "base"
 DAMAGED_SUFFIX = ".damaged"
@@ -370,6 +370,12 @@ class SnapshotFolder:
 def _stem(name: SnapshotName) -> str:
     (term, n), version = name
     return f"{term}.{n}-{version}"
+
+
+def snapshot_heads(job_folder: Path, partition: int, run: str) -> list[Path]:
+    """Return the heads of all snapshots of a partition that lie in its job's folder."""
+    found = (job_folder / f"ps-{partition}" / run).glob("*/*.json")
+    return sorted(path for path in found if _name_of(path) is not None)
 
 
 def _name_of(head: Path) -> SnapshotName | None:

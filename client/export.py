@@ -1,0 +1,123 @@
+"""`edlz export`: a trained model as files that others run, without edlz."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edlz.client.completion import complete_checkpoint
+from edlz.services.configuration.nearest import did_you_mean, nearest
+from edlz.services.configuration.problems import InvalidConfigError, Problem
+
+if TYPE_CHECKING:
+    from edlz.client.model_source import ModelSource
+    from edlz.services.export.exporter import Exported, Format
+
+__all__ = ["export"]
+
+_UNKNOWN_IDS = ("initial", "zeros", "mean")
+_FORMATS = ("saved_model", "keras", "safetensors")
+_KERAS_SUFFIX = ".keras"
+
+_Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB|CHECKPOINT",
+        help="a local job, a checkpoint folder, or one version in it",
+        autocompletion=complete_checkpoint,
+    ),
+]
+_Output = Annotated[str, typer.Argument(metavar="OUTPUT", help="a folder, or a file m.keras")]
+
+
+def _flag(name: str, metavar: str, text: str) -> object:
+    return typer.Option(f"--{name}", metavar=metavar, help=text)
+
+
+def export(
+    source: _Source,
+    output: _Output,
+    unknown_ids: Annotated[str, _flag("unknown_ids", "WHAT", "initial | zeros | mean")] = "",
+    output_format: Annotated[str, _flag("output_format", "NAMES", "saved_model,keras,safetensors")] = "",
+    model_def: Annotated[str, _flag("model_def", "NAME", "in place of the job's")] = "",
+    model_zoo: Annotated[str, _flag("model_zoo", "DIR", "where models lie now")] = "",
+    model_file: Annotated[str, _flag("model_file", "FILE", "in place of --model_def")] = "",
+    model_params: Annotated[str, _flag("model_params", "K=V;K=V", "in place of the job's")] = "",
+    training_data: Annotated[str, _flag("training_data", "PATH", "records of the same form")] = "",
+    config: Annotated[str, _flag("config", "FILE", "job.yaml, of a checkpoint without settings")] = "",
+) -> None:
+    """Write a trained model for others to run: SavedModel, Keras or safetensors."""
+    from edlz.client.model_source import model_source
+    from edlz.services.export.exporter import Export, export_model
+
+    place = Path(output)
+    problems: list[Problem] = []
+    formats = _formats(place, output_format, problems)
+    if unknown_ids and unknown_ids not in _UNKNOWN_IDS:
+        problems.append(_no_choice("unknown_ids", unknown_ids, _UNKNOWN_IDS))
+    if problems:
+        raise InvalidConfigError(problems)
+    given = {
+        "model_def": model_def,
+        "model_zoo": model_zoo,
+        "model_file": model_file,
+        "model_params": model_params,
+        "training_data": training_data,
+        "config": config,
+    }
+    found = model_source(source, {name: value for name, value in given.items() if value})
+    with found.open() as cut:
+        done = export_model(
+            found.config,
+            found.plan,
+            cut,
+            Export(
+                output=place,
+                formats=formats,
+                unknown_ids=unknown_ids or None,  # type: ignore[arg-type]  # checked above
+                about={"job": found.job, "run": found.run},
+            ),
+        )
+        title = f"{found.job} v{cut.version}, {cut.head.ledger.minibatches:,} minibatches"
+    _print(found, done, formats, title, unknown_ids)
+
+
+def _formats(place: Path, text: str, problems: list[Problem]) -> "tuple[Format, ...]":
+    """Return the formats that are asked for; note what is wrong with them."""
+    names = [name.strip() for name in text.split(",")] if text else []
+    wrong = [name for name in names if name not in _FORMATS]
+    if wrong:
+        problems.append(_no_choice("output_format", wrong[0], _FORMATS))
+    is_file = place.suffix == _KERAS_SUFFIX
+    if is_file and names not in ([], ["keras"]):
+        problems.append(
+            Problem(
+                f"--output_format={text} with {place}: a file has one format", "name a folder for several"
+            )
+        )
+    chosen = names or (["keras"] if is_file else ["saved_model"])
+    return tuple(dict.fromkeys(chosen))  # type: ignore[arg-type]  # checked above
+
+
+def _no_choice(flag: str, text: str, choices: tuple[str, ...]) -> Problem:
+    near = did_you_mean(nearest(text, choices))
+    return Problem(
+        f'--{flag}="{text}" is none of {", ".join(choices)}', near or f"e.g. --{flag}={choices[0]}"
+    )
+
+
+def _print(
+    found: "ModelSource", done: "Exported", formats: "tuple[Format, ...]", title: str, unknown_ids: str
+) -> None:
+    from edlz.client.screen.checkpoint import size
+
+    print(f"Exported  {done.place}  {size(done.size_bytes)}")
+    print(f"  from      {found.where}: {title}")
+    for path, rows, dim in done.tables:
+        print(f"  table     {path}: {rows:,} rows of {dim}")
+    if done.signatures:
+        print(f"  call      signatures {', '.join(done.signatures)}; serve() in Python")
+    if done.tables and "keras" in formats and not unknown_ids:
+        print("  note      in the .keras file all ids without a row share one: the mean of initial values")
+    if done.needed_classes:
+        print(f"  note      to load the .keras file, Python needs {', '.join(done.needed_classes)}")

@@ -1,0 +1,17 @@
+"""What `edlz.api.load` does: it is found there by the entry point `load` of the group `edlz.api`."""
+
+import os
+from typing import Any
+
+from edlz.client.model_source import model_source
+from edlz.services.export.exporter import load_model
+from edlz.services.export.table_content import UnknownIds
+
+__all__ = ["load"]
+
+
+def load(source: str | os.PathLike[str], unknown_ids: UnknownIds = "initial", **flags: str) -> Any:
+    """Return the Keras model of a checkpoint or of a local job; see `edlz.api.load`."""
+    found = model_source(os.fspath(source), flags)
+    with found.open() as cut:
+        return load_model(found.config, found.plan, cut, unknown_ids)

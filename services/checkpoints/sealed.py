@@ -1,0 +1,48 @@
+"""The state that a job ends with: what its partitions have sealed, in the job's folder."""
+
+from pathlib import Path
+
+from edlz.services.checkpoints.blocks import DamagedFile
+from edlz.services.ledger import Ledger
+from edlz.services.messages import Job
+from edlz.services.plan import Plan
+from edlz.services.ps.snapshots import snapshot_heads
+from edlz.services.ps.state_head import StateHead, read_head
+
+__all__ = ["sealed_parts"]
+
+
+def sealed_parts(job_folder: Path, job: Job) -> tuple[Path, ...]:
+    """Return the heads of the newest states in which every task of the job is, that of partition i at place i.
+
+    They are one cut: their ledgers are full.
+
+    Returns
+    -------
+    tuple of Path
+        Nothing if some partition has no such state.
+    """
+    heads = []
+    for partition in range(job.partitions):
+        found = [
+            (head, place)
+            for place in snapshot_heads(job_folder, partition, job.run)
+            if (head := _read(place)) is not None and _is_full(head, job.plan)
+        ]
+        if not found:
+            return ()
+        heads.append(max(found, key=lambda one: (one[0].era, one[0].version, str(one[1])))[1])
+    return tuple(heads)
+
+
+def _read(place: Path) -> StateHead | None:
+    try:
+        return read_head(place)[0]
+    except (DamagedFile, OSError):
+        return None
+
+
+def _is_full(head: StateHead, plan: Plan) -> bool:
+    ledger = Ledger(head.ledger)
+    is_full = len(ledger.finished) == plan.task_count and not ledger.marks
+    return is_full and head.plan_hash == plan.hash
