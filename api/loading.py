@@ -20,6 +20,9 @@ def load(source: str | os.PathLike[str], unknown_ids: str = "initial", **flags: 
     `keras.layers.Embedding`s have their weights again.  An `edlz.api.Embedding` looks its rows up in memory; they are
     no weights of the model, and are not trained further.
 
+    The model is built as in the job: Keras' session is cleared before, and the random seeds of Keras, NumPy and Python
+    are set.  So load first, and build other models then.
+
     Parameters
     ----------
     source : str or path

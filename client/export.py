@@ -48,6 +48,7 @@ def export(
 ) -> None:
     """Write a trained model for others to run: SavedModel, Keras or safetensors."""
     from edlz.client.model_source import model_source
+    from edlz.client.start_up_noise import without_start_up_noise
     from edlz.services.export.exporter import Export, export_model
 
     place = Path(output)
@@ -66,7 +67,7 @@ def export(
         "config": config,
     }
     found = model_source(source, {name: value for name, value in given.items() if value})
-    with found.open() as cut:
+    with found.open() as cut, without_start_up_noise():
         done = export_model(
             found.config,
             found.plan,

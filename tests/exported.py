@@ -36,11 +36,12 @@ class TrainedModel:
 
     Parameters
     ----------
-    known : sequence of int
-        The ids that have rows, in each table that may have them.
+    known : sequence of int, optional
+        The ids that have rows, in each table that may have them; half of those that the first minibatch looks
+        up, if none are given.
     """
 
-    def __init__(self, config: JobConfig, plan: Plan, known: Sequence[int]) -> None:
+    def __init__(self, config: JobConfig, plan: Plan, known: Sequence[int] | None = None) -> None:
         from edlz.services.worker.job_model import JobModel
         from edlz.services.worker.model_updates import ModelUpdates
         from edlz.services.worker.task_reader import TaskReader
@@ -57,9 +58,11 @@ class TrainedModel:
         self.state = _aligned(np.abs(state + draw.normal(0, 0.1, state.shape).astype(np.float32)))
         self.counters = _aligned(counters + 3)
         sizes = [layer.input_dim for layer in self.built.tables]
-        self.ids = [
-            np.array([id_ for id_ in known if size is None or 0 <= id_ < size], np.int64) for size in sizes
-        ]
+        self.ids = (
+            self._looked_up()
+            if known is None
+            else [np.array([i for i in known if size is None or 0 <= i < size], np.int64) for size in sizes]
+        )
         self.values = [
             draw.normal(0, 0.5, (len(ids), table.dim)).astype(np.float32)
             for ids, table in zip(self.ids, self.tables, strict=True)
@@ -119,6 +122,16 @@ class TrainedModel:
         rows = np.empty(len(ids) * spec.dim, np.float32)
         table.gather(np.ascontiguousarray(ids), rows)
         return rows.reshape(-1, spec.dim)
+
+    def _looked_up(self) -> list[Any]:
+        """Return every other one of the ids of the first minibatch, for each table."""
+        from edlz.services.worker.ids_function import IdsFunction
+
+        if not self.tables:
+            return []
+        ids_of = IdsFunction(self.model.contract, self.built, self.model.feed.spec, is_training=False)
+        element = self.model.lanes.first_element([(0, self.plan.task_range(0))])
+        return [np.unique(ids)[::2].copy() for ids in ids_of(element)[0]]
 
     def _state(self, partition: int, partitions: int) -> State:
         def own(vector: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,10 +18,7 @@ from edlz.services.errors import ConfigError, DataError
 from edlz.services.export.publishing import publish_file, publish_folder, staging
 from edlz.services.export.table_content import UnknownIds
 from edlz.services.plan import Plan
-from edlz.services.worker.onednn import choose_kernels
-
-if TYPE_CHECKING:  # it imports TensorFlow
-    from edlz.services.export.loaded_model import LoadedModel
+from edlz.services.worker.tensorflow_environment import prepare_environment
 
 __all__ = ["ABOUT", "FORMATS", "Export", "Exported", "Format", "export_model", "load_model"]
 
@@ -112,10 +109,7 @@ def export_model(config: JobConfig, plan: Plan, cut: WholeCut, export: Export) -
                 ) from e
             return _export(config, plan, cut, export, staged, root)
     except OSError as e:
-        raise DataError(
-            f"{export.output} cannot be written: {e.strerror or e}",
-            "make room there, or name another place; nothing that was there before has changed",
-        ) from e
+        raise _failure(export, root, e) from e
 
 
 def load_model(config: JobConfig, plan: Plan, cut: WholeCut, unknown_ids: UnknownIds = "initial") -> Any:
@@ -126,10 +120,10 @@ def load_model(config: JobConfig, plan: Plan, cut: WholeCut, unknown_ids: Unknow
     ModelError, DataError
         As `export_model`.
     """
-    model = _build(config, plan, cut)
+    prepare_environment(config)
     from edlz.services.export.memory_tables import keras_model
 
-    return keras_model(model, unknown_ids)
+    return keras_model(config, plan, cut, unknown_ids)
 
 
 def _export(
@@ -137,7 +131,10 @@ def _export(
 ) -> Exported:
     scratch, unknown_ids = staged / _SCRATCH, export.unknown_ids or "initial"
     scratch.mkdir()
-    model = _build(config, plan, cut)
+    prepare_environment(config)
+    from edlz.services.export.loaded_model import LoadedModel
+
+    model = LoadedModel(config, plan, cut)
     signatures: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
     if "keras" in export.formats:
@@ -175,11 +172,15 @@ def _export(
     return Exported(place=place, tables=tables, signatures=signatures, needed_classes=needed, size_bytes=size)
 
 
-def _build(config: JobConfig, plan: Plan, cut: WholeCut) -> "LoadedModel":
-    choose_kernels(config)
-    from edlz.services.export.loaded_model import LoadedModel
-
-    return LoadedModel(config, plan, cut)
+def _failure(export: Export, root: Path, error: OSError) -> DataError:
+    """Return the error that a file could not be read or written."""
+    reason, place = error.strerror or str(error), str(error.filename or "")
+    if place and not Path(place).absolute().is_relative_to(root.absolute()):
+        return DataError(f"{place}: {reason}")
+    return DataError(
+        f"{export.output} cannot be written: {reason}",
+        "make room there, or name another place; nothing that was there before has changed",
+    )
 
 
 def _write_about(

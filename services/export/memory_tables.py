@@ -5,31 +5,46 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tensorflow.python.framework import config
 
+from edlz.services.checkpoints.whole_cut import WholeCut
+from edlz.services.config import JobConfig
 from edlz.services.export.loaded_model import LoadedModel
 from edlz.services.export.plain_weights import give_plain_weights
 from edlz.services.export.table_content import TableContent, UnknownIds
 from edlz.services.export.table_lookup import IdTable
 from edlz.services.export.unknown_row import RowSum, unknown_row
+from edlz.services.plan import Plan
 
 __all__ = ["keras_model"]
 
 
-def keras_model(model: LoadedModel, unknown_ids: UnknownIds = "initial") -> Any:
-    """Return the Keras model; its tables are in memory, and it needs no servers.
+def keras_model(settings: JobConfig, plan: Plan, cut: WholeCut, unknown_ids: UnknownIds = "initial") -> Any:
+    """Return the Keras model of a job; its tables are in memory, and it needs no servers.
 
     Rows of `edlz.api.Embedding` are looked up but not trained: they are no weights of the model.
 
+    Parameters
+    ----------
+    settings, plan, cut
+        As of LoadedModel.
+
     Raises
     ------
-    DataError
-        If the state's files are damaged.
+    ModelError, DataError
+        As LoadedModel; a DataError also if the state's files are damaged.
     """
-    with tempfile.TemporaryDirectory(prefix="edlz-load-") as scratch:
-        for content in model.tables:
-            if not model.is_plain(content):
-                model.layer_of(content).source = _table(content, Path(scratch), unknown_ids)
-        give_plain_weights(model, Path(scratch))
+    was_deterministic = config.is_op_determinism_enabled()  # a setting of the process, which is not ours
+    try:
+        model = LoadedModel(settings, plan, cut)
+        with tempfile.TemporaryDirectory(prefix="edlz-load-") as scratch:
+            for content in model.tables:
+                if not model.is_plain(content):
+                    model.layer_of(content).source = _table(content, Path(scratch), unknown_ids)
+            give_plain_weights(model, Path(scratch))
+    finally:
+        if not was_deterministic:
+            config.disable_op_determinism()
     return model.model
 
 

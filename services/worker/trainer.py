@@ -19,8 +19,8 @@ from edlz.services.layout import Layout
 from edlz.services.messages import MetricState, OptimizerSpec, TableSpec
 from edlz.services.plan import Plan, TaskRange
 from edlz.services.seeds import derive_seed
-from edlz.services.worker.onednn import choose_kernels
 from edlz.services.worker.task_reader import TaskReader
+from edlz.services.worker.tensorflow_environment import prepare_environment
 from edlz.services.worker.user_code import TaskError, UserCodeError
 
 if TYPE_CHECKING:  # it imports TensorFlow
@@ -115,7 +115,7 @@ class Trainer:
         DataError
             If the job's first records cannot be read.
         """
-        choose_kernels(self._config)
+        prepare_environment(self._config)
         from edlz.services.worker.assembly import Assembly
 
         assembly = self._assembly = Assembly(self._config, self._plan, self._reader, self._partitions)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tutorials import ROOT, finish, run, start, steps
+from tutorials import ROOT, finish, run, start, steps, write_files
 
 pytestmark = pytest.mark.slow
 
@@ -56,6 +56,16 @@ def test_recommendation(place: Path) -> None:
     assert re.search(r"^256 .* good   <- resume, newest$", printed["checkpoints"], re.MULTILINE), printed
     metrics = re.compile(r"Evaluation metrics\[v=256\]: .*")
     assert metrics.findall(printed["evaluate"]) == metrics.findall(printed["train"])
+    check_exports(place)
+
+
+def check_exports(place: Path) -> None:
+    """Run the tutorial that goes on with the job of the one before."""
+    write_files("export.md", place)
+    blocks = steps("export.md")
+    for name in ("export", "predict", "zeros", "keras", "numbers", "look"):
+        blocks[name].check(run(blocks[name].command, place))
+    assert sorted(entry.name for entry in (place / "out" / "census").iterdir()) == ["1", "2"]
 
 
 def test_by_hand(place: Path) -> None:

@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,12 @@ def start(version: Path, out: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
+def run(version: Path, out: Path) -> None:
+    child = start(version, out)
+    child.communicate(timeout=300)
+    assert child.returncode == 0
+
+
 def content(folder: Path) -> dict[str, bytes]:
     """Return what must be the same in every export: all files but the graph, whose tables have random names."""
     names = ("saved_model.pb", "fingerprint.pb")
@@ -49,13 +56,14 @@ def staged_bytes(out: Path) -> int:
 
 def test_an_export_is_whole_or_is_not_there(tmp_path: Path) -> None:
     write_job(tmp_path / "job", MODEL, {})
-    model = TrainedModel(*job(tmp_path / "job"), range(-ROWS, ROWS, 2))
+    config, plan = job(tmp_path / "job")
+    config = replace(config, training_data=str(tmp_path / "job" / "data"), seed=plan.seed)
+    model = TrainedModel(config, plan, range(-ROWS, ROWS, 2))
     features, expected = model.evaluate()
     version, out = model.save(tmp_path / "checkpoints", 2), tmp_path / "out"
     model.close()
 
-    undisturbed = start(version, out)
-    assert undisturbed.wait(300) == 0
+    run(version, out)
     first = content(out / "1")
     whole = sum(len(data) for data in first.values())
 
@@ -80,8 +88,7 @@ def test_an_export_is_whole_or_is_not_there(tmp_path: Path) -> None:
             assert content(out / str(name)) == first, (number, name)
     assert interrupted > KILLS // 2
 
-    last = start(version, out)
-    assert last.wait(300) == 0
+    run(version, out)
     assert [entry.name for entry in out.iterdir() if entry.name.startswith(".")] == []
     newest = numbered(out)[-1]
     (found,) = run_in_python([Call(out / str(newest), {"ids": features[0].numpy()})], tmp_path)

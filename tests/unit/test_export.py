@@ -1,6 +1,7 @@
 """Exports of tiny models: what comes out predicts what the worker's evaluation predicts, bit by bit."""
 
 import json
+import resource
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from exported import Call, TrainedModel, run_in_python, run_session
 from table_jobs import IDS, PAIR_FEED, job, write_job
 
 from edlz.services.checkpoints.whole_cut import WholeCut
+from edlz.services.errors import DataError
 from edlz.services.export.exporter import ABOUT, Export, Exported, export_model, load_model
 
 pytestmark = [
@@ -294,14 +296,14 @@ def test_a_keras_file_of_stock_layers(trained: Any, tmp_path: Path) -> None:
     for kind, source in (("any ids", FUNCTIONAL), ("plain", PLAIN)):
         model = trained(source)
         features, expected = model.evaluate()
-        exported(model, tmp_path, tmp_path / "m.keras", formats=("keras",))
+        exported(model, tmp_path / kind, tmp_path / "m.keras", formats=("keras",))
         loaded = keras.models.load_model(tmp_path / "m.keras")
         kinds = {type(layer).__module__.partition(".")[0] for layer in loaded._flatten_layers()}
         assert kinds == {"keras"}
         if kind == "any ids":
             features, expected = only_known(model, features, loaded)
         np.testing.assert_allclose(loaded(features[0]), expected[0], rtol=1e-6)
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["checkpoint-1", "m.keras"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["any ids", "m.keras", "plain"]
 
 
 def only_known(model: TrainedModel, features: Any, loaded: Any) -> tuple[Any, Any]:
@@ -317,6 +319,34 @@ def only_known(model: TrainedModel, features: Any, loaded: Any) -> tuple[Any, An
     for layer in loaded.layers[3:]:
         x = layer(x, training=False) if "batch" in layer.name else layer(x)
     return [ids], [x]
+
+
+def test_a_checkpoint_of_another_model(trained: Any, tmp_path: Path) -> None:
+    one, other = trained(FUNCTIONAL), trained(PLAIN)
+    with (
+        WholeCut.of_checkpoint(one.save(tmp_path / "c")) as cut,
+        pytest.raises(
+            DataError, match=r"variables are not the model's: dense/kernel \(18, 4\).* there"
+        ) as raised,
+    ):
+        export_model(other.config, other.plan, cut, Export(output=tmp_path / "out"))
+    assert "--model_params" in raised.value.help
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("most", [2_000, 1_000_000])
+def test_a_full_disk(trained: Any, tmp_path: Path, most: int) -> None:
+    """Files may have so many bytes: the graph does not fit, or a table that is written to its end."""
+    model = trained(PLAIN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with WholeCut.of_checkpoint(model.save(tmp_path / "c")) as cut:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+        try:
+            with pytest.raises(DataError, match="out cannot be written: File too large"):
+                export_model(model.config, model.plan, cut, Export(output=tmp_path / "out"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_all_formats_at_once(trained: Any, tmp_path: Path) -> None:

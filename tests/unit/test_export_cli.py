@@ -17,6 +17,7 @@ from edlz.services.checkpoints.versions import NoCheckpoint
 from edlz.services.checkpoints.writing import write_manifest, write_part
 from edlz.services.config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
+from edlz.services.errors import ConfigError
 from edlz.services.ledger import LedgerRecord
 from edlz.services.master.journal import Journal
 from edlz.services.master.planning import make_plan
@@ -208,3 +209,21 @@ def test_refusals_import_no_tensorflow(tmp_path: Path, config: JobConfig) -> Non
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_api_finds_its_work() -> None:
+    from importlib.metadata import entry_points
+
+    from edlz.client import loading
+
+    (entry,) = entry_points(group="edlz.api", name="load")
+    assert entry.load() is loading.load
+
+
+def test_loading_refuses_what_it_cannot_do() -> None:
+    from edlz.api import load
+
+    with pytest.raises(ConfigError, match="unknown_ids='zero' is none of initial, zeros, mean"):
+        load("tiny", unknown_ids="zero")
+    with pytest.raises(NoCheckpoint, match='"tiny" is neither a checkpoint folder nor a local job'):
+        load("tiny")
