@@ -24,5 +24,6 @@ def partition_status(partition: int = 0, **fields: Any) -> PartitionStatus:
         "open_minibatches": 0,
         "snapshots": (),
         "is_sealed": False,
+        "run": "r",
     }
     return PartitionStatus(partition=partition, **{**nothing, **fields})

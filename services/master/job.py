@@ -286,22 +286,25 @@ class MasterCore:
             If it does not fit this job, or comes from a process of another run; nothing has changed.
         """
         if isinstance(body, PartitionStatus):
-            self.refuse_foreign(f"ps-{body.partition}", body.run)
+            self.refuse_foreign(f"ps-{body.partition}", body.run, has_joined=body.incarnation is not None)
             return self._on_partition(to, body, now)
         assert isinstance(body, WorkerStatus)
-        self.refuse_foreign(f"worker-{body.worker}", body.run)
+        self.refuse_foreign(f"worker-{body.worker}", body.run, has_joined=body.incarnation is not None)
         if body.incarnation is not None and body.incarnation[0] > self.term:
             return self._look_up(to, f"worker-{body.worker}", body.incarnation[0])
         check_worker(body, self.plan, self.term)
         self.evaluation.check(body.evaluated)
         return self._on_worker(to, body, now)
 
-    def refuse_foreign(self, name: str, run: str) -> None:
-        """Raise RemoteProtocolError if a process belongs to another run, whose numbers may be the same."""
-        if run not in ("", self.job.run):
+    def refuse_foreign(self, name: str, run: str, *, has_joined: bool = False) -> None:
+        """Raise RemoteProtocolError if a process belongs to another run, whose numbers may be the same.
+
+        Who has joined knows its run; who has not need not.
+        """
+        if run != self.job.run and (run or has_joined):
             ours, job = self.job.run, self.job.name
             raise RemoteProtocolError(
-                f'{name} belongs to run {run} of its job; this master leads run {ours} of job "{job}"',
+                f'{name} belongs to run {run or "?"} of its job; this master leads run {ours} of job "{job}"',
                 "end it; if this is its job's address, start it again",
             )
 

@@ -26,6 +26,11 @@ class KnownPartitions:
             self._initialised.get(p) == address.incarnation for p, address in self._addresses.items()
         )
 
+    @property
+    def known(self) -> frozenset[int]:
+        """Partitions whose addresses have been told."""
+        return frozenset(self._addresses)
+
     def endpoint(self, index: int) -> str:
         return self._addresses[index].endpoint
 

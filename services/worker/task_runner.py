@@ -33,6 +33,7 @@ from edlz.services.worker.asynchronous import AsynchronousTraining
 from edlz.services.worker.evaluations import Evaluations
 from edlz.services.worker.instructions import AskMaster, AskPartition, Build, Exit, Instruction, Outcome
 from edlz.services.worker.known_partitions import KnownPartitions
+from edlz.services.worker.order_check import check_orders
 from edlz.services.worker.requests import Requests
 from edlz.services.worker.runs import Phase
 from edlz.services.worker.synchronous import SynchronousTraining
@@ -161,10 +162,17 @@ class TaskRunner:
         return self._ready_training.schedule() if self._is_ready else []
 
     def on_orders(self, orders: WorkerOrders, now: float) -> list[Instruction]:
-        """The master's answer to the status that is under way."""
+        """The master's answer to the status that is under way.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If they do not fit this worker's job; they are not obeyed.
+        """
         self._is_status_under_way = False
         if orders.term < self.term:
             return []
+        check_orders(orders, self.job, self._partitions.known)
         self.term = orders.term
         if orders.finished:
             return [Exit("the job is finished")]

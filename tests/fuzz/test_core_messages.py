@@ -27,6 +27,7 @@ from edlz.services.messages import (
     ReadVector,
     Refused,
     VectorPart,
+    WorkerOrders,
     WorkerStatus,
 )
 from edlz.services.records import Message
@@ -174,5 +175,26 @@ def to_worker(job: SimulatedJob, process: Process, writer: Writer, rng: random.R
         process.core.on_answer(index, key, answer, job.now)
 
 
+def orders_to_worker(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
+    """Orders of somebody who takes himself for the master."""
+    core = process.core
+    orders = writer.message(WorkerOrders)
+    if rng.random() < 0.8:
+        fitting = {
+            "term": core.term,
+            "finished": False,
+            "stop": False,
+            "job": core.job,
+            "incarnation": core.incarnation,
+        }
+        orders = msgspec.structs.replace(orders, **fitting)
+    core.on_orders(orders, job.now)
+    core.on_tick(job.now)
+
+
 def test_a_worker_takes_or_refuses_any_answer_of_a_partition() -> None:
     fuzz("w0", to_worker)
+
+
+def test_a_worker_takes_or_refuses_any_orders() -> None:
+    fuzz("w0", orders_to_worker)

@@ -111,7 +111,7 @@ def test_a_master_whose_time_is_over_ends_and_says_nothing(tmp_path: Path) -> No
     async def attend(service: MasterService) -> None:
         with Journal(config.job_directory / "journal.sqlite") as younger:
             younger.write(2, {"term": 2})
-        claim = partition_status(term=2)
+        claim = partition_status(term=2, run=service._core.job.run)
         service._carry_out(service._core.on_request(ReplyTo(b"nobody", 1), claim, 0.0))
         await asyncio.Event().wait()
 

@@ -53,7 +53,7 @@ def test_a_master_refuses_a_partition_of_another_run(term: int) -> None:
     with pytest.raises(RemoteProtocolError, match=r'ps-0 belongs to run old .* leads run new of job "j"'):
         core.on_request(0, old, 0.0)
     assert not core.partitions.entries
-    (*_, answer) = core.on_request(0, partition_status(incarnation=None, has_base=False), 0.0)
+    (*_, answer) = core.on_request(0, partition_status(incarnation=None, has_base=False, run=""), 0.0)
     assert isinstance(answer, Reply)
     assert isinstance(answer.body, Granted)
     joined = partition_status(incarnation=answer.body.incarnation, seq=2, run="new")
@@ -100,5 +100,7 @@ def test_another_run_that_speaks_all_the_time_does_no_harm(mode: str) -> None:
 
 @pytest.mark.parametrize("owner", [MasterCore, Partition])
 def test_without_the_run_it_does(owner: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner, "refuse_foreign" if owner is MasterCore else "_is_foreign", lambda *_: None)
+    monkeypatch.setattr(
+        owner, "refuse_foreign" if owner is MasterCore else "_is_foreign", lambda *_, **__: None
+    )
     assert any(is_harmed(seed, "sync") for seed in range(50))

@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_written_leaves_the_job_what_it_has(
 ) -> None:
     slots = LocalSlots(tmp_path, "a", 2)
     assert slots.room(1, 1) == 1
-    obstacle = file_of(tmp_path).with_suffix(".new")
+    obstacle = file_of(tmp_path).with_name(f".{file_of(tmp_path).name}.{os.getpid()}.tmp")
     obstacle.mkdir()
     assert [slots.room(2, 1), slots.room(2, 1)] == [1, 1]
     assert len(caplog.records) == 1

@@ -39,7 +39,7 @@ class Master:
             epochs=1,
             slots=slots,
         )
-        job = Job(name="job", run="1", config={}, plan=self.plan, partitions=partitions)
+        job = Job(name="job", run="r", config={}, plan=self.plan, partitions=partitions)
         self.core = MasterCore(job, JournalState())
         self.core.start()
         self.journalled: dict[str, object] = {}
@@ -83,7 +83,9 @@ class Master:
             self.lives[name] = welcome.incarnation
         era = (1, 0) if self.plan.is_sync else NO_IDENTITY
         return self.ask(
-            WorkerStatus(worker=name, boot=0, incarnation=self.lives[name], seq=next(seqs), era=era, **fields)
+            WorkerStatus(
+                worker=name, boot=0, incarnation=self.lives[name], seq=next(seqs), era=era, run="r", **fields
+            )
         )
 
     def done(self, *tasks: int) -> tuple[DoneTask, ...]:

@@ -450,7 +450,7 @@ def _tfrecord():
     ("content", "said"),
     [
         (b"PK\x03\x04" + bytes(50), r'\(starts with "PK": a zip file\)'),
-        (gzip.compress(b"x"), "a gzip file"),
+        (gzip.compress(b"x", mtime=0), "a gzip file"),
         (b"PAR1" + bytes(20), "a Parquet file"),
         (b"age,workclass\n39, State-gov\n" * 100, r'starts with "age,workclas": a text file'),
         (json.dumps({"größe": 1}, ensure_ascii=False).encode(), "a text file"),

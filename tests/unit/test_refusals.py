@@ -50,7 +50,7 @@ def core() -> MasterCore:
 
 
 def worker(**fields: Any) -> WorkerStatus:
-    defaults = {"boot": 2, "incarnation": (1, 9), "seq": 1, "era": NO_IDENTITY}
+    defaults = {"boot": 2, "incarnation": (1, 9), "seq": 1, "era": NO_IDENTITY, "run": "r"}
     return WorkerStatus(worker="0", **{**defaults, **fields})
 
 

@@ -73,7 +73,7 @@ def test_only_the_current_life_of_a_partition_is_listened_to(is_zombie: bool) ->
         epochs=1,
         slots=1,
     )
-    core = MasterCore(Job(name="j", run="1", config={}, plan=plan, partitions=1), JournalState())
+    core = MasterCore(Job(name="j", run="r", config={}, plan=plan, partitions=1), JournalState())
     core.start()
     core.on_request(0, partition_status(0, incarnation=(1, 2)), 0.0)
     core.on_request(0, partition_status(0, incarnation=(1, 1 if is_zombie else 2), seq=2), SILENCE_S)
