@@ -126,7 +126,7 @@ def _not_finite(status: JobStatus) -> list[str]:
             f"the finished model's {', '.join(odd)} {'is' if len(odd) == 1 else 'are'} NaN or infinite"
         )
     if lines:
-        lines[-1] += "; --stop_on_nan ends a job there" if status.is_training else ""
+        lines[-1] += "; --stop_on_nan ends a job there" if status.nonfinite_losses else ""
     elif status.loss is not None and not math.isfinite(status.loss):
         lines.append("the last loss is NaN or infinite; --stop_on_nan ends a job there")
     return lines
