@@ -5,6 +5,7 @@ FUZZ_CASES=N sets another number, FUZZ_SEED=N where to begin.  A failure names i
 FUZZ_SEED=4711 FUZZ_CASES=1 pytest -m fuzz -k NAME repeats it alone.
 """
 
+import copy
 import json
 import os
 import random
@@ -77,7 +78,7 @@ def _damaged_json(chance: random.Random, root: Any, whole: Any) -> bytes:
         if not places:
             break
         holder, key = chance.choice(places)
-        value = chance.choice((*ODD_VALUES, holder[key], whole))
+        value = copy.deepcopy(chance.choice((*ODD_VALUES, holder[key], whole)))
         if chance.random() < 0.2:
             del holder[key]
         elif isinstance(holder, list) and chance.random() < 0.3:

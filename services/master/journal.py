@@ -32,6 +32,10 @@ LOOK_S = 1.0  # the same, of who only looks
 _T = TypeVar("_T")
 
 
+# SQLite's module decodes names of a damaged schema itself.
+_UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+
+
 class TermLost(LocalProtocolError):
     """A younger master has written to the journal; this one must stop at once."""
 
@@ -94,7 +98,7 @@ class Journal:
         """Turn what a file that cannot be read or written raises into an error that names it."""
         try:
             yield
-        except sqlite3.Error as error:
+        except _UNREADABLE as error:
             raise DataError(
                 f"{self._path} cannot be used as the job's journal: {error}", "use another --job_dir"
             ) from error
@@ -230,7 +234,7 @@ def _looked(path: Path, look: Callable[[sqlite3.Connection], _T | None]) -> _T |
         address = f"file:{quote(str(path))}?mode=ro"
         with closing(sqlite3.connect(address, uri=True, timeout=LOOK_S)) as database:
             return look(database)
-    except (sqlite3.Error, _Damaged):
+    except (*_UNREADABLE, _Damaged):
         return None
 
 
