@@ -8,8 +8,10 @@ end, and there only the empty one that ends the task.  A new life takes no pushe
 they name all ends.
 """
 
+from collections.abc import Callable
+
 from edlz.services.ledger import Ledger
-from edlz.services.messages import Ends, PartitionOrders, Push
+from edlz.services.messages import ClosedTask, Ends, PartitionOrders, Push
 
 __all__ = ["Endings"]
 
@@ -50,6 +52,14 @@ class Endings:
         self.are_known = True
         self.are_none = not self._ends and not self.closing
         return is_news
+
+    def closed(self, standing: Callable[[int], tuple[int, bool]]) -> tuple[ClosedTask, ...]:
+        """Where this partition stands with the tasks that it takes no pushes of: mark, and whether finished."""
+        found = ((task, number, standing(task)) for task, number in self.closing.items())
+        return tuple(
+            ClosedTask(task=task, number=number, mark=mark, finished=is_finished)
+            for task, number, (mark, is_finished) in found
+        )
 
     def bars(self, push: Push, ledger: Ledger) -> bool:
         """Whether a push would go beyond where its task ends, or may end.

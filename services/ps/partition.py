@@ -17,7 +17,6 @@ from enum import Enum
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
     NO_IDENTITY,
-    ClosedTask,
     Exchange,
     Granted,
     Identity,
@@ -34,8 +33,6 @@ from edlz.services.messages import (
     Recount,
     Refused,
     SnapshotName,
-    TableDigests,
-    VectorPart,
 )
 from edlz.services.plan import Plan
 from edlz.services.ps.asynchronous import Asynchronous, AsyncSettings
@@ -43,7 +40,9 @@ from edlz.services.ps.beginning import Beginning, begun_from, difference
 from edlz.services.ps.cuts import Cuts
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Write
+from edlz.services.ps.reading import read
 from edlz.services.ps.recount import recount
+from edlz.services.ps.recovery_snapshots import RecoverySnapshots
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
 from edlz.services.records import Message
@@ -105,7 +104,6 @@ class Partition:
         self._next_status_s = 0.0
         self._status_version = 0
         self._milestones: list[int] = []  # every so many versions the master has something to begin
-        self._last_snapshot_s = 0.0
         self._is_sealing = False
         self._exchanges: Synchronous | Asynchronous | None = None  # of this life and era, while serving
         self._now_s = 0.0  # of the event in hand
@@ -113,7 +111,7 @@ class Partition:
         self._beginning = Beginning(index)
         self._begins_again_s: float | None = None  # when the base that did not fit is written again
         self._cuts = Cuts(self._status)
-        self._is_snapshotting = False  # a recovery snapshot is being written
+        self._recovery = RecoverySnapshots()
         self._endings = Endings(are_known=False)
         self._newest_checkpoint = -1  # the last one that the master has told of
 
@@ -181,7 +179,7 @@ class Partition:
                     frozen=frozen,
                     parts=self._cuts.reported,
                     recount=self._recount(),
-                    closed=self._closed(),
+                    closed=() if self._exchanges is None else self._endings.closed(self._exchanges.standing),
                     run=self.job.run if self.job is not None else "",
                     checkpoints=self._snapshots.checkpoints(self._endings.known) if self.store else (),
                 )
@@ -191,17 +189,6 @@ class Partition:
     def _recount(self) -> Recount:
         store = self.store
         return Recount() if store is None else recount(store.counts, store.ledger, self.plan.minibatches)
-
-    def _closed(self) -> tuple[ClosedTask, ...]:
-        """Where this partition stands with the tasks that it takes no pushes of."""
-        exchanges = self._exchanges
-        if exchanges is None:
-            return ()
-        found = ((task, number, exchanges.standing(task)) for task, number in self._endings.closing.items())
-        return tuple(
-            ClosedTask(task=task, number=number, mark=mark, finished=is_finished)
-            for task, number, (mark, is_finished) in found
-        )
 
     @property
     def _asynchronous(self) -> Asynchronous | None:
@@ -254,7 +241,7 @@ class Partition:
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
         self.incarnation = granted.incarnation
-        self._last_snapshot_s = now
+        self._recovery.restart(now)
         if names and not self.plan.is_sync:
             out += self._kept(newest, now)
         return [*out, *self._status(now)]
@@ -346,7 +333,8 @@ class Partition:
             self._load(name, self.incarnation)
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
-        self.era, self._last_snapshot_s = era, now
+        self.era = era
+        self._recovery.restart(now)
         self._cuts.rewind(self.store.version if self.store else 0)
         newer = [other for other in self._snapshots.names() if other[1] > name[1]]
         return [*self._kept(name, now), *(Drop(other) for other in newer), *self._status(now)]
@@ -370,19 +358,15 @@ class Partition:
     def _is_snapshot_due(self, now: float) -> bool:
         assert self.job is not None
         every_s = float(self.job.config.get("recovery_snapshot_secs") or 0)
-        return bool(every_s) and not self._is_snapshotting and now - self._last_snapshot_s > every_s
+        return self._recovery.is_due(every_s, now)
 
     def _snapshot(self, now: float) -> list[Instruction]:
         assert self.store is not None
-        self._last_snapshot_s = now
-        if self._is_snapshotting:  # each holds memory; the next one is due soon
-            return []
-        self._is_snapshotting = True
-        return [Write("snapshot", self.store.capture(self._life))]
+        return [*self._recovery.take(self.store, self._life, now)]
 
     def on_snapshot_over(self) -> list[Instruction]:
         """A recovery snapshot was not written: the disk refused it, or its era is over."""
-        self._is_snapshotting = False
+        self._recovery.on_over()
         return []
 
     def on_no_room(self, write: Write, now: float) -> list[Instruction]:
@@ -401,7 +385,8 @@ class Partition:
 
     def on_written(self, write: Write, now: float) -> list[Instruction]:
         """A base or a snapshot is durable."""
-        self._is_snapshotting = self._is_snapshotting and write.kind != "snapshot"
+        if write.kind == "snapshot":
+            self._recovery.on_over()
         out: list[Instruction] = []
         if write.kind == "base":
             assert self.incarnation is not None
@@ -448,11 +433,8 @@ class Partition:
         assert self._exchanges is not None
         if isinstance(body, NewestPull):
             return list(self._exchanges.newest(to, body))
-        if isinstance(body, ReadVector):
-            return [Reply(to, self._read(body, self.store))]
-        if isinstance(body, ReadTables):
-            digests = tuple(digest.to_bytes(16, "little") for digest in self.store.tables.digests())
-            return [Reply(to, TableDigests(digests=digests))]
+        if isinstance(body, ReadVector | ReadTables):
+            return [Reply(to, read(body, self.store))]
         if not isinstance(body, Exchange):
             raise RemoteProtocolError(f"a partition takes no {type(body).__name__}")
         assert isinstance(self._exchanges, Synchronous)
@@ -505,14 +487,6 @@ class Partition:
             return [*self._beginning.on_initialise(to, body, self.job)]
         problem = difference(self.store.begun, body)
         return [Reply(to, problem or Initialised(partition=self.index))]
-
-    def _read(self, body: ReadVector, store: Store) -> VectorPart:
-        try:
-            vector = store.vector(body.vector)
-        except KeyError:
-            raise RemoteProtocolError(f"there is no vector {body.vector!r}; slots: {store.slots}") from None
-        values = vector[body.first : body.first + body.count]
-        return VectorPart(total=len(vector), slots=store.slots, values=values)
 
     # -- checks
 
