@@ -289,6 +289,9 @@ class JobConfig:
     )
     restart_master: bool = _run(True, "", "start the master again if it is lost", readers=_COMMANDS)
     orphan_secs: float = _run(0.0, "SECS", "ps, worker end without master; in pods 600", minimum=0.0)
+    leave_secs: float = _run(
+        18.0, "SECS", "in which it is to end, on SIGTERM", readers="ps", hidden=True, minimum=0.0
+    )
     resume: bool = _run(False, "", "go on with the job in the folder", readers="master", hidden=True)
     launch_id: str = _run(
         "",

@@ -171,6 +171,7 @@ class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
     closed: tuple[ClosedTask, ...] = ()
     run: str = ""  # of the job, as soon as it is known: another run is another job
     checkpoints: tuple[SnapshotName, ...] = ()  # its parts of complete ones, as names of snapshots
+    is_leaving: bool = False  # it was told to end, and waits until what it has is saved
 
 
 class Granted(Message, frozen=True, kw_only=True, tag=11):
@@ -198,6 +199,10 @@ class PartitionOrders(Message, frozen=True, kw_only=True, tag=12):
     ends: Ends = ()  # each of these tasks ends there, by an empty minibatch
     closing: tuple[tuple[int, int], ...] = ()  # (task, number): take no pushes, report where it stands
     newest_checkpoint: int = -1  # version of the last one completed: there is something new to be seen
+    snapshot_at: int = (
+        -1
+    )  # sync: all partitions stand at this version, and one leaves: write a snapshot of it
+    hurries: bool = False  # sync: one leaves, and all are to report often
 
 
 # ---------------------------------------------------------------- worker -> master

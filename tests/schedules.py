@@ -13,6 +13,7 @@ __all__ = [
     "schedules",
     "wide_schedules",
     "with_checkpoints",
+    "with_departures",
 ]
 
 
@@ -26,7 +27,9 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
     fault = st.builds(
         Fault,
         at=st.floats(0, 80),
-        kind=st.sampled_from(("kill", "kill", "wipe", "stall", "stall", "cut", "join", "full", "foreign")),
+        kind=st.sampled_from(
+            ("kill", "kill", "term", "wipe", "stall", "stall", "cut", "join", "full", "foreign")
+        ),
         role=st.sampled_from(roles),
         seconds=st.floats(1, 60),
         is_replaced=st.booleans(),
@@ -35,7 +38,7 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
     at_the_end = st.builds(
         Fault,
         at=st.floats(0, 4),
-        kind=st.sampled_from(("kill", "kill", "stall", "cut", "foreign")),
+        kind=st.sampled_from(("kill", "kill", "term", "stall", "cut", "foreign")),
         role=st.sampled_from(roles),
         seconds=st.floats(1, 20),
         during=st.sampled_from(MOMENTS),
@@ -205,6 +208,24 @@ def contended_schedule(seed: int, mode: str) -> Schedule:
         skips=True,
         lame=tuple(("w0", task) for task in range(tasks)),
         faults=(*sorted(faults, key=lambda fault: fault.at), Fault(last, "join", "w0")),
+    )
+
+
+def with_departures(schedule: Schedule) -> Schedule:
+    """The same with partitions that are told to end, at any time, and killed before, while or after they leave."""
+    rng = random.Random(schedule.seed)
+    roles = [f"p{p}" for p in range(schedule.partitions)]
+    graces = (0.5, 2.0, 6.0, 20.0)
+    told = [Fault(rng.uniform(2, 60), "term", rng.choice(roles), rng.choice(graces)) for _ in range(3)]
+    told += [
+        Fault(rng.uniform(0, 3), "term", rng.choice(roles), rng.choice(graces), during=rng.choice(MOMENTS))
+        for _ in range(2)
+    ]
+    faults = sorted([*told, *schedule.faults], key=lambda fault: fault.at)
+    return dataclasses.replace(
+        schedule,
+        snapshot_every_s=rng.choice((2.0, 500.0)),
+        faults=(*faults, Fault(faults[-1].at, "join", "w0")),
     )
 
 

@@ -80,6 +80,7 @@ def service_command(config: JobConfig, folder: JobDirectory, name: str) -> list[
     command = [*program, f"--{role}_id={number}", f"--master_addr={folder.endpoint(MASTER)}"]
     if role == "ps":
         command += [f"--endpoint={folder.endpoint(name)}", f"--job_dir={folder.path}"]
+        command.append("--leave_secs=0")  # it is told to end only when its job ends
     if config.orphan_secs:
         command.append(f"--orphan_secs={config.orphan_secs:g}")
     return [*command, f"--log_level={config.log_level}", f"--log_format={config.log_format}"]

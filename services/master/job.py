@@ -332,7 +332,7 @@ class MasterCore:
         if self.partitions.is_outdated(status):
             return [Reply(to, self._stop_order(status.incarnation))]
         is_first = status.partition not in self.partitions.entries
-        out: list[Instruction] = [*self.silence.on_heard(status.partition, now)]
+        out: list[Instruction] = [*self.silence.on_heard(status.partition, now), *self._on_leaving(status)]
         out += self._admit(status, is_first=is_first) if self.partitions.take(status) else []
         out += self._advance()
         return [*out, Reply(to, self._partition_orders(status, status.incarnation))]
@@ -358,12 +358,21 @@ class MasterCore:
         text = f"ps-{status.partition} is back at v{status.version}; what it lacks is computed again."
         return [Announce("ps", text)]
 
+    def _on_leaving(self, status: PartitionStatus) -> list[Announce]:
+        """Tell, once, that a partition was told to end."""
+        entry = self.partitions.entries.get(status.partition)
+        if self.is_over or not status.is_leaving or (entry is not None and entry.status.is_leaving):
+            return []
+        return [Announce("ps", f"ps-{status.partition} was told to end; what it has is saved first.")]
+
     def _partition_orders(self, status: PartitionStatus, incarnation: Identity) -> PartitionOrders:
         if self.is_over:
             self._told.add(f"ps-{status.partition}")
-        discard_below = 0
+        discard_below, snapshot_at = 0, None
+        hurries = self.plan.is_sync and self.partitions.is_one_leaving
         if self._is_running and self.plan.is_sync:
             discard_below = max((name[1] for name in self.partitions.common_snapshots()), default=0)
+            snapshot_at = self.partitions.standing if hurries else None
         return PartitionOrders(
             term=self.term,
             number=self._identities.number(),
@@ -378,6 +387,8 @@ class MasterCore:
             ends=self.skips.journalled,
             closing=self.skips.closing,
             newest_checkpoint=-1 if self.checkpoints.newest is None else self.checkpoints.newest,
+            snapshot_at=-1 if snapshot_at is None else snapshot_at,
+            hurries=hurries,
         )
 
     # -- the job's way

@@ -35,6 +35,7 @@ _OF_THIS_PROCESS = frozenset(
         "job_dir",
         "keys_dir",
         "launch_id",
+        "leave_secs",
         "log_format",
         "log_level",
         "master_addr",

@@ -1,6 +1,7 @@
 """`python -m edlz.services.ps`: one parameter server, by hand or started by a launcher."""
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -41,6 +42,8 @@ async def serve(config: JobConfig, stop: Stop) -> int:
             Contact(config.master_endpoint, config.orphan_secs),
         )
         server.handler = service.on_request
+        # SIGINT ends it at once, as any service.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, service.leave, config.leave_secs)
         async with asyncio.TaskGroup() as group:
             group.create_task(service.run(), name="partition")
             await stop.wait()

@@ -40,6 +40,7 @@ from edlz.services.ps.beginning import Beginning, begun_from, difference
 from edlz.services.ps.cuts import Cuts
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Write
+from edlz.services.ps.leaving import Leaving, left
 from edlz.services.ps.reading import read
 from edlz.services.ps.recount import recount
 from edlz.services.ps.recovery_snapshots import RecoverySnapshots
@@ -53,6 +54,7 @@ BASE: SnapshotName = (NO_IDENTITY, 0)
 HEARTBEAT_S, TICK_S = 1.0, 0.1
 RETRY_S = 1.0  # on a full disk
 NEAR_HEARTBEAT_S = 0.02  # while a checkpoint is cut in asynchronous mode, pushes wait
+HURRIED_HEARTBEAT_S = 0.2  # while a partition leaves
 
 
 class Condition(Enum):
@@ -114,6 +116,8 @@ class Partition:
         self._recovery = RecoverySnapshots()
         self._endings = Endings(are_known=False)
         self._newest_checkpoint = -1  # the last one that the master has told of
+        self._leaving = Leaving()
+        self._hurries = False  # another one leaves
 
     @property
     def condition(self) -> Condition:
@@ -138,7 +142,7 @@ class Partition:
         return NEAR_HEARTBEAT_S if self._cuts.near else TICK_S
 
     def on_tick(self, now: float) -> list[Instruction]:
-        out: list[Instruction] = []
+        out: list[Instruction] = [*self._leaving.on_tick(now)]
         if self.condition is Condition.SERVING and not self.plan.is_sync and self._is_snapshot_due(now):
             out += self._snapshot(now)
         if self._begins_again_s is not None and now >= self._begins_again_s:
@@ -151,7 +155,7 @@ class Partition:
 
     def _status(self, now: float) -> list[Instruction]:
         self._seq += 1
-        self._next_status_s = now + (NEAR_HEARTBEAT_S if self._cuts.near else HEARTBEAT_S)
+        self._next_status_s = now + self._heartbeat_s
         ledger = self.store.ledger if self.store else None
         frozen = self._asynchronous.frozen if self._asynchronous else 0
         is_known = self._ledger_known == (self.term, self.incarnation, self.era, frozen)
@@ -182,9 +186,16 @@ class Partition:
                     closed=() if self._exchanges is None else self._endings.closed(self._exchanges.standing),
                     run=self.job.run if self.job is not None else "",
                     checkpoints=self._snapshots.checkpoints(self._endings.known) if self.store else (),
+                    is_leaving=self._leaving.is_under_way,
                 )
             )
         ]
+
+    @property
+    def _heartbeat_s(self) -> float:
+        if self._cuts.near:
+            return NEAR_HEARTBEAT_S
+        return HURRIED_HEARTBEAT_S if self._hurries or self._leaving.is_under_way else HEARTBEAT_S
 
     def _recount(self) -> Recount:
         store = self.store
@@ -295,6 +306,11 @@ class Partition:
     def _obey(self, orders: PartitionOrders, now: float) -> list[Instruction]:
         if orders.stop:
             return [Exit("the master said stop")]
+        version = self.store.version if self.store is not None else 0
+        gone = self._leaving.on_orders(orders, self.era, version, now)
+        if gone:
+            return [*gone]
+        self._hurries = orders.hurries
         is_closing = self._endings.obey(orders)
         is_going_back = self.plan.is_sync and orders.era != self.era
         if is_going_back or orders.newest_checkpoint != self._newest_checkpoint:
@@ -317,6 +333,8 @@ class Partition:
         if self.condition is not Condition.UNRESTORED:
             assert self._exchanges is not None
             out += self._cuts.obey(orders, self._exchanges, self._life, is_sealed=self.is_sealed, now=now)
+            if self.store.version == orders.snapshot_at and not self._is_saved(self.store):
+                out += self._snapshot(now)
         if is_closing:  # the master waits for where this partition stands
             out += self._status(now)
         is_full = len(self.store.ledger.finished) == self.plan.task_count
@@ -353,6 +371,34 @@ class Partition:
         assert life is not None
         return life
 
+    # -- leaving
+
+    def leave(self, grace_s: float, now: float) -> list[Instruction]:
+        """Whoever runs this process wants it to end within so many seconds: have its state saved, then go."""
+        if self._leaving.is_under_way:
+            return [*left("a second time")]
+        if self.condition not in (Condition.SERVING, Condition.SEALED) or not grace_s:
+            return [*left("at once")]
+        self._leaving.begin(grace_s, now, is_sync=self.plan.is_sync)
+        if self._synchronous is not None:
+            self._synchronous.last_version = self._synchronous.store.version + 1
+            return self._status(now)
+        return [*self._status(now), *self._save_own(self._asynchronous, now)]
+
+    def _save_own(self, exchanges: Asynchronous | None, now: float) -> list[Instruction]:
+        """Async: write what was taken last, and go when it is durable."""
+        assert exchanges is not None
+        exchanges.store.flush()
+        if self._is_sealing:  # and when that is written, all is
+            return []
+        if self._is_saved(exchanges.store):
+            return [*left(f"v{exchanges.store.version} is saved")]
+        return self._snapshot(now)
+
+    def _is_saved(self, store: Store) -> bool:
+        """Whether the state as it is now is durable here, or about to be as the last one."""
+        return self._is_sealing or (self._life, store.version) in self._snapshots.names()
+
     # -- snapshots
 
     def _is_snapshot_due(self, now: float) -> bool:
@@ -367,7 +413,7 @@ class Partition:
     def on_snapshot_over(self) -> list[Instruction]:
         """A recovery snapshot was not written: the disk refused it, or its era is over."""
         self._recovery.on_over()
-        return []
+        return [*left("its state could not be written")] if self._leaving.is_under_way else []
 
     def on_no_room(self, write: Write, now: float) -> list[Instruction]:
         """A base or a sealed snapshot does not fit on the disk: it is taken anew, by whoever asks for it next."""
@@ -399,6 +445,7 @@ class Partition:
         if write.kind != "base" and not self.plan.is_sync:
             older = [name for name in self._snapshots.names() if name[1] < write.state.version]
             out += [Drop(name) for name in older if name[0] != NO_IDENTITY]
+            out += self._save_own(self._asynchronous, now) if self._leaving.is_under_way else []
         return out + self._status(now)
 
     def on_part_written(self, write: Write, info: PartInfo, now: float) -> list[Instruction]:
@@ -423,6 +470,8 @@ class Partition:
             return [Reply(to, Refused(reason="not ready"))]
         exchanges = self._exchanges
         if isinstance(body, Exchange) and isinstance(exchanges, Asynchronous):  # it serves: most requests
+            if self._leaving.is_under_way:  # its next life answers: what came now would be lost
+                return []
             replies = exchanges.exchange(to, body, now)
             return [*replies] if body.push is None else self._after_push(replies, exchanges, now)
         if isinstance(body, Initialise):

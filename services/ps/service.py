@@ -109,6 +109,10 @@ class PartitionService:
         if self._error is not None:
             raise self._error
 
+    def leave(self, grace_s: float) -> None:
+        """Told to end: go within so many seconds, with what this partition has saved if that can be."""
+        self._put(lambda: self._core.leave(grace_s, self._loop.time()))
+
     def close(self) -> None:
         """Finish the write that is under way and end the threads."""
         self._kernels.shutdown(wait=True)

@@ -24,6 +24,11 @@ class Synchronous(Exchanges):
     ----------
     on_commit : callable
         Called after each step, before anybody is told of it.
+
+    Attributes
+    ----------
+    last_version : int or None
+        No values of it are given out for training, so nobody takes a step from it.
     """
 
     def __init__(
@@ -33,6 +38,7 @@ class Synchronous(Exchanges):
         self._on_commit = on_commit
         self._staged: dict[int, Push] = {}  # task -> push, all of the step after the store's version
         self._held: dict[Hashable, tuple[Pull, bool]] = {}  # pulls not due, with "knows this life"
+        self.last_version: int | None = None
 
     def open_tasks(self) -> list[int]:
         """The tasks whose minibatches make the next step, in slot order."""
@@ -115,6 +121,8 @@ class Synchronous(Exchanges):
 
     def _is_due(self, pull: Pull) -> bool:
         ledger = self.store.ledger
-        return pull.task in ledger.finished or (
-            pull.task in self.open_tasks() and ledger.mark(pull.task) >= pull.index
-        )
+        if pull.task in ledger.finished:
+            return True
+        if self.store.version == self.last_version:
+            return False
+        return pull.task in self.open_tasks() and ledger.mark(pull.task) >= pull.index

@@ -32,6 +32,7 @@ from edlz.services.worker.task_runner import TaskRunner
 __all__ = ["Fault", "Schedule", "SimulatedJob", "Violation"]
 
 _JOURNALLED = frozenset(field.name for field in dataclasses.fields(JournalState))
+LEAVE_S = 18.0  # in which a partition may leave
 PATIENCE_S = 1000.0  # after the last fault; an undisturbed job takes a tenth of it
 
 
@@ -285,6 +286,19 @@ class SimulatedJob:
         if fault.role[0] == "w" and master and self.rng.random() < 0.5:  # its launcher says so
             is_death = int(fault.at * 10) % 2 == 0
             self.carry_out(master, master.core.lose_worker(fault.role[1:], "killed", is_death=is_death))
+
+    def _term_by(self, fault: Fault, process: Process) -> None:
+        """A process is told to end, and killed when its time is over."""
+        if fault.role[0] != "p":
+            self._kill_by(fault, process)
+            return
+        self.event(process.name, "leave", (LEAVE_S,))
+        self.at(self.now + fault.seconds, self._end_by_force, process)
+
+    def _end_by_force(self, process: Process) -> None:
+        if process.is_up:
+            self.log.append(f"{self.now:8.2f} {process.role} is killed")
+            self.exit(process)
 
     def _foreign_by(self, fault: Fault, process: Process) -> None:
         self.network.forge(process)

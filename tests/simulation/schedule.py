@@ -19,7 +19,7 @@ __all__ = ["MOMENTS", "Fault", "Schedule", "bad_minibatches", "ids_of", "raises_
 class Fault:
     at: float
     # kill, wipe (its disk is lost too), stall (a zombie: replaced, wakes up later), cut, join, full (its disk),
-    # foreign (another run speaks)
+    # foreign (another run speaks), term (told to end, killed so many seconds later)
     kind: str
     role: str
     seconds: float = 0.0
