@@ -1,8 +1,8 @@
 """The initial values of embedding rows as TensorFlow operations: a third twin of core_ext/initializers.c.
 
 A served model computes by them what a partition would give for an id that was never trained, bit by bit.  It
-is the NumPy twin operation for operation, in float64.  What it adds and multiplies by lies in a variable:
-TensorFlow's graph optimizer joins constants that follow one another, and the last bit of the result changes.
+is the NumPy twin operation for operation, in float64.  What it adds and multiplies by lies in a variable, not in
+constants: those of neighbouring operations a graph optimizer may join, which could change the last bit.
 """
 
 from collections.abc import Sequence
