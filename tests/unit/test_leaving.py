@@ -51,7 +51,9 @@ class Watched(SimulatedJob):
             assert core.store is not None
             self.left[process.role] = self.now
             others = [self.process(f"p{p}") for p in range(self.schedule.partitions)]
-            versions = [other.core.store.version for other in others if other is not None]
+            versions = [
+                other.core.store.version for other in others if other is not None and other.core.store
+            ]
             self.furthest[process.role] = max(versions) if core.plan.is_sync else core.store.version
         super().exit(process)
 

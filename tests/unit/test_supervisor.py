@@ -634,6 +634,7 @@ def test_commands_of_services_are_what_the_services_read(folder: JobDirectory) -
     assert dataclasses.replace(master, endpoint="", job_dir="") == config
     assert master.endpoint == folder.endpoint("master")
     ps = read_config(service_command(config, folder, "ps-1")[3:], "ps", {}).checked()
+    assert ps.leave_secs == 0, "whoever it tells to end is needed no more"
     assert (ps.ps_id, ps.endpoint) == (1, folder.endpoint("ps-1"))
     assert ps.master_endpoint == folder.endpoint("master")
     assert master.recovery_snapshot_secs == 2.5
