@@ -51,9 +51,8 @@ class Watched(SimulatedJob):
             assert core.store is not None
             self.left[process.role] = self.now
             others = [self.process(f"p{p}") for p in range(self.schedule.partitions)]
-            versions = [
-                other.core.store.version for other in others if other is not None and other.core.store
-            ]
+            stores = [core.store, *(other.core.store for other in others if other is not None)]
+            versions = [store.version for store in stores if store is not None]
             self.furthest[process.role] = max(versions) if core.plan.is_sync else core.store.version
         super().exit(process)
 
