@@ -4,6 +4,9 @@ Whoever holds the job's keys may be broken.  A status is looked at before anythi
 that does not fit is answered by an error which says what is wrong, and changes nothing.
 """
 
+import re
+from collections.abc import Iterator
+
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.ledger import Ledger, LedgerRecord, TaskSet
 from edlz.services.messages import (
@@ -12,13 +15,16 @@ from edlz.services.messages import (
     Identity,
     MetricState,
     PartitionStatus,
+    SupervisorStatus,
     WorkerStatus,
 )
 from edlz.services.plan import Plan
 
-__all__ = ["check_partition", "check_worker", "difference"]
+__all__ = ["check_partition", "check_supervisor", "check_worker", "difference"]
 
 MOST = 2**53  # of anything that is counted: no job gets that far, and every JSON reader knows it
+_NAME = re.compile("master|(?P<role>worker|ps)-(?P<number>0|[1-9][0-9]{0,15})")
+_SHOWN = 40  # characters of a name that is none
 
 
 def check_partition(status: PartitionStatus, plan: Plan, term: int) -> None:
@@ -60,6 +66,23 @@ def check_worker(status: WorkerStatus, plan: Plan, term: int) -> None:
         _check_counts(who, (done.records,))
     for failed in status.failed:
         _check_failed(who, failed, plan.task_count, evaluations)
+
+
+def check_supervisor(status: SupervisorStatus, partitions: int) -> None:
+    """Look at the names of what a supervisor runs; errors as for `check_partition`."""
+    for name in _names(status):
+        found = _NAME.fullmatch(name)
+        most = partitions if found and found["role"] == "ps" else MOST
+        if found is None or int(found["number"] or 0) >= most:
+            raise RemoteProtocolError(
+                f"a supervisor names {name[:_SHOWN]!r}; this job's services are called master, worker-N, and ps-N "
+                f"up to ps-{partitions - 1}"
+            )
+
+
+def _names(status: SupervisorStatus) -> Iterator[str]:
+    yield from (*status.running, *(status.placed or ()), *status.crowded, *status.unreachable, *status.notes)
+    yield from (exit_.name for exit_ in status.exits)
 
 
 def difference(one: DoneEvaluation, other: DoneEvaluation) -> str:

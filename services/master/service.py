@@ -37,6 +37,7 @@ from edlz.services.master.journal import Journal, TermLost
 from edlz.services.master.last_word import leave_last_word
 from edlz.services.master.planning import lock_folder, make_fleet, open_journal
 from edlz.services.master.progress import Progress
+from edlz.services.master.refusals import check_supervisor
 from edlz.services.messages import (
     Exchange,
     Initialise,
@@ -279,6 +280,7 @@ class MasterService:
 
     def _on_supervisor(self, status: SupervisorStatus, now: float) -> SupervisorOrders:
         self._core.refuse_foreign("a supervisor", status.run)
+        check_supervisor(status, self._core.job.partitions)
         self._is_supervised = True
         self._progress.notes = status.notes
         unreachable = [split_name(name) for name in status.unreachable]
