@@ -263,6 +263,18 @@ def test_a_parameter_server_comes_back_on_another_node_with_its_snapshot(shell: 
     assert "ps-0 is back at v0;" not in told(status, "ps-0 is back at v")
 
 
+def test_a_deleted_parameter_server_has_the_job_saved_first(desk: Shell) -> None:
+    more = ("--num_workers=1", "--num_ps_pods=2", "--num_epochs=12", "--use_async=false", "--grads_to_wait=2")
+    files = ("--job_dir=/data/jobs/mnist", "--recovery_snapshot_secs=600")
+    desk.edlz("train", *flags(desk, *more, *files))
+    desk.wait_for_training(JOB, minibatches=40)
+    desk.cluster.delete("pods", pod_name(JOB, "ps-0"))
+    status = desk.wait_for_end(JOB)
+    check_ledger(status)
+    assert "ps-0 was told to end" in told(status, "ps-0 was told to end")
+    assert "all partitions go back to v0," not in told(status, "all partitions go back to v")
+
+
 def test_a_job_whose_masters_node_freezes_is_resumed_elsewhere(shell: Shell) -> None:
     """Kubelet and containers are frozen, so its pods stay Terminating: `resume` takes them over."""
     cluster = shell.cluster
