@@ -1,11 +1,19 @@
 """Pods that only go by force."""
 
 import datetime
+import itertools
 
+import pytest
+
+from edlz.client.cluster import removal
+from edlz.k8s import fleet_loop, launcher
 from edlz.k8s.api_records import Condition, Metadata, Pod, PodStatus
 from edlz.k8s.pod_exits import is_out_of_reach
+from edlz.k8s.pods import grace_s
 from edlz.k8s.stuck_pods import MARGIN_S, StuckPods
 
+LATEST_S = 15.0  # after its grace, or after its node is known to be lost, a pod is replaced
+POLLS_S = {"master": fleet_loop.POLL_S, "its end": launcher.GONE_POLL_S, "command": removal.POLL_S}
 STAMP = datetime.datetime.fromisoformat("2026-11-27T21:11:46+00:00")
 
 
@@ -58,3 +66,15 @@ def test_who_is_gone_is_forgotten() -> None:
     stuck.find([pod(0)], 0.0)
     stuck.find([], 1.0)
     assert stuck.find([pod(0)], 100.0) == []
+
+
+@pytest.mark.parametrize("poll_s", POLLS_S.values(), ids=POLLS_S)
+@pytest.mark.parametrize("name", ["master", "ps-0", "worker-0"])
+@pytest.mark.parametrize("lost_s", [-60.0, 0.0, 7.0, 19.9, 40.0, 300.0])
+def test_a_lost_pod_does_not_hold_its_name_for_long(name: str, lost_s: float, poll_s: float) -> None:
+    """It is asked to go at 0 s, just after a round; the cluster says at `lost_s` that its node is lost."""
+    stuck, grace = StuckPods(), grace_s(name)
+    rounds = (poll_s * number for number in itertools.count(1))
+    is_lost = {True: pod(grace), False: pod(grace, ready="True")}
+    found_s = next(now for now in rounds if stuck.find([is_lost[now > lost_s]], now))
+    assert found_s - max(grace, lost_s) <= LATEST_S
