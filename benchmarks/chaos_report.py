@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.chaos_schedule import Schedule
+from benchmarks.chaos_schedule import Fault, Schedule
 
 __all__ = ["Run", "line_of", "summary_of"]
 
@@ -16,6 +16,7 @@ class Run:
     Attributes
     ----------
     schedule : Schedule
+        What was carried out of it.
     took_s : float
     minibatches : int
         Of the plan.
@@ -25,6 +26,8 @@ class Run:
         Where a failed run is kept.
     command : str
         What repeats it.
+    left_out : tuple of Fault
+        What the schedule had besides, and this machine cannot do.
     """
 
     schedule: Schedule
@@ -33,6 +36,7 @@ class Run:
     problems: tuple[str, ...] = ()
     folder: str = ""
     command: str = ""
+    left_out: tuple[Fault, ...] = ()
 
 
 def line_of(run: Run) -> str:
@@ -40,7 +44,8 @@ def line_of(run: Run) -> str:
     schedule = run.schedule
     about = f"seed {schedule.seed} {schedule.mode} {schedule.workers}w {schedule.partitions}ps"
     faults = "; ".join(map(str, schedule.faults))
-    end = f"{run.took_s:.1f}s  {about}  {faults}"
+    left_out = f"  left out: {'; '.join(map(str, run.left_out))}" if run.left_out else ""
+    end = f"{run.took_s:.1f}s  {about}  {faults}{left_out}"
     if not run.problems:
         same = ", same bits" if schedule.mode == "sync" else ""
         return f"ok      {run.minibatches} minibatches once{same}  {end}"
@@ -56,4 +61,6 @@ def summary_of(runs: Sequence[Run]) -> str:
     )
     parts = ", ".join(f"{count} {name}" for name, count in sorted(hits.items()))
     seeds = f" (seeds {', '.join(str(run.schedule.seed) for run in failed)})" if failed else ""
-    return f"{len(runs)} runs, {len(failed)} failed{seeds}; {sum(hits.values())} faults: {parts}"
+    left_out = sum(len(run.left_out) for run in runs)
+    rest = f"; {left_out} disk full left out (only root can mount a small disk)" if left_out else ""
+    return f"{len(runs)} runs, {len(failed)} failed{seeds}; {sum(hits.values())} faults: {parts}{rest}"

@@ -107,6 +107,15 @@ def test_the_summary_counts_faults_by_kind_and_role() -> None:
     assert summary_of(runs[:1]) == "1 runs, 0 failed; 2 faults: 1 delay worker, 1 kill ps"
 
 
+def test_what_was_left_out_is_said_and_not_counted() -> None:
+    run = Run(SCHEDULE, 1.0, minibatches=856, left_out=(Fault("full", "disk", 50, 5.0),))
+    assert line_of(run).endswith("delay worker-1 100ms 2.0s at v80  left out: full disk 5.0s at v50")
+    assert summary_of([run, Run(SCHEDULE, 1.0)]) == (
+        "2 runs, 0 failed; 4 faults: 2 delay worker, 2 kill ps; "
+        "1 disk full left out (only root can mount a small disk)"
+    )
+
+
 # ---------------------------------------------------------------- the recount
 
 PLAN = Plan(
