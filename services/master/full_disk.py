@@ -47,12 +47,13 @@ class FullDisk:
         self._path, self._limit_s = path, LIMIT_S if limit_s is None else limit_s
         self.waited_s = 0.0
 
-    def wait_for(self, work: Callable[[], Done]) -> Done:
+    def wait_for(self, work: Callable[[], Done], limit_s: float | None = None) -> Done:
         """Return what the work returns, having tried again while there was no room.
 
         Parameters
         ----------
         work : writes the file; it changes nothing when it raises
+        limit_s : how long at most, if not as long as ever
 
         Raises
         ------
@@ -61,6 +62,7 @@ class FullDisk:
         """
         began: float | None = None
         pause_s, doubts = FIRST_PAUSE_S, 0
+        limit_s = self._limit_s if limit_s is None else limit_s
         while True:
             try:
                 done = work()
@@ -69,7 +71,7 @@ class FullDisk:
                     doubts += 1  # there may be room since a moment ago
                     if doubts > 1:
                         raise
-                began = self._begin(began, error)
+                began = self._begin(began, limit_s, error)
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             else:
@@ -78,15 +80,15 @@ class FullDisk:
                     logger.warning("there is room again for %s", self._path)
                 return done
 
-    def _begin(self, began: float | None, error: Exception) -> float:
+    def _begin(self, began: float | None, limit_s: float, error: Exception) -> float:
         """Return since when there is no room, having told it."""
         now = time.monotonic()
         if began is None:
             logger.warning("no room on the disk for %s (%s): the job waits until there is", self._path, error)
             return now
-        if now - began > self._limit_s:
+        if now - began > limit_s:
             raise DiskFull(
-                f"no room on the disk for {self._path} within {self._limit_s:.0f}s",
+                f"no room on the disk for {self._path} within {limit_s:.0f}s",
                 "make room, then: edlz resume",
             ) from error
         return began

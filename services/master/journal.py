@@ -166,13 +166,15 @@ class Journal:
         """
         self._write(term, {"job": job, "launch": launch})
 
-    def write(self, term: int, fields: dict[str, object]) -> None:
+    def write(self, term: int, fields: dict[str, object], *, patience_s: float | None = None) -> None:
         """Write facts in one durable transaction; wait for room where the disk is full.
 
         Parameters
         ----------
         term : int
             The writer's.  A transaction that has `term` among its facts begins it.
+        patience_s : float, optional
+            How long a full disk is waited for, if not as long as `FullDisk` does.
 
         Raises
         ------
@@ -181,13 +183,21 @@ class Journal:
         DiskFull
             If there was no room for too long; nothing was written.
         """
-        self._write(term, fields, begins="term" in fields)
+        self._write(term, fields, begins="term" in fields, patience_s=patience_s)
 
     def _write(
-        self, term: int, facts: dict[str, object], *, begins: bool = False, is_first: bool = False
+        self,
+        term: int,
+        facts: dict[str, object],
+        *,
+        begins: bool = False,
+        is_first: bool = False,
+        patience_s: float | None = None,
     ) -> None:
         with self._usable():
-            self._disk.wait_for(lambda: self._transact(term, facts, begins=begins, is_first=is_first))
+            self._disk.wait_for(
+                lambda: self._transact(term, facts, begins=begins, is_first=is_first), patience_s
+            )
 
     def _transact(self, term: int, facts: dict[str, object], *, begins: bool, is_first: bool) -> None:
         """Make facts durable, all or none, if it is the turn of a master of this term."""

@@ -1,4 +1,4 @@
-"""The status that a master leaves in the job's folder for those who look at the job later; the journal has what counts."""
+"""What a master leaves when it ends, for those who look at the job later or begin it again: it costs no job its success."""
 
 import logging
 from pathlib import Path
@@ -7,10 +7,12 @@ import msgspec
 
 from edlz.services import strict_json
 from edlz.services.checkpoints.durable import replace_file
+from edlz.services.errors import EdlzError
 from edlz.services.job_status import JobStatus
 from edlz.services.master.full_disk import DiskFull, FullDisk
+from edlz.services.master.journal import Journal
 
-__all__ = ["leave_last_word"]
+__all__ = ["leave_last_word", "note_end"]
 
 PATIENCE_S = 8.0  # on a full disk
 
@@ -24,3 +26,11 @@ def leave_last_word(folder: Path, status: JobStatus) -> None:
         FullDisk(path, PATIENCE_S).wait_for(lambda: replace_file(path, text))
     except (OSError, DiskFull) as error:
         logger.warning("%s could not be written: %s", path, error)
+
+
+def note_end(journal: Journal, term: int) -> None:
+    """Note that the master of a complete job has left by itself; a journal that does not take it costs a warning."""
+    try:
+        journal.write(term, {"has_ended": True}, patience_s=PATIENCE_S)
+    except (OSError, EdlzError) as error:
+        logger.warning("that the job has ended could not be noted: %s", error)

@@ -34,7 +34,7 @@ from edlz.services.master.instructions import (
 from edlz.services.master.instructions import Journal as Entry
 from edlz.services.master.job import MasterCore
 from edlz.services.master.journal import Journal, TermLost
-from edlz.services.master.last_word import leave_last_word
+from edlz.services.master.last_word import leave_last_word, note_end
 from edlz.services.master.planning import lock_folder, make_fleet, open_journal
 from edlz.services.master.progress import Progress
 from edlz.services.master.refusals import check_supervisor
@@ -238,7 +238,8 @@ class MasterService:
         status = self._progress.status(0, self._clock())
         leave_last_word(self._folder, status)
         if core.is_complete:
-            self._journal.write(core.term, {"has_ended": True})
+            if not self._config.launch_id:  # or else that tells the next run from this one
+                note_end(self._journal, core.term)
             logger.info("job=%s complete at version=%d digest=%s", core.job.name, status.version, core.digest)
             return 0
         if failure:

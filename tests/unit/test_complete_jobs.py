@@ -1,6 +1,7 @@
 """A job that is complete stays so, whoever is killed then: its master needs nobody and trains nothing again."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from edlz.api.recordio import Writer
 from edlz.client.local.ending import written_status
 from edlz.services.config import JobConfig
 from edlz.services.job_status import JobStatus, PartitionView
+from edlz.services.master import last_word
+from edlz.services.master.full_disk import DiskFull
 from edlz.services.master.journal import Journal
 from edlz.services.master.planning import open_journal
 from edlz.services.master.service import MasterService, serve_master
@@ -99,8 +102,52 @@ def test_its_master_ends_alone_and_says_how_the_job_ended(tmp_path: Path) -> Non
     assert asyncio.run(serve_master(config, Stop(), attend)) == 0
     assert seen == [FINAL]
     assert msgspec.json.decode((config.job_directory / "status.json").read_bytes(), type=JobStatus) == FINAL
+
+
+@pytest.mark.parametrize("launch", ["", "one"])
+def test_that_it_has_ended_is_noted_only_where_no_launch_tells_the_next_run(
+    tmp_path: Path, launch: str
+) -> None:
+    config = config_of(tmp_path, launch_id=launch)
+    completed(config)
+
+    async def attend(service: MasterService) -> None:
+        service.supervise(SupervisorStatus(seq=1))
+
+    assert asyncio.run(serve_master(config, Stop(), attend)) == 0
     with Journal(config.job_directory / "journal.sqlite") as journal:
-        assert journal.state().has_ended
+        assert journal.state().has_ended is not bool(launch)
+
+
+@pytest.mark.parametrize("trouble", ["younger", "read-only", "full"])
+def test_a_complete_job_is_complete_whatever_its_journal_says_at_the_end(
+    tmp_path: Path, trouble: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(last_word, "PATIENCE_S", 0.0)
+    config = config_of(tmp_path)
+    completed(config)
+
+    async def attend(service: MasterService) -> None:
+        service.supervise(SupervisorStatus(seq=1))
+        if trouble == "younger":
+            with Journal(config.job_directory / "journal.sqlite") as younger:
+                younger.write(9, {"term": 9})
+        elif trouble == "read-only":
+            service._journal._database.execute("PRAGMA query_only=ON")
+        else:
+            fill_up(service._journal, service._core.term)
+
+    assert asyncio.run(serve_master(config, Stop(), attend)) == 0
+    assert "that the job has ended could not be noted" in caplog.text
+
+
+def fill_up(journal: Journal, term: int) -> None:
+    """Let SQLite's own limit stand for a disk on which the smallest fact has no room."""
+    (pages,) = journal._database.execute("PRAGMA page_count").fetchone()
+    journal._database.execute(f"PRAGMA max_page_count={pages}")
+    with contextlib.suppress(DiskFull):
+        for number in range(1000):
+            journal.write(term, {f"more-{number}": "x" * 10}, patience_s=0.0)
 
 
 def test_a_master_whose_time_is_over_ends_and_says_nothing(tmp_path: Path) -> None:
