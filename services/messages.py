@@ -305,7 +305,7 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     telemetry: WorkerTelemetry = WorkerTelemetry()
     steps: int = 0  # minibatches pushed by this process: a lease does not age while this rises
     busy_s: Seconds = 0.0  # how long it has been at the present piece of work
-    longest_s: Seconds = 0.0  # the longest piece of that kind so far, the first aside
+    longest_s: Seconds = 0.0  # the longest piece of that kind so far
     address_list: Identity = NO_IDENTITY  # which list of partitions it has
     nonfinite_losses: int = 0  # minibatches of this process whose loss was NaN or infinite
     nonfinite_loss: NonFiniteLoss | None = None  # the newest of them

@@ -18,7 +18,7 @@ SILENCE_S = 10.0
 HANG_S = 60.0
 HANG_PIECES = 10.0  # a piece of work may take so many times as long as the longest of its kind before it
 START_HANG_S = 900.0  # the first piece of a kind may take so long,
-START_HANGS = 10.0  # or so many times as long as a job lets a worker be without progress
+START_HANGS = 10.0  # or so many times as long as a job lets a worker be without progress; no other one more
 
 
 class Crew:
@@ -152,9 +152,10 @@ class Crew:
                 yield worker, f"hung: no progress for {entry.busy_s:.0f}s{where}; its log says where"
 
     def _limit_s(self, entry: WorkerEntry) -> float:
+        start_s = max(START_HANG_S, START_HANGS * self._hang_s)
         if entry.is_starting:
-            return max(START_HANG_S, START_HANGS * self._hang_s)
-        return max(self._hang_s, HANG_PIECES * entry.longest_s)
+            return start_s
+        return max(self._hang_s, min(HANG_PIECES * entry.longest_s, start_s))
 
     def check_invariants(self) -> None:
         """Assert that what is kept up to date is what would be made anew."""

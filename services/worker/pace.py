@@ -1,8 +1,8 @@
 """How long a worker's thread has been at one piece of work: what the master judges hangs by.
 
 Theory of operation.  Pieces of one kind (a step, an evaluation task) take about as long as each other, other kinds
-do not, and the first of a kind loads libraries, builds and compiles: it counts as part of the start and says
-nothing of those after it.  A piece is over before anybody hears of it, so what is told at its end is never old.
+do not.  The first of a kind also loads libraries and compiles, so it counts as part of the start; those after it take
+no longer, and may take as long.  A piece is over before anybody hears of it, so what is told at its end is never old.
 """
 
 __all__ = ["Pace"]
@@ -13,7 +13,7 @@ class Pace:
 
     def __init__(self) -> None:
         self._present: tuple[str, float] | None = None  # what it is at, and since when
-        self._longest_s: dict[str, float] = {}  # by kind, of those after the first
+        self._longest_s: dict[str, float] = {}  # by kind
 
     def begin(self, kind: str, now: float) -> None:
         """A piece of work begins."""
@@ -24,8 +24,7 @@ class Pace:
         assert self._present is not None, "nothing has begun"
         kind, since_s = self._present
         self._present = None
-        before_s = self._longest_s.get(kind)
-        self._longest_s[kind] = 0.0 if before_s is None else max(before_s, now - since_s)
+        self._longest_s[kind] = max(self._longest_s.get(kind, 0.0), now - since_s)
 
     def told(self, now: float) -> tuple[float, float, bool]:
         """Return what the master is told.
@@ -35,7 +34,7 @@ class Pace:
         busy_s : float
             How long the present piece of work has lasted; 0 if there is none.
         longest_s : float
-            The longest of its kind before it, the first aside.
+            The longest of its kind before it; 0 if there is none.
         is_starting : bool
             Whether it is the first of its kind.
         """

@@ -119,9 +119,9 @@ def test_the_end_of_a_slow_build_is_no_hang_and_hides_no_later_one() -> None:
     crew.note("0", told(pace, 0, 801.0))  # what it says when it hears that its model is built
     assert list(crew.retire(801.5)) == []
     pace.begin("step", 802.0)
-    crew.note("0", told(pace, 0, 1500.0))  # compiles
-    assert list(crew.retire(1500.0)) == []
-    pace.end(1502.0)
+    crew.note("0", told(pace, 0, 803.0))  # compiles
+    assert list(crew.retire(803.0)) == []
+    pace.end(804.0)
     for now in (1600.0, 1700.0, 1800.0):
         pace.begin("step", now)
         pace.end(now + 1.0)
@@ -132,6 +132,27 @@ def test_the_end_of_a_slow_build_is_no_hang_and_hides_no_later_one() -> None:
     assert list(crew.retire(2000.0 + HANG_S - 1)) == []
     crew.note("0", told(pace, 0, 2000.0 + HANG_S + 1))
     assert list(crew.retire(2000.0 + HANG_S + 1)) == [("0", "hung: no progress for 21s; its log says where")]
+
+
+def test_work_that_always_takes_longer_than_a_hang_is_none() -> None:
+    crew, pace = crew_of("0", target=1), Pace()
+    for kind, lasts_s in (("evaluation", 120.0), ("step", 70.0)):
+        for since_s in (0.0, 1000.0, 2000.0):
+            pace.begin(kind, since_s)
+            crew.note("0", told(pace, 0, since_s + lasts_s))
+            assert list(crew.retire(since_s + lasts_s)) == []
+            pace.end(since_s + lasts_s)
+
+
+def test_after_a_slow_first_piece_no_other_may_take_longer_than_a_first_one_may() -> None:
+    crew, pace = crew_of("0", target=1), Pace()
+    pace.begin("step", 0.0)
+    pace.end(700.0)  # compiles on a busy machine
+    pace.begin("step", 1000.0)
+    crew.note("0", told(pace, 0, 1000.0 + START_HANG_S))
+    assert list(crew.retire(2000.0)) == []
+    crew.note("0", told(pace, 0, 1001.0 + START_HANG_S))
+    assert [worker for worker, _ in crew.retire(2000.0)] == ["0"]
 
 
 def test_a_build_that_hangs_is_given_up_too() -> None:
