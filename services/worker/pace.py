@@ -42,4 +42,5 @@ class Pace:
         if present is None:
             return 0.0, 0.0, False
         kind, since_s = present
-        return now - since_s, self._longest_s.get(kind, 0.0), kind not in self._longest_s
+        busy_s = max(0.0, now - since_s)  # it may have begun after the clock was read
+        return busy_s, self._longest_s.get(kind, 0.0), kind not in self._longest_s

@@ -144,6 +144,12 @@ def test_work_that_always_takes_longer_than_a_hang_is_none() -> None:
             pace.end(since_s + lasts_s)
 
 
+def test_what_has_begun_after_the_clock_was_read_has_lasted_no_time() -> None:
+    pace = Pace()
+    pace.begin("build", 5.001)  # in its thread
+    assert pace.told(5.0) == (0.0, 0.0, True)
+
+
 def test_after_a_slow_first_piece_no_other_may_take_longer_than_a_first_one_may() -> None:
     crew, pace = crew_of("0", target=1), Pace()
     pace.begin("step", 0.0)
