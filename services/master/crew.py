@@ -10,6 +10,7 @@ another one is started in its place, and when it wakes up it is told to go.
 from collections.abc import Collection, Iterator, Mapping
 
 from edlz.services.master.entries import WorkerEntry
+from edlz.services.master.instructions import Retire
 from edlz.services.master.task_queue import Holder
 
 __all__ = ["HANG_S", "Crew"]
@@ -134,8 +135,8 @@ class Crew:
         """Whether a worker was given up."""
         return self._retired.get(worker, False)
 
-    def retire(self, now: float) -> Iterator[tuple[str, str]]:
-        """Give up the workers that hang; return each with a reason."""
+    def retire(self, now: float) -> Iterator[Retire]:
+        """Give up the workers that hang, or whose machine was lost."""
         if self._target is None:
             return
         for worker, seen_s in list(self._silent.items()):
@@ -144,12 +145,12 @@ class Crew:
                 del self._silent[worker]
                 self._retired[worker] = True
                 why = "its node does not answer" if is_unreachable else "hung"
-                yield worker, f"{why}: nothing heard for {now - seen_s:.0f}s"
+                yield Retire(worker, f"{why}: nothing heard for {now - seen_s:.0f}s", is_unreachable)
         for worker, entry in self.workers.items():
             if worker not in self._retired and entry.busy_s > self._limit_s(entry):
                 self._retired[worker] = True
                 where = " while it started" if entry.is_starting else ""
-                yield worker, f"hung: no progress for {entry.busy_s:.0f}s{where}; its log says where"
+                yield Retire(worker, f"hung: no progress for {entry.busy_s:.0f}s{where}; its log says where")
 
     def _limit_s(self, entry: WorkerEntry) -> float:
         start_s = max(START_HANG_S, START_HANGS * self._hang_s)

@@ -199,13 +199,16 @@ class Fleet:
         yielded, self._yielded = self._yielded, []
         return yielded
 
-    def retire(self, name: str, reason: str, now: float) -> Loss | None:
-        """Give up a process that runs but does nothing; None if that is known, or it is not of this job."""
+    def retire(self, name: str, reason: str, now: float, *, is_unreachable: bool = False) -> Loss | None:
+        """Give up a process that runs but does nothing; None if that is known, or it is not of this job.
+
+        One whose machine does not answer was taken away.
+        """
         if name not in self._pods or name in self.hung:
             return None
         self.hung.add(name)
         give_up = self._replace if is_worker(name) else self._restart
-        return give_up(name, reason, Cause.KILLED, now)
+        return give_up(name, reason, Cause.PREEMPTED if is_unreachable else Cause.KILLED, now)
 
     def scale(self, workers: int, now: float) -> int:
         """Want so many workers from now on; return how many were wanted before.

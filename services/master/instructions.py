@@ -77,18 +77,26 @@ class DropParts:
 
 @dataclass(frozen=True)
 class Retire:
-    """A worker runs, but does nothing: have another one started in its place."""
+    """A worker runs, but does nothing: have another one started in its place.
+
+    `is_unreachable`: its node does not answer, so that it was taken away.
+    """
 
     worker: str
     reason: str
+    is_unreachable: bool = False
 
 
 @dataclass(frozen=True)
 class RetireServer:
-    """A parameter server runs, as far as its launcher knows, but says nothing: have it started anew."""
+    """A parameter server runs, as far as its launcher knows, but says nothing: have it started anew.
+
+    `is_unreachable`: as of `Retire`.
+    """
 
     index: int
     reason: str
+    is_unreachable: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from edlz.services.master.instructions import (
     Instruction,
     Journal,
     Reply,
-    Retire,
 )
 from edlz.services.master.losses import NonFiniteLosses
 from edlz.services.master.partitions import Partitions
@@ -203,7 +202,7 @@ class MasterCore:
         for worker, last in self.crew.silent(now):
             out += self.lose_worker(worker, f"nothing heard for {now - last.seen_s:.0f}s")
             self.crew.note_silence(worker, last)
-        out += [Retire(worker, reason) for worker, reason in self.crew.retire(now)]
+        out += self.crew.retire(now)
         out += [] if self.is_over else self.silence.on_tick(now)
         out += self.checkpoints.on_tick(self.partitions.entries, now)
         out += self._advance()

@@ -436,19 +436,21 @@ class MasterService:
                 case DropParts(version):
                     assert self._tasks is not None
                     self._tasks.create_task(self._drop_parts(version), name="drop parts")
-                case Retire(worker, reason):
-                    loss = self._fleet.retire(f"worker-{worker}", reason, self._clock())
-                    self._on_fleet([loss] if loss else [], self._clock())
+                case Retire(worker, reason, is_unreachable):
+                    self._give_up(f"worker-{worker}", reason, is_unreachable=is_unreachable)
                     self._carry_out(
                         self._core.lose_worker(worker, reason)
                     )  # also one that nobody here started
-                case RetireServer(index, reason):
+                case RetireServer(index, reason, is_unreachable):
                     if self._is_supervised:  # else it is up to whoever has started it
-                        server = self._fleet.retire(f"ps-{index}", reason, self._clock())
-                        self._on_fleet([server] if server else [], self._clock())
+                        self._give_up(f"ps-{index}", reason, is_unreachable=is_unreachable)
                 case Exit(reason, code):
                     logger.info("master ends: %s", reason)
                     self._stop.set(code, reason)
+
+    def _give_up(self, name: str, reason: str, *, is_unreachable: bool) -> None:
+        loss = self._fleet.retire(name, reason, self._clock(), is_unreachable=is_unreachable)
+        self._on_fleet([loss] if loss else [], self._clock())
 
     def _with_final_status(self, fields: dict[str, object]) -> dict[str, object]:
         """Return journal entries; with that which completes the job goes how it looks then, for good."""

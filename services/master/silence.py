@@ -65,7 +65,7 @@ class Silence:
                 del self._heard_s[index]
                 self._silent.add(index)  # until it is told how it ended, or speaks again
                 where = "its node does not answer, " if is_unreachable else ""
-                out.append(RetireServer(index, where + reason))
+                out.append(RetireServer(index, where + reason, is_unreachable))
             elif index not in self._silent:
                 self._silent.add(index)
                 text = f"ps-{index} is silent: {reason}; requests to it wait."

@@ -5,6 +5,7 @@ from simulation.job import Schedule, SimulatedJob
 
 from edlz.services.master.crew import SILENCE_S, START_HANG_S, Crew
 from edlz.services.master.entries import WorkerEntry
+from edlz.services.master.instructions import Retire
 from edlz.services.master.task_queue import Holder
 from edlz.services.messages import WorkerOrders
 from edlz.services.worker.pace import Pace
@@ -72,7 +73,7 @@ def test_a_worker_that_says_nothing_is_given_up_after_a_while() -> None:
     crew = crew_of("0", "1", target=2)
     crew.note_silence("0", entry(0, 100.0))
     assert list(crew.retire(100.0 + HANG_S)) == []
-    assert list(crew.retire(101.0 + HANG_S)) == [("0", "hung: nothing heard for 21s")]
+    assert list(crew.retire(101.0 + HANG_S)) == [Retire("0", "hung: nothing heard for 21s")]
     assert list(crew.retire(200.0)) == []
     assert crew.is_retired("0")
     assert not crew.is_retired("1")
@@ -83,7 +84,7 @@ def test_one_that_is_not_wanted_any_more_is_told_to_go_but_has_not_hung() -> Non
     crew.dismiss("1")
     assert (crew.is_retired("1"), crew.has_hung("1")) == (True, False)
     crew.note_silence("0", entry(0, 0.0))
-    assert [worker for worker, _ in crew.retire(1e3)] == ["0"]
+    assert [given_up.worker for given_up in crew.retire(1e3)] == ["0"]
     assert crew.has_hung("0")
 
 
@@ -99,10 +100,10 @@ def test_a_worker_hangs_where_one_piece_of_work_takes_far_longer_than_any_before
     crew.note("0", entry(0, 100.0, busy_s=21.0, longest_s=1.0))  # hangs
     crew.note("1", entry(1, 100.0, busy_s=21.0, longest_s=5.0))  # slow: four times its longest
     crew.note("2", entry(2, 100.0, busy_s=0.0))  # has nothing to do
-    assert list(crew.retire(100.0)) == [("0", "hung: no progress for 21s; its log says where")]
+    assert list(crew.retire(100.0)) == [Retire("0", "hung: no progress for 21s; its log says where")]
     assert list(crew.retire(130.0)) == []  # what the others are at by now they have not said
     crew.note("1", entry(1, 131.0, busy_s=51.0, longest_s=5.0))
-    assert [worker for worker, _ in crew.retire(131.0)] == ["1"]
+    assert [given_up.worker for given_up in crew.retire(131.0)] == ["1"]
 
 
 def told(pace: Pace, n: int, now: float) -> WorkerEntry:
@@ -131,7 +132,9 @@ def test_the_end_of_a_slow_build_is_no_hang_and_hides_no_later_one() -> None:
     crew.note("0", told(pace, 0, 2000.0 + HANG_S - 1))
     assert list(crew.retire(2000.0 + HANG_S - 1)) == []
     crew.note("0", told(pace, 0, 2000.0 + HANG_S + 1))
-    assert list(crew.retire(2000.0 + HANG_S + 1)) == [("0", "hung: no progress for 21s; its log says where")]
+    assert list(crew.retire(2000.0 + HANG_S + 1)) == [
+        Retire("0", "hung: no progress for 21s; its log says where")
+    ]
 
 
 def test_work_that_always_takes_longer_than_a_hang_is_none() -> None:
@@ -158,7 +161,7 @@ def test_after_a_slow_first_piece_no_other_may_take_longer_than_a_first_one_may(
     crew.note("0", told(pace, 0, 1000.0 + START_HANG_S))
     assert list(crew.retire(2000.0)) == []
     crew.note("0", told(pace, 0, 1001.0 + START_HANG_S))
-    assert [worker for worker, _ in crew.retire(2000.0)] == ["0"]
+    assert [given_up.worker for given_up in crew.retire(2000.0)] == ["0"]
 
 
 def test_a_build_that_hangs_is_given_up_too() -> None:
@@ -168,7 +171,7 @@ def test_a_build_that_hangs_is_given_up_too() -> None:
     assert list(crew.retire(START_HANG_S)) == []
     crew.note("0", told(pace, 0, START_HANG_S + 1))
     text = "hung: no progress for 901s while it started; its log says where"
-    assert list(crew.retire(START_HANG_S + 1)) == [("0", text)]
+    assert list(crew.retire(START_HANG_S + 1)) == [Retire("0", text)]
 
 
 def test_a_long_evaluation_hides_no_step_that_hangs() -> None:
@@ -182,7 +185,7 @@ def test_a_long_evaluation_hides_no_step_that_hangs() -> None:
     pace.end(201.0)
     pace.begin("step", 300.0)
     crew.note("0", told(pace, 0, 321.0))
-    assert [worker for worker, _ in crew.retire(321.0)] == ["0"]
+    assert [given_up.worker for given_up in crew.retire(321.0)] == ["0"]
 
 
 def test_who_has_been_silent_for_long() -> None:
@@ -212,7 +215,9 @@ def test_a_silent_worker_whose_node_does_not_answer_is_given_up_at_once() -> Non
     crew.unreachable = {"0", "1"}
     assert list(crew.retire(SILENCE_S)) == []  # they speak still: who says that knows less than we do
     crew.note_silence("0", entry(0, 0.0))
-    assert list(crew.retire(SILENCE_S + 1)) == [("0", "its node does not answer: nothing heard for 11s")]
+    assert list(crew.retire(SILENCE_S + 1)) == [
+        Retire("0", "its node does not answer: nothing heard for 11s", is_unreachable=True)
+    ]
     assert list(crew.retire(SILENCE_S + 2)) == []
 
 

@@ -244,6 +244,15 @@ def test_a_worker_that_hangs_is_replaced_and_named_until_it_is_gone() -> None:
     assert launcher.fleet.hung == set()
 
 
+@pytest.mark.parametrize("name", ["worker-0", "ps-0"])
+@pytest.mark.parametrize("is_unreachable", [True, False])
+def test_what_a_lost_node_had_was_taken_away(name: str, is_unreachable: bool) -> None:
+    launcher = Launcher(Fleet(workers=1, servers=1))
+    loss = launcher.fleet.retire(name, "nothing heard", launcher.now, is_unreachable=is_unreachable)
+    assert loss is not None
+    assert loss.is_explained == is_unreachable
+
+
 def test_a_server_that_is_given_up_ends_before_its_next_life_begins() -> None:
     launcher = Launcher(Fleet(workers=1, servers=1))
     loss = launcher.fleet.retire("ps-0", "nothing heard", launcher.now)

@@ -50,7 +50,7 @@ def test_one_whose_node_does_not_answer_is_given_up_as_soon_as_it_is_silent() ->
     silence.unreachable = {0}
     assert said(silence, SILENCE_S) == []  # it speaks still: who says that knows less than we do
     reason = "its node does not answer, nothing heard for 11s"
-    assert silence.on_tick(SILENCE_S + 1) == [RetireServer(0, reason)]
+    assert silence.on_tick(SILENCE_S + 1) == [RetireServer(0, reason, is_unreachable=True)]
 
 
 def test_nothing_is_expected_of_one_that_has_ended_until_its_next_life() -> None:
