@@ -5,7 +5,8 @@ room is short (a cluster) whoever runs processes tells which of them have their 
 nobody has asked them to go.  While a server lacks its place no further worker is started, and those that wait for a
 place themselves are withdrawn, since they could be given the next room that comes free.  A server that is *crowded
 out* (there is no room for it, or a quota is used up) although nothing waits beside it any more gets the room of a
-worker: the one that matters least, and after a while the next one.  On one machine whatever is started has its
+worker: the one that matters least, and after a while the next one.  Whether that room would do nobody knows here, and a
+node may be about to be added, so each one that gave its room in vain doubles that while.  On one machine whatever is started has its
 place, and nothing of this happens.
 """
 
@@ -15,7 +16,9 @@ from edlz.services.launcher import is_worker
 
 __all__ = ["PATIENCE_S", "Places"]
 
-PATIENCE_S = 10.0  # within that a scheduler tries a waiting pod again, and a refused one is created again
+PATIENCE_S = (
+    10.0  # at first: within that a scheduler tries a waiting pod again, and a refused one is created again
+)
 LONGEST_LEAVE_S = 60.0  # who has not gone by then may never go: the room of another is asked for
 
 
@@ -32,6 +35,8 @@ class Places:
         self._placed: frozenset[str] | None = None  # None: whatever is started has its place
         self._crowded: tuple[str, ...] = ()
         self._crowded_since_s: float | None = None  # with nothing beside it that is about to go
+        self._patience_s = PATIENCE_S
+        self._lacked = 0  # how many servers had no place
         self._leaving: Mapping[str, float] = {}  # workers that are to go -> since when
 
     @property
@@ -49,6 +54,10 @@ class Places:
         """Which services have their place now, and which parameter servers are crowded out."""
         self._placed = None if placed is None else frozenset(placed)
         self._crowded = tuple(name for name in self._servers if name in crowded)
+        lacked = sum(name not in self._placed for name in self._servers) if self._placed is not None else 0
+        if lacked < self._lacked or not lacked:  # one has found its place
+            self._patience_s = PATIENCE_S
+        self._lacked = lacked
 
     def who_yields(
         self, running: Sequence[str], wanted: Collection[str], by_worth: Sequence[str], now: float
@@ -70,7 +79,8 @@ class Places:
         if self._crowded_since_s is None:
             self._crowded_since_s = now
         holders = [name for name in by_worth if name in (self._placed or ())]
-        if now - self._crowded_since_s < PATIENCE_S or not holders:
+        if now - self._crowded_since_s < self._patience_s or not holders:
             return None
         self._crowded_since_s = None
+        self._patience_s *= 2  # until it is seen to have helped
         return holders[-1], self._crowded[0]

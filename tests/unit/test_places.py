@@ -1,5 +1,6 @@
 """Nothing holds the room that the job needs to run at all: parameter servers before workers, whatever a scheduler does."""
 
+import itertools
 import random
 from dataclasses import dataclass, field
 
@@ -9,11 +10,11 @@ from hypothesis import strategies as st
 
 from edlz.services.launcher import count_workers, is_worker
 from edlz.services.master.fleet import Fleet
-from edlz.services.master.places import PATIENCE_S
+from edlz.services.master.places import PATIENCE_S, Places
 from edlz.services.messages import ProcessExit, SupervisorOrders
 from edlz.services.reconciler import Reconciler
 
-SETTLED_S = 250
+SETTLED_S = 400  # longer than the last of five workers waits to make room
 GRACE_S = 4
 
 
@@ -222,7 +223,7 @@ def test_the_youngest_makes_room_after_a_while_one_at_a_time_and_is_not_to_blame
         assert fleet.take_yielded() == []
     fleet.on_status(workers[:2], [], None, now, placed=workers[:2], crowded=["ps-0"])
     assert fleet.take_yielded() == []
-    now += PATIENCE_S
+    now += 2 * PATIENCE_S
     fleet.on_status(workers[:2], [], None, now, placed=workers[:2], crowded=["ps-0"])
     assert fleet.take_yielded() == [("worker-1", "ps-0")]
 
@@ -230,6 +231,31 @@ def test_the_youngest_makes_room_after_a_while_one_at_a_time_and_is_not_to_blame
     fleet.on_status(placed, [], None, now, placed=placed)
     assert fleet.desired(now) == ("ps-0", "worker-0", "worker-3", "worker-4")
     assert fleet.lost == 0
+
+
+def yields_within(places: Places, workers: list[str], seconds: int) -> list[float]:
+    """Let workers that yield be gone at once, though that helps the server in no way; return when they did."""
+    seen = []
+    for now in range(seconds):
+        places.on_status(workers, ["ps-0"])
+        if places.who_yields(workers, workers, workers, float(now)):
+            workers.pop()
+            seen.append(now)
+    return seen
+
+
+def test_the_less_it_helps_the_longer_the_next_one_is_left_alone() -> None:
+    """A node is about to be added for the server, and no worker's room would do."""
+    workers = [f"worker-{number}" for number in range(20)]
+    places = Places(["ps-0"])
+    times = [0, *yields_within(places, workers, 300)]
+    waits = [after - before for before, after in itertools.pairwise(times)]
+    assert waits == pytest.approx([10, 20, 40, 80], abs=1.5)
+
+    places.on_status([*workers, "ps-0"], [])
+    assert places.who_yields([*workers, "ps-0"], workers, workers, 300.0) is None
+    [first, *_] = yields_within(places, workers, 60)
+    assert first == PATIENCE_S
 
 
 def test_who_does_not_train_yet_makes_room_first() -> None:
