@@ -71,7 +71,10 @@ class FullDisk:
                     doubts += 1  # there may be room since a moment ago
                     if doubts > 1:
                         raise
-                began = self._begin(began, limit_s, error)
+                    if began is None:
+                        logger.warning("%s could not be written (%s), tried once more", self._path, error)
+                else:
+                    began = self._begin(began, limit_s, error)
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             else:

@@ -79,11 +79,25 @@ def test_sqlite_says_that_it_is_full(code: int, tmp_path: Path) -> None:
     assert FullDisk(tmp_path / "j").wait_for(Work(*[sqlite_error(code)] * 3)) == "done"
 
 
-@pytest.mark.parametrize("error", [sqlite_error(sqlite3.SQLITE_IOERR_FSYNC), OSError(errno.EIO, "bad disk")])
-def test_another_error_is_tried_once_more_and_raised(error: Exception, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        sqlite_error(sqlite3.SQLITE_IOERR_FSYNC),
+        sqlite_error(sqlite3.SQLITE_BUSY),
+        OSError(errno.EIO, "bad disk"),
+        OSError(errno.EACCES, "not allowed"),
+    ],
+)
+def test_another_error_is_tried_once_more_and_raised(
+    error: Exception, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """There may be room since the moment of the error, which cannot be told afterwards."""
     disk = FullDisk(tmp_path / "journal.sqlite")
     assert disk.wait_for(Work(error)) == "done"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/journal.sqlite could not be written ({error}), tried once more"
+    ]
+    assert disk.waited_s == 0.0, "that is no full disk"
     with pytest.raises(type(error)):
         disk.wait_for(Work(error, error))
     assert list(tmp_path.iterdir()) == []
