@@ -22,6 +22,7 @@ __all__ = [
     "PodList",
     "PodSpec",
     "PodStatus",
+    "ReadinessGate",
     "Resources",
     "Status",
     "Terminated",
@@ -121,11 +122,16 @@ class Container(_Record, frozen=True, kw_only=True):
     resources: Resources = msgspec.field(default_factory=Resources)
 
 
+class ReadinessGate(_Record, frozen=True, kw_only=True):
+    condition_type: str = ""
+
+
 class PodSpec(_Record, frozen=True, kw_only=True):
     node_name: str = ""
     priority_class_name: str = ""
     restart_policy: str = "Always"
     containers: tuple[Container, ...] | None = None  # none in a bookmark
+    readiness_gates: tuple[ReadinessGate, ...] | None = None
 
 
 class Pod(_Record, frozen=True, kw_only=True):

@@ -116,10 +116,13 @@ def lacks_room(pod: Pod) -> bool:
 def is_out_of_reach(pod: Pod) -> bool:
     """Whether the cluster holds a pod's node for unreachable, by what it wrote on the pod.
 
-    A kubelet that answers says of both conditions the same.  Nodes themselves may not be looked at by a job.
+    A kubelet that answers says of both conditions the same, but for a pod with a readiness gate that is not met:
+    then it gives that as the reason, while the node controller gives none and keeps none of a pod that was ready.  Nodes themselves may not be looked at by a job.
     """
     ready, containers = _condition(pod, "Ready"), _condition(pod, "ContainersReady")
     if ready is None or containers is None:
+        return False
+    if pod.spec.readiness_gates and ready.reason:
         return False
     return ready.status == "False" and containers.status == "True"
 

@@ -3,11 +3,12 @@
 import datetime
 import itertools
 
+import msgspec
 import pytest
 
 from edlz.client.cluster import removal
 from edlz.k8s import fleet_loop, launcher
-from edlz.k8s.api_records import Condition, Metadata, Pod, PodStatus
+from edlz.k8s.api_records import Condition, Metadata, Pod, PodSpec, PodStatus, ReadinessGate
 from edlz.k8s.pod_exits import is_out_of_reach
 from edlz.k8s.pods import grace_s
 from edlz.k8s.stuck_pods import MARGIN_S, StuckPods
@@ -36,6 +37,26 @@ def test_a_node_is_out_of_reach_when_the_cluster_says_so_and_not_the_kubelet() -
     assert not is_out_of_reach(pod(ready="True"))
     assert not is_out_of_reach(pod(containers="False"))
     assert not is_out_of_reach(Pod())
+
+
+def test_a_gate_that_is_shut_says_nothing_of_the_node() -> None:
+    """A load balancer's controller adds gates to pods; while one is not met, the kubelet says why the pod is not ready."""
+    spec = PodSpec(readiness_gates=(ReadinessGate(condition_type="target-health.lbs.org/web"),))
+
+    def gated(reason: str) -> Pod:
+        ready = Condition(type="Ready", status="False", reason=reason)
+        containers = Condition(type="ContainersReady", status="True")
+        return Pod(spec=spec, status=PodStatus(phase="Running", conditions=(ready, containers)))
+
+    assert not is_out_of_reach(gated("ReadinessGatesNotReady"))
+    assert is_out_of_reach(gated("")), "its gates were met when the node controller wrote that"
+
+
+def test_gates_are_read_as_the_api_writes_them() -> None:
+    text = b'{"spec": {"readinessGates": [{"conditionType": "a.b/c"}]}}'
+    assert msgspec.json.decode(text, type=Pod).spec.readiness_gates == (
+        ReadinessGate(condition_type="a.b/c"),
+    )
 
 
 def test_a_pod_is_stuck_some_seconds_after_its_grace_on_a_node_that_does_not_answer() -> None:
