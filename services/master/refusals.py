@@ -69,7 +69,8 @@ def check_worker(status: WorkerStatus, plan: Plan, term: int) -> None:
 
 
 def check_supervisor(status: SupervisorStatus, partitions: int) -> None:
-    """Look at the names of what a supervisor runs; errors as for `check_partition`."""
+    """Look at what a supervisor says that it runs; errors as for `check_partition`."""
+    _check_counts("a supervisor", (status.seq, status.room or 0, *(exit_.launch for exit_ in status.exits)))
     for name in _names(status):
         found = _NAME.fullmatch(name)
         most = partitions if found and found["role"] == "ps" else MOST

@@ -44,6 +44,7 @@ from edlz.services.ps.leaving import Leaving, left
 from edlz.services.ps.reading import read
 from edlz.services.ps.recount import recount
 from edlz.services.ps.recovery_snapshots import RecoverySnapshots
+from edlz.services.ps.refusals import check_joining, check_orders
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
 from edlz.services.records import Message
@@ -218,7 +219,13 @@ class Partition:
     # -- master
 
     def on_answer(self, asked: PartitionStatus, answer: Message, now: float) -> list[Instruction]:
-        """The master's answer to a status."""
+        """The master's answer to a status.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If no master answers so; nothing has changed.
+        """
         if not isinstance(answer, Granted | PartitionOrders) or answer.term < self.term:
             return []
         if answer.term > self.term:
@@ -229,6 +236,7 @@ class Partition:
             return self._on_granted(answer, now)
         if answer.number < self._obeyed or answer.incarnation != self.incarnation:
             return [Exit("another process has taken this partition's place")] if answer.stop else []
+        check_orders(answer)
         self._obeyed = answer.number
         if asked.ledger is not None:
             self._ledger_known = (asked.term, asked.incarnation, asked.era, asked.frozen)
@@ -237,8 +245,7 @@ class Partition:
     def _on_granted(self, granted: Granted, now: float) -> list[Instruction]:
         if self.incarnation is not None or granted.incarnation is None:
             return []
-        assert granted.job is not None
-        self.job = granted.job
+        self.job = check_joining(granted, self.index)
         self._snapshots.open(self.job)
         self._endings.hear(granted.ends)
         names = self._names()
@@ -338,7 +345,7 @@ class Partition:
         if is_closing:  # the master waits for where this partition stands
             out += self._status(now)
         is_full = len(self.store.ledger.finished) == self.plan.task_count
-        if orders.seal and is_full and not self.is_sealed and not self._is_sealing:
+        if orders.seal and is_full and self.condition is Condition.SERVING and not self._is_sealing:
             self._is_sealing = True
             out.append(Write("seal", self.store.capture(self._life)))
         return out

@@ -1,9 +1,12 @@
 """Arbitrary well-formed messages of somebody who holds the job's keys: the cores refuse them, or take them, no more."""
 
+import asyncio
 import contextlib
 import math
 import random
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,29 +18,41 @@ from simulation.job import SimulatedJob
 from simulation.processes import Process
 from simulation.schedule import Schedule
 
+from edlz.api.recordio import Writer as RecordWriter
+from edlz.services.codec import Codec
+from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError
+from edlz.services.job_status import StatusRequest
+from edlz.services.master.service import MasterService, serve_master
 from edlz.services.messages import (
     Exchange,
     Exchanged,
+    Granted,
     Initialise,
     Initialised,
     NewestPull,
+    PartitionOrders,
     PartitionStatus,
     ReadTables,
     ReadVector,
     Refused,
+    ScaleRequest,
+    SupervisorStatus,
     VectorPart,
     WorkerOrders,
     WorkerStatus,
 )
+from edlz.services.ps.partition import Partition
 from edlz.services.records import Message
+from edlz.services.rpc import ReplyTo
+from edlz.services.runtime import Stop
 
 pytestmark = pytest.mark.fuzz
 
 A_JOB = 40  # messages that one job is given
 INTS = (0, 0, 0, 1, 1, 2, 3, 5, -1, -2, 7, 50, 2**31, 2**62, -(2**63), 2**63 - 1)
 FLOATS = (0.0, 1.0, -1.0, 0.01, 1e300, math.nan, math.inf, -math.inf)
-TEXTS = ("", "0", "1", "dense", "state", "velocity", "x" * 300, "ä\ud7ff")
+TEXTS = ("", "0", "1", "dense", "state", "velocity", "ps-0", "worker-0", "worker-1", "x" * 300, "ä\ud7ff")
 
 
 class Writer:
@@ -163,6 +178,99 @@ def test_a_master_takes_or_refuses_any_message() -> None:
 
 def test_a_partition_takes_or_refuses_any_message() -> None:
     fuzz("p0", to_partition)
+
+
+def orders_to_partition(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
+    """Answers of somebody who takes himself for the master, to a partition that has joined, or has not."""
+    core = process.core
+    if rng.random() < 0.2:
+        job.disks[0].wipe()
+        core = process.core = Partition(0, core.boot + 1, core.endpoint, job.disks[0])
+    answer = writer.message(rng.choice((Granted, PartitionOrders, PartitionOrders)))
+    if isinstance(answer, Granted):
+        if rng.random() < 0.8:
+            answer = msgspec.structs.replace(answer, term=core.term, incarnation=(1, 1))
+        if rng.random() < 0.5:
+            answer = msgspec.structs.replace(answer, job=job.job)
+    elif rng.random() < 0.9 and core.incarnation is not None:
+        known = {
+            "term": core.term,
+            "incarnation": core.incarnation,
+            "number": core._obeyed + 1,
+            "stop": False,
+        }
+        answer = msgspec.structs.replace(answer, **known, era=rng.choice((core.era, core.era, answer.era)))
+    (asked, *_) = [one.body for box in process.outboxes.values() for one in box.under_way.values()] or [
+        writer.message(PartitionStatus)
+    ]
+    core.on_answer(asked, answer, job.now)
+    core.on_tick(job.now)
+
+
+def test_a_partition_takes_or_refuses_any_answer_of_a_master() -> None:
+    fuzz("p0", orders_to_partition)
+
+
+TO_A_SERVICE = (
+    SupervisorStatus,
+    SupervisorStatus,
+    ScaleRequest,
+    StatusRequest,
+    WorkerStatus,
+    PartitionStatus,
+)
+
+
+async def to_service(service: MasterService, rng: random.Random) -> None:
+    """Requests of anybody, as they come from the network; screens look on."""
+    service._is_led_here = False
+    writer, run, answers = Writer(rng), service._core.job.run, Codec("answers")
+    for number in range(A_JOB):
+        body = writer.message(rng.choice(TO_A_SERVICE))
+        if isinstance(body, SupervisorStatus | WorkerStatus | PartitionStatus) and rng.random() < 0.8:
+            body = msgspec.structs.replace(body, run=run)
+        if isinstance(body, SupervisorStatus):
+            names = [f"{role}-{rng.randrange(3)}" for role in ("ps", "worker", "worker")]
+            body = msgspec.structs.replace(body, stop=body.stop and number > A_JOB // 2, running=tuple(names))
+            if rng.random() < 0.5:
+                notes = dict.fromkeys(rng.sample(names, 1), rng.choice(TEXTS))
+                body = msgspec.structs.replace(body, notes=notes, placed=None, crowded=(), unreachable=())
+        with contextlib.suppress(EdlzError):
+            service._on_request(ReplyTo(b"x", 1), body)
+        answers.encode(service.status(), 1)
+        service._core.check_invariants()
+        service._fleet.check_invariants()
+        await asyncio.sleep(0)
+    assert service._error is None
+
+
+def test_a_masters_service_takes_or_refuses_any_request() -> None:
+    def play(rng: random.Random) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            asyncio.run(serve(Path(name), rng))
+
+    async def serve(folder: Path, rng: random.Random) -> None:
+        (folder / "data").mkdir()
+        with RecordWriter(folder / "data" / "part-0") as records:
+            records.write(b"x")
+        config = JobConfig(
+            job_name="j",
+            model_def="a.b",
+            training_data=str(folder / "data"),
+            job_dir=str(folder / "job"),
+            endpoint=f"ipc://{folder}/m",
+            num_ps_pods=2,
+            num_workers=2,
+        )
+        stop = Stop()
+
+        async def attend(service: MasterService) -> None:
+            await to_service(service, rng)
+            stop.set(0, "enough")
+
+        await serve_master(config, stop, attend)
+
+    every_case(cases(few=5, full=1000), play)
 
 
 def to_worker(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:

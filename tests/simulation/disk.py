@@ -91,7 +91,7 @@ class Disk:
         raise DataError(f"checkpoint {name} is gone")
 
     def load_checkpoint(self, folder: str) -> State:
-        raise NotImplementedError(folder)
+        raise DataError(f"checkpoint {folder} is gone")
 
     def write(self, state: State, life: Any) -> None:
         self.states[state.name] = state

@@ -1,4 +1,4 @@
-"""A supervisor's status that names services that no job has is refused, and changes nothing."""
+"""A supervisor's status of services that no job has, or of numbers that nothing has, is refused, and changes nothing."""
 
 import asyncio
 from pathlib import Path
@@ -46,6 +46,20 @@ def test_a_name_that_no_service_has_is_refused(name: str) -> None:
     for status in statuses_of(name).values():
         with pytest.raises(RemoteProtocolError, match="a supervisor names "):
             check_supervisor(status, partitions=2)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        SupervisorStatus(seq=-1),
+        SupervisorStatus(seq=1, room=-1),
+        SupervisorStatus(seq=1, room=2**62),
+        SupervisorStatus(seq=1, exits=(ProcessExit(name="ps-0", code=1, launch=-1),)),
+    ],
+)
+def test_a_number_that_nothing_has_is_refused(status: SupervisorStatus) -> None:
+    with pytest.raises(RemoteProtocolError, match="a supervisor counts "):
+        check_supervisor(status, partitions=2)
 
 
 @pytest.mark.parametrize("name", ["master", "ps-0", "ps-1", "worker-0", "worker-12", f"worker-{2**53 - 1}"])

@@ -1,0 +1,58 @@
+"""Answers to a partition that no master gives: they are refused, or change nothing."""
+
+import msgspec
+import pytest
+from simulation.job import Schedule, SimulatedJob
+from statuses import partition_status
+
+from edlz.services.errors import RemoteProtocolError
+from edlz.services.messages import CheckpointOrder, Granted, Identity, PartitionOrders
+from edlz.services.ps.instructions import Write
+from edlz.services.ps.partition import Condition, Partition
+
+TERM = 9
+LIFE: Identity = (TERM, 1)
+ASKED = partition_status(incarnation=None)
+
+
+def next_life(mode: str) -> tuple[Partition, Granted]:
+    """A partition that starts again when its job is over, and what makes it join."""
+    job = SimulatedJob(
+        Schedule(seed=1, mode=mode, slots=1, epochs=1, lengths=(2,), partitions=1, workers=1)
+    ).run()
+    partition = Partition(0, 99, "here", job.disks[0])
+    partition.on_answer(ASKED, Granted(term=TERM, incarnation=None), 0.0)
+    return partition, Granted(term=TERM, incarnation=LIFE, job=job.job)
+
+
+def orders(**fields: object) -> PartitionOrders:
+    return msgspec.structs.replace(PartitionOrders(term=TERM, number=1, incarnation=LIFE), **fields)
+
+
+@pytest.mark.parametrize("has_job", [True, False])
+def test_a_job_without_the_partition_is_not_joined(has_job: bool) -> None:
+    partition, granted = next_life("sync")
+    assert granted.job is not None
+    job = msgspec.structs.replace(granted.job, partitions=0) if has_job else None
+    with pytest.raises(RemoteProtocolError, match="takes ps-0 into a job that has no such partition"):
+        partition.on_answer(ASKED, msgspec.structs.replace(granted, job=job), 0.0)
+    assert partition.condition is Condition.JOINING
+    partition.on_answer(ASKED, granted, 0.0)
+    assert partition.condition is Condition.UNRESTORED
+
+
+def test_nothing_is_sealed_before_there_is_an_era() -> None:
+    partition, granted = next_life("sync")
+    partition.on_answer(ASKED, granted, 0.0)
+    out = partition.on_answer(ASKED, orders(seal=True), 0.0)
+    assert not [each for each in out if isinstance(each, Write)]
+    assert partition.condition is Condition.UNRESTORED
+
+
+def test_a_cut_without_its_marks_is_refused() -> None:
+    partition, granted = next_life("async")
+    partition.on_answer(ASKED, granted, 0.0)
+    odd = orders(checkpoint=CheckpointOrder(number=1, phase="level"))
+    with pytest.raises(RemoteProtocolError, match="at marks that the master does not say"):
+        partition.on_answer(ASKED, odd, 0.0)
+    assert partition._obeyed == 0
