@@ -22,6 +22,7 @@ from benchmarks.chaos_network import Network
 from benchmarks.chaos_schedule import Fault
 from benchmarks.processes import quiet_environment
 from edlz.services.errors import EdlzError
+from edlz.services.master.journal import planned_job
 from edlz.services.messages import Exchanged, NewestPull
 from edlz.services.rpc import RpcClient
 
@@ -73,6 +74,7 @@ class ChaosJob:
         self._sockets = Path(tempfile.mkdtemp(prefix="edlz-"))  # paths of Unix sockets must be short
         self._endpoints: dict[str, str] = {}
         self._probes: list[RpcClient] = []
+        self._run = ""
         self._versions: dict[int, int] = {}
         self._next_worker = workers
 
@@ -174,9 +176,8 @@ class ChaosJob:
         async def ask(index: int) -> None:
             while True:
                 with contextlib.suppress(EdlzError):
-                    answer = await self._probes[index].request(
-                        NewestPull(have_version=NEWER_THAN_ANY), PROBE_S
-                    )
+                    question = NewestPull(have_version=NEWER_THAN_ANY, run=self._run_now())
+                    answer = await self._probes[index].request(question, PROBE_S)
                     if isinstance(answer, Exchanged):
                         self._versions[index] = answer.version
                 await asyncio.sleep(POLL_S)
@@ -184,6 +185,13 @@ class ChaosJob:
         async with asyncio.TaskGroup() as group:
             for index in range(self.partitions):
                 group.create_task(ask(index), name=f"watch ps-{index}")
+
+    def _run_now(self) -> str:
+        """Return the job's run, without which no partition answers; nothing before it is planned."""
+        if not self._run:
+            job = planned_job(self.job_folder / "journal.sqlite")
+            self._run = job.run if job is not None else ""
+        return self._run
 
     async def _inflict_all(self, faults: tuple[Fault, ...]) -> None:
         async with asyncio.TaskGroup() as group:

@@ -45,6 +45,7 @@ from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
 __all__ = ["Partition", "adagrad_table"]
 
 IDENTITY: Final = (1, 1)
+RUN: Final = "benchmark"
 MOST_RECORDS: Final = 1 << 30  # one task, whose minibatches never run out; int32 counts them
 START_S, ANSWER_MS = 30.0, 60_000
 SHARE_BYTES: Final = 64 << 10  # from here on sharing a frame with ZeroMQ is cheaper than copying it
@@ -160,7 +161,9 @@ class Partition:
         return self.push(_row_ids((ids,)), gradients.reshape(-1))
 
     def _exchange(self, **parts: Any) -> Exchange:
-        return Exchange(era=NO_IDENTITY, incarnation=IDENTITY, version=max(self._version, 0), **parts)
+        return Exchange(
+            era=NO_IDENTITY, incarnation=IDENTITY, version=max(self._version, 0), run=RUN, **parts
+        )
 
     # -- asking
 
@@ -227,6 +230,7 @@ class Partition:
         values = np.zeros(layout.dense.size, np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)
         plan_hash = self._job.plan.hash
         return Initialise(
+            run=RUN,
             plan_hash=plan_hash,
             digest=initial_digest(plan_hash, layout, optimizer, self._tables, *values),
             layout=layout,
@@ -258,7 +262,7 @@ def _job(settings: dict[str, Any]) -> Job:
         slots=1,
     )
     config = JobConfig(job_name="benchmark", use_async=True, **settings)
-    return Job(name="benchmark", run="benchmark", config=config.to_record(), plan=plan, partitions=1)
+    return Job(name="benchmark", run=RUN, config=config.to_record(), plan=plan, partitions=1)
 
 
 def _optimizer(name: str) -> OptimizerSpec:

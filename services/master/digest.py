@@ -35,7 +35,7 @@ class Unreadable(Exception):
     """A partition gives nothing that a digest could be made of, for now: it has begun another life, perhaps."""
 
 
-def read_digest(partitions: int, run: str = "") -> Reading:
+def read_digest(partitions: int, run: str) -> Reading:
     """Read the parameters of so many partitions of a run.
 
     Yields which partition is to be asked what, and wants to be sent the answer.
@@ -105,7 +105,7 @@ def _unreadable(partition: int, answer: Message, what: str) -> Unreadable:
 
 
 async def take_digest(
-    partitions: tuple[PartitionAddress, ...], *, security: Security, server: str, run: str = ""
+    partitions: tuple[PartitionAddress, ...], *, security: Security, server: str, run: str
 ) -> str | None:
     """Return the hex digest, or None when it could not be read: a partition went away meanwhile.
 

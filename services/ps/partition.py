@@ -497,9 +497,12 @@ class Partition:
         return self._exchange_in_step(to, body, self._exchanges, now)
 
     def _is_foreign(self, body: Message) -> bool:
-        """Whether who asks takes this for a partition of another run, at whose address it is now."""
-        run: str = getattr(body, "run", "")
-        return bool(run) and self.job is not None and run != self.job.run
+        """Whether who asks takes this for a partition of another run, at whose address it is now.
+
+        Nobody asks a partition before the master has told them the run.
+        """
+        run: str | None = getattr(body, "run", None)
+        return run is not None and self.job is not None and run != self.job.run
 
     def _after_push(self, replies: list[Reply], exchanges: Asynchronous, now: float) -> list[Instruction]:
         """Async: the answers to a push, and what it may have brought about."""

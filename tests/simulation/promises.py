@@ -42,7 +42,7 @@ def check_end(job: "SimulatedJob") -> None:
 
 
 def _digest_of(stores: list[Store]) -> str:
-    reading = read_digest(len(stores))
+    reading = read_digest(len(stores), "1")
     index, body = next(reading)
     while True:
         store = stores[index]

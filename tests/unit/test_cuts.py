@@ -46,6 +46,7 @@ class Bench:
         job = Job(name="job", run="1", config={}, plan=plan, partitions=1)
         self.core.on_answer(status, Granted(term=1, incarnation=LIFE, job=job), 0.0)
         initialise = Initialise(
+            run="1",
             plan_hash=plan.hash,
             digest=initial_digest(plan.hash, LAYOUT, OPTIMIZER, (), *parts),
             layout=LAYOUT,
@@ -84,7 +85,7 @@ class Bench:
             state=None,
             counters=None,
         )
-        body = Exchange(era=(0, 0), incarnation=LIFE, version=index, push=push)
+        body = Exchange(era=(0, 0), incarnation=LIFE, version=index, push=push, run="1")
         out = self.core.on_request(f"worker-{index}", body, 0.0)
         self.core.check_invariants()
         return out

@@ -5,25 +5,35 @@ import dataclasses
 import msgspec
 import pytest
 from schedules import random_schedule
+from simulation.disk import Disk
 from simulation.job import Fault, SimulatedJob, Violation
+from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 from statuses import partition_status
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.ledger import LedgerRecord
+from edlz.services.master import instructions as master_core
 from edlz.services.master.entries import JournalState
-from edlz.services.master.instructions import Reply
 from edlz.services.master.job import MasterCore
 from edlz.services.messages import (
     NO_IDENTITY,
+    Exchange,
     Granted,
     Identity,
+    Initialise,
     Job,
+    NewestPull,
     PartitionOrders,
+    ReadTables,
+    ReadVector,
+    Refused,
     SupervisorOrders,
     WorkerStatus,
 )
 from edlz.services.plan import Plan, Shard
+from edlz.services.ps.instructions import Reply, Write
 from edlz.services.ps.partition import Partition
+from edlz.services.ps.store import initial_digest
 from edlz.services.reconciler import Reconciler
 
 PLAN = Plan(
@@ -54,11 +64,11 @@ def test_a_master_refuses_a_partition_of_another_run(term: int) -> None:
         core.on_request(0, old, 0.0)
     assert not core.partitions.entries
     (*_, answer) = core.on_request(0, partition_status(incarnation=None, has_base=False, run=""), 0.0)
-    assert isinstance(answer, Reply)
+    assert isinstance(answer, master_core.Reply)
     assert isinstance(answer.body, Granted)
     joined = partition_status(incarnation=answer.body.incarnation, seq=2, run="new")
     (*_, answer) = core.on_request(0, joined, 0.0)
-    assert isinstance(answer, Reply)
+    assert isinstance(answer, master_core.Reply)
     assert isinstance(answer.body, PartitionOrders)
     assert not answer.body.stop
 
@@ -71,6 +81,48 @@ def test_a_master_refuses_a_worker_of_another_run() -> None:
     assert not core.crew.workers
     core.on_request(0, msgspec.structs.replace(old, run="new"), 0.0)
     assert core.crew.workers
+
+
+@pytest.mark.parametrize("run", ["old", "", "new"])
+def test_a_partition_answers_only_who_names_its_run(run: str) -> None:
+    partition = Partition(0, 1, "ipc://ps-0", Disk())
+    asked = partition_status(incarnation=None, run="")
+    partition.on_answer(asked, Granted(term=1, incarnation=None), 0.0)
+    partition.on_answer(asked, Granted(term=1, incarnation=(1, 1), job=JOB), 0.0)
+    bare = [
+        initial_values(run),
+        Exchange(era=NO_IDENTITY, incarnation=(1, 1), version=0, run=run),
+        *(NewestPull(run=run), ReadVector(vector="dense", first=0, count=1, run=run), ReadTables(run=run)),
+    ]
+    not_ready = [Reply("x", Refused(reason="not ready"))]
+    for body in bare[1:]:
+        assert partition.on_request("x", body, 0.0) == not_ready
+    out = partition.on_request("x", bare[0], 0.0)
+    if run != "new":
+        assert out == not_ready
+        (out,) = [partition.on_request("x", initial_values("new"), 0.0)]
+    (write,) = out
+    assert isinstance(write, Write)
+    partition._snapshots.write(write.state, (1, 1))
+    partition.on_written(write, 0.0)
+    for body in bare:
+        answered = partition.on_request("x", body, 0.0)
+        assert (answered == not_ready) == (run != "new"), body
+
+
+def initial_values(run: str) -> Initialise:
+    parts = initial_vectors()
+    return Initialise(
+        run=run,
+        plan_hash=PLAN.hash,
+        digest=initial_digest(PLAN.hash, LAYOUT, OPTIMIZER, (), *parts),
+        layout=LAYOUT,
+        optimizer=OPTIMIZER,
+        tables=(),
+        dense=parts[0],
+        state=parts[1],
+        counters=parts[2],
+    )
 
 
 def test_a_supervisor_says_which_run_it_leads_as_soon_as_it_knows() -> None:
