@@ -169,7 +169,8 @@ class Fleet:
         Parameters
         ----------
         placed, crowded : what of it has its place, and the parameter servers that there is no room for
-        achieved, furthest : whatever the job has achieved, and how far its partitions have been, as rising numbers
+        achieved, furthest : whatever the job has achieved since this master began, with and without what was done
+            again, as rising numbers
         busy : workers with a task in hand
         """
         self._achieved, self._furthest, self._busy = achieved, furthest, busy

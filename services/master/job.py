@@ -109,6 +109,7 @@ class MasterCore:
             is_sync=job.plan.is_sync, steps=checkpoint_steps, first_number=(self.term << 20) + 1
         )
         self.skips = Skips(job, journal, self.queue, self.evaluation, first_number=(self.term << 20) + 1)
+        self._skipped_before = self._skipped  # by earlier masters
         self.losses = NonFiniteLosses.of(journal.losses)
         self.deaths = Deaths(self.queue, self.evaluation)
         self._vain_terms = VainTerms(journal.vain_terms)
@@ -176,9 +177,21 @@ class MasterCore:
 
     @property
     def achieved(self) -> int:
-        """A number that rises with whatever the job achieves; nothing if it stands still."""
-        evaluation, skips = self.evaluation.reported, len(self.skips.ends) + self.skips.evaluation_tasks
-        return self.partitions.applied + evaluation + skips
+        """A number that rises from 0 with whatever the job achieves; nothing if it stands still."""
+        return self.partitions.applied + self._achieved_once
+
+    @property
+    def furthest(self) -> int:
+        """Like `achieved`, but minibatches that are done again do not count."""
+        return self.partitions.furthest + self._achieved_once
+
+    @property
+    def _achieved_once(self) -> int:
+        return self.evaluation.reported + self._skipped - self._skipped_before
+
+    @property
+    def _skipped(self) -> int:
+        return len(self.skips.ends) + self.skips.evaluation_tasks
 
     def is_everyone_told(self, running: Collection[str] = ()) -> bool:
         """Whether all live workers and all partitions have heard how the job ended.

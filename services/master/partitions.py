@@ -33,13 +33,15 @@ class Partitions:
     applied : int
         Statuses that told of minibatches applied since the one before: what is done again counts again.
     furthest : int
-        Most minibatches that all partitions ever had: what is done again does not count.
+        How many minibatches all partitions have got beyond those they had when all became known: what is done
+        again does not count.
     """
 
     def __init__(self, count: int, new_identity: Callable[[], Identity]) -> None:
         self.count, self._new_identity = count, new_identity
         self.entries: dict[int, PartitionEntry] = {}
         self.applied = self.furthest = 0
+        self._first: int | None = None  # minibatches that all had when all became known
         # Kept up to date, since to make them anew for each status would be most of a large job's work.
         self.addresses: tuple[PartitionAddress, ...] = ()
         self.address_list: Identity = NO_IDENTITY
@@ -65,7 +67,9 @@ class Partitions:
             if has_moved:
                 self._list_addresses()
         if self.are_known:
-            self.furthest = max(self.furthest, min(each.status.minibatches for each in self.entries.values()))
+            least = min(each.status.minibatches for each in self.entries.values())
+            self._first = least if self._first is None else self._first
+            self.furthest = max(self.furthest, least - self._first)
         return False
 
     def _list_addresses(self) -> None:

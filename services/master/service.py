@@ -301,7 +301,7 @@ class MasterService:
                 placed=status.placed,
                 crowded=status.crowded,
                 achieved=self._core.achieved,
-                furthest=self._core.partitions.furthest,
+                furthest=self._core.furthest,
                 busy=[f"worker-{worker}" for worker in self._core.crew.busy] if status.exits else (),
             )
             self._on_fleet(losses, now)

@@ -56,3 +56,13 @@ def test_the_list_of_addresses_has_another_name_after_each_change() -> None:
         names.append(partitions.address_list)
     assert names[0] == names[1]
     assert len(set(names)) == 3
+
+
+def test_what_is_done_again_is_no_further_and_what_was_found_is_the_start() -> None:
+    partitions = partitions_of(1)
+    reached = []
+    for life, minibatches in ((1, 40), (1, 40), (1, 50), (2, 45), (2, 45), (2, 50), (2, 52)):
+        seq = len(reached) + 1
+        partitions.take(partition_status(incarnation=(1, life), seq=seq, minibatches=minibatches))
+        reached.append(partitions.furthest)
+    assert reached == [0, 0, 10, 10, 10, 10, 12]

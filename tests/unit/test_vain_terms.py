@@ -66,6 +66,21 @@ def test_a_master_that_achieves_something_is_forgiven() -> None:
         assert core.failure is None
 
 
+def test_what_an_earlier_master_has_skipped_is_nothing_achieved() -> None:
+    masters = Masters()
+    masters.journal["ends"] = ((1, 0),)
+    core = masters.start()
+    assert (core.achieved, core.furthest) == (0, 0)
+    masters.carry_out(core.on_tick(1.0))
+    assert masters.journal["vain_terms"] == 1
+
+
+def test_evaluation_gets_the_job_on_between_losses_of_a_server() -> None:
+    core = Masters().start()
+    core.evaluation.reported += 1
+    assert (core.achieved, core.furthest) == (1, 1)
+
+
 def test_a_job_whose_master_is_killed_all_day_succeeds() -> None:
     faults = tuple(Fault(10.0 + 15.0 * n, "kill", "m") for n in range(30))
     job = SimulatedJob(Schedule(3, "async", 2, 2, (12,) * 24, 2, 2, faults=faults)).run()
