@@ -255,6 +255,7 @@ class PartitionService:
         try:
             files = done.result()
             if not self._core.is_wanted(write):
+                self._full_since = None  # nobody tries to write that any more
                 self._snapshots.discard(*files)
                 if write.kind == "snapshot":
                     self._put(self._core.on_snapshot_over)
