@@ -34,6 +34,7 @@ from edlz.services.master.partitions import Partitions
 from edlz.services.master.refusals import check_partition, check_worker
 from edlz.services.master.silence import Silence
 from edlz.services.master.skips import Skips
+from edlz.services.master.standstill import Standstill
 from edlz.services.master.stopping import Stopping
 from edlz.services.master.task_queue import TaskQueue
 from edlz.services.master.vain_terms import VainTerms
@@ -121,6 +122,7 @@ class MasterCore:
         self.silence = Silence(hang_s)  # of parameter servers
         self._identities = Identities(self.term)
         self.partitions = Partitions(job.partitions, self._identities.new)
+        self._standstill = Standstill()
         self.eras = Eras(self.partitions, self._identities.new)  # synchronous mode
         self._is_running = False
         self.was_complete = journal.is_complete
@@ -346,6 +348,8 @@ class MasterCore:
         is_first = status.partition not in self.partitions.entries
         out: list[Instruction] = [*self.silence.on_heard(status.partition, now), *self._on_leaving(status)]
         out += self._admit(status, is_first=is_first) if self.partitions.take(status) else []
+        if self.plan.is_sync:
+            self._standstill.on_status(status.partition, self.partitions.statuses, now)
         out += self._advance()
         return [*out, Reply(to, self._partition_orders(status, status.incarnation))]
 
@@ -384,7 +388,7 @@ class MasterCore:
         hurries = self.plan.is_sync and self.partitions.is_one_leaving
         if self._is_running and self.plan.is_sync:
             discard_below = max((name[1] for name in self.partitions.common_snapshots()), default=0)
-            snapshot_at = self.partitions.standing if hurries else None
+            snapshot_at = self._standstill.version if hurries else None
         return PartitionOrders(
             term=self.term,
             number=self._identities.number(),

@@ -125,12 +125,6 @@ class Partitions:
         """Whether one of them was told to end, and waits until its state is saved."""
         return any(entry.status.is_leaving for entry in self.entries.values())
 
-    @property
-    def standing(self) -> int | None:
-        """The version at which all partitions heard of stand; None if they differ."""
-        versions = {entry.status.version for entry in self.entries.values()}
-        return versions.pop() if len(versions) == 1 else None
-
     # -- checks
 
     def check_invariants(self) -> None:

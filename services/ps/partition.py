@@ -317,6 +317,8 @@ class Partition:
         gone = self._leaving.on_orders(orders, self.era, version, now)
         if gone:
             return [*gone]
+        if orders.hurries and not self._hurries:
+            self._next_status_s = min(self._next_status_s, now + HURRIED_HEARTBEAT_S)
         self._hurries = orders.hurries
         is_closing = self._endings.obey(orders)
         is_going_back = self.plan.is_sync and orders.era != self.era

@@ -174,11 +174,8 @@ def test_it_is_over_before_a_cluster_kills_it() -> None:
     assert JobConfig(job_name="j", model_def="m.f").leave_secs < grace_s("ps-0")
 
 
-def test_the_master_knows_where_all_stand() -> None:
+def test_the_master_knows_that_one_leaves_until_it_is_gone() -> None:
     partitions = Partitions(2, lambda: (1, 1))
     partitions.take(partition_status(0, version=3))
     partitions.take(partition_status(1, version=4, is_leaving=True))
     assert partitions.is_one_leaving
-    assert partitions.standing is None
-    partitions.take(partition_status(0, version=4, seq=2))
-    assert partitions.standing == 4
