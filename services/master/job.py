@@ -353,6 +353,11 @@ class MasterCore:
         out += self._advance()
         return [*out, Reply(to, self._partition_orders(status, status.incarnation))]
 
+    def lose_server(self, index: int) -> None:
+        """A parameter server has ended, and that was told; its next life tells the rest."""
+        self.silence.on_gone(index)
+        self.partitions.on_gone(index)
+
     def _stop_order(self, incarnation: Identity) -> PartitionOrders:
         return PartitionOrders(
             term=self.term, number=self._identities.number(), incarnation=incarnation, stop=True

@@ -5,6 +5,8 @@ What partitions say is believed here; whether it may be (terms, grants) is the j
 
 from collections.abc import Callable
 
+import msgspec
+
 from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.master.entries import PartitionEntry
 from edlz.services.messages import NO_IDENTITY, Identity, PartitionAddress, PartitionStatus, SnapshotName
@@ -71,6 +73,12 @@ class Partitions:
             self._first = least if self._first is None else self._first
             self.furthest = max(self.furthest, least - self._first)
         return False
+
+    def on_gone(self, index: int) -> None:
+        """A partition's life is over, and that was told: whatever it still waited for, it is not there any more."""
+        entry = self.entries.get(index)
+        if entry is not None and entry.status.is_leaving:
+            entry.status = msgspec.structs.replace(entry.status, is_leaving=False)
 
     def _list_addresses(self) -> None:
         """A partition's life, place or base is another one."""

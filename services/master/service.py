@@ -362,7 +362,7 @@ class MasterService:
         if role == "worker":
             self._carry_out(self._core.lose_worker(str(ident), loss.reason, is_death=not loss.is_explained))
         else:
-            self._core.silence.on_gone(ident)
+            self._core.lose_server(ident)
             self._announce(Announce("ps", f"{loss.name} lost: {loss.reason}."))
         if loss.replacement:
             self._announce(Announce(role, self._replacement_text(loss)))

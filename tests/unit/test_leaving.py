@@ -179,3 +179,7 @@ def test_the_master_knows_that_one_leaves_until_it_is_gone() -> None:
     partitions.take(partition_status(0, version=3))
     partitions.take(partition_status(1, version=4, is_leaving=True))
     assert partitions.is_one_leaving
+    partitions.on_gone(1)
+    assert not partitions.is_one_leaving, "nobody hurries for who is dead"
+    assert partitions.statuses[1].version == 4
+    partitions.on_gone(5)
