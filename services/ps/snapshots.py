@@ -26,7 +26,7 @@ from pathlib import Path
 from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat
 from edlz.services.checkpoints.durable import fsync_folder, make_folder
 from edlz.services.checkpoints.reading import read_partition
-from edlz.services.checkpoints.records import is_listed
+from edlz.services.checkpoints.records import MANIFEST, is_listed
 from edlz.services.config import JobConfig, edlz_home
 from edlz.services.descriptors import spared
 from edlz.services.errors import ConfigError, DataError
@@ -262,6 +262,7 @@ class SnapshotFolder:
             self._check_listed(own, head)
             self.publish(body, head)
         except DamagedFile as error:
+            self._check_there(own)
             self._note_damage(name, life, error)
             raise
         except OSError as error:  # as between two file systems, or two mounts of one
@@ -277,10 +278,28 @@ class SnapshotFolder:
             self._check_listed(own, own.head)
             return read_state(own.head, lambda error: self._note_damage(name, life, error))
         except DamagedFile as error:
+            self._check_there(own)
             self._note_damage(name, life, error)
             raise
         except OSError as error:
+            self._check_there(own)
             raise DataError(f"{own.head} cannot be read: {error.strerror or error}") from error
+
+    def _check_there(self, own: OwnPart) -> None:
+        """Tell a part whose checkpoint was pruned since it was listed, its manifest first, from a damaged one.
+
+        Raises
+        ------
+        DataError
+            If the checkpoint is there no more; it leaves the list.
+        """
+        try:
+            (own.head.parent / MANIFEST).stat()
+        except FileNotFoundError as error:
+            self.look()
+            raise DataError(f"{own.head} is gone: its checkpoint was pruned meanwhile") from error
+        except OSError:  # that it cannot be looked at does not say that it is gone
+            return
 
     @staticmethod
     def _check_listed(own: OwnPart, head: Path) -> None:

@@ -135,12 +135,20 @@ def test_a_damaged_one_is_not_tried_again_and_stays_as_it_is(
     assert len(before) == 1
 
 
-def test_one_that_was_pruned_meanwhile_is_an_error(tmp_path: Path, job: Job) -> None:
-    version = save(tmp_path)
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_one_that_was_pruned_meanwhile_is_gone_and_not_damaged(
+    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch, is_linked: bool
+) -> None:
+    save(tmp_path)
     folder = opened(tmp_path, job)
-    shutil.rmtree(version)
-    with pytest.raises(DataError):
+    save(tmp_path, cut(version=9))
+    assert prune(tmp_path / "checkpoints", 1) == (7,)
+    if not is_linked:
+        monkeypatch.setattr(os, "link", no_links)
+    with pytest.raises(DataError, match="is gone"):
         folder.load(NAME, LIFE)
+    assert not list((tmp_path / "job").rglob("*.damaged"))
+    assert folder.checkpoints(()) == (((1, 2), 9),)
 
 
 def test_of_thousands_the_newest_are_listed(tmp_path: Path, job: Job) -> None:
