@@ -7,7 +7,7 @@ in which the service itself ran counts: one that was frozen has to listen first.
 
 from edlz.services.errors import PeerUnavailable
 
-__all__ = ["Contact"]
+__all__ = ["LONGEST_STEP_S", "Contact"]
 
 LONGEST_STEP_S = 2.0  # between two ticks; what is longer was spent elsewhere
 

@@ -18,6 +18,7 @@ from edlz.services.endpoints import local_endpoint
 from edlz.services.errors import DataError, RemoteProtocolError
 from edlz.services.job_status import FailureView, JobStatus, StatusRequest
 from edlz.services.launcher import split_name
+from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.digest import take_digest
 from edlz.services.master.fleet import Loss
 from edlz.services.master.instructions import (
@@ -108,7 +109,7 @@ class MasterService:
         self._fleet_record = state.fleet
         loop = asyncio.get_running_loop()
         # Waiting for the disk, this master hears nobody: that time is nobody's silence.
-        self._clock: Callable[[], float] = lambda: loop.time() - journal.waited_s
+        self._clock = AwakeClock(lambda: loop.time() - journal.waited_s)
         self._progress = Progress(self._core, time.time(), self._clock(), state.final)
         self._tasks: asyncio.TaskGroup | None = None
         self._is_outdated = False  # a younger master has begun
@@ -168,6 +169,7 @@ class MasterService:
         told_since: float | None = None
         while not self._stop.is_set:
             now = self._clock()
+            self._note_standstill(self._clock.take_left_out())
             self._carry_out(self._core.on_tick(now))
             self._progress.sample(now)
             if self._core.is_over:
@@ -180,6 +182,12 @@ class MasterService:
             await asyncio.sleep(TICK_S if over_since is None else TICK_S / 5)
         if self._error is not None:
             raise self._error
+
+    def _note_standstill(self, seconds: float) -> None:
+        """This master has not run for so long: say so, and show times of day as they are."""
+        if seconds:
+            self._progress.on_pause(seconds)
+            logger.warning("this master has not run for %.0fs: nobody is taken for silent by that", seconds)
 
     def _may_leave(self, told_s: float) -> bool:
         """Whether nobody needs this master any more, so long after everybody was told of the end.

@@ -1,0 +1,69 @@
+"""A master that stood still takes nobody for silent when it wakes up."""
+
+import pytest
+from statuses import partition_status
+
+from edlz.services.master.awake_clock import AwakeClock
+from edlz.services.master.crew import HANG_S
+from edlz.services.master.entries import JournalState
+from edlz.services.master.instructions import Announce, Retire, RetireServer
+from edlz.services.master.job import MasterCore
+from edlz.services.messages import Job, WorkerStatus
+from edlz.services.plan import Plan, Shard
+
+PLAN = Plan(
+    mode="async",
+    seed=0,
+    shards=(Shard(name="data", first=0, count=4),),
+    records_per_task=1,
+    minibatch_size=1,
+    epochs=1,
+    slots=1,
+)
+TICK_S = 0.25
+
+
+class Played:
+    """Time as it is played."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_is_too_long_between_two_readings_is_left_out() -> None:
+    time = Played()
+    clock = AwakeClock(time)
+    time.now += 1.5
+    assert clock() == 1001.5
+    time.now += 302.0
+    assert clock() == 1003.5
+    assert (clock.take_left_out(), clock.take_left_out()) == (300.0, 0.0)
+    time.now += 0.25
+    assert clock() == 1003.75
+
+
+@pytest.mark.parametrize("has_stood_still", [True, False])
+def test_a_master_that_stood_still_gives_nobody_up(has_stood_still: bool) -> None:
+    time = Played()
+    clock = AwakeClock(time)
+    core = MasterCore(Job(name="j", run="r", config={}, plan=PLAN, partitions=1), JournalState())
+    core.start()
+    core.crew.supervise(1)
+    core.on_request("ps", partition_status(0, incarnation=(1, 1)), clock())
+    worker = WorkerStatus(worker="0", boot=1, incarnation=(1, 2), seq=1, era=(0, 0), run="r")
+    core.on_request("w", worker, clock())
+    assert list(core.crew.workers) == ["0"]
+    still_s = 10 * HANG_S
+    steps = [still_s] if has_stood_still else [TICK_S] * round(still_s / TICK_S)
+    out = []
+    for step_s in steps:
+        time.now += step_s
+        out += core.on_tick(clock())
+    given_up = [type(one) for one in out if isinstance(one, Retire | RetireServer)]
+    assert given_up == ([] if has_stood_still else [Retire, RetireServer])
+    assert (
+        any(isinstance(one, Announce) and "nothing heard" in one.text for one in out) is not has_stood_still
+    )
