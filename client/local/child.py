@@ -2,7 +2,8 @@
 
 Run as a file, by an interpreter that imports nothing (`-I -S`); it asks the system to kill it when the
 parent dies, and then becomes the program.  The system has no such request but on Linux: elsewhere it only
-becomes the program.
+becomes the program.  A hangup (SIGHUP) of the whole session is the parent's to heed: it has the job saved, and
+needs its services for that.
 """
 
 import ctypes
@@ -27,6 +28,7 @@ def main(arguments: list[str]) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # survives execve
     if os.getppid() != parent:  # it died before the request was made
         sys.exit(1)
     os.execv(program[0], program)

@@ -538,6 +538,13 @@ def test_a_child_whose_parent_is_gone_does_not_begin(tmp_path: Path) -> None:
     assert mark.exists()
 
 
+def test_a_child_leaves_a_hangup_to_its_parent() -> None:
+    """A whole session is told that ends: the parent has the job saved, and needs its services for that."""
+    program = "import os, signal; os.kill(os.getpid(), signal.SIGHUP)"
+    wrapper = [sys.executable, "-I", "-S", child.__file__, str(os.getpid())]
+    assert subprocess.run([*wrapper, sys.executable, "-c", program], check=False).returncode == 0
+
+
 def test_output_is_kept_whole(tmp_path: Path) -> None:
     """Long lines, a last line without an end, and bytes that are no text."""
     program = "import sys; sys.stdout.buffer.write(b'a' * 300_000 + b'\\n\\xff\\nend'); sys.stdout.flush()"
