@@ -229,7 +229,9 @@ class MasterCore:
         if self.is_over or self._stopping.has_begun:
             return []
         is_training = self._is_running and not self.queue.is_done
-        return [*self._stopping.begin(self.version if is_training else 0, now)]
+        # Workers tell of a task that is done before the partitions tell of their versions.
+        version = max(self.version, 1 if self.queue.done else 0)
+        return [*self._stopping.begin(version if is_training else 0, now)]
 
     def dismiss(self, worker: str, *, is_told: bool = False) -> list[Instruction]:
         """A worker is not wanted any more: its leases are free at once, and it hears that it should go.

@@ -89,6 +89,21 @@ def test_a_stop_saves_where_the_job_is(mode: str, partitions: int, seed: int) ->
     assert 0 < job.checkpoints[job.journal["saved"]][0].ledger.minibatches < 96
 
 
+class StoppedEarly(SimulatedJob):
+    """Stops as soon as the master hears of a task that is done: partitions tell their versions in their time."""
+
+    def feed(self, process, method, *args):  # type: ignore[no-untyped-def]
+        super().feed(process, method, *args)
+        if process.role == "m" and process.core.queue.done and not process.core.is_over:
+            self._stop()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_stop_saves_what_the_partitions_have_not_told_yet(seed: int) -> None:
+    job = StoppedEarly(Schedule(seed, "sync", 1, 1, (1,) * 200, 1, 1)).run()
+    assert job.journal["saved"] > 0
+
+
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("has_tables", [False, True])
 def test_bad_minibatches_end_their_tasks_where_they_raise(mode: str, has_tables: bool) -> None:
