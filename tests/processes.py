@@ -15,12 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from benchmarks.processes import services_of
 from edlz.client.local.job_lock import lock_holder
 from edlz.client.local.master_line import ask_master
+from edlz.services import strict_json
 from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
@@ -33,6 +33,13 @@ __all__ = ["MODELS", "HandJob", "TrainJob", "check_exactly_once", "wait_for"]
 
 MODELS = Path(__file__).parent / "unit" / "models"
 START_S, END_S = 120.0, 240.0
+# Its terminal is its standard input; it is not there before there is a session.
+_IN_ITS_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = START_S) -> Any:
@@ -179,18 +186,33 @@ class TrainJob:
     ----------
     home : Path
         Its EDLZ_HOME.
+    terminal : int, optional
+        The descriptor of a terminal that it is to run in, as its own: all of it is told when that goes away.
+    stdout : int, optional
+        Where its standard output goes.  Both outputs go to a file if neither is given.
     """
 
-    def __init__(self, home: Path, *flags: str, name: str = "test") -> None:
+    def __init__(
+        self,
+        home: Path,
+        *flags: str,
+        name: str = "test",
+        terminal: int | None = None,
+        stdout: int | None = None,
+    ) -> None:
         self.home, self.name, self.folder = home, name, home / "jobs" / name
         self._output = home / f"{name}.out"
-        environment = {**os.environ, "EDLZ_HOME": str(home), "CUDA_VISIBLE_DEVICES": "-1"}
+        self._environment = {**os.environ, "EDLZ_HOME": str(home), "CUDA_VISIBLE_DEVICES": "-1"}
+        command = [sys.executable, "-m", "edlz.client", "train", f"--job_name={name}", *flags]
+        if terminal is not None:
+            command = [sys.executable, "-c", _IN_ITS_TERMINAL, *command]
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "edlz.client", "train", f"--job_name={name}", *flags],
-                stdout=output,
-                stderr=output,
-                env=environment,
+                command,
+                stdin=terminal,
+                stdout=next((file for file in (terminal, stdout) if file is not None), output),
+                stderr=output if terminal is None else terminal,
+                env=self._environment,
             )
 
     def __enter__(self) -> "TrainJob":
@@ -244,6 +266,20 @@ class TrainJob:
         assert isinstance(answer, JobStatus)
         return answer
 
+    def run(self, *arguments: str, code: int = 0) -> str:
+        """Run an `edlz` command beside it, which ends with this exit code; return what it prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "edlz.client", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=self._environment,
+            text=True,
+            timeout=END_S,
+            check=False,
+        )
+        assert done.returncode == code, (arguments, done.returncode, done.stdout)
+        return done.stdout
+
     def finish(self, code: int = 0) -> JobStatus:
         """Wait for the end, with this exit code; return the job's last status."""
         try:
@@ -271,7 +307,7 @@ def check_exactly_once(folder: Path) -> None:
 
 
 def _status_of(folder: Path) -> JobStatus:
-    return msgspec.json.decode((folder / "status.json").read_bytes(), type=JobStatus)
+    return strict_json.decode((folder / "status.json").read_bytes(), JobStatus)
 
 
 def _job_of(folder: Path) -> Job:
