@@ -8,19 +8,17 @@ import asyncio
 import contextlib
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote
 
 from benchmarks.chaos_disk import SmallDisk
 from benchmarks.chaos_network import Network
 from benchmarks.chaos_schedule import Fault
-from benchmarks.processes import quiet_environment
+from benchmarks.processes import is_complete, quiet_environment
 from edlz.services.errors import EdlzError
 from edlz.services.master.journal import planned_job
 from edlz.services.messages import Exchanged, NewestPull
@@ -305,15 +303,7 @@ class ChaosJob:
         self._is_full = False
 
     def _is_complete(self) -> bool:
-        """Whether `complete` stands in the journal."""
-        path = f"file:{quote(str(self.job_folder / 'journal.sqlite'))}?mode=ro"
-        with (
-            contextlib.suppress(sqlite3.Error),
-            contextlib.closing(sqlite3.connect(path, uri=True)) as journal,
-        ):
-            row = journal.execute("SELECT value FROM facts WHERE name = 'is_complete'").fetchone()
-            return row is not None and bytes(row[0]) == b"true"
-        return False
+        return is_complete(self.job_folder)
 
     async def _stall(self, name: str, seconds: float) -> None:
         process = self.processes[name]

@@ -2,17 +2,20 @@
 
 import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 
 __all__ = [
     "cpu_s",
     "held_to_processor",
+    "is_complete",
     "pinned",
     "quiet_environment",
     "services_of",
@@ -43,6 +46,18 @@ def services_of(pid: int) -> dict[str, int]:
             if name is not None:
                 found[name] = int(child)
     return found
+
+
+def is_complete(job_folder: Path) -> bool:
+    """Whether `complete` stands in a job's journal."""
+    path = f"file:{quote(str(job_folder / 'journal.sqlite'))}?mode=ro"
+    with (
+        contextlib.suppress(sqlite3.Error),
+        contextlib.closing(sqlite3.connect(path, uri=True)) as journal,
+    ):
+        row = journal.execute("SELECT value FROM facts WHERE name = 'is_complete'").fetchone()
+        return row is not None and bytes(row[0]) == b"true"
+    return False
 
 
 def _service_of(arguments: Sequence[str]) -> str | None:

@@ -10,6 +10,7 @@ import pytest
 from processes import MODELS, TrainJob, check_exactly_once, wait_for
 from tiny_job import FLAGS, MODES
 
+from benchmarks.processes import is_complete
 from edlz.api.recordio import Reader
 from edlz.services.messages import Scaled, ScaleRequest
 
@@ -55,6 +56,29 @@ def test_a_worker_a_server_and_the_master(mode: str, start: Start, sync_digest: 
     assert status.lost_workers == 1
     if mode == "sync":
         assert status.digest == sync_digest
+
+
+@pytest.mark.parametrize("is_second", [False, True], ids=["first master", "second master"])
+def test_the_master_of_a_complete_job(is_second: bool, start: Start, sync_digest: str) -> None:
+    """It is killed when it has journalled `complete`, and before anybody has heard of that from it."""
+    job = start("sync", "--num_workers=1", "--num_ps_pods=2")
+    if is_second:
+        job.wait_for_output("Task:3 completed")
+        job.kill("master")
+        job.wait_for_output("term=2")
+    wait_for(lambda: job.output().count(" completed, ") > 100, "most tasks are done")
+    master = job.pid("master")
+    job.process.send_signal(signal.SIGSTOP)  # a master does not leave before its supervisor has heard
+    try:
+        wait_for(lambda: is_complete(job.folder), "complete stands in the journal")
+        os.kill(master, signal.SIGKILL)
+    finally:
+        job.process.send_signal(signal.SIGCONT)
+    status = job.finish()
+    assert job.output().count("master lost: killed by signal 9 (SIGKILL)") == 1 + is_second
+    assert (status.state, status.digest) == ("Succeeded", sync_digest)
+    assert [path.name for path in job.folder.glob("journal*.sqlite")] == ["journal.sqlite"]
+    check_exactly_once(job.folder)
 
 
 @pytest.mark.parametrize("mode", MODES)
