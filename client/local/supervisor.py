@@ -34,7 +34,7 @@ POLL_S = 0.25
 GRACE_S = 5.0
 ANSWER_S = 2.0
 HUNG_GRACE_S = 30.0
-MOST_SHORT_LIVES = 5  # of the master, in a row
+MOST_UNHEARD_LIVES = 5  # of the master, in a row: short ones in which it has not answered once
 STOP_S = 25.0  # for the master to save the job and to leave, when it is asked to stop
 LEAVE_S = 15.0  # the master's time to leave after the job is over
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -91,6 +91,8 @@ class Supervisor:
         self._asked_to_stop_s: float | None = None
         self._restarts_master = restarts_master
         self._master_backoff = Backoff()
+        self._has_master_answered = False  # in its present life
+        self._unheard_lives = 0
         self._master_since_s = 0.0
         self._master_due_s: float | None = None  # when it is started again
         self._launcher: ProcessLauncher
@@ -174,6 +176,7 @@ class Supervisor:
         orders = await self._request(self._core.next_status(self._services(), self._room()))
         if orders is None:
             return
+        self._has_master_answered = True
         status = await self._request(StatusRequest(since=self._seen))
         if isinstance(status, JobStatus):
             self._show(status)
@@ -269,19 +272,25 @@ class Supervisor:
 
     async def _launch_master(self) -> None:
         self._master_due_s, self._master_since_s = None, time.monotonic()
+        self._has_master_answered = False
         await self._launcher.launch(MASTER)
 
     def _on_master_exit(self, gone: ProcessExit) -> None:
-        """Start the master again, unless it ended the job or it is of no use."""
+        """Start the master again, unless it ended the job or it is of no use.
+
+        One that answers counts by itself the masters that achieve nothing; see `VainTerms`.
+        """
         now = time.monotonic()
         delay_s = self._master_backoff.on_end(now - self._master_since_s)
+        is_unheard = self._master_backoff.short_lives > 0 and not self._has_master_answered
+        self._unheard_lives = self._unheard_lives + 1 if is_unheard else 0
         status = self.evidence.status
         is_over = (
             cause_of(gone) not in (Cause.KILLED, Cause.PREEMPTED, Cause.OUT_OF_MEMORY)
             or self._core.is_stopping
             or (status is not None and status.state in ("Failed", "Stopped"))
         )
-        if is_over or not self._restarts_master or self._master_backoff.short_lives >= MOST_SHORT_LIVES:
+        if is_over or not self._restarts_master or self._unheard_lives >= MOST_UNHEARD_LIVES:
             self.evidence.master = gone
             return
         self._master_due_s = now + delay_s

@@ -412,11 +412,44 @@ def test_a_master_that_never_stays_up_ends_the_job(
     folder: JobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "FIRST_DELAY_S", 0.001)
+
+    class Mute(Master):
+        async def request(self, body: Message, deadline_s: float) -> Message:
+            raise PeerUnavailable("not there yet")
+
     screen, pids = kills_the_master(times=100)
-    evidence = run(folder, screen, Master(lambda status: ()), {"master": TELLS_PID})
+    evidence = run(folder, screen, Mute(lambda status: ()), {"master": TELLS_PID})
     assert evidence.master is not None
     assert evidence.master.signal == signal.SIGKILL
-    assert len(pids["master"]) == supervisor.MOST_SHORT_LIVES
+    assert len(pids["master"]) == supervisor.MOST_UNHEARD_LIVES
+
+
+def test_masters_that_answer_are_started_again_however_short_their_lives(
+    folder: JobDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count by themselves those that achieve nothing."""
+    monkeypatch.setattr(backoff, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(backoff, "LONGEST_DELAY_S", 0.001)
+    screen, pids = Screen(), []
+    done = folder.path / "done"
+    screen.on_line = lambda source, text: pids.append(int(text))
+    killed: set[int] = set()
+
+    def decide(status: SupervisorStatus) -> Sequence[str]:
+        if len(pids) > 2 * supervisor.MOST_UNHEARD_LIVES:
+            link.state = "Succeeded"
+            done.touch()
+        elif pids and pids[-1] not in killed:
+            killed.add(pids[-1])
+            os.kill(pids[-1], signal.SIGKILL)
+        return ()
+
+    link = Master(decide)
+    master = f"import os; print(os.getpid(), flush=True)\n{leaves_when(done)}"
+    evidence = run(folder, screen, link, {"master": master})
+    assert evidence.master is not None
+    assert evidence.master.code == 0
+    assert len(killed) == 2 * supervisor.MOST_UNHEARD_LIVES
 
 
 def test_a_master_that_is_not_to_be_restarted_ends_the_job(folder: JobDirectory) -> None:
