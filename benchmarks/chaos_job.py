@@ -61,6 +61,7 @@ class ChaosJob:
         self.job_folder.mkdir()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._readers: dict[str, subprocess.Popen[bytes]] = {}  # of the processes' output
+        self._former_readers: list[subprocess.Popen[bytes]] = []  # of those that were started again
         self._stack = contextlib.ExitStack()
         self._disk: SmallDisk | None = None
         self._is_full = False
@@ -93,7 +94,7 @@ class ChaosJob:
             if process.poll() is None:
                 process.kill()
             process.wait()
-        for reader in self._readers.values():
+        for reader in (*self._former_readers, *self._readers.values()):
             reader.wait()
         await self._network.close()
         self._stack.close()
@@ -130,6 +131,8 @@ class ChaosJob:
                 env=quiet_environment(),
                 cwd=ROOT,
             )
+        if name in self._readers:
+            self._former_readers.append(self._readers[name])
         self._readers[name] = reader
 
     def _is_running(self, name: str) -> bool:
