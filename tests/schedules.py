@@ -68,6 +68,7 @@ def schedules(draw: st.DrawFn, mode: str, is_hard: bool = False) -> Schedule:
         keeps=draw(st.sampled_from((0, 1, 2))),
         can_link=draw(st.booleans()),
         has_foreign=draw(st.booleans()),
+        begins_from=draw(st.sampled_from((0, 0, 300))),
         tolerance=draw(st.sampled_from((0, 0, 1, 3))) if mode == "async" else 0,
         vectors_every=draw(st.sampled_from((1, 1, 3))) if mode == "async" else 1,
         skips=skips,
@@ -242,4 +243,5 @@ def with_checkpoints(schedule: Schedule) -> Schedule:
             dataclasses.replace(fault, kind="wipe") if fault.kind == "kill" and rng.random() < 0.5 else fault
             for fault in schedule.faults
         ),
+        begins_from=rng.choice((0, 300)),
     )

@@ -1,12 +1,12 @@
 """The folders of partitions and of checkpoints, as far as the cores see them."""
 
+from pathlib import Path
 from typing import Any
 
-from edlz.services.checkpoints.records import Manifest
+from edlz.services.checkpoints.records import Manifest, version_of
 from edlz.services.errors import DataError
-from edlz.services.messages import Ends, Job
+from edlz.services.messages import NO_IDENTITY, Ends, Job
 from edlz.services.ps import complete_checkpoints
-from edlz.services.ps.partition import BASE
 from edlz.services.ps.state import State
 
 __all__ = ["CheckpointFolder", "Disk"]
@@ -91,7 +91,10 @@ class Disk:
         raise DataError(f"checkpoint {name} is gone")
 
     def load_checkpoint(self, folder: str) -> State:
-        raise DataError(f"checkpoint {folder} is gone")
+        found = self._folder.versions.get(version_of(Path(folder)))
+        if found is None:
+            raise DataError(f"checkpoint {folder} is gone")
+        return found[1][self._partition]
 
     def write(self, state: State, life: Any) -> None:
         self.states[state.name] = state
@@ -99,7 +102,7 @@ class Disk:
 
     def unlink(self, name: Any, life: Any) -> None:
         """A life removes its own links and those of older lives, never a later life's."""
-        if name == BASE:
+        if name[0] == NO_IDENTITY:  # the base
             return
         self.links[name] = {other for other in self.links.get(name, ()) if other > life}
         if not self.links[name]:

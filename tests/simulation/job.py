@@ -17,7 +17,13 @@ from simulation.network import Network
 from simulation.processes import Process, Violation
 from simulation.promises import check_end, check_failure
 from simulation.schedule import Fault, Schedule
-from simulation.shells import MasterShell, PartitionShell, Shell, leave_foreign_checkpoint
+from simulation.shells import (
+    MasterShell,
+    PartitionShell,
+    Shell,
+    leave_first_checkpoint,
+    leave_foreign_checkpoint,
+)
 from simulation.worker_shell import WorkerShell
 
 from edlz.services import strict_json
@@ -69,6 +75,7 @@ class SimulatedJob:
         self.disks = [
             Disk(p, self.checkpoint_folder, can_link=schedule.can_link) for p in range(schedule.partitions)
         ]
+        self.begun_from = (schedule.begins_from,) if schedule.begins_from else ()  # versions that stay
         self.sealed: dict[Any, State] = {}
         self.parts: dict[Any, State] = {}  # of checkpoints: (number, version, partition)
         self.checkpoints: dict[int, list[State]] = {}  # all that were ever completed
@@ -84,6 +91,8 @@ class SimulatedJob:
     def _begin(self) -> None:
         schedule = self.schedule
         self.reach("")
+        if schedule.begins_from:
+            leave_first_checkpoint(self)
         if schedule.has_foreign:
             leave_foreign_checkpoint(self)
         if schedule.stop_at:
@@ -337,4 +346,5 @@ def _job_record(schedule: Schedule) -> Job:
         },
         plan=schedule.plan,
         partitions=schedule.partitions,
+        begins_from=f"version-{schedule.begins_from}" if schedule.begins_from else "",
     )

@@ -19,6 +19,7 @@ __all__ = [
     "initial_vectors",
     "make_push",
     "same_ids",
+    "trained_vectors",
     "with_rows",
 ]
 
@@ -49,6 +50,13 @@ def initial_vectors() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     dense = np.zeros(LAYOUT.dense.size, np.float32)
     dense[:WIDTH] = np.linspace(-1, 1, WIDTH, dtype=np.float32)
     return dense, np.zeros(LAYOUT.state.size, np.float32), np.zeros(LAYOUT.counters.size, np.int64)
+
+
+def trained_vectors() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What a checkpoint of another job holds: nothing that a worker would begin with."""
+    dense, state, counters = initial_vectors()
+    dense[:WIDTH] = np.cos(np.arange(WIDTH, dtype=np.float32))
+    return dense, state + np.float32(0.5), counters + 7
 
 
 def compute_gradient(

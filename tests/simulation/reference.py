@@ -9,6 +9,7 @@ from simulation.model import (
     final_bytes,
     initial_vectors,
     make_push,
+    trained_vectors,
     with_rows,
 )
 from simulation.schedule import Schedule, ids_of
@@ -22,7 +23,8 @@ __all__ = ["reference_values"]
 
 def reference_values(schedule: Schedule, ends: dict[int, int]) -> bytes:
     """One worker, one partition, no faults: what synchronous mode must end with."""
-    plan, (dense, state, counters) = schedule.plan, initial_vectors()
+    plan = schedule.plan
+    dense, state, counters = trained_vectors() if schedule.begins_from else initial_vectors()
     store = Store(
         Store.initial(
             plan_hash=plan.hash,

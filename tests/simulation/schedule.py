@@ -48,6 +48,9 @@ class Schedule:
     keeps: int = 0  # checkpoints; 0 for all
     can_link: bool = True  # checkpoints and snapshots lie on one file system
     has_foreign: bool = False  # another run has left a checkpoint in the folder
+    begins_from: int = (
+        0  # the version of the checkpoint that the job begins from, in its own folder; 0 for none
+    )
     tolerance: int = 0  # of versions; above 0 the mode is "async" with sums of `slots` gradients
     vectors_every: int = 1
     stop_at: float = 0.0  # somebody asks the job to stop; 0 for never

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from simulation.model import LAYOUT, OPTIMIZER, final_bytes, initial_vectors
+import numpy as np
+from simulation.model import LAYOUT, OPTIMIZER, final_bytes, initial_vectors, trained_vectors
 from simulation.processes import Process, Violation
 
 from edlz.services.checkpoints.records import Manifest, Part
@@ -111,6 +112,7 @@ class MasterShell(Shell):
         """The manifest is durable, unless the process was killed before; it hears of that a little later."""
         if process.is_up:
             self._job.checkpoints[manifest.version] = states
+            needed = (*needed, *self._job.begun_from)
             self._job.checkpoint_folder.complete(manifest, states, needed)
             self._job.within(0, 0.5, self._on_manifest, process.name, manifest.version)
 
@@ -155,15 +157,28 @@ def make_manifest(job: Job, version: int, number: int, states: list[State], ends
 
 def leave_foreign_checkpoint(job: "SimulatedJob") -> None:
     """Let the folder hold another run's checkpoint of this plan, as far as it can be, and of other bits."""
-    schedule, plan = job.schedule, job.plan
-    everything = LedgerRecord(finished=(0, plan.task_count), minibatches=plan.task_count)
-    states = []
+    count = job.plan.task_count
+    everything = LedgerRecord(finished=(0, count), minibatches=count)
+    states = _states_of(job, initial_vectors(), job.plan.hash, 1 << 20)
+    states = [msgspec.structs.replace(state, ledger=everything) for state in states]
+    _leave(job, states, number=1 << 20)
+
+
+def leave_first_checkpoint(job: "SimulatedJob") -> None:
+    """Let the folder hold what this job begins from: a checkpoint of another plan."""
+    _leave(job, _states_of(job, trained_vectors(), "another plan", job.schedule.begins_from), number=1)
+
+
+def _states_of(
+    job: "SimulatedJob", vectors: tuple[np.ndarray, ...], plan_hash: str, version: int
+) -> list[State]:
+    schedule, states = job.schedule, []
     for index in range(schedule.partitions):
-        cuts = [slice(*slice_bounds(len(v), index, schedule.partitions)) for v in initial_vectors()]
-        dense, state, counters = (v[cut] for v, cut in zip(initial_vectors(), cuts, strict=True))
+        cuts = [slice(*slice_bounds(len(v), index, schedule.partitions)) for v in vectors]
+        dense, state, counters = (v[cut] for v, cut in zip(vectors, cuts, strict=True))
         initial = Store.initial(
-            plan_hash=plan.hash,
-            task_count=plan.task_count,
+            plan_hash=plan_hash,
+            task_count=job.plan.task_count,
             partition=index,
             partitions=schedule.partitions,
             layout=LAYOUT,
@@ -173,11 +188,14 @@ def leave_foreign_checkpoint(job: "SimulatedJob") -> None:
             counters=counters,
             tables=schedule.tables,
         )
-        states.append(msgspec.structs.replace(initial, era=(1, 1), version=1 << 20, ledger=everything))
-    manifest = make_manifest(
-        msgspec.structs.replace(job.job, run="another"), 1 << 20, 1 << 20, states, ends=()
-    )
-    job.checkpoint_folder.complete(manifest, states)
+        states.append(msgspec.structs.replace(initial, era=(1, 1), version=version))
+    return states
+
+
+def _leave(job: "SimulatedJob", states: list[State], number: int) -> None:
+    another = msgspec.structs.replace(job.job, run="another")
+    manifest = make_manifest(another, states[0].version, number, states, ends=())
+    job.checkpoint_folder.complete(manifest, states, job.begun_from)
 
 
 class PartitionShell(Shell):

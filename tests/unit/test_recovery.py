@@ -3,7 +3,8 @@
 import dataclasses
 
 import pytest
-from simulation.job import Fault, Schedule, SimulatedJob
+from schedules import contended_schedule, with_checkpoints
+from simulation.job import Fault, Schedule, SimulatedJob, Violation
 
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.ps.partition import BASE, Partition
@@ -77,6 +78,36 @@ def test_checkpoints_are_kept_as_long_as_partitions_may_go_back_to_them() -> Non
     faults = [Fault(40.0 + 6 * i, "wipe", f"p{i % 2}") for i in range(6)]
     job = Watched(schedule("sync", *faults, can_link=False, keeps=1)).run()
     assert min(version for _, at, version in job.begun if at > 41) > 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("at", [3.0, 12.0, 40.0, 54.0])
+def test_a_job_that_began_from_a_checkpoint_loses_a_disk(mode: str, at: float) -> None:
+    job = Watched(schedule(mode, Fault(at, "wipe", "p0"), keeps=1, begins_from=300)).run()
+    assert job.begun_after("p0", at) >= 300  # type: ignore[attr-defined]
+    assert 300 in job.checkpoint_folder.versions
+
+
+def is_lost(mode: str, seed: int, *, is_pruned: bool) -> bool:
+    """Whether a job that began from a checkpoint, and ends tasks, does not survive the loss of disks.
+
+    What it saved before a task was ended is of another history: of a disk that is lost then nothing may be left.
+    """
+    about = with_checkpoints(contended_schedule(seed, mode))
+    job = SimulatedJob(dataclasses.replace(about, keeps=1, begins_from=300))
+    if is_pruned:
+        job.begun_from = ()
+    try:
+        job.run()
+    except Violation:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_the_checkpoint_that_it_began_from_may_be_all_that_is_left(mode: str) -> None:
+    assert not any(is_lost(mode, seed, is_pruned=False) for seed in range(10))
+    assert any(is_lost(mode, seed, is_pruned=True) for seed in range(10))
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
