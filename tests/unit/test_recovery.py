@@ -73,6 +73,23 @@ def test_a_lost_partition_goes_back_to_a_complete_checkpoint(
     assert job.begun_after("p0", at) >= newest - (0 if mode == "sync" else 2)
 
 
+@pytest.mark.parametrize("can_link", [True, False], ids=["one disk", "two disks"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("kind", ["kill", "wipe"])
+@pytest.mark.parametrize("at", [40.0, 47.0, 54.0])
+def test_a_job_that_is_lost_at_once_goes_back_to_a_complete_checkpoint(
+    mode: str, kind: str, can_link: bool, at: float
+) -> None:
+    """Nobody is left who knows of it but what lies in the folder."""
+    faults = (Fault(at, "kill", "m"), Fault(at, kind, "p0"), Fault(at, kind, "p1"))
+    job = Watched(schedule(mode, *faults, can_link=can_link))
+    job.run()
+    newest = job.completed_before(at)
+    assert newest, "the fault came before there was a checkpoint"
+    for role in ("p0", "p1"):
+        assert job.begun_after(role, at) >= newest - (0 if mode == "sync" else 2)
+
+
 def test_checkpoints_are_kept_as_long_as_partitions_may_go_back_to_them() -> None:
     """One that was not linked is all there is until the snapshot that takes its place is written."""
     faults = [Fault(40.0 + 6 * i, "wipe", f"p{i % 2}") for i in range(6)]
