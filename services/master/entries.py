@@ -19,6 +19,7 @@ class FleetRecord:
     crew: tuple[int, ...] = ()
     lost: int = 0
     vain: tuple[tuple[str, int], ...] = ()  # by name: how many before it ended without any progress
+    given_up: tuple[tuple[str, str], ...] = ()  # workers that are not replaced, and why
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,7 @@ class Fleet:
         if record is not None and record.asked == workers:
             self.target, self._next_id, self.lost = record.target, record.next_id, record.lost
             self._pods |= {f"worker-{ident}": _Pod() for ident in record.crew}
+            self._lost_for_good = dict(record.given_up)
             for name, vain in record.vain:
                 if name in self._pods:
                     self._pods[name].line.vain_lives = vain
@@ -138,6 +139,7 @@ class Fleet:
             lost=self.lost,
             crew=tuple(split_name(name)[1] for name in self._crew),
             vain=tuple((name, vain) for name in self._pods if (vain := self._vain(name))),
+            given_up=tuple(self._lost_for_good.items()),
         )
 
     def waiting(self, now: float) -> int:

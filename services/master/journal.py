@@ -19,7 +19,7 @@ import msgspec
 from edlz.services import strict_json
 from edlz.services.errors import DataError, LocalProtocolError
 from edlz.services.job_status import JobStatus
-from edlz.services.master.entries import JournalState
+from edlz.services.master.entries import FleetRecord, JournalState
 from edlz.services.master.full_disk import FullDisk
 from edlz.services.messages import Job
 
@@ -149,7 +149,7 @@ class Journal:
         """
         self._write(0, {"job": job, "launch": launch}, is_first=True)
 
-    def change_job(self, job: Job, term: int, launch: str = "") -> None:
+    def change_job(self, job: Job, term: int, launch: str = "", fleet: FleetRecord | None = None) -> None:
         """Enter other settings of the job, before the next master's term; its plan stays.
 
         Parameters
@@ -158,13 +158,15 @@ class Journal:
             Of the last master, as `state` told it.
         launch : str
             Which start of the job this is.
+        fleet : FleetRecord, optional
+            What it begins with of the processes of the start before.
 
         Raises
         ------
         TermLost
             If there is another one by now.
         """
-        self._write(term, {"job": job, "launch": launch})
+        self._write(term, {"job": job, "launch": launch, "fleet": fleet})
 
     def write(self, term: int, fields: dict[str, object], *, patience_s: float | None = None) -> None:
         """Write facts in one durable transaction; wait for room where the disk is full.

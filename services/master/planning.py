@@ -1,5 +1,6 @@
 """From the flags to the job: list the data once, fix the plan, and find out whether to go on with an old one."""
 
+import dataclasses
 import fcntl
 import logging
 import os
@@ -211,7 +212,12 @@ def _gone_on(config: JobConfig, journal: Journal, job: Job) -> Job:
     else:
         changed = _numbered(config, job, job.run_number)
         logger.info("job=%s goes on where its journal stands; the data is not listed again", job.name)
-    journal.change_job(changed, state.term, config.launch_id)
+    fleet = state.fleet
+    if (
+        fleet is not None and state.launch != config.launch_id
+    ):  # somebody has started it anew: all are tried again
+        fleet = dataclasses.replace(fleet, vain=(), given_up=())
+    journal.change_job(changed, state.term, config.launch_id, fleet)
     return changed
 
 

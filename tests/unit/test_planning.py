@@ -9,6 +9,8 @@ from states import save
 from edlz.api.recordio import Writer
 from edlz.services.checkpoints.versions import list_versions
 from edlz.services.config import JobConfig
+from edlz.services.master.entries import FleetRecord
+from edlz.services.master.journal import Journal
 from edlz.services.master.planning import open_journal
 from edlz.services.messages import Job
 
@@ -51,6 +53,22 @@ def test_runs_are_numbered_by_the_journal_and_by_what_lies_in_the_checkpoint_fol
     save(config.checkpoint_directory, 7, run="and one more")
     save(config.checkpoint_directory, 9, run="a third")
     assert opened(config, num_epochs=3).run_number == 4
+
+
+@pytest.mark.parametrize(("launch", "is_kept"), [("one", True), ("two", False)])
+def test_what_was_given_up_is_tried_again_when_the_job_is_started_anew(
+    config: JobConfig, launch: str, is_kept: bool
+) -> None:
+    opened(config, launch_id="one")
+    record = FleetRecord(
+        asked=1, target=1, next_id=4, crew=(3,), vain=(("worker-3", 9),), given_up=(("worker-2", "code 1"),)
+    )
+    with Journal(config.job_directory / "journal.sqlite") as journal:
+        journal.write(1, {"term": 1, "fleet": record})
+    opened(config, launch_id=launch)
+    with Journal(config.job_directory / "journal.sqlite") as journal:
+        found = journal.state().fleet
+    assert found == (record if is_kept else dataclasses.replace(record, vain=(), given_up=()))
 
 
 def test_a_run_that_goes_on_is_newer_than_what_others_saved_meanwhile(config: JobConfig) -> None:
