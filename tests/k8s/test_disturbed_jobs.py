@@ -85,6 +85,33 @@ def test_a_master_that_is_killed_goes_on_from_its_journal_and_nothing_is_compute
     assert steps == list(range(1, status["progress"]["version"]))  # the last one is told to nobody
 
 
+def test_a_master_that_its_node_ends_for_good_leaves_nobody_behind(shell: Shell) -> None:
+    """Its pod stays, so nobody collects what it owns: parameter server and worker go, and free their room."""
+    cluster = shell.cluster
+    cluster.add_node("node-a", cpu="2")
+    shell.edlz("train", *flags(shell, "--num_workers=1", "--num_epochs=100", "--orphan_secs=5"))
+    shell.wait_for_training(JOB, minibatches=20)
+
+    cluster.kill_container(MASTER, signal.SIGSTOP)  # it is not to say anything any more
+    cluster.store.patch("pods", MASTER, {"spec": {"activeDeadlineSeconds": 1}}, cluster.namespace)
+    shell.wait_for(
+        "the kubelet ends the master's pod",
+        lambda: any(event["reason"] == "DeadlineExceeded" for event in cluster.events(MASTER)),
+    )
+    cluster.kill_container(MASTER, signal.SIGKILL)
+    cluster.wait_for_phase(MASTER, "Failed")
+
+    for name in ("ps-0", "worker-0"):
+        cluster.wait_for_phase(pod_name(JOB, name), "Failed")
+        assert "does not answer any more, for 5s now" in cluster.log(pod_name(JOB, name))
+    assert shell.pod(JOB, "master")["status"]["reason"] == "DeadlineExceeded"
+    sleep = {"name": "c", "image": cluster.image, "command": ["sleep", "1000"]}
+    room = {"resources": {"requests": {"cpu": "1900m"}}}
+    pod = {"metadata": {"name": "next"}, "spec": {"containers": [sleep | room]}}
+    cluster.create("pods", pod)
+    cluster.wait_for_phase("next", "Running")
+
+
 @pytest.mark.parametrize("is_stuck", [False, True])
 def test_a_deleted_master_pod_takes_everything_with_it_and_the_job_is_resumed(
     desk: Shell, is_stuck: bool
