@@ -49,6 +49,7 @@ class Crew:
         self.unreachable: Collection[str] = ()
         self._silent: dict[str, float] = {}  # lost to silence -> when they were heard last
         self._last_words: dict[str, WorkerEntry] = {}  # of the same
+        self._heard: set[str] = set()  # workers that have ever spoken to this master
         self._retired: dict[str, bool] = {}  # who was told to go -> whether it hung
 
     def supervise(self, target: int) -> None:
@@ -61,6 +62,7 @@ class Crew:
         self._silent.pop(worker, None)
         self._last_words.pop(worker, None)
         before = self.workers.get(worker)
+        self._heard.add(worker)
         self.workers[worker] = entry
         if before is None or before.incarnation != entry.incarnation:
             self._active = None
@@ -78,6 +80,10 @@ class Crew:
     def last_word(self, worker: str) -> WorkerEntry | None:
         """Return what a worker said last that is here, or was lost to silence."""
         return self.workers.get(worker) or self._last_words.get(worker)
+
+    def has_heard(self, worker: str) -> bool:
+        """Whether a worker has ever spoken to this master."""
+        return worker in self._heard
 
     def forget(self, worker: str) -> WorkerEntry | None:
         """A worker is gone; return its last word if it was here."""

@@ -253,12 +253,13 @@ class MasterCore:
         is_death : bool
             It has ended, nobody took it away, and its launcher says so.
         """
-        last = self.crew.last_word(worker)
+        last, text = self.crew.last_word(worker), f"worker-{worker} lost: {reason}."
         back = self._remove_worker(worker)
+        if not self.is_over and not self.crew.has_heard(worker):  # it never joined
+            return [Announce("worker", text)]
         death = self._take_death(worker, reason, last) if is_death and last and not self.is_over else []
         if back is None:
             return death
-        text = f"worker-{worker} lost: {reason}."
         if back:
             tasks = ", ".join(str(task) for task in back)
             text += f" Task {tasks} goes on elsewhere: no minibatch is lost, none counts twice."

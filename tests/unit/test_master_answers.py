@@ -8,7 +8,7 @@ from statuses import partition_status
 
 from edlz.services.ledger import LedgerRecord
 from edlz.services.master.entries import JournalState
-from edlz.services.master.instructions import Journal, Reply, TakeDigest
+from edlz.services.master.instructions import Announce, Journal, Reply, TakeDigest
 from edlz.services.master.job import MasterCore
 from edlz.services.messages import (
     NO_IDENTITY,
@@ -150,6 +150,16 @@ def test_the_last_tasks_are_kept_for_those_who_have_asked() -> None:
     master.core.lose_worker("b", "killed")
     master.core.check_invariants()
     assert master.worker("a", wants_task=True, holding=(0,))[0].lease is not None
+
+
+def test_a_worker_that_never_joined_is_told_of_as_lost_too() -> None:
+    """Its launcher knows why: it did not find its master, for one."""
+    master = Master(tasks=3)
+    (told,) = master.core.lose_worker("c", "no way to the master", is_death=True)
+    assert told == Announce("worker", "worker-c lost: no way to the master.")
+    master.worker("a", wants_task=True)
+    assert len(master.core.lose_worker("a", "killed")) == 1
+    assert master.core.lose_worker("a", "killed") == [], "once is enough"
 
 
 def test_a_spare_has_no_share_of_a_round() -> None:
