@@ -112,6 +112,33 @@ def test_a_master_that_its_node_ends_for_good_leaves_nobody_behind(shell: Shell)
     cluster.wait_for_phase("next", "Running")
 
 
+ASTRAY = """
+class Cluster:
+    def with_pod(self, pod):
+        container = pod.spec.containers[0]
+        if "--worker_id=0" in container.command:
+            addresses = [flag for flag in container.command if flag.startswith("--master_addr=")]
+            container.command[container.command.index(addresses[0])] = "--master_addr=tcp://127.0.0.1:1"
+        return pod
+
+    def with_service(self, service):
+        return service
+
+cluster = Cluster()
+"""
+
+
+def test_a_worker_that_does_not_find_its_master_is_replaced_and_says_why(desk: Shell) -> None:
+    (desk.folder / "spec.py").write_text(ASTRAY)
+    more = ("--num_workers=1", "--num_epochs=1", "--orphan_secs=5", "--cluster_spec=spec.py")
+    desk.edlz("train", *flags(desk, *more))
+    reason = "the master at tcp://127.0.0.1:1 does not answer at all, for 5s now"
+    desk.wait_for("the loss of worker-0", lambda: reason in desk.cluster.log(MASTER))
+    status = desk.wait_for_end(JOB)
+    check_ledger(status)
+    assert reason in told(status, "worker-0")
+
+
 @pytest.mark.parametrize("is_stuck", [False, True])
 def test_a_deleted_master_pod_takes_everything_with_it_and_the_job_is_resumed(
     desk: Shell, is_stuck: bool
