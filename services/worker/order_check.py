@@ -31,7 +31,7 @@ def check_orders(orders: WorkerOrders, job: Job | None, known: frozenset[int]) -
             raise RemoteProtocolError("the master gives work of a job that it has not told")
         return
     indices = frozenset(address.index for address in orders.partitions)
-    if not indices <= frozenset(range(job.partitions)):
+    if not all(0 <= index < job.partitions for index in indices):
         raise RemoteProtocolError(
             f"the master names partitions {sorted(indices)}; this job has {job.partitions}"
         )

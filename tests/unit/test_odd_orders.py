@@ -1,4 +1,4 @@
-"""Answers to a partition that no master gives: they are refused, or change nothing."""
+"""Answers that no master gives: they are refused, or change nothing."""
 
 import msgspec
 import pytest
@@ -6,9 +6,17 @@ from simulation.job import Schedule, SimulatedJob
 from statuses import partition_status
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.messages import CheckpointOrder, Granted, Identity, PartitionOrders
+from edlz.services.messages import (
+    CheckpointOrder,
+    Granted,
+    Identity,
+    PartitionAddress,
+    PartitionOrders,
+    WorkerOrders,
+)
 from edlz.services.ps.instructions import Write
 from edlz.services.ps.partition import Condition, Partition
+from edlz.services.worker.order_check import check_orders
 
 TERM = 9
 LIFE: Identity = (TERM, 1)
@@ -39,6 +47,16 @@ def test_a_job_without_the_partition_is_not_joined(has_job: bool) -> None:
     assert partition.condition is Condition.JOINING
     partition.on_answer(ASKED, granted, 0.0)
     assert partition.condition is Condition.UNRESTORED
+
+
+def test_looking_at_a_workers_orders_takes_no_memory_for_partitions_that_a_job_may_have() -> None:
+    _, granted = next_life("sync")
+    assert granted.job is not None
+    endless = msgspec.structs.replace(granted.job, partitions=2**62)
+    addresses = (PartitionAddress(index=2**62, endpoint="x", has_base=True, incarnation=LIFE),)
+    odd = WorkerOrders(term=TERM, seq=1, incarnation=LIFE, partitions=addresses, job=endless)
+    with pytest.raises(RemoteProtocolError, match="the master names partitions"):
+        check_orders(odd, None, frozenset())
 
 
 def test_nothing_is_sealed_before_there_is_an_era() -> None:
