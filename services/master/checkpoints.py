@@ -27,7 +27,7 @@ class _Cut:
     """A checkpoint under way (asynchronous mode)."""
 
     number: int
-    version: int
+    version: int  # as far as partitions had told when it began; when they are frozen, the newest of theirs
     lives: tuple[Identity | None, ...]  # of the partitions when it began
     is_near: bool = False  # all partitions report often by now
     marks: LedgerRecord | None = None
@@ -59,6 +59,7 @@ class Checkpoints:
         self._cut_since_s: float | None = None  # when the cut under way was first seen by `on_tick`
         self._told: set[str] = set()  # why checkpoints failed: each reason is a warning once
         self._written: int | None = None  # version whose manifest is being written
+        self._is_written_asked = False  # async: that one was asked for
         self._spoilt: int | None = None  # sync: newest version whose manifest could not be written
         self.completed = 0  # greatest number (sync: version) that is complete or abandoned
         self.newest: int | None = None  # version of the newest complete checkpoint of this term
@@ -71,12 +72,23 @@ class Checkpoints:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is under way or asked for."""
-        is_waiting = self._cut is not None or self._is_asked or self._wanted
-        return not is_waiting and self._written is None
+        return self.is_answered and self._cut is None and self._written is None
 
-    def ask(self, version: int) -> None:
-        """Take one now, whatever the version; not of one whose parts were there and gave no checkpoint."""
-        if version in (self.newest, self._spoilt):
+    @property
+    def is_answered(self) -> bool:
+        """Whether what was asked for is complete, or will not be."""
+        is_under_way = self._is_asked or (self._cut is not None and self._cut.was_asked)
+        return not (is_under_way or self._wanted or self._is_written_asked)
+
+    def ask(self, version: int, *, is_training: bool = False) -> None:
+        """Take one now, whatever the version, but not of one whose parts were there already.
+
+        Parameters
+        ----------
+        is_training : bool
+            Partitions may be further than they have told.
+        """
+        if version in (self.newest, self._spoilt) and not is_training:
             return
         if self._is_sync:
             if not self._wanted:
@@ -141,7 +153,7 @@ class Checkpoints:
 
     def on_manifest(self, version: int, *, is_written: bool) -> None:
         """The manifest of a version is durable, or could not be written."""
-        self._written = None
+        self._written, self._is_written_asked = None, False
         if is_written:
             self.newest = version
         elif self._is_sync:  # its parts are reported once, so nothing would come of waiting for them
@@ -178,7 +190,7 @@ class Checkpoints:
             if all(entry.status.near == cut.number for entry in entries):
                 self._cut = replace(cut, is_near=True)
         elif cut.marks is None and all(entry.status.frozen == cut.number for entry in entries):
-            self._cut = _level(cut, [Ledger(entry.ledger) for entry in entries])
+            self._level(cut, entries)
 
     def _begin_if_due(
         self, entries: list[PartitionEntry], version: int, lives: tuple[Identity | None, ...]
@@ -189,11 +201,16 @@ class Checkpoints:
         if self._written is not None or not (is_due or self._is_asked):
             return
         self._begun_at, was_asked, self._is_asked = version, self._is_asked, False
-        label = max(entry.status.version for entry in entries)
-        if self.newest is not None and label <= self.newest:
-            return  # nothing was trained since
-        self._cut = _Cut(self._number(), label, lives, was_asked=was_asked)
+        self._cut = _Cut(self._number(), _newest_version(entries), lives, was_asked=was_asked)
         self._cut_since_s = None
+
+    def _level(self, cut: _Cut, entries: list[PartitionEntry]) -> None:
+        """All partitions are frozen: name the version after what they have, and have them come level."""
+        version = _newest_version(entries)
+        if self.newest is not None and version <= self.newest:
+            self._end(cut.number)  # nothing was trained since
+        else:
+            self._cut = _level(replace(cut, version=version), [Ledger(entry.ledger) for entry in entries])
 
     def _abandon(self) -> None:
         if self._cut is not None:
@@ -241,7 +258,12 @@ class Checkpoints:
         """A checkpoint is complete."""
         self.completed = max(self.completed, number)
         if self._cut is not None and self._cut.number <= number:
+            self._is_written_asked = self._cut.was_asked and self._written is not None
             self._cut = None
+
+
+def _newest_version(entries: list[PartitionEntry]) -> int:
+    return max(entry.status.version for entry in entries)
 
 
 def _level(cut: _Cut, ledgers: list[Ledger]) -> _Cut:

@@ -221,7 +221,7 @@ class MasterCore:
         out += [] if self.is_over else self.silence.on_tick(now)
         out += self.checkpoints.on_tick(self.partitions.entries, now)
         out += self._advance()
-        out += [] if self.is_over else self._stopping.on_tick(now)
+        out += [] if self.is_over else self._stopping.on_tick(self.version, self.partitions.heard, now)
         return [*out, *self._vain_terms.take_back()] if self.achieved or self.is_over else out
 
     def stop(self, now: float) -> list[Instruction]:
@@ -229,9 +229,7 @@ class MasterCore:
         if self.is_over or self._stopping.has_begun:
             return []
         is_training = self._is_running and not self.queue.is_done
-        # Workers tell of a task that is done before the partitions tell of their versions.
-        version = max(self.version, 1 if self.queue.done else 0)
-        return [*self._stopping.begin(version if is_training else 0, now)]
+        return [*self._stopping.begin(self.version if is_training else None, self.partitions.heard, now)]
 
     def dismiss(self, worker: str, *, is_told: bool = False) -> list[Instruction]:
         """A worker is not wanted any more: its leases are free at once, and it hears that it should go.

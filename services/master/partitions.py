@@ -108,6 +108,11 @@ class Partitions:
         return min(entry.status.version for entry in self.entries.values()) if self.are_known else 0
 
     @property
+    def heard(self) -> tuple[int, ...]:
+        """The number of the newest word of each."""
+        return tuple(status.seq for status in self.statuses)
+
+    @property
     def incarnations(self) -> tuple[Identity, ...]:
         return tuple(address.incarnation for address in self.addresses)
 

@@ -2,6 +2,7 @@
 
 Theory of operation.  A stop first has a checkpoint taken, to go on from, and waits for it for a while; when it
 is there, or cannot be had soon, the job is stopped.  Training goes on until then, or there would be no cut.
+Where no step is known of, it first hears from all partitions: they tell of their steps in their own time.
 """
 
 from edlz.services.master.checkpoints import Checkpoints
@@ -10,6 +11,7 @@ from edlz.services.master.instructions import Announce, Journal
 __all__ = ["Stopping"]
 
 STOP_S = 15.0  # how long a stop waits for its checkpoint
+WORDS = 2  # of each partition, until there is nothing to save: one may have been on its way already
 
 
 class Stopping:
@@ -29,32 +31,49 @@ class Stopping:
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints
         self._until_s: float | None = None  # somebody has asked for it, and waits until then
-        self._version = 0  # what the checkpoint has to have at least
+        self._version = 0  # what the checkpoint has to have at least; 0 while none is asked for
+        self._heard: tuple[int, ...] = ()  # the partitions' words when it began
         self.is_over = False
 
     @property
     def has_begun(self) -> bool:
         return self._until_s is not None
 
-    def begin(self, version: int, now: float) -> list[Announce]:
-        """Stop soon, with a checkpoint of this version or a later one; 0: there is nothing to save."""
-        self._until_s, self._version = now + STOP_S, version
-        if not version:
-            return []
-        self._checkpoints.ask(version)
+    def begin(self, version: int | None, heard: tuple[int, ...], now: float) -> list[Announce]:
+        """Stop soon, with a checkpoint of this version or a later one.
+
+        Parameters
+        ----------
+        version : int or None
+            The job's, as far as is known; None if it does not train.
+        heard : tuple of int
+            The number of the last word of each partition.
+        """
+        self._until_s, self._heard = now if version is None else now + STOP_S, heard
+        return self._save(version) if version else []
+
+    def _save(self, version: int) -> list[Announce]:
+        self._version = version
+        self._checkpoints.ask(version, is_training=True)
         return [Announce("job", "stopping: a checkpoint is saved first.")]
 
-    def on_tick(self, now: float) -> list[Journal | Announce]:
-        """Stop, if the time has come."""
+    def on_tick(self, version: int, heard: tuple[int, ...], now: float) -> list[Journal | Announce]:
+        """Stop, if the time has come; `version` and `heard` as for `begin`."""
         if self._until_s is None or self.is_over:
             return []
-        is_saved = self._checkpoints.is_idle
-        if not is_saved and now < self._until_s:
+        is_late = now >= self._until_s
+        if version and not self._version and not is_late:
+            return [*self._save(version)]
+        is_answered = self._checkpoints.is_answered if self._version else self._have_told(heard)
+        if not is_answered and not is_late:
             return []
         self._checkpoints.withdraw()
         self.is_over = True
         newest = self._checkpoints.newest
-        if is_saved and newest is not None and newest >= self._version:
+        if self._version and newest is not None and newest >= self._version:
             text = f"stopped; the checkpoint of v{newest} is complete."
             return [Journal({"saved": newest}), Announce("job", text)]
         return [Announce("job", "stopped; the recovery snapshots remain.")]
+
+    def _have_told(self, heard: tuple[int, ...]) -> bool:
+        return all(now - before >= WORDS for now, before in zip(heard, self._heard, strict=False))

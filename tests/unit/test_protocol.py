@@ -16,6 +16,8 @@ from schedules import (
 )
 from simulation.job import Fault, Schedule, SimulatedJob
 
+from edlz.services.master.job import MasterCore
+
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
@@ -90,17 +92,42 @@ def test_a_stop_saves_where_the_job_is(mode: str, partitions: int, seed: int) ->
 
 
 class StoppedEarly(SimulatedJob):
-    """Stops as soon as the master hears of a task that is done: partitions tell their versions in their time."""
+    """Stops as soon as something has happened of which the partitions have not told the master yet."""
+
+    def __init__(self, schedule: Schedule, moment: str) -> None:
+        self._moment = moment
+        self.applied_at_stop = -1  # minibatches that all partitions had
+        super().__init__(schedule)
 
     def feed(self, process, method, *args):  # type: ignore[no-untyped-def]
         super().feed(process, method, *args)
-        if process.role == "m" and process.core.queue.done and not process.core.is_over:
+        master = self.process("m")
+        partitions = [self.process(f"p{p}") for p in range(self.schedule.partitions)]
+        if self.applied_at_stop >= 0 or master is None or not all(p and p.core.store for p in partitions):
+            return
+        applied = min(p.core.store.ledger.minibatches for p in partitions)
+        if self._has_come(master.core, applied):
+            self.applied_at_stop = applied
             self._stop()
 
+    def _has_come(self, master: MasterCore, applied: int) -> bool:
+        if self._moment == "a task is done":
+            return bool(master.queue.done)
+        if self._moment == "a minibatch is applied":
+            return applied > 0
+        newest = master.checkpoints.newest
+        return newest is not None and master.version <= newest < applied
 
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("moment", ["a task is done", "a minibatch is applied", "a checkpoint is complete"])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_stop_saves_what_the_partitions_have_not_told_yet(seed: int) -> None:
-    job = StoppedEarly(Schedule(seed, "sync", 1, 1, (1,) * 200, 1, 1)).run()
+def test_a_stop_saves_what_the_partitions_have_not_told_yet(mode: str, moment: str, seed: int) -> None:
+    every = 4 if moment == "a checkpoint is complete" else 0
+    schedule = Schedule(seed, mode, 1, 1, (1,) * 200, 1 + seed % 2, 1, checkpoint_steps=every)
+    job = StoppedEarly(schedule, moment).run()
+    saved = job.checkpoints[job.journal["saved"]]
+    assert saved[0].ledger.minibatches >= job.applied_at_stop > 0
     assert job.journal["saved"] > 0
 
 

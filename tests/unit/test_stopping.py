@@ -5,43 +5,71 @@ from edlz.services.master.instructions import Announce, Journal
 from edlz.services.master.stopping import STOP_S, Stopping
 
 
-def stopping() -> tuple[Stopping, Checkpoints]:
-    checkpoints = Checkpoints(is_sync=True, steps=0, first_number=1)
+def stopping(*, is_sync: bool = True) -> tuple[Stopping, Checkpoints]:
+    checkpoints = Checkpoints(is_sync=is_sync, steps=0, first_number=1)
     return Stopping(checkpoints), checkpoints
 
 
 def test_nothing_happens_until_somebody_asks() -> None:
     stop, _ = stopping()
-    assert stop.on_tick(1e6) == []
+    assert stop.on_tick(5, (1,), 1e6) == []
     assert (stop.has_begun, stop.is_over) == (False, False)
 
 
 def test_it_stops_when_the_checkpoint_is_complete_and_journals_that() -> None:
     stop, checkpoints = stopping()
-    assert len(stop.begin(5, 0.0)) == 1
-    assert stop.on_tick(1.0) == []
+    assert len(stop.begin(5, (1,), 0.0)) == 1
+    assert stop.on_tick(5, (9,), 1.0) == []
     assert checkpoints.orders(0, is_sealed=False) is not None
     checkpoints.on_manifest(6, is_written=True)
-    journal, announced = stop.on_tick(2.0)
+    journal, announced = stop.on_tick(6, (9,), 2.0)
     assert journal == Journal({"saved": 6})
     assert isinstance(announced, Announce)
     assert announced.text == "stopped; the checkpoint of v6 is complete."
     assert stop.is_over
-    assert stop.on_tick(3.0) == []
+    assert stop.on_tick(6, (9,), 3.0) == []
 
 
 def test_it_stops_without_one_that_does_not_come() -> None:
     stop, checkpoints = stopping()
-    stop.begin(5, 0.0)
-    assert stop.on_tick(STOP_S - 1) == []
-    [announced] = stop.on_tick(STOP_S)
+    stop.begin(5, (1,), 0.0)
+    assert stop.on_tick(5, (9,), STOP_S - 1) == []
+    [announced] = stop.on_tick(5, (9,), STOP_S)
     assert announced == Announce("job", "stopped; the recovery snapshots remain.")
     assert checkpoints.is_idle, "what was asked for is not wanted any more"
 
 
-def test_where_there_is_nothing_to_save_it_stops_at_once() -> None:
-    stop, _ = stopping()
-    assert stop.begin(0, 0.0) == []
+def test_where_nothing_is_trained_it_stops_at_once() -> None:
+    """An older checkpoint is not what the job has come to: its snapshots are."""
+    stop, checkpoints = stopping()
+    checkpoints.on_manifest(6, is_written=True)
+    assert stop.begin(None, (), 0.0) == []
     assert stop.has_begun
-    [announced] = stop.on_tick(0.1)
+    [announced] = stop.on_tick(9, (1, 1), 0.1)
     assert announced == Announce("job", "stopped; the recovery snapshots remain.")
+
+
+def test_where_no_step_is_known_of_all_partitions_are_heard_first() -> None:
+    stop, _ = stopping()
+    assert stop.begin(0, (7, 3), 0.0) == []
+    assert stop.on_tick(0, (9, 4), 1.0) == []
+    [announced] = stop.on_tick(0, (9, 5), 2.0)
+    assert announced == Announce("job", "stopped; the recovery snapshots remain.")
+
+
+def test_a_step_that_is_told_after_the_stop_is_saved() -> None:
+    stop, checkpoints = stopping()
+    stop.begin(0, (7,), 0.0)
+    assert stop.on_tick(1, (8,), 1.0) == [Announce("job", "stopping: a checkpoint is saved first.")]
+    assert stop.on_tick(3, (9,), 2.0) == []
+    checkpoints.on_manifest(3, is_written=True)
+    assert stop.on_tick(3, (9,), 2.1)[0] == Journal({"saved": 3})
+
+
+def test_a_checkpoint_that_is_the_newest_already_is_not_enough_while_training_goes_on() -> None:
+    stop, checkpoints = stopping()
+    checkpoints.on_manifest(5, is_written=True)
+    stop.begin(5, (1,), 0.0)
+    assert stop.on_tick(5, (2,), 1.0) == []
+    checkpoints.on_manifest(7, is_written=True)
+    assert stop.on_tick(7, (3,), 2.0)[0] == Journal({"saved": 7})
