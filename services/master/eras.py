@@ -3,7 +3,9 @@
 Theory of operation.  An era is a history that all partitions share: it begins at a snapshot that all of them
 have, and ends when a partition begins another life or says that it is elsewhere.  Then a new era is named
 and every partition is told to go back to the newest snapshot that is common to all, or to its part of a
-complete checkpoint if that is newer; the era is reached when all say that they are in it.  A restarted master goes on in the era that it finds, if it is the same everywhere.
+complete checkpoint if that is newer; the era is reached when all say that they are in it.  Who finds its target
+gone lists it no more, and another era is named.  A restarted master goes on in the era that it finds, if it is
+the same everywhere.
 """
 
 from collections.abc import Callable
@@ -49,6 +51,15 @@ class Eras:
         newest = max((name[1] for name in self._partitions.common_snapshots()), default=-1)
         return (self._target[1],) if newest < self._target[1] else ()
 
+    @property
+    def _is_target_gone(self) -> bool:
+        """Whether a partition that is still to go back there does not list it any more."""
+        on_the_way = [status for status in self._partitions.statuses if status.era != self.newest]
+        return self._target is not None and any(
+            self._target not in status.snapshots and self._target not in status.checkpoints
+            for status in on_the_way
+        )
+
     def on_new_life(self) -> None:
         """A partition has begun a life: what it lacks of the era is gone."""
         self._is_lost = self._is_lost or self.newest is not None
@@ -69,7 +80,7 @@ class Eras:
         eras = {status.era for status in self._partitions.statuses}
         if self.newest is None and len(eras) == 1:
             [self.newest] = eras
-        if was_reached and eras != {self.newest}:
+        if (was_reached and eras != {self.newest}) or self._is_target_gone:
             self._is_lost = True
         out: list[Announce] = []
         if self._is_lost or self.newest is None:

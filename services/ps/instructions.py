@@ -10,7 +10,7 @@ from edlz.services.messages import Ends, Identity, Job, PartitionStatus, Snapsho
 from edlz.services.ps.state import State
 from edlz.services.records import Message
 
-__all__ = ["Drop", "Exit", "Instruction", "Link", "Reply", "Report", "Snapshots", "Write"]
+__all__ = ["Drop", "Exit", "Instruction", "Link", "Reply", "Report", "Snapshots", "Warn", "Write"]
 
 
 class Snapshots(Protocol):
@@ -98,4 +98,11 @@ class Exit:
     code: int = 0
 
 
-Instruction = Reply | Report | Write | Link | Drop | Exit
+@dataclass(frozen=True)
+class Warn:
+    """Tell the operator of something that goes on without."""
+
+    text: str
+
+
+Instruction = Reply | Report | Write | Link | Drop | Exit | Warn

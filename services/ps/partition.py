@@ -39,7 +39,7 @@ from edlz.services.ps.asynchronous import Asynchronous, AsyncSettings
 from edlz.services.ps.beginning import Beginning, begun_from, difference
 from edlz.services.ps.cuts import Cuts
 from edlz.services.ps.endings import Endings
-from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Write
+from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Warn, Write
 from edlz.services.ps.leaving import Leaving, left
 from edlz.services.ps.reading import read
 from edlz.services.ps.recount import recount
@@ -47,6 +47,7 @@ from edlz.services.ps.recovery_snapshots import RecoverySnapshots
 from edlz.services.ps.refusals import check_joining, check_orders
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
+from edlz.services.ps.targets import Targets
 from edlz.services.records import Message
 
 __all__ = ["BASE", "HEARTBEAT_S", "Condition", "Partition"]
@@ -116,6 +117,7 @@ class Partition:
         self._cuts = Cuts(self._status)
         self._recovery = RecoverySnapshots()
         self._endings = Endings(are_known=False)
+        self._targets = Targets(snapshots, self._endings)
         self._newest_checkpoint = -1  # the last one that the master has told of
         self._leaving = Leaving()
         self._hurries = False  # another one leaves
@@ -177,7 +179,7 @@ class Partition:
                     finished_tasks=len(ledger.finished) if ledger else 0,
                     minibatches=ledger.minibatches if ledger else 0,
                     open_minibatches=sum(ledger.marks.values()) if ledger else 0,
-                    snapshots=self._snapshots.names() if self.store else (),
+                    snapshots=self._targets.snapshots() if self.store else (),
                     is_sealed=self.is_sealed,
                     telemetry=self._telemetry(),
                     near=self._cuts.near,
@@ -186,7 +188,7 @@ class Partition:
                     recount=self._recount(),
                     closed=() if self._exchanges is None else self._endings.closed(self._exchanges.standing),
                     run=self.job.run if self.job is not None else "",
-                    checkpoints=self._snapshots.checkpoints(self._endings.known) if self.store else (),
+                    checkpoints=self._targets.checkpoints() if self.store else (),
                     is_leaving=self._leaving.is_under_way,
                 )
             )
@@ -248,20 +250,16 @@ class Partition:
         self.job = check_joining(granted, self.index)
         self._snapshots.open(self.job)
         self._endings.hear(granted.ends)
-        names = self._names()
-        out: list[Instruction] = []
+        name, out = self._load_newest(granted.incarnation)
         try:
-            if names:
-                newest = max(names, key=lambda name: (name[1], name[0]))
-                self._load(newest, granted.incarnation)
-            elif self.job.begins_from:
+            if name is None and self.job.begins_from:
                 out.append(self._begin_from_checkpoint())
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
         self.incarnation = granted.incarnation
         self._recovery.restart(now)
-        if names and not self.plan.is_sync:
-            out += self._kept(newest, now)
+        if name is not None and not self.plan.is_sync:
+            out += self._kept(name, now)
         return [*out, *self._status(now)]
 
     def _begin_from_checkpoint(self) -> Write:
@@ -279,14 +277,26 @@ class Partition:
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
 
-    def _names(self) -> tuple[SnapshotName, ...]:
-        """What this partition can go back to: its snapshots, and its parts of complete checkpoints."""
-        return (*self._snapshots.names(), *self._snapshots.checkpoints(self._endings.known))
+    def _load_newest(self, incarnation: Identity) -> tuple[SnapshotName | None, list[Instruction]]:
+        """Begin with the newest of what there is that can be read, if any."""
+        out: list[Instruction] = []
+        for name in self._targets.newest_first():
+            try:
+                self._load(name, incarnation)
+            except EdlzError as error:
+                out.append(Warn(f"{error.message}; what is older takes its place"))
+            else:
+                return name, out
+        return None, out
 
     def _load(self, name: SnapshotName, incarnation: Identity) -> None:
-        state = self._snapshots.load(name, incarnation, self._endings.known)
-        self.store = self._exchanges = None  # two would take twice the memory
-        self.store = Store(state, self.plan.seed)
+        try:
+            state = self._snapshots.load(name, incarnation, self._endings.known)
+            self.store = self._exchanges = None  # two would take twice the memory
+            self.store = Store(state, self.plan.seed)
+        except EdlzError:
+            self._targets.leave_out(name)
+            raise
         self.is_sealed, self._is_sealing = False, False
         self._serve(self.store, incarnation)
 
@@ -353,18 +363,30 @@ class Partition:
         return out
 
     def _restore(self, name: SnapshotName, era: Identity, now: float) -> list[Instruction]:
-        if name not in self._names():
-            return [Exit(f"snapshot {name} is gone; joining again", 1)]
         assert self.incarnation is not None
+        if name not in self._targets.newest_first():
+            return self._stay_out(f"snapshot {name} is gone", now)
         try:
             self._load(name, self.incarnation)
         except EdlzError as error:
-            return [Exit(f"{error.message}; joining again without it", 1)]
+            return self._stay_out(error.message, now)
         self.era = era
         self._recovery.restart(now)
         self._cuts.rewind(self.store.version if self.store else 0)
         newer = [other for other in self._snapshots.names() if other[1] > name[1]]
         return [*self._kept(name, now), *(Drop(other) for other in newer), *self._status(now)]
+
+    def _stay_out(self, reason: str, now: float) -> list[Instruction]:
+        """Not in the new era: the master hears of what there is, and names another one."""
+        out: list[Instruction] = [Warn(f"{reason}; the master chooses another one")]
+        if self.store is None:  # it was found damaged when it had taken the former state's place
+            assert self.incarnation is not None
+            name, warnings = self._load_newest(self.incarnation)
+            out += warnings
+            if name is None:
+                return [*out, Exit("nothing that it could go on from can be read; joining again", 1)]
+            self.era, self._ledger_known = None, ()
+        return [*out, *self._status(now)]
 
     def _kept(self, name: SnapshotName, now: float) -> list[Instruction]:
         """Have what was loaded in this life's own folder."""

@@ -29,7 +29,7 @@ from edlz.services.messages import (
     PartitionTelemetry,
     ReadTables,
 )
-from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Write
+from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Warn, Write
 from edlz.services.ps.partition import HEARTBEAT_S, Partition
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.records import Message
@@ -182,6 +182,8 @@ class PartitionService:
                     self._disk(lambda name=name: self._snapshots.link(name, self._life))  # type: ignore[misc]
                 case Drop(name):
                     self._disk(lambda name=name: self._snapshots.drop(name, self._life))  # type: ignore[misc]
+                case Warn(text):
+                    logger.warning("ps=%d: %s", self._core.index, text)
                 case Exit():
                     logger.info("ps=%d ends: %s", self._core.index, instruction.reason)
                     self._stop.set(instruction.code, instruction.reason)

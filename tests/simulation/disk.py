@@ -43,12 +43,14 @@ class Disk:
     Attributes
     ----------
     full_until : until then nothing can be written
+    damaged : what cannot be read, as is found when somebody tries
     """
 
     def __init__(
         self, partition: int = 0, folder: CheckpointFolder | None = None, *, can_link: bool = True
     ) -> None:
         self.full_until = 0.0
+        self.damaged: set[Any] = set()
         self._partition, self._can_link = partition, can_link
         self._folder = CheckpointFolder(keeps=0) if folder is None else folder
         self._job: Job | None = None
@@ -71,7 +73,8 @@ class Disk:
         return tuple(self.states)
 
     def checkpoints(self, ends: Ends) -> tuple[Any, ...]:
-        return tuple(name for manifest in self._seen if (name := self._name(manifest, ends)) is not None)
+        names = [name for manifest in self._seen if (name := self._name(manifest, ends)) is not None]
+        return tuple(name for name in names if name not in self.damaged)
 
     def _name(self, manifest: Manifest, ends: Ends) -> Any:
         assert self._job is not None
@@ -79,6 +82,9 @@ class Disk:
         return None if part is None else (part.era, part.version)
 
     def load(self, name: Any, life: Any, ends: Ends) -> State:
+        if name in self.damaged:
+            self.states.pop(name, None)
+            raise DataError(f"{name} is damaged")
         if name in self.states:
             return self.states[name]
         for manifest, states in self._folder.versions.values():

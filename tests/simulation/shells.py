@@ -207,6 +207,9 @@ class PartitionShell(Shell):
     def _exit(self, process: Process, instruction: ps_core.Exit) -> None:
         self._job.exit(process)
 
+    def _warn(self, process: Process, instruction: ps_core.Warn) -> None:
+        self._job.log.append(f"{self._job.now:8.2f} {process.role}: {instruction.text}")
+
     def _report(self, process: Process, instruction: ps_core.Report) -> None:
         self._job.network.ask(process, "m", None, instruction.body, is_newest=True)
 

@@ -81,3 +81,22 @@ def test_lists_without_a_common_snapshot_are_out_of_date() -> None:
     bench.say(0, snapshots=(((1, 5), 4), ((1, 5), 8)))
     bench.eras.advance(was_reached=False)
     assert bench.eras.restore == ((1, 5), 8)
+
+
+def test_a_target_that_is_gone_meanwhile_is_chosen_anew() -> None:
+    bench = Bench()
+    old, new = ((1, 5), 4), ((1, 5), 8)
+    bench.all_say(snapshots=(BASE, old), checkpoints=(new,))
+    bench.eras.advance(was_reached=False)
+    vain = bench.eras.newest
+    assert bench.eras.restore == new
+    bench.say(0, era=vain, snapshots=(BASE, old))  # who is there already needs it no more
+    assert bench.eras.advance(was_reached=False) == (False, [])
+    assert bench.eras.newest == vain
+    bench.say(1, snapshots=(BASE, old))
+    is_reached, [announced] = bench.eras.advance(was_reached=False)
+    assert (is_reached, bench.eras.restore) == (False, old)
+    assert vain is not None
+    assert bench.eras.newest is not None
+    assert bench.eras.newest > vain
+    assert announced.text == "all partitions go back to v4, which all of them have."

@@ -7,6 +7,7 @@ from schedules import contended_schedule, with_checkpoints
 from simulation.job import Fault, Schedule, SimulatedJob, Violation
 
 from edlz.services.master.checkpoints import Checkpoints
+from edlz.services.messages import SnapshotName
 from edlz.services.ps.partition import BASE, Partition
 
 
@@ -154,3 +155,48 @@ def test_a_checkpoint_is_not_waited_for_beyond_the_end_of_a_history_that_was_cut
 def test_the_base_is_what_is_left_without_either() -> None:
     job = Watched(schedule("sync", Fault(25.0, "kill", "p0"), checkpoint_steps=0)).run()
     assert job.begun_after("p0", 25.0) == BASE[1]  # type: ignore[attr-defined]
+
+
+class Vanishing(Watched):
+    """Takes what a partition is to go back to off its disk, each time just before it looks there."""
+
+    def __init__(self, about: Schedule, times: int, *, is_damaged: bool) -> None:
+        self.left, self._is_damaged = times, is_damaged
+        self.lives: list[str] = []
+        super().__init__(about)
+
+    def _launch(self, role: str) -> None:
+        self.lives.append(role)
+        super()._launch(role)
+
+    def feed(self, process, method, *args):  # type: ignore[no-untyped-def]
+        if process.role == "p1" and method == "on_answer" and self.left:
+            target = getattr(args[1], "restore", None)
+            if target is not None and target != BASE and args[1].era != process.core.era:
+                self.left -= 1
+                self._take_away(target)
+        super().feed(process, method, *args)
+
+    def _take_away(self, target: SnapshotName) -> None:
+        disk = self.disks[1]
+        if self._is_damaged:
+            disk.damaged.add(target)
+            return
+        disk.states.pop(target, None)
+        for version, (manifest, _) in list(self.checkpoint_folder.versions.items()):
+            if manifest.version == target[1]:
+                del self.checkpoint_folder.versions[version]
+
+
+@pytest.mark.parametrize("is_damaged", [False, True], ids=["gone", "damaged"])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_target_that_is_gone_costs_no_life(seed: int, is_damaged: bool) -> None:
+    every = seed % 3  # without checkpoints there is one snapshot, then the state before training
+    about = schedule(
+        "sync", Fault(60.0, "kill", "p0"), seed=seed, snapshot_every_s=4.0, checkpoint_steps=every
+    )
+    job = Vanishing(about, times=2 if every else 1, is_damaged=is_damaged)
+    job.run()
+    assert job.left == 0, "nothing was taken away"
+    assert job.lives.count("p1") == 1
+    assert job.lives.count("p0") == 2

@@ -1,0 +1,43 @@
+"""What one partition can go back to: its snapshots, and its parts of complete checkpoints.
+
+What could not be read is left out for the rest of this life, whatever the reason was: the master chooses again
+from what is listed.
+"""
+
+from edlz.services.messages import SnapshotName
+from edlz.services.ps.endings import Endings
+from edlz.services.ps.instructions import Snapshots
+
+__all__ = ["Targets"]
+
+
+class Targets:
+    """Of one partition's life.
+
+    Parameters
+    ----------
+    snapshots : Snapshots
+        Its disk.
+    endings : Endings
+        Parts of a checkpoint count only if the same tasks are ended in it.
+    """
+
+    def __init__(self, snapshots: Snapshots, endings: Endings) -> None:
+        self._snapshots, self._endings = snapshots, endings
+        self._unreadable: set[SnapshotName] = set()
+
+    def snapshots(self) -> tuple[SnapshotName, ...]:
+        return tuple(name for name in self._snapshots.names() if name not in self._unreadable)
+
+    def checkpoints(self) -> tuple[SnapshotName, ...]:
+        names = self._snapshots.checkpoints(self._endings.known)
+        return tuple(name for name in names if name not in self._unreadable)
+
+    def newest_first(self) -> list[SnapshotName]:
+        """Return snapshots and parts, the newest version first."""
+        names = {*self.snapshots(), *self.checkpoints()}
+        return sorted(names, key=lambda name: (name[1], name[0]), reverse=True)
+
+    def leave_out(self, name: SnapshotName) -> None:
+        """It could not be read."""
+        self._unreadable.add(name)
