@@ -51,7 +51,7 @@ class Beginning:
         return Write("base", state)
 
     def on_initialise(self, to: Hashable, body: Initialise, job: Job) -> list[Reply | Write]:
-        """A worker's initial values, or only their digest.
+        """A worker's initial values, or only their digest; those of a job that begins from a checkpoint are not taken.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class Beginning:
             problem = difference(self._state, body)
             if problem is not None:
                 return [Reply(to, problem)]
-        elif body.dense is None or body.state is None or body.counters is None:
+        elif job.begins_from or body.dense is None or body.state is None or body.counters is None:
             return [Reply(to, Refused(reason="not ready"))]
         else:
             out.append(self.take(_initial_state(body, job.plan, self._partition, job.partitions)))

@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
+from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 from states import save
 
-from edlz.services.messages import Granted, Job
+from edlz.services.messages import Granted, Initialise, Job, Refused
 from edlz.services.plan import Plan, Shard
-from edlz.services.ps.instructions import Report, Write
+from edlz.services.ps.instructions import Reply, Report, Write
 from edlz.services.ps.partition import RETRY_S, Partition
 from edlz.services.ps.snapshots import SnapshotFolder
+from edlz.services.ps.store import initial_digest
 
 PLAN = Plan(
     mode="async",
@@ -19,6 +21,20 @@ PLAN = Plan(
     epochs=1,
     slots=1,
 )
+
+
+def initial_values() -> Initialise:
+    dense, state, counters = initial_vectors()
+    return Initialise(
+        run="r",
+        plan_hash=PLAN.hash,
+        digest=initial_digest(PLAN.hash, LAYOUT, OPTIMIZER, (), dense, state, counters),
+        layout=LAYOUT,
+        optimizer=OPTIMIZER,
+        dense=dense,
+        state=state,
+        counters=counters,
+    )
 
 
 def test_a_checkpoint_that_a_job_begins_from_is_read_again(tmp_path: Path) -> None:
@@ -39,6 +55,9 @@ def test_a_checkpoint_that_a_job_begins_from_is_read_again(tmp_path: Path) -> No
     first.state.close()
     assert partition.on_no_room(first, 1.0) == []
     assert not [order for order in partition.on_tick(1.0) if isinstance(order, Write)]
+    assert partition.on_request("a worker", initial_values(), 1.0) == [
+        Reply("a worker", Refused(reason="not ready"))
+    ], "what a worker begins with is not what the checkpoint holds"
     (again,) = [order for order in partition.on_tick(1.0 + RETRY_S) if isinstance(order, Write)]
     assert again.kind == "base"
     assert again.state.name == first.state.name == ((0, 0), 7)
