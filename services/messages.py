@@ -216,13 +216,24 @@ class DoneTask(Record, frozen=True, kw_only=True):
     incarnations: tuple[Identity, ...]
 
 
+class PartFile(Record, frozen=True, kw_only=True):
+    """The file with the predictions of one task, durable in its folder."""
+
+    bytes: int
+    checksum: str
+
+
 class DoneEvaluation(Record, frozen=True, kw_only=True):
-    """Metric state of one evaluation task: sums and counts, not outputs."""
+    """Metric state of one evaluation task: sums and counts, not outputs.
+
+    Of a job that predicts: no states, and `part`, unless the user's processor takes the outputs.
+    """
 
     round: int
     task: int
     records: int
     states: MetricState
+    part: PartFile | None = None
 
 
 class EvaluationResult(Record, frozen=True, kw_only=True):
@@ -271,7 +282,7 @@ class NonFiniteLoss(Record, frozen=True, kw_only=True):
 class WorkerTelemetry(Record, frozen=True, kw_only=True):
     """For display only; decides nothing.  Seconds are sums since the status before."""
 
-    state: Literal["starting", "training", "waiting", "evaluating", "done"] = "starting"
+    state: Literal["starting", "training", "waiting", "evaluating", "done", "predicting"] = "starting"
     task: int | None = None
     loss: float | None = None
     minibatches: int = 0
@@ -333,6 +344,7 @@ class EvaluationLease(Record, frozen=True, kw_only=True):
     round: int
     task: int
     records: TaskRange
+    attempt: int = 0  # leases of this task before it in this round
 
 
 class Conclusion(Record, frozen=True, kw_only=True):

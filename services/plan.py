@@ -39,7 +39,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What the job trains on, and what it evaluates on; a job that only evaluates has no shards and no epochs.
 
     A task's number is its place in the fixed order over all epochs.  `slots` is k, the number of
-    gradients in one synchronous step.
+    gradients in one synchronous step.  `predicts`: the evaluation shards have no labels, and each of their
+    tasks gives predictions in place of metrics.
     """
 
     mode: Mode
@@ -50,6 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     epochs: int
     slots: int
     evaluation_shards: tuple[Shard, ...] = ()
+    predicts: bool = False
 
     @property
     def is_sync(self) -> bool:
@@ -58,6 +60,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def is_training(self) -> bool:
         return bool(self.shards)
+
+    @property
+    def other_work(self) -> str:
+        """What is done with the evaluation shards."""
+        return "prediction" if self.predicts else "evaluation"
 
     @cached_property
     def ranges(self) -> tuple[TaskRange, ...]:
@@ -71,7 +78,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def hash(self) -> str:
         """What a ledger says it is a ledger of; two jobs with one hash have the same minibatches."""
-        fields = msgspec.structs.replace(self, evaluation_shards=())
+        fields = {**msgspec.to_builtins(self), "evaluation_shards": []}
+        del fields["predicts"]  # younger than the first ledgers
         return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()
 
     @property

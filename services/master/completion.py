@@ -1,7 +1,8 @@
 """The core that completes a job when every task is done (PROTOCOL: section 7).
 
 Theory of operation.  All partitions have sealed what they hold, so it is durable: the model is evaluated for
-the last time, a last checkpoint is taken if the job takes any, and then the digest of the parameters is read.
+the last time, or has predicted all that it should, a last checkpoint is taken if the job takes any, and then the
+digest of the parameters is read.
 It counts only if every partition still lives in the life that it was read in.  With the journal entry that
 holds it the job is complete; nobody hears of that before.  A loss on the way puts all this off.
 """
@@ -9,8 +10,9 @@ holds it the job is complete; nobody hears of that before.  A loss on the way pu
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.entries import JournalState
 from edlz.services.master.evaluation import EvaluationRounds
-from edlz.services.master.instructions import Announce, Journal, TakeDigest
+from edlz.services.master.instructions import Announce, Journal, PublishPredictions, TakeDigest
 from edlz.services.master.partitions import Partitions
+from edlz.services.master.predictions import Predictions
 from edlz.services.messages import Identity
 
 __all__ = ["Completion"]
@@ -25,6 +27,7 @@ class Completion:
         The last two are asked for the last of theirs.
     journal : JournalState
         The job may be complete already.
+    predictions : Predictions
     saves : bool
         Whether a last checkpoint is taken.
 
@@ -44,16 +47,17 @@ class Completion:
         evaluation: EvaluationRounds,
         checkpoints: Checkpoints,
         journal: JournalState,
+        predictions: Predictions,
         *,
         saves: bool,
     ) -> None:
         self._partitions, self._evaluation, self._checkpoints = partitions, evaluation, checkpoints
-        self._saves = saves
+        self._predictions, self._saves = predictions, saves
         self.is_under_way = False
         self.is_over, self.digest = journal.is_complete, journal.digest
         self._asked_digest: tuple[Identity, ...] | None = None  # the lives of which it is being read
 
-    def advance(self) -> list[TakeDigest]:
+    def advance(self) -> list[PublishPredictions | TakeDigest]:
         """All partitions are sealed: do what comes next."""
         version = self._partitions.version
         if not self.is_under_way:
@@ -63,6 +67,9 @@ class Completion:
         if self._evaluation.has_data and self._evaluation.concluded_version < version:
             self._evaluation.open_final(version)
         is_idle = self._evaluation.is_idle and self._checkpoints.is_idle
+        if is_idle and (out := self._predictions.advance(version)):
+            return [*out]
+        is_idle = is_idle and self._predictions.is_over
         if not is_idle or self._asked_digest == self._partitions.incarnations:
             return []
         self._asked_digest = self._partitions.incarnations

@@ -6,7 +6,7 @@ from edlz.services.job_status import JobStatus
 from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.messages import Identity, PartitionStatus, WorkerOrders
 
-__all__ = ["FleetRecord", "JournalState", "LossRecord", "PartitionEntry", "WorkerEntry"]
+__all__ = ["FleetRecord", "JournalState", "LossRecord", "PartitionEntry", "PredictedTask", "WorkerEntry"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,16 @@ class LossRecord:
 
 
 @dataclass(frozen=True)
+class PredictedTask:
+    """A task whose predictions have been delivered; `bytes` and `checksum` of its file, if it has one."""
+
+    task: int
+    records: int
+    bytes: int = 0
+    checksum: str = ""
+
+
+@dataclass(frozen=True)
 class JournalState:
     """What an earlier master left; a new job has term 0."""
 
@@ -47,6 +57,7 @@ class JournalState:
     final: JobStatus | None = None  # of a complete job
     launch: str = ""  # which start of the job its last master belonged to: see JobConfig.launch_id
     has_ended: bool = False  # the master of a complete job has left by itself
+    predicted: tuple[PredictedTask, ...] = ()
 
 
 @dataclass

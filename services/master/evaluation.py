@@ -4,10 +4,12 @@ Theory of operation.  A round is opened at a version trigger and at the end of t
 tasks is leased until some worker has reported the task's metric state, and the first report counts.
 The states are added in task order (so that the sum's bits do not depend on who reported first), and one
 worker is asked to turn the merged state into metrics.  Everything is level-triggered: an order stands
-in each answer until its effect is reported.
+in each answer until its effect is reported.  In a job that predicts there are no states to add up: its round
+is over with the last task, and what an earlier master has noted of it is not done again.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from edlz.services.errors import RemoteProtocolError
@@ -50,6 +52,7 @@ class _Round:
     is_final: bool
     states: dict[int, DoneEvaluation] = field(default_factory=dict)
     leases: Leases = field(default_factory=Leases)  # closed there: the tasks that have a state
+    leased: Counter[int] = field(default_factory=Counter)  # how often, by task
     concluder: tuple[Identity, float] | None = None
     merged: MetricState | None = None
 
@@ -72,6 +75,7 @@ class EvaluationRounds:
     first_number: int = 1
     concluded_version: int = -1  # of the newest round whose metrics are known
     skipped: set[int] = field(default_factory=set)  # tasks that count as no records
+    known: dict[int, DoneEvaluation] = field(default_factory=dict)  # done before a round is opened
     reported: int = 0  # tasks and rounds so far
     suspects: set[tuple[int, int]] = field(
         default_factory=set
@@ -119,10 +123,18 @@ class EvaluationRounds:
 
     def _open(self, version: int, *, is_final: bool) -> None:
         number = self.first_number + self._opened
-        round_ = self._rounds[number] = _Round(number, version, is_final)
-        for task in self.skipped:
+        states = {task: done for task, done in self.known.items() if task not in self.skipped}
+        round_ = self._rounds[number] = _Round(number, version, is_final, states)
+        for task in self.skipped | states.keys():
             round_.leases.close(task)
         self._opened += 1
+        self._merge_if_whole(round_)
+
+    def repeat(self, tasks: Collection[int]) -> None:
+        """Have tasks done again that no round needs any more: in the next one."""
+        for task in tasks:
+            self.known.pop(task, None)
+        self.concluded_version = -1
 
     def skip_to(self, version: int) -> None:
         """Do not open again what an earlier master has reported."""
@@ -164,7 +176,9 @@ class EvaluationRounds:
             task = round_.leases.first(range(len(ranges)), late, mine)
             if task is not None:
                 round_.leases.give(task, incarnation, now)
-                return EvaluationLease(round=round_.number, task=task, records=ranges[task])
+                attempt = round_.leased[task]
+                round_.leased[task] += 1
+                return EvaluationLease(round=round_.number, task=task, records=ranges[task], attempt=attempt)
         return None
 
     def reconcile(self, incarnation: Identity, holding: tuple[tuple[int, int], ...]) -> None:
@@ -194,17 +208,19 @@ class EvaluationRounds:
                 )
             first[done.round] = known
 
-    def report(self, done: DoneEvaluation) -> None:
-        """Keep a task's metric state; the first report counts."""
+    def report(self, done: DoneEvaluation) -> bool:
+        """Keep a task's metric state; the first report counts: whether it is that."""
         round_ = self._rounds.get(done.round)
         is_task = 0 <= done.task < len(self.plan.evaluation_ranges) and done.task not in self.skipped
         if round_ is None or not is_task:
-            return
-        self.reported += done.task not in round_.states
+            return False
+        is_first = done.task not in round_.states
+        self.reported += is_first
         round_.states.setdefault(done.task, done)
         round_.leases.close(done.task)
         self.suspects.discard((done.round, done.task))
         self._merge_if_whole(round_)
+        return is_first
 
     def skip(self, task: int) -> None:
         """Leave out a task that always fails, in the rounds in work and in later ones."""
@@ -217,10 +233,16 @@ class EvaluationRounds:
             self._merge_if_whole(round_)
 
     def _is_whole(self, round_: _Round) -> bool:
-        return len(round_.states.keys() | self.skipped) == len(self.plan.evaluation_ranges)
+        left_out = sum(task not in round_.states for task in self.skipped)
+        return len(round_.states) + left_out == len(self.plan.evaluation_ranges)
 
     def _merge_if_whole(self, round_: _Round) -> None:
-        if round_.states and round_.merged is None and self._is_whole(round_):
+        if not round_.states or round_.merged is not None or not self._is_whole(round_):
+            return
+        if self.plan.predicts:
+            del self._rounds[round_.number]
+            self.concluded_version = max(self.concluded_version, round_.version)
+        else:
             round_.merged = merge_states([round_.states[task].states for task in sorted(round_.states)])
 
     def conclusion(self, incarnation: Identity, now: float) -> Conclusion | None:

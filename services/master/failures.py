@@ -22,7 +22,7 @@ def failure_of_task(job: Job, attempts: Attempts) -> FailureView:
     correct = f"correct {_culprit(first)}, then: edlz resume {job.name}"
     skip = f"or leave these records out: edlz resume {job.name} --skip_bad_tasks"
     return FailureView(
-        text=f"{_name(first)} {raised} {_how_often(attempts)}",
+        text=f"{_name(job.plan, first)} {raised} {_how_often(attempts)}",
         data=_place(job.plan, first) + ("" if are_deaths else f", minibatch {first.index}"),
         where=first.where,
         error=first.error,
@@ -35,7 +35,7 @@ def failure_of_task(job: Job, attempts: Attempts) -> FailureView:
 def death_text(plan: Plan, worker: str, failed: FailedTask) -> str:
     """Say what is held against a task that was in hand when its worker ended."""
     return (
-        f"worker-{worker} had {_name(failed)} in hand, like one that ended before it, without getting on with it: "
+        f"worker-{worker} had {_name(plan, failed)} in hand, like one that ended before it, without getting on with it: "
         f"{_place(plan, failed)}."
     )
 
@@ -43,7 +43,7 @@ def death_text(plan: Plan, worker: str, failed: FailedTask) -> str:
 def failure_of_loss(job: Job, failed: FailedTask) -> FailureView:
     """Describe the loss that a job with `--stop_on_nan` ends at."""
     return FailureView(
-        text=f"--stop_on_nan: {failed.error} in {_name(failed)}, minibatch {failed.index}",
+        text=f"--stop_on_nan: {failed.error} in {_name(job.plan, failed)}, minibatch {failed.index}",
         data=f"{_place(job.plan, failed)}, minibatch {failed.index}",
         error="its gradient is in no parameters; those before it are kept",
         help=f"a smaller learning rate or other data, then: edlz resume {job.name}\n"
@@ -57,7 +57,7 @@ def skip_text(plan: Plan, attempts: Attempts, end: int | None = None) -> str:
     which = "" if end is None else f" from minibatch {end} on"
     reason = f"it failed {_how_often(attempts)}: {first.error}"
     where = f" ({first.where})" if first.where else ""
-    return f"{_name(first)} is skipped{which}, {_place(plan, first)}: {reason}{where}"
+    return f"{_name(plan, first)} is skipped{which}, {_place(plan, first)}: {reason}{where}"
 
 
 def failure_of_worker(failure: Failure) -> FailureView:
@@ -70,8 +70,8 @@ def failure_of_worker(failure: Failure) -> FailureView:
     )
 
 
-def _name(failed: FailedTask) -> str:
-    return f"task {failed.task}" if failed.kind == "training" else f"evaluation task {failed.task}"
+def _name(plan: Plan, failed: FailedTask) -> str:
+    return f"task {failed.task}" if failed.kind == "training" else f"{plan.other_work} task {failed.task}"
 
 
 def _how_often(attempts: Attempts) -> str:
@@ -81,7 +81,7 @@ def _how_often(attempts: Attempts) -> str:
 def _place(plan: Plan, failed: FailedTask) -> str:
     is_training = failed.kind == "training"
     records = plan.task_range(failed.task) if is_training else plan.evaluation_ranges[failed.task]
-    when = f"epoch {plan.epoch(failed.task) + 1}" if is_training else "evaluation"
+    when = f"epoch {plan.epoch(failed.task) + 1}" if is_training else plan.other_work
     return f"{records.name}, records {records.first}..{records.first + records.count - 1}, {when}"
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from edlz.services.master.entries import PredictedTask
 from edlz.services.messages import Ends, Identity, PartInfo, PartitionAddress
 from edlz.services.records import Message
 
@@ -12,6 +13,7 @@ __all__ = [
     "Exit",
     "Instruction",
     "Journal",
+    "PublishPredictions",
     "Reply",
     "Retire",
     "RetireServer",
@@ -76,6 +78,18 @@ class DropParts:
 
 
 @dataclass(frozen=True)
+class PublishPredictions:
+    """Say in the folder of the predictions that they are whole, then `on_published`.
+
+    `skipped`: tasks that are left out.
+    """
+
+    version: int
+    tasks: tuple[PredictedTask, ...]
+    skipped: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Retire:
     """A worker runs, but does nothing: have another one started in its place.
 
@@ -106,5 +120,14 @@ class Exit:
 
 
 Instruction = (
-    Reply | Journal | Announce | TakeDigest | WriteManifest | DropParts | Retire | RetireServer | Exit
+    Reply
+    | Journal
+    | Announce
+    | TakeDigest
+    | WriteManifest
+    | DropParts
+    | PublishPredictions
+    | Retire
+    | RetireServer
+    | Exit
 )

@@ -31,6 +31,7 @@ from edlz.services.master.instructions import (
 )
 from edlz.services.master.losses import NonFiniteLosses
 from edlz.services.master.partitions import Partitions
+from edlz.services.master.predictions import Predictions
 from edlz.services.master.refusals import check_partition, check_worker
 from edlz.services.master.silence import Silence
 from edlz.services.master.skips import Skips
@@ -126,9 +127,9 @@ class MasterCore:
         self.eras = Eras(self.partitions, self._identities.new)  # synchronous mode
         self._is_running = False
         self.was_complete = journal.is_complete
-        self._completion = Completion(
-            self.partitions, self.evaluation, self.checkpoints, journal, saves=checkpoint_steps > 0
-        )
+        self.predictions = Predictions(job, journal, self.evaluation)
+        about = (self.partitions, self.evaluation, self.checkpoints, journal, self.predictions)
+        self._completion = Completion(*about, saves=checkpoint_steps > 0)
         self._told: set[str] = set()  # who has heard how the job ended
 
     def start(self) -> list[Instruction]:
@@ -221,7 +222,9 @@ class MasterCore:
         out += [] if self.is_over else self.silence.on_tick(now)
         out += self.checkpoints.on_tick(self.partitions.entries, now)
         out += self._advance()
-        out += [] if self.is_over else self._stopping.on_tick(self.version, self.partitions.heard, now)
+        if not self.is_over:
+            out += self._stopping.on_tick(self.version, self.partitions.heard, now)
+            out += self.predictions.on_tick(now)
         return [*out, *self._vain_terms.take_back()] if self.achieved or self.is_over else out
 
     def stop(self, now: float) -> list[Instruction]:
@@ -229,7 +232,8 @@ class MasterCore:
         if self.is_over or self._stopping.has_begun:
             return []
         is_training = self._is_running and not self.queue.is_done
-        return [*self._stopping.begin(self.version if is_training else None, self.partitions.heard, now)]
+        version = self.version if is_training else None
+        return [*self.predictions.save(), *self._stopping.begin(version, self.partitions.heard, now)]
 
     def dismiss(self, worker: str, *, is_told: bool = False) -> list[Instruction]:
         """A worker is not wanted any more: its leases are free at once, and it hears that it should go.
@@ -432,7 +436,7 @@ class MasterCore:
             self.queue.restart(done)
             if self.job.begins_from and not self.results:  # it was trained, and evaluated, elsewhere
                 self.evaluation.skip_to(self.version)
-            what = "training" if self.plan.is_training else "evaluation"
+            what = "training" if self.plan.is_training else self.plan.other_work
             out.append(Announce("job", f"{what} begins at v{self.version}, {len(done)} tasks done."))
         statuses = self.partitions.statuses
         ended = self.skips.advance(statuses)
@@ -463,6 +467,17 @@ class MasterCore:
         if error:
             return [Announce("checkpoint", f"checkpoint v{version} could not be completed: {error}", 30)]
         return [Announce("checkpoint", f"checkpoint v{version} is complete.")]
+
+    def on_published(
+        self, missing: Collection[int] = (), failure: FailureView | None = None
+    ) -> list[Instruction]:
+        """The predictions are published, but for those tasks whose files are not there; or why they cannot be."""
+        if self.is_over:
+            return []
+        if failure is not None:
+            self.predictions.on_failed()
+            return self.fail(failure)
+        return [*self.predictions.on_published(missing), *self._advance()]
 
     # -- workers
 
@@ -535,7 +550,8 @@ class MasterCore:
         partitions = self.partitions
         noted, again = self._take_reports(status, out, now)
         for done in status.evaluated:
-            self.evaluation.report(done)
+            if self.evaluation.report(done):
+                self.predictions.take(done)
         for result in status.results:
             out += self._take_result(result)
         noted_failures = self._take_failures(status, out)
@@ -543,7 +559,8 @@ class MasterCore:
         self.queue.reconcile(status, has_progress=has_progress, now=now)
         self.evaluation.reconcile(status.incarnation, status.evaluating)
         lease = self._lease(status, now)
-        if self.queue.is_done and (status.done or status.results):
+        has_news = status.done or status.results or (self.plan.predicts and status.evaluated)
+        if self.queue.is_done and has_news:
             out += self._advance()  # else only what partitions say takes the job further
         evaluation = conclude = None
         if self._is_running and not self.is_over:

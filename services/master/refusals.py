@@ -63,7 +63,7 @@ def check_worker(status: WorkerStatus, plan: Plan, term: int) -> None:
     evaluations = len(plan.evaluation_ranges)
     for done in status.evaluated:
         _check_task(who, done.task, evaluations, "evaluation task")
-        _check_counts(who, (done.records,))
+        _check_counts(who, (done.records, 0 if done.part is None else done.part.bytes))
     for failed in status.failed:
         _check_failed(who, failed, plan.task_count, evaluations)
 

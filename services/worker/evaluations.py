@@ -1,4 +1,7 @@
-"""The evaluation tasks that a worker has in hand, and what it has to report of them."""
+"""The evaluation tasks that a worker has in hand, and what it has to report of them.
+
+In a job that predicts they give outputs, which are written while the next task is computed.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +27,8 @@ from edlz.services.worker.instructions import (
 from edlz.services.worker.runs import BACK_OFF_MAX_S
 
 __all__ = ["Evaluations"]
+
+MOST_WRITING = 2  # tasks whose outputs are in memory
 
 Key = tuple[int, int]  # (round, task)
 
@@ -54,6 +59,7 @@ class Evaluations:
         self._count = 0
         self._attempt = 0
         self._in_hand: dict[Key, _Evaluation] = {}
+        self._writing: set[Key] = set()
         self._done: dict[Key, DoneEvaluation] = {}
         self._concluding: set[int] = set()
         self._results: dict[int, EvaluationResult] = {}
@@ -62,7 +68,7 @@ class Evaluations:
 
     @property
     def holding(self) -> tuple[Key, ...]:
-        return (*self._in_hand, *self._done)
+        return (*self._in_hand, *self._writing, *self._done)
 
     @property
     def done(self) -> tuple[DoneEvaluation, ...]:
@@ -74,7 +80,7 @@ class Evaluations:
 
     @property
     def wants_lease(self) -> bool:
-        return not self._in_hand
+        return not self._in_hand and len(self._writing) < MOST_WRITING
 
     # -- events
 
@@ -102,7 +108,7 @@ class Evaluations:
 
     def _take(self, lease: EvaluationLease) -> list[Instruction]:
         key = (lease.round, lease.task)
-        if key in self._in_hand or key in self._done:
+        if key in self.holding:
             return []
         self._in_hand[key] = _Evaluation(lease)
         return [FindEvaluationIds(lease)] if self.has_tables else self._pull(self._in_hand[key])
@@ -154,13 +160,20 @@ class Evaluations:
         parts = tuple(evaluation.answers[p] for p in range(self._count))
         return [Evaluate(evaluation.lease, parts, evaluation.ids or ())]
 
+    def on_writing(self, key: Key) -> None:
+        """The outputs of a task are computed, and are being written."""
+        if self._in_hand.pop(key, None):
+            self._writing.add(key)
+
     def on_evaluated(self, done: DoneEvaluation) -> None:
         key = (done.round, done.task)
-        if self._in_hand.pop(key, None):
+        if self._in_hand.pop(key, None) or key in self._writing:
+            self._writing.discard(key)
             self._done[key] = done
 
     def on_failed(self, key: Key) -> None:
         self._in_hand.pop(key, None)
+        self._writing.discard(key)
 
     def on_concluded(self, result: EvaluationResult) -> None:
         self._results[result.round] = result

@@ -312,6 +312,12 @@ class TaskRunner:
         """The rows that an evaluation task needs."""
         return self._evaluations.on_ids(key, ids)
 
+    def on_writing(self, key: tuple[int, int], now: float) -> list[Instruction]:
+        """The outputs of a prediction task are computed, and are being written: another one may be computed."""
+        self._ready_training.on_evaluating()
+        self._evaluations.on_writing(key)
+        return self._status(now) if self._evaluations.wants_lease else []
+
     def on_evaluated(self, done: DoneEvaluation, now: float) -> list[Instruction]:
         """The metric state of an evaluation task is there."""
         self._ready_training.on_evaluating()

@@ -9,6 +9,7 @@ import dataclasses
 import heapq
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -70,6 +71,7 @@ class SimulatedJob:
             "saved": -1,
             "ends": (),
             "skipped_evaluations": (),
+            "predicted": (),
         }
         self.checkpoint_folder = CheckpointFolder(schedule.keeps)
         self.disks = [
@@ -81,6 +83,10 @@ class SimulatedJob:
         self.checkpoints: dict[int, list[State]] = {}  # all that were ever completed
         self.failures_left = dict(schedule.failing)
         self.hangs_left = set(schedule.hangs)
+        self.part_files: dict[int, str] = {}  # predictions: checksum by task
+        self.files_to_lose = set(schedule.lost_files)
+        self.published: dict[str, Any] | None = None  # the manifest of the predictions
+        self.predicted: Counter[int] = Counter()  # how often each task was computed
         self.replaced: list[str] = []  # workers that hung
         self.log: list[str] = []
         self.job = _job_record(schedule)
@@ -343,6 +349,7 @@ def _job_record(schedule: Schedule) -> Job:
             "get_model_steps": schedule.vectors_every,
             "skip_bad_tasks": schedule.skips,
             "stop_on_nan": schedule.stops_on_nan,
+            "prediction_output": "out" if schedule.predicts else "",
         },
         plan=schedule.plan,
         partitions=schedule.partitions,

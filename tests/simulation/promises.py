@@ -37,7 +37,9 @@ def check_end(job: "SimulatedJob") -> None:
         raise Violation("the final parameters are not the same bits")
     if job.journal["digest"] != _digest_of([Store(state, job.plan.seed) for state in finals]):
         raise Violation("the digest is not that of the sealed parameters")
-    if job.schedule.evaluation_tasks:
+    if job.schedule.predicts:
+        _check_predictions(job)
+    elif job.schedule.evaluation_tasks:
         _check_evaluations(job, finals[0].version)
 
 
@@ -92,6 +94,20 @@ def _sometimes_bad(schedule: Schedule) -> tuple[set[int], set[int]]:
     failing, lame = schedule.failing, {task for _, task in schedule.lame}
     often = {task for task, times in failing if times >= MAX_ATTEMPTS}
     return {task for task, _ in failing} | lame, often | lame
+
+
+def _check_predictions(job: "SimulatedJob") -> None:
+    """Each task that does not always raise has its file, once, and the manifest has each of them."""
+    bad = {*job.schedule.bad_evaluations, *job.schedule.poison_evaluations}
+    wanted = [task for task in range(job.schedule.evaluation_tasks) if task not in bad]
+    manifest = job.published
+    if manifest is None:
+        raise Violation("the job is complete, but its predictions are not published")
+    if [entry.task for entry in manifest["tasks"]] != wanted or list(manifest["skipped"]) != sorted(bad):
+        raise Violation(f"predicted {manifest}, not {wanted} without {bad}")
+    for entry in manifest["tasks"]:
+        if entry.records != 4 or job.part_files.get(entry.task) != entry.checksum:
+            raise Violation(f"{entry} is not the file {job.part_files.get(entry.task)}")
 
 
 def _check_evaluations(job: "SimulatedJob", final_version: int) -> None:

@@ -11,8 +11,17 @@ from edlz.services.plan import Plan, Shard
 from edlz.services.worker.row_traffic import row_ids
 
 MOMENTS = ("sealing", "concluding", "digest", "complete")
+PREDICTION_MOMENTS = (
+    "concluding",
+    "first part",
+    "last part",
+    "publishing",
+    "published",
+    "digest",
+    "complete",
+)
 
-__all__ = ["MOMENTS", "Fault", "Schedule", "bad_minibatches", "ids_of", "raises_at"]
+__all__ = ["MOMENTS", "PREDICTION_MOMENTS", "Fault", "Schedule", "bad_minibatches", "ids_of", "raises_at"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,8 @@ class Schedule:
         tuple[int, int], ...
     ] = ()  # minibatches (task, index) that whoever computes them first hangs in
     is_supervised: bool = False  # hung workers are given up, and replaced
+    predicts: bool = False  # the evaluation tasks are to be predicted, into files
+    lost_files: tuple[int, ...] = ()  # tasks whose files are gone when they are published for the first time
     faults: tuple[Fault, ...] = ()
 
     @property
@@ -88,6 +99,7 @@ class Schedule:
             epochs=self.epochs,
             slots=self.slots if self.mode == "sync" or self.tolerance else 1,
             evaluation_shards=(Shard(name="test", first=0, count=self.evaluation_tasks * 4),),
+            predicts=self.predicts,
         )
 
 

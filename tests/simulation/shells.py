@@ -121,6 +121,31 @@ class MasterShell(Shell):
         if process.is_up:
             self._job.carry_out(process, process.core.on_manifest(version))
 
+    def _publishpredictions(self, process: Process, order: master_core.PublishPredictions) -> None:
+        self._job.reach("publishing")
+        self._job.within(0.1, 2, self._publish, process, order)
+
+    def _publish(self, process: Process, order: master_core.PublishPredictions) -> None:
+        if not process.is_up:
+            return
+        job, files = self._job, self._job.part_files
+        for task in job.files_to_lose:
+            files.pop(task, None)
+        job.files_to_lose = set()
+        missing = [entry.task for entry in order.tasks if files.get(entry.task) != entry.checksum]
+        if not missing:
+            manifest = {"version": order.version, "tasks": order.tasks, "skipped": order.skipped}
+            if job.published not in (None, manifest):
+                raise Violation(f"published twice: {job.published}, {manifest}")
+            job.published = manifest
+            job.reach("published")
+        job.within(0, 0.5, self._on_published, process.name, missing)
+
+    def _on_published(self, name: int, missing: list[int]) -> None:
+        process = self._job.processes[name]
+        if process.is_up:
+            self._job.carry_out(process, process.core.on_published(missing))
+
     def _dropparts(self, process: Process, order: master_core.DropParts) -> None:
         """Nothing is kept of what was not completed."""
 

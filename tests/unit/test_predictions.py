@@ -1,0 +1,166 @@
+"""Jobs that predict, under faults: each task's predictions come to be once, and whole ones are told last."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schedules import schedules
+from simulation.job import Fault, Schedule, SimulatedJob
+from simulation.schedule import PREDICTION_MOMENTS
+
+from edlz.services.master.entries import JournalState, PredictedTask
+from edlz.services.master.evaluation import EvaluationRounds
+from edlz.services.master.instructions import Journal, PublishPredictions
+from edlz.services.master.predictions import SAVE_EVERY_S, Predictions
+from edlz.services.messages import DoneEvaluation, Job, PartFile
+from edlz.services.plan import Plan, Shard
+
+QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+def predicting(seed: int = 1, mode: str = "sync", **changes: Any) -> Schedule:
+    values: dict[str, Any] = {"partitions": 2, "workers": 2, "evaluation_tasks": 6, "begins_from": 30}
+    values |= changes
+    partitions, workers = values.pop("partitions"), values.pop("workers")
+    return Schedule(seed, mode, 2, 0, (), partitions, workers, predicts=True, **values)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("has_tables", [False, True])
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+def test_undisturbed(mode: str, has_tables: bool, partitions: int) -> None:
+    job = SimulatedJob(predicting(mode=mode, has_tables=has_tables, partitions=partitions)).run()
+    assert set(job.predicted.values()) == {1}
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@QUICK
+@given(data=st.data())
+def test_each_task_has_one_file_whatever_is_lost(mode: str, data: st.DataObject) -> None:
+    drawn = data.draw(schedules(mode))
+    schedule = dataclasses.replace(
+        drawn,
+        epochs=0,
+        lengths=(),
+        failing=(),
+        bad=(),
+        checkpoint_steps=0,
+        evaluation_steps=0,
+        evaluation_tasks=max(1, drawn.evaluation_tasks),
+        begins_from=30,
+        predicts=True,
+    )
+    SimulatedJob(schedule).run()
+
+
+@pytest.mark.parametrize("moment", PREDICTION_MOMENTS)
+@pytest.mark.parametrize("role", ["m", "p1", "w0"])
+@pytest.mark.parametrize("kind", ["kill", "stall"])
+def test_a_loss_at_each_moment(moment: str, role: str, kind: str) -> None:
+    for seed in range(2):
+        faults = tuple(Fault(at, kind, role, 20, during=moment) for at in (0.0, 0.6)[: 1 + seed])
+        SimulatedJob(predicting(seed, "async" if seed % 2 else "sync", faults=faults)).run()
+
+
+def test_a_killed_master_has_little_done_again() -> None:
+    """What it had noted is not predicted again: only what was in hand or done within the last seconds is."""
+    tasks = 60
+    job = SimulatedJob(
+        predicting(evaluation_tasks=tasks, faults=(Fault(40, "kill", "m", during="first part"),))
+    ).run()
+    again = sum(job.predicted.values()) - tasks
+    assert job.journal["term"] == 2
+    assert again <= 8
+
+
+@pytest.mark.parametrize("has_restart", [False, True])
+def test_a_file_that_is_gone_is_written_again(has_restart: bool) -> None:
+    faults = (Fault(0.0, "kill", "m", during="publishing"),) if has_restart else ()
+    job = SimulatedJob(predicting(lost_files=(1, 4), faults=faults)).run()
+    assert job.predicted[1] >= 2
+
+
+def test_tasks_that_always_fail_are_left_out_and_named() -> None:
+    job = SimulatedJob(predicting(skips=True, bad_evaluations=(2,))).run()
+    assert job.published is not None
+    assert job.published["skipped"] == (2,)
+    assert any("prediction task 2 is skipped" in line for line in job.log)
+
+
+def test_a_job_whose_tasks_all_fail_says_so_in_its_folder() -> None:
+    job = SimulatedJob(predicting(skips=True, evaluation_tasks=2, bad_evaluations=(0, 1))).run()
+    assert job.published is not None
+    assert (job.published["tasks"], job.published["skipped"]) == ((), (0, 1))
+
+
+class Bench:
+    """The books of a job with three tasks."""
+
+    def __init__(self, *predicted: PredictedTask, output: str = "out") -> None:
+        plan = Plan(
+            mode="sync",
+            seed=0,
+            shards=(),
+            records_per_task=4,
+            minibatch_size=4,
+            epochs=0,
+            slots=1,
+            evaluation_shards=(Shard(name="data", first=0, count=12),),
+            predicts=True,
+        )
+        job = Job(name="job", run="1", config={"prediction_output": output}, plan=plan, partitions=1)
+        self.evaluation = EvaluationRounds(plan, 0)
+        self.books = Predictions(job, JournalState(predicted=predicted), self.evaluation)
+        self.evaluation.open_final(7)
+
+    def report(self, task: int) -> None:
+        part = PartFile(bytes=10 + task, checksum=f"c{task}")
+        done = DoneEvaluation(round=1, task=task, records=4, states={}, part=part)
+        if self.evaluation.report(done):
+            self.books.take(done)
+
+
+def entry(task: int) -> PredictedTask:
+    return PredictedTask(task, 4, 10 + task, f"c{task}")
+
+
+def test_what_is_done_is_noted_now_and_then_in_the_order_of_tasks() -> None:
+    bench = Bench()
+    assert bench.books.on_tick(10.0) == []
+    bench.report(2)
+    bench.report(0)
+    bench.report(0)
+    assert bench.books.on_tick(10.0 + SAVE_EVERY_S / 2) == []
+    assert bench.books.on_tick(10.0 + SAVE_EVERY_S) == [Journal({"predicted": (entry(0), entry(2))})]
+    assert bench.books.on_tick(20.0) == []
+    bench.report(1)
+    assert bench.books.save() == [Journal({"predicted": (entry(0), entry(1), entry(2))})]
+
+
+def test_what_is_noted_is_not_leased_again() -> None:
+    bench = Bench(entry(0), entry(2))
+    lease = bench.evaluation.next_lease((1, 1), (), 0.0)
+    assert lease is not None
+    assert (lease.task, lease.attempt) == (1, 0)
+    assert bench.evaluation.next_lease((1, 2), (), 0.0) is None
+    bench.evaluation.release((1, 1))
+    again = bench.evaluation.next_lease((1, 2), (), 1.0)
+    assert again is not None
+    assert (again.task, again.attempt) == (1, 1)
+    bench.report(1)
+    assert bench.evaluation.is_idle
+    whole = (entry(0), entry(1), entry(2))
+    assert bench.books.advance(7) == [PublishPredictions(7, whole)]
+    assert bench.books.advance(7) == [], "it is under way"
+    bench.books.on_published(())
+    assert bench.books.is_over
+
+
+def test_outputs_that_the_users_code_takes_are_not_published() -> None:
+    bench = Bench(output="")
+    for task in range(3):
+        bench.report(task)
+    assert bench.books.advance(7) == []
+    assert bench.books.is_over
