@@ -6,10 +6,10 @@ is no end: it waits, and the reason is shown as its note.
 """
 
 import contextlib
-import re
 import signal
 
 from edlz.k8s.api_records import Condition, Pod, Terminated
+from edlz.k8s.wait_reasons import IMAGE_REASONS, image_reason, on_one_line, plain_reason
 from edlz.services.messages import ProcessExit
 from edlz.services.post_mortem import last_words
 
@@ -33,13 +33,7 @@ _NODE_REASONS = {  # reason of the pod's status
     "Terminated": "its node was shut down",
     "Preempting": "preempted by its node",
 }
-_IMAGE_REASONS = frozenset(
-    ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
-)
-_NO_ROOM = re.compile(r"(?P<nodes>\d+/\d+) nodes are available: (?P<why>.*?)(?:\.(?:\s|$)|$)", re.DOTALL)
 _OCCUPIED = ("Insufficient ", "Too many pods")  # what would be otherwise if other pods were not there
-_COUNT = re.compile(r"^\d+ ")
-_LONGEST_NOTE = 160
 
 
 def has_ended(pod: Pod) -> bool:
@@ -101,7 +95,7 @@ def note_of(pod: Pod) -> str:
         return _waiting_note(pod, waiting.reason, waiting.message)
     scheduled = _condition(pod, "PodScheduled")
     if scheduled is not None and scheduled.status == "False":
-        return _short(f"Pending: {_no_room(scheduled.message) or scheduled.reason or 'not scheduled'}")
+        return f"Pending: {plain_reason(scheduled.message or scheduled.reason or 'not scheduled')}"
     return ""
 
 
@@ -148,16 +142,18 @@ def _taken_away(pod: Pod, code: int | None) -> str:
     disruption = _condition(pod, "DisruptionTarget")
     if disruption is not None and disruption.status == "True":
         text = _DISRUPTIONS.get(disruption.reason, f"taken away by the cluster ({disruption.reason})")
-        return _short(f"{text}: {disruption.message}") if _says_more(disruption) else text
+        return on_one_line(f"{text}: {disruption.message}") if _says_more(disruption) else text
     status = pod.status
     if status.reason in _NODE_REASONS:
         text = _NODE_REASONS[status.reason]
-        return _short(f"{text}: {status.message}") if status.message else text
+        return on_one_line(f"{text}: {status.message}") if status.message else text
     is_killed = code in (_CODE_OF_SIGNAL + signal.SIGTERM, _CODE_OF_SIGNAL + signal.SIGKILL)
     if pod.is_deleted and (code is None or is_killed):
         return "its pod was deleted"
     if code is None and status.phase == "Failed":  # its node did not take it: it never ran
-        return _short(f"refused by its node: {status.reason or 'no reason given'} {status.message}".rstrip())
+        return on_one_line(
+            f"refused by its node: {status.reason or 'no reason given'} {status.message}".rstrip()
+        )
     return ""
 
 
@@ -168,7 +164,9 @@ def _says_more(disruption: Condition) -> bool:
 
 def _own_end(pod: Pod, terminated: Terminated | None) -> str:
     if terminated is None:
-        return _short(f"{pod.status.reason} {pod.status.message}".strip() or "failed for no reason given")
+        return on_one_line(
+            f"{pod.status.reason} {pod.status.message}".strip() or "failed for no reason given"
+        )
     code, text = terminated.exit_code, f"exit code {terminated.exit_code}"
     if code > _CODE_OF_SIGNAL:
         with contextlib.suppress(ValueError):
@@ -176,28 +174,10 @@ def _own_end(pod: Pod, terminated: Terminated | None) -> str:
     if terminated.reason not in ("", "Error", "Completed"):
         text += f", {terminated.reason}"
     said = last_words(terminated.message.splitlines()).error if code <= _CODE_OF_SIGNAL else ""
-    return _short(f"{text}: {said}" if said else text)
+    return on_one_line(f"{text}: {said}" if said else text)
 
 
 def _waiting_note(pod: Pod, reason: str, message: str) -> str:
-    if reason in _IMAGE_REASONS:
-        image = pod.container_status.image or pod.container.image
-        said = f": {message}" if message and reason != "ImagePullBackOff" else f" ({reason})"
-        return _short(f"Pending: {image} cannot be pulled{said}")
-    return _short(f"Pending: {reason}" + (f": {message}" if message else ""))
-
-
-def _no_room(message: str) -> str:
-    """Return the scheduler's message without what everybody knows: `0/6 nodes: Insufficient cpu`."""
-    found = _NO_ROOM.search(message)
-    if found is None:
-        return message.strip()
-    reasons = [part.strip() for part in found["why"].split(",")]
-    if len(reasons) == 1:
-        reasons = [_COUNT.sub("", reasons[0])]
-    return f"{found['nodes']} nodes: {', '.join(reasons)}"
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_NOTE else line[: _LONGEST_NOTE - 1] + "…"
+    if reason in IMAGE_REASONS:
+        return f"Pending: {image_reason(pod.container_status.image or pod.container.image, message)}"
+    return f"Pending: {plain_reason(f'{reason}: {message}' if message else reason)}"

@@ -292,19 +292,29 @@ class PodLife:
     def _without_image(
         self, container: _Container, image: str, problem: str, now: float
     ) -> list[Instruction]:
+        """Let the container wait for its image: the text of a back-off ends with that of the pull that failed."""
         before = (container.waiting or ("", ""))[0]
         if problem == "ErrImageNeverPull":
             reason = problem
-            message = f'Container image "{image}" is not present with pull policy of Never'
-        elif before in ("ErrImagePull", "ImagePullBackOff"):
-            reason, message = "ImagePullBackOff", f'Back-off pulling image "{image}"'
+            message = told = f'Container image "{image}" is not present with pull policy of Never'
         else:
-            reason, message = problem, f'failed to pull and unpack image "{image}": not found'
+            whole = f"docker.io/library/{image}"
+            why = (
+                f'rpc error: code = NotFound desc = failed to pull and unpack image "{whole}": '
+                f'failed to resolve reference "{whole}": {whole}: not found'
+            )
+            if before in ("ErrImagePull", "ImagePullBackOff"):
+                reason, told = "ImagePullBackOff", f'Back-off pulling image "{image}"'
+                message = f"{told}: ErrImagePull: {why}"
+            else:
+                reason, message, told = problem, why, f'Failed to pull image "{image}": {why}'
         container.wait(reason, message, now + self._times.retry_s)
         if reason == before:
             return []
         what = "BackOff" if reason == "ImagePullBackOff" else "Failed"
-        return [Happening(reason=what, message=message, is_warning=what == "Failed")]
+        said = Happening(reason=what, message=told, is_warning=what == "Failed")
+        error = Happening(reason="Failed", message=f"Error: {reason}", is_warning=True)
+        return [said, error]
 
     def _deadline(self) -> list[float]:
         """Return until when the pod may run; nothing if it may for ever."""
