@@ -43,6 +43,7 @@ _PATHS = {  # kind -> group, plural, whether it lies in a namespace
     "Pod": (_CORE, "pods", True),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses", False),
     "Secret": (_CORE, "secrets", True),
+    "SelfSubjectReview": ("/apis/authentication.k8s.io/v1", "selfsubjectreviews", False),
     "SelfSubjectAccessReview": ("/apis/authorization.k8s.io/v1", "selfsubjectaccessreviews", False),
     "Service": (_CORE, "services", True),
 }
@@ -197,33 +198,15 @@ class Cluster:
             return False
         return True
 
-    async def may(
-        self, verb: str, resource: str, subresource: str = "", group: str = "", *, account: str = ""
-    ) -> bool:
-        """Return whether one may do something in the namespace.
-
-        Parameters
-        ----------
-        account : a service account of the namespace; whoever asks, if empty
-        """
-        wanted = {"namespace": self.namespace, "verb": verb, "resource": resource}
-        wanted |= {"subresource": subresource} if subresource else {}
-        wanted |= {"group": group} if group else {}
-        kind = "LocalSubjectAccessReview" if account else "SelfSubjectAccessReview"
-        spec: dict[str, Any] = {"resourceAttributes": wanted}
-        if account:
-            spec["user"] = f"system:serviceaccount:{self.namespace}:{account}"
-            of_namespace = f"system:serviceaccounts:{self.namespace}"
-            spec["groups"] = ["system:serviceaccounts", of_namespace, "system:authenticated"]
-        review: dict[str, Any] = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": kind,
-            "metadata": {"namespace": self.namespace} if account else {},
-            "spec": spec,
-        }
-        said = await self._ask("POST", self._path(kind), [], review)
-        answer = decoded(said, dict[str, Any], self.server)
-        return bool(answer.get("status", {}).get("allowed"))
+    async def review(self, kind: str, spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Ask what a review tells: who one is, what somebody may do; return its status."""
+        group, _, is_in_namespace = _PATHS[kind]
+        body: dict[str, Any] = {"apiVersion": group.removeprefix("/apis/"), "kind": kind}
+        body["metadata"] = {"namespace": self.namespace} if is_in_namespace else {}
+        body |= {"spec": dict(spec)} if spec is not None else {}
+        answer = await self._ask("POST", self._path(kind), [], body)
+        status: dict[str, Any] = decoded(answer, dict[str, Any], self.server).get("status", {})
+        return status
 
     async def version(self) -> str:
         """Return the server's version, as in `v1.36.2`."""
@@ -471,9 +454,10 @@ class Cluster:
     def _unreachable(self, reason: bytes) -> PeerUnavailable:
         where = f' (context "{self.context}")' if self.context else ""
         text = reason.decode(errors="replace")
-        return PeerUnavailable(
-            f"the cluster at {self.server}{where} cannot be reached: {text}", "kubectl cluster-info"
-        )
+        advice = "kubectl cluster-info"
+        if not self.context:
+            advice = f"see whether pods may reach it: kubectl get networkpolicy -n {self.namespace}"
+        return PeerUnavailable(f"the cluster at {self.server}{where} cannot be reached: {text}", advice)
 
 
 def _reason(error: BaseException) -> bytes:

@@ -6,6 +6,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from edlz.k8s.api_records import Status
+from edlz.k8s.rights import Subject, rights_line
 from edlz.services.errors import EdlzError, PeerUnavailable
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "Unauthorized",
     "decoded",
     "is_quota_used_up",
-    "rbac_line",
     "refusal",
     "told",
 ]
@@ -30,9 +30,10 @@ _Record = TypeVar("_Record")
 
 TRANSIENT = frozenset((429, 500, 502, 503, 504))
 _ACCOUNT = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)"')
-_SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:(?P<namespace>[^:]+):(?P<name>.+)")
 _ANONYMOUS = "system:anonymous"
 _QUOTA = "exceeded quota"
+_POD_SECURITY = "violates PodSecurity"
+_HOST_FOLDER = re.compile(r"hostPath", re.IGNORECASE)
 
 
 class ApiError(EdlzError):
@@ -123,11 +124,6 @@ def is_quota_used_up(error: EdlzError) -> bool:
     return isinstance(error, Forbidden) and _QUOTA in error.message
 
 
-def rbac_line(namespace: str) -> str:
-    """Return the command that gives edlz the rights that it needs."""
-    return f"kubectl apply -n {namespace} -f k8s/manifests/edlz-rbac.yaml"
-
-
 def refusal(code: int, body: bytes, namespace: str, server: str) -> EdlzError:
     """Return the error for an answer that is none of success.
 
@@ -180,11 +176,9 @@ def _forbidden(text: str, namespace: str, status: Status) -> Forbidden:
             "give the kubeconfig's user credentials: kubectl auth whoami",
             status,
         )
-    account = _SERVICE_ACCOUNT.fullmatch(user)
-    who = f'service account "{account["name"]}"' if account else f'user "{user}"'
-    if account and account["namespace"] != namespace:
-        who += f' of "{account["namespace"]}"'
-    return NotPermitted(f'{who} may not {verb} {resource} in "{namespace}"', rbac_line(namespace), status)
+    subject = Subject.of(user)
+    text = f'{subject.told(namespace)} may not {verb} {resource} in "{namespace}"'
+    return NotPermitted(text, rights_line(namespace, subject), status)
 
 
 def _advice(text: str, namespace: str) -> str:
@@ -192,6 +186,10 @@ def _advice(text: str, namespace: str) -> str:
         return f"ask for less, or for a greater quota: kubectl describe quota -n {namespace}"
     if "PriorityClass" in text:
         return "those that exist: kubectl get priorityclasses"
+    if _POD_SECURITY in text:
+        if _HOST_FOLDER.search(text):
+            return f'no folders of nodes in "{namespace}": --volume=claim_name=…,mount_path=… in place of host_path'
+        return f"let --cluster_spec set that, or take a --namespace that allows it: kubectl get ns {namespace} --show-labels"
     if "being terminated" in text:
         return "use another --namespace, or wait until it is gone and create it again"
     return ""

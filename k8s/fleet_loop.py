@@ -18,6 +18,7 @@ from edlz.k8s.api_records import Pod
 from edlz.k8s.commands import Commands
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.launcher import PodLauncher
+from edlz.k8s.master_trouble import UNTOLD
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.k8s.pod_watch import PodWatch
 from edlz.k8s.status_note import StatusNote, write_note
@@ -207,7 +208,7 @@ class FleetLoop:
                 try:
                     await write_note(self._cluster, self._objects.owner, note, patience_s=0)
                 except EdlzError as error:
-                    logger.warning("the status could not be written on the master pod: %s", told(error))
+                    logger.warning("%s: %s", UNTOLD, told(error))
                     await asyncio.sleep(1.0)
                 else:
                     self._note.on_written(status, loop.time())

@@ -21,6 +21,7 @@ from edlz.k8s.fleet_loop import FleetLoop
 from edlz.k8s.job_folders import check_folders
 from edlz.k8s.job_keys import hand_on_keys, with_keys
 from edlz.k8s.job_objects import JobObjects, Spec
+from edlz.k8s.master_trouble import check_rights
 from edlz.k8s.names import MASTER, MASTER_PORT, Owner, pod_name
 from edlz.k8s.status_note import failed_status, note_of_status, write_note
 from edlz.services.config import JobConfig
@@ -84,7 +85,13 @@ def own_pod(config: JobConfig, environ: Mapping[str, str]) -> OwnPod:
 
 
 async def run_master(config: JobConfig, pod: OwnPod, stop: Stop) -> int:
-    """Run a job to its end, its pods with it; return the job's exit code."""
+    """Run a job to its end, its pods with it; return the job's exit code.
+
+    Raises
+    ------
+    ConfigError, NotPermitted
+        If nothing could be said on the pod: its container is started again, and its end says why.
+    """
     if not config.endpoint and not config.host:
         config = dataclasses.replace(config, endpoint=f"tcp://{pod.address}")
     config = dataclasses.replace(config, launch_id=pod.uid)
@@ -92,6 +99,8 @@ async def run_master(config: JobConfig, pod: OwnPod, stop: Stop) -> int:
         own = _Own(cluster, pod, config.restart_policy, stop)
         folder = config.job_directory
         ended = read_mark(folder, pod.uid)
+        if ended is None:
+            await check_rights(cluster)
         try:
             check_folders(config)
             config, keys = with_keys(config)

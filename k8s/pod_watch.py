@@ -8,6 +8,7 @@ from typing import Protocol
 
 from edlz.k8s.api_errors import Expired, told
 from edlz.k8s.api_records import Pod, PodEvent, PodList
+from edlz.k8s.master_trouble import UNSEEN
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.services.errors import EdlzError
 
@@ -65,7 +66,7 @@ class PodWatch:
                 logger.debug("the watch has expired; listing the pods again")
             except EdlzError as error:
                 self.trouble = error.message
-                logger.warning("pods cannot be watched: %s", told(error))
+                logger.warning("%s: %s", UNSEEN, told(error))
             await self._sleep(self._pause_s * self._random.uniform(0.5, 1.5))
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 

@@ -4,20 +4,23 @@ Each check gives one line: fine, a warning, a refusal, or that only the master c
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from edlz.client.cluster.admission_check import pods_verdict
 from edlz.client.cluster.image_check import architectures_of, image_verdict, in_thread
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.pod_facts import facts_of
 from edlz.client.cluster.room import nodes_of, quotas_of, room_for
 from edlz.client.cluster.sight import sight_of
-from edlz.k8s.api_errors import Forbidden, NotFound, rbac_line
+from edlz.k8s.access import may, user_name
+from edlz.k8s.api_errors import Forbidden, NotFound
 from edlz.k8s.names import JOB_DIR, MASTER, pod_name
 from edlz.k8s.priorities import priority_classes
 from edlz.k8s.resources import requests_of
+from edlz.k8s.rights import Subject, rights_line
 from edlz.k8s.volumes import parse_volumes
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError
@@ -31,7 +34,8 @@ LIMIT_S = 5.0
 DAEMON_S = 2.0  # for what the Docker daemon of this machine knows of the image
 Mark = Literal["ok", "warn", "no", "later"]
 
-_ADVICE = ("room", "image")  # a large cluster has too many pods to be listed in time
+_ADVICE = ("room", "image", "admission")  # a large cluster has too many pods to be listed in time
+_OF_NAMESPACE = ("permissions", "master may", "job name", "volume", "admission")  # tell nothing without one
 _RIGHTS = (  # of whoever submits and leads a job: verb, resource, subresource
     ("create", "pods", ""),
     ("get", "pods", ""),
@@ -75,22 +79,28 @@ class Check:
 
 
 async def check_cluster(
-    cluster: "Cluster", config: JobConfig, image: str, account: str = "default"
+    cluster: "Cluster",
+    config: JobConfig,
+    image: str,
+    account: str = "default",
+    pods: Mapping[str, Any] | None = None,
 ) -> list[Check]:
     """Make all the checks, at once and within LIMIT_S; return what they found, in the order of the page.
 
     Parameters
     ----------
     account : the service account of the master's pod
+    pods : one of each role, the master's first
     """
     checks: dict[str, Callable[[], Awaitable[Sequence[Check]]]] = {
         "cluster": lambda: _server(cluster),
+        "namespace": lambda: _namespace(cluster),
         "permissions": lambda: _rights(cluster),
         "master may": lambda: _masters_rights(cluster, account),
-        "namespace": lambda: _namespace(cluster),
         "job name": lambda: _name(cluster, config),
         "volume": lambda: _claims(cluster, config),
         "priority": lambda: _priorities(cluster, config),
+        "admission": lambda: _admission(cluster, pods or {}),
         "room": lambda: _room(cluster, config),
         "image": lambda: _image(cluster, config, image),
     }
@@ -100,6 +110,8 @@ async def check_cluster(
     unreachable = next((check for check in found if (check.mark, check.about) == ("no", "cluster")), None)
     if unreachable is not None:  # the others could only say the same
         return [unreachable]
+    if any((check.mark, check.about) == ("no", "namespace") for check in found):
+        found = [check for check in found if check.about not in _OF_NAMESPACE]
     return [*found, *_begun_from(config), *_checkpoints(config), _model_and_data(config)]
 
 
@@ -127,13 +139,14 @@ async def _server(cluster: "Cluster") -> Sequence[Check]:
 
 
 async def _rights(cluster: "Cluster") -> Sequence[Check]:
-    answers = await asyncio.gather(*(cluster.may(*right) for right in _RIGHTS))
+    answers = await asyncio.gather(*(may(cluster, *right) for right in _RIGHTS))
     missing = [_right(*right) for right, is_given in zip(_RIGHTS, answers, strict=True) if not is_given]
     count = f"{len(_RIGHTS) - len(missing)} of {len(_RIGHTS)}"
     if not missing:
         return [Check("ok", "permissions", f"{count} (pods and their logs)")]
     text = f'{count}: you may not {", ".join(missing)} in "{cluster.namespace}"'
-    return [Check("no", "permissions", text, rbac_line(cluster.namespace))]
+    user = await user_name(cluster) or "YOUR NAME"
+    return [Check("no", "permissions", text, rights_line(cluster.namespace, Subject.of(user)))]
 
 
 def _right(verb: str, resource: str, subresource: str) -> str:
@@ -143,7 +156,7 @@ def _right(verb: str, resource: str, subresource: str) -> str:
 async def _masters_rights(cluster: "Cluster", account: str) -> Sequence[Check]:
     """See whether the master may make its pods; whoever submits may not be allowed to ask that."""
     try:
-        answers = await asyncio.gather(*(cluster.may(*right, account=account) for right in _MASTERS_RIGHTS))
+        answers = await asyncio.gather(*(may(cluster, *right, account=account) for right in _MASTERS_RIGHTS))
     except (Forbidden, NotFound):
         text = f'what service account "{account}" may do is not to be seen from here'
         return [Check("later", "master may", text)]
@@ -154,7 +167,8 @@ async def _masters_rights(cluster: "Cluster", account: str) -> Sequence[Check]:
         text = f'service account "{account}" has its {len(answers)} rights (pods, services, secrets)'
         return [Check("ok", "master may", text)]
     text = f'service account "{account}" in "{cluster.namespace}" may not {", ".join(missing)}'
-    return [Check("no", "master may", text, rbac_line(cluster.namespace))]
+    subject = Subject(account, cluster.namespace)
+    return [Check("no", "master may", text, rights_line(cluster.namespace, subject))]
 
 
 async def _namespace(cluster: "Cluster") -> Sequence[Check]:
@@ -222,6 +236,11 @@ async def _priority(cluster: "Cluster", name: str) -> Sequence[Check]:
     except Forbidden:
         return [Check("later", "priority", f'class "{name}" may not be looked at from here')]
     return [Check("ok", "priority", f'class "{name}" has value {found.get("value", 0):,}')]
+
+
+async def _admission(cluster: "Cluster", pods: Mapping[str, Any]) -> Sequence[Check]:
+    verdict = await pods_verdict(cluster, pods)
+    return [] if verdict is None else [Check(verdict[0], "admission", *verdict[1:])]
 
 
 async def _room(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:

@@ -9,7 +9,7 @@ from edlz.client.cluster.index import Place, list_places, places_of
 from edlz.client.cluster.pod_facts import warnings_by_pod
 from edlz.client.cluster.sight import ClusterSight, sight_of, sight_without_answer
 from edlz.k8s.api_records import Pod
-from edlz.k8s.names import ALL_JOBS, JOB_LABEL, selector
+from edlz.k8s.names import ALL_JOBS, JOB_LABEL, MASTER, pod_name, selector
 from edlz.services.errors import EdlzError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ __all__ = ["look_at_clusters", "look_at_job"]
 
 ANSWER_S = 1.0  # that a list of jobs waits for a cluster
 LOGIN_S = 10.0  # and for the command by which a kubeconfig logs in
+LOG_S, LOG_LINES = 2.0, 50  # of a master that has not said a word
 
 
 async def look_at_job(cluster: "Cluster", place: Place) -> ClusterSight:
@@ -30,7 +31,10 @@ async def look_at_job(cluster: "Cluster", place: Place) -> ClusterSight:
         If the cluster does not answer, or refuses to.
     """
     pods = (await cluster.list_pods(selector(place.name))).items
-    return sight_of(place, cluster.context, pods, await _warnings(cluster, pods))
+    sight = sight_of(place, cluster.context, pods, await _warnings(cluster, pods))
+    if sight.is_silent and (trouble := await _masters_trouble(cluster, place)):
+        return sight_of(place, cluster.context, pods, trouble=trouble)
+    return sight
 
 
 def look_at_clusters(namespace: str = "") -> list[ClusterSight]:
@@ -92,6 +96,18 @@ async def _warnings(cluster: "Cluster", pods: Sequence[Pod]) -> dict[str, str]:
         return warnings_by_pod(await cluster.list_objects("Event"))
     except EdlzError:
         return {}
+
+
+async def _masters_trouble(cluster: "Cluster", place: Place) -> str:
+    """Return what a master says of the cluster in its log; nothing if that may not be seen."""
+    from edlz.k8s.master_trouble import trouble_in
+
+    try:
+        async with asyncio.timeout(LOG_S):
+            log = cluster.pod_log(pod_name(place.name, MASTER), tail_lines=LOG_LINES)
+            return trouble_in([line async for line in log])
+    except (EdlzError, TimeoutError):
+        return ""
 
 
 def _of_job(name: str, pods: Sequence[Pod]) -> list[Pod]:

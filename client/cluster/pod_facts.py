@@ -3,7 +3,6 @@
 Pure: the API's records and the events of the namespace give texts.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +10,13 @@ from typing import Any
 from edlz.k8s.api_records import ContainerStatus, Pod, Terminated
 from edlz.k8s.names import short_name
 from edlz.k8s.pod_exits import is_out_of_reach
+from edlz.k8s.rights import with_own_path
+from edlz.k8s.wait_reasons import IMAGE_REASONS, image_reason, plain_reason, says_no_cause
 from edlz.services.post_mortem import LastWords, last_words
 
-__all__ = ["PodFacts", "facts_of", "plain_reason", "warnings_by_pod"]
+__all__ = ["PodFacts", "facts_of", "warnings_by_pod"]
 
-_SCHEDULING = re.compile(r"(\d+/\d+ nodes) are available: (.*?)\.?( preemption: .*)?$", re.DOTALL)
 _CREATING = ("ContainerCreating", "PodInitializing", "")
-_IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
-_LONGEST = 160
 _CODE_OF_SIGNAL = 128
 
 
@@ -75,7 +73,7 @@ def facts_of(job: str, pod: Pod, warnings: Mapping[str, str] | None = None) -> P
     Parameters
     ----------
     job : the job's name
-    warnings : the newest warning among the namespace's events, by the pod's name
+    warnings : the newest among the namespace's events, as `warnings_by_pod` gives them
     """
     status = pod.status
     containers = status.container_statuses or ()
@@ -85,7 +83,7 @@ def facts_of(job: str, pod: Pod, warnings: Mapping[str, str] | None = None) -> P
     return PodFacts(
         name=short_name(job, pod.name),
         phase=status.phase,
-        waits_for=_waits_for(pod, (warnings or {}).get(pod.name, "")),
+        waits_for=_waits_for(pod, (warnings or {}).get(pod.uid, "")),
         is_running=any(one.state is not None and one.state.running is not None for one in containers),
         is_leaving=pod.is_deleted,
         is_out_of_reach=is_out_of_reach(pod),
@@ -94,33 +92,26 @@ def facts_of(job: str, pod: Pod, warnings: Mapping[str, str] | None = None) -> P
         created_at=created.timestamp() if created is not None else 0.0,
         code=ended.exit_code if ended is not None else 0,
         error=said.error,
-        help=said.help,
+        help=with_own_path(said.help),
     )
 
 
 def warnings_by_pod(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the newest warning of each pod: `FailedMount: …`."""
+    """Return the newest warning about each pod, by its uid: `FailedMount: …`.
+
+    A pod's name is not enough: the one before it of the same name had events too, which stay for an hour.
+    """
     newest: dict[str, tuple[str, str]] = {}
     for event in events:
-        about = event.get("involvedObject") or {}
-        if event.get("type") != "Warning" or about.get("kind") != "Pod":
+        about, message = event.get("involvedObject") or {}, str(event.get("message", ""))
+        if event.get("type") != "Warning" or about.get("kind") != "Pod" or says_no_cause(message):
             continue
         times = (event.get("lastTimestamp"), event.get("eventTime"), event.get("firstTimestamp"))
         at = str(next((time for time in times if time), ""))
-        text = f"{event.get('reason', '')}: {event.get('message', '')}"
-        name = str(about.get("name", ""))
-        if name not in newest or at >= newest[name][0]:
-            newest[name] = (at, text)
-    return {name: plain_reason(text) for name, (_, text) in newest.items()}
-
-
-def plain_reason(text: str) -> str:
-    """Return Kubernetes' text on one line, without what says nothing to whoever waits."""
-    line = " ".join(text.split())
-    found = _SCHEDULING.search(line)
-    if found is not None:
-        line = f"{found[1]}: {found[2]}"
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1].rstrip() + "…"
+        uid = str(about.get("uid", ""))
+        if uid not in newest or at >= newest[uid][0]:
+            newest[uid] = (at, f"{event.get('reason', '')}: {message}")
+    return {uid: text for uid, (_, text) in newest.items()}
 
 
 def _waits_for(pod: Pod, warning: str) -> str:
@@ -130,18 +121,18 @@ def _waits_for(pod: Pod, warning: str) -> str:
             if condition.type == "PodScheduled" and condition.status == "False":
                 return plain_reason(condition.message or condition.reason)
         containers = (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
-        reason = _waiting(containers)
+        reason = _waiting(containers, warning)
         if reason and not reason.startswith(_CREATING[:2]):
             return reason
         if warning:
-            return warning
+            return plain_reason(warning)
         return "its container is made, its image pulled" if pod.spec.node_name else "a node"
     if status.phase == "Running":
         return _waiting(status.container_statuses or ())
     return ""
 
 
-def _waiting(containers: Sequence[ContainerStatus]) -> str:
+def _waiting(containers: Sequence[ContainerStatus], warning: str = "") -> str:
     for one in containers:
         if one.state is not None and one.state.terminated is not None:
             return _again(one, one.state.terminated)
@@ -150,8 +141,8 @@ def _waiting(containers: Sequence[ContainerStatus]) -> str:
         waiting = one.state.waiting
         if waiting.reason == "CrashLoopBackOff":
             return _again(one, one.last_state.terminated if one.last_state else None)
-        if waiting.reason in _IMAGE_REASONS:
-            return plain_reason(f"image {one.image} cannot be pulled: {waiting.message or waiting.reason}")
+        if waiting.reason in IMAGE_REASONS:
+            return image_reason(one.image, waiting.message, event=warning)
         return plain_reason(": ".join(filter(None, (waiting.reason, waiting.message))))
     return ""
 

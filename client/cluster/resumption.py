@@ -48,7 +48,7 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
     """
     require_kubernetes()
     from edlz.k8s.cluster_spec import load_cluster_spec
-    from edlz.k8s.pods import master_pod
+    from edlz.k8s.pods_of_roles import pods_of_roles
 
     sight = asked(at, lambda cluster: look_at_job(cluster, at))
     if word := nothing_left(at.name, sight.status):
@@ -58,9 +58,9 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="edlz-resume-") as folder:
         config = _settings(at, kept, argv, Path(folder))
         spec = load_cluster_spec(_with_spec(config, kept, Path(folder)))
-        pod = spec.pod(master_pod(config, config.image_name), MASTER)
+        pods = pods_of_roles(config, config.image_name, spec)
     asked(at, lambda cluster: delete_master(cluster, at.name))
-    return launch(config, pod, config.image_name)
+    return launch(config, pods, config.image_name)
 
 
 async def _what_is_kept(cluster: "Cluster", at: Place) -> _Kept:

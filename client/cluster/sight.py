@@ -13,6 +13,7 @@ from edlz.client.local.ending import FINAL_STATES
 from edlz.client.settings_text import settings_in
 from edlz.k8s.api_records import Pod
 from edlz.k8s.names import CONFIG, MASTER, STATUS, WORKERS, pod_name
+from edlz.k8s.rights import with_own_path
 from edlz.services import strict_json
 from edlz.services.job_status import FailureView, JobStatus, PartitionView, WorkerView
 
@@ -92,6 +93,11 @@ class ClusterSight:
         return bool(master.error and master.restarts) and not master.is_running
 
     @property
+    def is_silent(self) -> bool:
+        """Whether the master runs, and has not written a word on its pod."""
+        return self.is_live and not self.has_figures and self.master is not None and self.master.is_running
+
+    @property
     def is_deaf(self) -> bool:
         """Whether its master would not hear of a wish to stop: it waits, is cut off, or never gets far enough."""
         master = self.master
@@ -119,7 +125,11 @@ class ClusterSight:
 
 
 def sight_of(
-    at: Place, context: str, pods: Sequence[Pod], warnings: Mapping[str, str] | None = None
+    at: Place,
+    context: str,
+    pods: Sequence[Pod],
+    warnings: Mapping[str, str] | None = None,
+    trouble: str = "",
 ) -> ClusterSight:
     """Return how a job fares.
 
@@ -128,7 +138,8 @@ def sight_of(
     at : where it is
     context : through which it was seen
     pods : those with its labels
-    warnings : the newest of each pod, as `pod_facts.warnings_by_pod` gives them
+    warnings : the newest about each pod, as `pod_facts.warnings_by_pod` gives them
+    trouble : what its master's log says of the cluster, if it has not written a word on its pod
     """
     known = {pod.name: pod for pod in pods}
     master = known.get(pod_name(at.name, MASTER))
@@ -140,7 +151,7 @@ def sight_of(
     asked = _number(master.annotations.get(WORKERS), _number(settings.get("num_workers"), 0))
     bare = _bare(at, settings, _seconds(master.metadata.creation_timestamp))
     about = next(one for one in facts if one.name == MASTER)
-    status, note = _state(written or bare, about, has_spoken=written is not None)
+    status, note = _state(written or bare, about, trouble, has_spoken=written is not None)
     is_live = status.state not in FINAL_STATES
     if is_live:
         status = _with_pods(status, facts)
@@ -166,7 +177,7 @@ def _without_master(at: Place, context: str, facts: Sequence[PodFacts]) -> Clust
 
 def _written(master: Pod) -> tuple[JobStatus | None, str]:
     """Return what the master says of the job, or why that cannot be read."""
-    text = master.annotations.get(STATUS, "")
+    text = with_own_path(master.annotations.get(STATUS, ""))
     if not text:
         return None, ""
     try:
@@ -178,7 +189,7 @@ def _written(master: Pod) -> tuple[JobStatus | None, str]:
         )
 
 
-def _state(status: JobStatus, master: PodFacts, *, has_spoken: bool) -> tuple[JobStatus, str]:
+def _state(status: JobStatus, master: PodFacts, trouble: str, *, has_spoken: bool) -> tuple[JobStatus, str]:
     """Return the status with the state that the master's pod leaves it in, and what that does not say."""
     if has_spoken and status.state in FINAL_STATES:
         return status, ""
@@ -197,7 +208,12 @@ def _state(status: JobStatus, master: PodFacts, *, has_spoken: bool) -> tuple[Jo
     if not master.is_running:
         return msgspec.structs.replace(status, state="Starting"), f"the master waits: {_advised(master)}"
     if not has_spoken:
-        note = f"the master starts again; it ended: {master.error}" if master.error else "the master starts"
+        note = (
+            f"the master starts again; it ended: {_with_help(master)}"
+            if master.error
+            else "the master starts"
+        )
+        note = f"the master runs, but cannot say a word: {trouble}" if trouble else note
         return msgspec.structs.replace(status, state="Starting"), note
     return status, _LOST if master.is_out_of_reach else ""
 
@@ -210,6 +226,10 @@ def _failure(master: PodFacts) -> FailureView:
 def _advised(master: PodFacts) -> str:
     """Return what a master waits for, and what it said was to do."""
     return f"{master.waits_for or 'its container starts'}" + (f"; {master.help}" if master.help else "")
+
+
+def _with_help(master: PodFacts) -> str:
+    return f"{master.error}; {master.help}" if master.help else master.error
 
 
 def _with_pods(status: JobStatus, facts: Sequence[PodFacts]) -> JobStatus:
@@ -251,7 +271,7 @@ def _created_at(pod: PodFacts | None) -> float:
 def _joined(note: str, pod: PodFacts | None) -> str:
     if pod is None or not pod.waits_for or note.startswith(pod.phase):  # its master has seen it too
         return note
-    return f"{pod.phase}: {pod.waits_for}" + (f" {note}" if note else "")
+    return f"{pod.phase}: {pod.waits_for}" + (f"; {note}" if note else "")
 
 
 def _bare(at: Place, settings: Mapping[str, Any], began: float) -> JobStatus:

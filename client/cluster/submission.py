@@ -9,6 +9,7 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,24 +79,25 @@ def submit(reading: Reading) -> int:
         image = "an image that is built when it is submitted"
     else:
         image = job_image(config, _say)
-    pod = _master_pod(config, config_in_image(config), image)
+    pods = _pods(config, config_in_image(config), image)
     if config.yaml:
-        return _write_manifest(config, pod)
+        return _write_manifest(config, pods[MASTER])
     if config.dry_run == "client":
         print_plan(reading, None, object_lines(config, image, pod_name(config.job_name, MASTER)))
         return 0
-    return launch(config, pod, image, is_dry=config.dry_run == "server")
+    return launch(config, pods, image, is_dry=config.dry_run == "server")
 
 
-def launch(config: JobConfig, pod: "V1Pod", image: str, *, is_dry: bool = False) -> int:
+def launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry: bool = False) -> int:
     """Create a master's pod after the checks, and wait for it; return the exit code of the command.
 
     Parameters
     ----------
+    pods : one of each role; the master makes the others
     is_dry : let the API server check the pod, and create nothing
     """
     try:
-        at = asyncio.run(_launch(config, pod, image, is_dry=is_dry))
+        at = asyncio.run(_launch(config, pods, image, is_dry=is_dry))
     except KeyboardInterrupt:
         namespace = f" -n {config.namespace}" if config.namespace else ""
         _say(f"\nInterrupted. Whether {config.job_name} was submitted: edlz ls{namespace}")
@@ -146,19 +148,19 @@ def _check_flags(reading: Reading) -> None:
         raise InvalidConfigError(errors)
 
 
-def _master_pod(given: JobConfig, inside: JobConfig, image: str) -> "V1Pod":
-    """Return the master's pod, changed by --cluster_spec, which lies here.
+def _pods(given: JobConfig, inside: JobConfig, image: str) -> dict[str, "V1Pod"]:
+    """Return a pod of each role, changed by --cluster_spec, which lies here.
 
     Parameters
     ----------
     given, inside : the settings, with their paths as they are here, and as they are in the image
     """
     from edlz.k8s.cluster_spec import load_cluster_spec
-    from edlz.k8s.pods import master_pod
+    from edlz.k8s.pods_of_roles import pods_of_roles
 
     about_submission = {"yaml": "", "dry_run": "", "follow": False, "skip_preflight": False}
     inside = dataclasses.replace(inside, **about_submission)  # type: ignore[arg-type]
-    return load_cluster_spec(given).pod(master_pod(inside, image), MASTER)
+    return pods_of_roles(inside, image, load_cluster_spec(given))
 
 
 def _write(path: Path, text: str) -> None:
@@ -186,12 +188,13 @@ def _write_manifest(config: JobConfig, pod: "V1Pod") -> int:
     return 0
 
 
-async def _launch(config: JobConfig, pod: "V1Pod", image: str, *, is_dry: bool) -> Place:
+async def _launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry: bool) -> Place:
     from edlz.k8s.api import Cluster
 
+    pod = pods[MASTER]
     async with await Cluster.connect(config, patience_s=_SERVER_S) as cluster:
         if not config.skip_preflight:
-            await _preflight(cluster, config, image, _account(pod))
+            await _preflight(cluster, config, image, pods)
         at = _place(config, pod, cluster)
         await _create(cluster, pod, config, is_dry=is_dry)
     if is_dry:
@@ -203,8 +206,8 @@ async def _launch(config: JobConfig, pod: "V1Pod", image: str, *, is_dry: bool) 
     return at
 
 
-async def _preflight(cluster: "Cluster", config: JobConfig, image: str, account: str) -> None:
-    checks = await check_cluster(cluster, config, image, account)
+async def _preflight(cluster: "Cluster", config: JobConfig, image: str, pods: Mapping[str, "V1Pod"]) -> None:
+    checks = await check_cluster(cluster, config, image, _account(pods[MASTER]), pods)
     print_lines(preflight_lines(checks, cluster.context, cluster.namespace))
     sys.stdout.flush()
     problems = [Problem(check.text, check.help) for check in checks if check.mark == "no"]
@@ -280,6 +283,8 @@ async def _await_master(at: Place, config: JobConfig) -> ClusterSight:
 
 def _outcome(sight: ClusterSight, text: str, took_s: float, config: JobConfig) -> str:
     if sight.master is not None and sight.master.is_running:
+        if sight.is_silent and sight.note != "the master starts":
+            return f"{text} ({took_s:.0f}s). {sight.note}"
         return f"{text} ({took_s:.0f}s). {crew_text(sight, config)}."
     if not sight.is_live or sight.is_master_in_vain:
         return text

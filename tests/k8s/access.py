@@ -9,7 +9,7 @@ from tests.k8s.errors import ApiError, forbidden
 from tests.k8s.history import History, Object
 from tests.k8s.kinds import RESOURCES, Resource
 
-__all__ = ["ADMIN", "ANONYMOUS", "Access", "Action", "User"]
+__all__ = ["ADMIN", "ANONYMOUS", "REVIEWING", "Access", "Action", "User"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Action:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
+REVIEWING = ("authorization.k8s.io", "authentication.k8s.io")
 ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
@@ -90,7 +91,7 @@ class Access:
     def allows(self, user: User, action: Action) -> bool:
         if "system:masters" in user.groups:
             return True
-        is_about_self = action.group == "authorization.k8s.io" and action.resource.startswith("selfsubject")
+        is_about_self = action.group in REVIEWING and action.resource.startswith("selfsubject")
         if is_about_self and "system:authenticated" in user.groups:
             return True
         return any(_covers(rule, action) for rule in self.rules(user, action.namespace))

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.k8s import discovery
-from tests.k8s.access import Access, Action, User
+from tests.k8s.access import REVIEWING, Access, Action, User
 from tests.k8s.errors import ApiError, bad_request
 from tests.k8s.faults import Faults
 from tests.k8s.history import Object
@@ -67,7 +67,7 @@ class Handlers:
         is_watch = request.query.get("watch") in ("1", "true")
         action = target.action(request.method, is_watch)
         self._access.check(user, action)
-        if target.resource.group == "authorization.k8s.io" and request.method == "POST":
+        if target.resource.group in REVIEWING and request.method == "POST":
             return _json(self._review(target.resource, user, await self._body(request, target)), 201)
         if action.verb == "watch":
             return await self._watch(request, target)
@@ -214,6 +214,9 @@ class Handlers:
         return _options(parse_body(raw, "DeleteOptions") if raw else {}, request.query)
 
     def _review(self, row: Resource, user: User, body: Any) -> Object:
+        if row.name == "selfsubjectreviews":
+            known = {"userInfo": {"username": user.name, "groups": list(user.groups)}}
+            return {"kind": row.kind, "apiVersion": row.api_version, "metadata": {}, "status": known}
         spec = body.get("spec", {})
         obj: Object = {"kind": row.kind, "apiVersion": row.api_version, "metadata": {}, "spec": spec}
         if row.name == "selfsubjectrulesreviews":

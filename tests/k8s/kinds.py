@@ -90,6 +90,10 @@ _REVIEW: dict[str, Any] = {
     "is_namespaced": False,
     "verbs": ("create",),
 }
+_AUTHENTICATION: dict[str, Any] = {
+    "group": "authentication.k8s.io",
+    "schema_package": "authentication",
+}
 
 _ROWS = (
     Resource(
@@ -167,6 +171,7 @@ _ROWS = (
     Resource("clusterroles", "ClusterRole", is_namespaced=False, **_RBAC),
     Resource("clusterrolebindings", "ClusterRoleBinding", is_namespaced=False, **_RBAC),
     Resource("selfsubjectaccessreviews", "SelfSubjectAccessReview", **_REVIEW),
+    Resource("selfsubjectreviews", "SelfSubjectReview", **{**_REVIEW, **_AUTHENTICATION}),
     Resource("selfsubjectrulesreviews", "SelfSubjectRulesReview", **_REVIEW),
     Resource("localsubjectaccessreviews", "LocalSubjectAccessReview", **{**_REVIEW, "is_namespaced": True}),
 )

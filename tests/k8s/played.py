@@ -27,12 +27,14 @@ class PlayedCluster:
     Attributes
     ----------
     first_word : the status that a master pod is given when it appears; None to leave it Pending
+    is_mute : whether a master pod runs that has no first word
     logs : by pod name
     """
 
     def __init__(self, server: ApiServer) -> None:
         self.server, self.store = server, server.store
         self.first_word: JobStatus | None = None
+        self.is_mute = False
         self.logs: dict[str, ContainerLog] = {}
         self._appeared: queue.Queue[str | None] = queue.Queue()
         server.kubelets[NODE] = lambda _namespace, pod, _container, _previous: self.logs.get(pod, ListedLog())
@@ -121,10 +123,13 @@ class PlayedCluster:
 
     def _begin_masters(self) -> None:
         while (found := self._appeared.get()) is not None:
-            if self.first_word is not None:
-                namespace, _, pod = found.partition("/")
-                job = pod.removeprefix("elasticdl-").removesuffix("-master")
+            namespace, _, pod = found.partition("/")
+            job = pod.removeprefix("elasticdl-").removesuffix("-master")
+            if self.is_mute:
+                self.store.bind(pod, NODE, namespace)  # to a node that has its log
+            if self.first_word is not None or self.is_mute:
                 self.run(pod, namespace)
+            if self.first_word is not None:
                 self.say(job, msgspec.structs.replace(self.first_word, name=job), namespace)
 
 

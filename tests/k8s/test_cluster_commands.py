@@ -16,6 +16,7 @@ from edlz.client.cluster.index import Place, list_places, remember_place
 from edlz.k8s import stuck_pods
 from edlz.k8s.names import CONFIG, STOP, WORKERS
 from edlz.services.job_status import EventView, FailureView, PartitionView, WorkerView
+from tests.k8s.any_cluster import wait_for
 from tests.k8s.played import PlayedCluster, played_cluster, status
 from tests.k8s.pod_logs import ListedLog
 
@@ -91,7 +92,7 @@ def test_a_job_of_a_namespace_is_seen(cluster: PlayedCluster, capsys: pytest.Cap
     assert shown[0].startswith("mnist  Training  59 %  epoch 0/2  v354")
     assert "k8s/research, 1m" in shown[0]
     (waiting,) = [line for line in shown if line.startswith("worker-1")]
-    assert waiting.split(maxsplit=5)[5] == "Pending: 0/6 nodes: 6 Insufficient cpu"
+    assert waiting.split(maxsplit=5)[5] == "Pending: 0/6 nodes: Insufficient cpu"
     assert shown[-1] == "next: edlz logs -f mnist -n research    edlz stop mnist -n research"
 
     assert main(["status", "-n", "research", "-o", "json"]) == 0  # the one that runs
@@ -110,7 +111,7 @@ def test_ls_lists_both_homes(cluster: PlayedCluster, capsys: pytest.CaptureFixtu
     assert [line.split()[0] for line in listed[1:-1]] == ["mnist"]  # the other one is somebody else's
     assert "k8s/research" in listed[1]
     assert "1/2" in listed[1]
-    assert listed[1].endswith("worker-1 Pending: 0/6 nodes: 6 Insufficient cpu")
+    assert listed[1].endswith("worker-1 Pending: 0/6 nodes: Insufficient cpu")
     assert main(["ls", "-n", "research"]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert sorted(line.split()[0] for line in listed[1:-1]) == ["mnist", "other"]
@@ -134,12 +135,13 @@ def test_a_cluster_that_does_not_answer_holds_nothing_up(
 
 def test_why_a_master_waits(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.add_pod("mnist", "master", "research", **{CONFIG: "num_workers: 2\n"})
-    message = 'Back-off pulling image "edlz:mnst"'
+    cause = "docker.io/library/edlz:mnist: not found"
+    message = f'Back-off pulling image "edlz:mnist": ErrImagePull: rpc error: code = NotFound desc = {cause}'
     cluster.wait("elasticdl-mnist-master", "ImagePullBackOff", message, "research")
     assert main(["status", "mnist", "-n", "research"]) == 0
     shown = capsys.readouterr().out
     assert "mnist  Pending" in shown
-    assert f"the master waits: image edlz:mnist cannot be pulled: {message}" in shown
+    assert f"the master waits: image edlz:mnist cannot be pulled: {cause}" in shown
 
 
 def test_what_is_not_there(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,8 +181,11 @@ def test_a_name_in_both_homes(cluster: PlayedCluster, home: Path, capsys: pytest
 def test_watching_ends_with_the_job(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
     training(cluster)
 
+    def looks() -> int:
+        return sum("/pods?" in path for _, path in tuple(cluster.server.requests))
+
     def end() -> None:
-        time.sleep(0.3)
+        wait_for(lambda: looks() >= 3, "it is looked at again, so what was seen before is shown")
         cluster.say("mnist", status("Succeeded", ratio=1.0), "research")
 
     ending = threading.Thread(target=end)
@@ -188,7 +193,7 @@ def test_watching_ends_with_the_job(cluster: PlayedCluster, capsys: pytest.Captu
     assert main(["top", "mnist", "-n", "research"]) == 0
     ending.join()
     printed = capsys.readouterr()
-    assert "worker-1 Pending: 0/6 nodes: 6 Insufficient cpu" in printed.out + printed.err
+    assert "worker-1 Pending: 0/6 nodes: Insufficient cpu" in printed.out + printed.err
     assert "mnist  Succeeded  100 %" in printed.out
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+import edlz.k8s.names
 from edlz.client.cli import main
 from edlz.client.cluster import job, submission
 from edlz.client.cluster.index import list_places
@@ -22,10 +23,12 @@ from tests.k8s import faults
 from tests.k8s.access import User
 from tests.k8s.any_cluster import wait_for
 from tests.k8s.played import PlayedCluster, played_cluster, status
+from tests.k8s.pod_security import LABEL
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")
 
+MANIFESTS = Path(edlz.k8s.names.__file__).parent / "manifests"
 FLAGS = [
     "train",
     "--model_def=mnist.mnist_functional_api.custom_model",
@@ -134,12 +137,16 @@ def test_missing_rights(cluster: PlayedCluster, capsys: pytest.CaptureFixture[st
     assert main(FLAGS) == 3
     printed = capsys.readouterr()
     assert "may not create pods" in printed.err
-    assert "help: kubectl apply -n research -f k8s/manifests/edlz-rbac.yaml" in printed.err.splitlines()
-    assert main([*FLAGS, "--skip_preflight"]) == 5
-    assert capsys.readouterr().err == (
-        'error: user "ann" may not create pods in "research"\n'
-        "help: kubectl apply -n research -f k8s/manifests/edlz-rbac.yaml\n"
+    line = (
+        "help: ask an administrator for: "
+        "kubectl create rolebinding edlz-ann -n research --clusterrole=edit --user=ann"
     )
+    assert line in printed.err.splitlines()
+    assert "edlz-rbac.yaml" not in printed.err, (
+        "the manifest gives the master's account rights, and nobody else"
+    )
+    assert main([*FLAGS, "--skip_preflight"]) == 5
+    assert capsys.readouterr().err == f'error: user "ann" may not create pods in "research"\n{line}\n'
     assert pods(cluster) == []
 
 
@@ -151,15 +158,38 @@ def test_a_master_without_rights(home: Path, capsys: pytest.CaptureFixture[str])
             'error: service account "default" in "default" may not create pods, delete pods, get pods, '
             "list pods, watch pods, patch pods, create services, get services, delete services, create secrets, "
             "delete secrets",
-            "help: kubectl apply -n default -f k8s/manifests/edlz-rbac.yaml",
+            f"help: kubectl apply -n default -f {MANIFESTS / 'edlz-rbac.yaml'}",
         ]
         cluster.grant()
         assert main([*FLAGS, "--dry-run=server"]) == 0
 
 
 def test_no_such_namespace(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*FLAGS, "--namespace=reserach"]) == 3
-    assert "help: kubectl create namespace reserach" in capsys.readouterr().err.splitlines()
+    assert main([*FLAGS, "--namespace=reserach", "--volume=claim_name=mnist,mount_path=/data"]) == 3
+    printed = capsys.readouterr()
+    assert printed.err.splitlines() == [
+        'error: there is no namespace "reserach"',
+        "help: kubectl create namespace reserach",
+    ]
+    assert [line.split()[1] for line in printed.out.splitlines()[1:3]] == ["cluster", "namespace"]
+    assert "may not" not in printed.out, "who may do what in a namespace that is not there tells nothing"
+
+
+def test_a_namespace_that_takes_no_folders_of_nodes(
+    cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = {"metadata": {"labels": {LABEL: "restricted"}}}
+    cluster.store.patch("namespaces", "research", labels, "")
+    assert main([*FLAGS, "--volume=host_path=/srv,mount_path=/data"]) == 3
+    printed = capsys.readouterr()
+    (error, hint) = printed.err.splitlines()
+    assert 'violates PodSecurity "restricted:latest": restricted volume types (volume ' in error
+    assert hint == (
+        'help: no folders of nodes in "research": --volume=claim_name=…,mount_path=… in place of host_path'
+    )
+    assert "  no     admission" in printed.out
+    assert pods(cluster) == list_places() == []
+    assert main(FLAGS) == 0, "all else of our pods is as the restricted profile wants it"
 
 
 def test_a_cluster_that_is_not_there(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

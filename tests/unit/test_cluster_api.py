@@ -24,6 +24,7 @@ from edlz.k8s.api_errors import (
     refusal,
 )
 from edlz.k8s.api_records import PodList
+from edlz.k8s.rights import Subject, rights_line, with_own_path
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
 
@@ -295,6 +296,62 @@ def test_missing_rights_are_answered_with_the_line_that_gives_them() -> None:
     assert error.message == 'service account "default" may not create pods in "research"'
     assert error.help == "kubectl apply -n research -f k8s/manifests/edlz-rbac.yaml"
     assert error.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("user", "who", "line"),
+    [
+        ("ann", 'user "ann"', "rolebinding edlz-ann -n research --clusterrole=edit --user=ann"),
+        (
+            "Ann B@lab.org",
+            'user "Ann B@lab.org"',
+            "rolebinding edlz-ann-b-lab-org -n research --clusterrole=edit --user='Ann B@lab.org'",
+        ),
+        (
+            "system:serviceaccount:research:trainer",
+            'service account "trainer"',
+            "rolebinding edlz-trainer -n research --role=edlz-master --serviceaccount=research:trainer",
+        ),
+        (
+            "system:serviceaccount:ci:default",
+            'service account "default" of "ci"',
+            "rolebinding edlz-default -n research --role=edlz-master --serviceaccount=ci:default",
+        ),
+    ],
+)
+def test_the_line_gives_rights_to_whoever_lacks_them(user: str, who: str, line: str) -> None:
+    text = f'pods is forbidden: User "{user}" cannot create resource "pods" in API group ""'
+    error = refused(403, text, "Forbidden", kind="pods")
+    assert error.message == f'{who} may not create pods in "research"'
+    assert error.help.endswith(line)
+    assert ("edlz-rbac.yaml" in error.help) == ("system:" in user), "it makes the role, and binds one account"
+
+
+def test_the_manifest_is_where_it_is_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = "kubectl apply -n research -f k8s/manifests/edlz-rbac.yaml"
+    line = rights_line("research", Subject("default", "research"))
+    path = Path(line.rpartition(" ")[2])
+    assert path.is_absolute()
+    assert path.is_file()
+    assert with_own_path(f"as a pod says: {told}") == f"as a pod says: {line}"
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")  # in a pod: of whose files nobody else knows
+    assert rights_line("research", Subject("default", "research")) == told
+
+
+def test_what_a_strict_namespace_refuses_is_answered_with_what_it_takes() -> None:
+    recorded = Path(__file__).parents[1] / "k8s" / "kubernetes-1.36.2-room.jsonl"
+    records = {record["name"]: record for record in map(json.loads, recorded.read_text().splitlines())}
+    for name, help_ in (
+        ("restricted: a host folder", "--volume=claim_name=…,mount_path=… in place of host_path"),
+        ("restricted: a plain pod", "let --cluster_spec set that"),
+    ):
+        body = json.dumps(records[name]["body"]).encode()
+        error = refusal(403, body, "strict", "https://lab")
+        assert isinstance(error, Forbidden)
+        assert not isinstance(error, NotPermitted)
+        assert 'violates PodSecurity "restricted:latest"' in error.message
+        assert help_ in error.help
 
 
 def test_other_refusals() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from edlz.client.cluster import checks
 from edlz.client.cluster.image_check import image_verdict
 from edlz.client.cluster.index import Place, forget_place, list_places, places_of, remember_place
-from edlz.client.cluster.pod_facts import facts_of, plain_reason, warnings_by_pod
+from edlz.client.cluster.pod_facts import facts_of, warnings_by_pod
 from edlz.client.cluster.room import nodes_of, quotas_of, room_for
 from edlz.client.cluster.sight import sight_of
 from edlz.client.images.local import LocalImage
@@ -76,25 +76,6 @@ ENDED = {
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        (
-            "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption.",
-            "0/2 nodes: 2 Insufficient cpu",
-        ),
-        (
-            "0/6 nodes are available: 3 Insufficient cpu, 3 node(s) had taints.",
-            "0/6 nodes: 3 Insufficient cpu, 3 node(s) had taints",
-        ),
-        ("two\nlines", "two lines"),
-        ("x" * 300, "x" * 159 + "…"),
-    ],
-)
-def test_reasons_on_one_line(text: str, shown: str) -> None:
-    assert plain_reason(text) == shown
-
-
-@pytest.mark.parametrize(
     ("seen", "waits_for"),
     [
         (pod("worker-0"), ""),
@@ -134,7 +115,8 @@ def test_what_a_pod_waits_for(seen: Pod, waits_for: str) -> None:
 
 
 def test_a_warning_is_the_reason_where_the_pod_has_none() -> None:
-    about = {"kind": "Pod", "name": "elasticdl-mnist-worker-0"}
+    about = {"kind": "Pod", "name": "elasticdl-mnist-worker-0", "uid": "worker-0"}
+    before = {**about, "uid": "that of the pod before it"}
     events = [
         {
             "type": "Warning",
@@ -157,10 +139,36 @@ def test_a_warning_is_the_reason_where_the_pod_has_none() -> None:
             "lastTimestamp": "2026-01-01T00:00:03Z",
             "involvedObject": about,
         },
+        {
+            "type": "Warning",
+            "reason": "FailedMount",
+            "message": "of another life",
+            "lastTimestamp": "2026-01-01T00:00:04Z",
+            "involvedObject": before,
+        },
     ]
     waiting = pod("worker-0", "Pending", state={"waiting": {"reason": "ContainerCreating"}})
     found = facts_of("mnist", waiting, warnings_by_pod(events))
     assert found.waits_for == 'FailedMount: claim "x" not found'
+    assert (
+        facts_of("mnist", waiting, warnings_by_pod(events[-1:])).waits_for != "FailedMount: of another life"
+    )
+
+
+def test_an_event_tells_the_cause_of_a_pull_that_the_container_does_not() -> None:
+    about = {"kind": "Pod", "name": "elasticdl-mnist-worker-0", "uid": "worker-0"}
+    texts = (
+        'Failed to pull image "edlz:mnst": rpc error: code = NotFound desc = edlz:mnst: not found',
+        "Error: ErrImagePull",
+        "Error: ImagePullBackOff",
+    )
+    events = [
+        {"type": "Warning", "reason": "Failed", "message": text, "involvedObject": about} for text in texts
+    ]
+    reason = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "edlz:mnst"'}
+    waiting = pod("worker-0", "Pending", state={"waiting": reason})
+    found = facts_of("mnist", waiting, warnings_by_pod(events))
+    assert found.waits_for == "image edlz:mnist cannot be pulled: edlz:mnst: not found"
 
 
 def test_the_end_of_a_pod() -> None:
@@ -195,12 +203,12 @@ def test_a_job_is_what_its_master_says_and_its_pods() -> None:
     seen = sight_of(AT, "lab", pods)
     assert [(worker.id, worker.note) for worker in seen.status.workers] == [
         ("0", ""),
-        ("1", "Pending: 0/1 nodes: 1 Insufficient cpu replaces worker-9"),
-        ("10", "Pending: 0/1 nodes: 1 Insufficient cpu"),
+        ("1", "Pending: 0/1 nodes: Insufficient cpu; replaces worker-9"),
+        ("10", "Pending: 0/1 nodes: Insufficient cpu"),
     ]
     assert [view.id for view in seen.status.partitions] == ["0"]
     assert (seen.is_live, seen.note, seen.asked_workers) == (True, "", 2)
-    assert seen.trouble == "worker-1 Pending: 0/1 nodes: 1 Insufficient cpu"
+    assert seen.trouble == "worker-1 Pending: 0/1 nodes: Insufficient cpu"
     assert (seen.where, seen.word) == ("k8s/research", "mnist -n research")
 
 
@@ -241,7 +249,7 @@ def test_a_master_that_cannot_begin_says_why() -> None:
     )
     seen = sight_of(AT, "", [pod("master", more=ENDED)])
     assert not seen.is_master_in_vain
-    assert seen.note == "the master starts again; it ended: --seed=x is no number"
+    assert seen.note == "the master starts again; it ended: --seed=x is no number; e.g. --seed=1"
     ended = {"terminated": ENDED["lastState"]["terminated"]}  # type: ignore[index]
     status = sight_of(AT, "", [pod("master", "Failed", state=ended)]).status
     assert status.failure == FailureView(
