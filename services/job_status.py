@@ -17,6 +17,7 @@ __all__ = [
     "StatusRequest",
     "TableView",
     "WorkerView",
+    "events_before",
 ]
 
 JobState = Literal[
@@ -30,6 +31,11 @@ JobState = Literal[
     "Stopped",
     "Unknown",  # never a master's word: its cluster does not answer
 ]
+
+
+def events_before(term: int) -> int:
+    """Return a number that is below those of a master's events, and not below those of earlier masters'."""
+    return term << 20
 
 
 class StatusRequest(Message, frozen=True, kw_only=True, tag=42):

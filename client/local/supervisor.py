@@ -19,7 +19,7 @@ from edlz.client.screen.screens import Screen
 from edlz.services.backoff import Backoff
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.exits import Cause, cause_of
-from edlz.services.job_status import JobStatus, StatusRequest
+from edlz.services.job_status import JobStatus, StatusRequest, events_before
 from edlz.services.launcher import count_workers
 from edlz.services.messages import ProcessExit, SupervisorOrders
 from edlz.services.reconciler import Reconciler
@@ -85,7 +85,7 @@ class Supervisor:
         self._folder, self._screen, self._link, self._command_of = folder, screen, link, command_of
         self._core = Reconciler()
         self._slots, self._wanted_workers = slots, 0
-        self._seen = 0  # number of the last event shown
+        self._seen: int | None = None  # number of the last event shown, or of the last before this run
         self._losses: dict[str, str] = {}  # processes whose loss nobody has told yet, and what to say
         self._signalled = asyncio.Event()  # nothing more is waited for
         self._asked_to_stop_s: float | None = None
@@ -177,7 +177,9 @@ class Supervisor:
         if orders is None:
             return
         self._has_master_answered = True
-        status = await self._request(StatusRequest(since=self._seen))
+        if self._seen is None and isinstance(orders, SupervisorOrders):
+            self._seen = events_before(orders.term)  # a job that is resumed has events that are old news
+        status = await self._request(StatusRequest(since=self._seen or 0))
         if isinstance(status, JobStatus):
             self._show(status)
         if isinstance(orders, SupervisorOrders):

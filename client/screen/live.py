@@ -15,6 +15,7 @@ from edlz.client.screen.wording import (
     memory,
     metric,
     percent,
+    rate_now,
     role_of,
     short_count,
     working,
@@ -118,7 +119,7 @@ def _metrics_line(status: JobStatus, width: int) -> list[Span]:
         newest = status.evaluations[-1]
         parts += [_metric_text(status, newest, name) for name in newest.metrics]
     line = [Span(_labelled(f"v{status.version:,}"))]
-    rate = f"{status.records_per_s:,.0f} records/s" if status.records_per_s else ""
+    rate = f"{rate_now(status):,.0f} records/s" if rate_now(status) else ""
     while parts and width_of(line) + len("   ".join([*parts, rate])) > width:
         parts.pop()
     if rate:

@@ -1,6 +1,6 @@
 """A job's progress as one line of a log: what a pipe and a file get."""
 
-from edlz.client.screen.wording import working
+from edlz.client.screen.wording import rate_now, working
 from edlz.services.job_status import JobStatus
 
 __all__ = ["due_again_s", "progress_line"]
@@ -15,7 +15,7 @@ def progress_line(status: JobStatus, asked_workers: int) -> str:
         "epoch": f"{status.epoch}/{status.epochs}" if status.is_training else None,
         "version": status.version,
         "loss": None if status.loss is None else f"{status.loss:.4g}",
-        "records_per_s": round(status.records_per_s) or None,
+        "records_per_s": round(rate_now(status)) or None,
         "workers": f"{working(status.workers)}/{asked_workers}",
         "eta_s": None if status.eta_s is None else round(status.eta_s),
         "stalled_s": None if status.stalled_s is None else round(status.stalled_s),

@@ -111,6 +111,7 @@ class PlainScreen(_Base):
         super().__init__(out, is_coloured=is_coloured)
         self._asked_workers, self._glyphs = asked_workers, glyphs
         self._next_at: float | None = None
+        self._shown_since: float | None = None  # a job that goes on is older than what is shown of it
 
     def log_line(self, source: str, text: str) -> None:
         """Pass a line of our own format on under its source's name; all else stays in the service's file."""
@@ -129,7 +130,8 @@ class PlainScreen(_Base):
 
     def update(self, status: JobStatus) -> None:
         """Log the progress if it is time."""
-        running_s = status.now - status.started_at
+        self._shown_since = status.now if self._shown_since is None else self._shown_since
+        running_s = status.now - self._shown_since
         if self._next_at is None:
             self._next_at = status.now + due_again_s(running_s)
         elif status.now >= self._next_at and status.state in ("Training", "Evaluating"):

@@ -15,6 +15,7 @@ __all__ = [
     "metric",
     "nonfinite_losses",
     "percent",
+    "rate_now",
     "role_of",
     "short_count",
     "working",
@@ -103,6 +104,12 @@ def best_evaluation(status: JobStatus, name: str) -> EvaluationView | None:
     is_smaller_better = any(word in name.lower() for word in _SMALLER_IS_BETTER)
     pick = min if is_smaller_better else max
     return pick(having, key=lambda view: view.metrics[name])
+
+
+def rate_now(status: JobStatus) -> float:
+    """Return records per second, of a job that works on records just now; 0 if that is over, or not known."""
+    is_at_work = status.state == "Training" or (status.state == "Evaluating" and not status.is_training)
+    return status.records_per_s if is_at_work else 0.0
 
 
 def role_of(state: str) -> Role:

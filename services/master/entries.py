@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from edlz.services.job_status import JobStatus
+from edlz.services.job_status import EventView, JobStatus
 from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.messages import Identity, PartitionStatus, WorkerOrders
 
@@ -58,6 +58,8 @@ class JournalState:
     launch: str = ""  # which start of the job its last master belonged to: see JobConfig.launch_id
     has_ended: bool = False  # the master of a complete job has left by itself
     predicted: tuple[PredictedTask, ...] = ()
+    began: float = 0.0  # when the job was planned, in seconds since the epoch; 0 if an earlier version did
+    events: tuple[EventView, ...] = ()  # the newest, for display
 
 
 @dataclass

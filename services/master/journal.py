@@ -134,20 +134,22 @@ class Journal:
 
     # -- writing
 
-    def begin(self, job: Job, launch: str = "") -> None:
+    def begin(self, job: Job, launch: str = "", at: float = 0.0) -> None:
         """Enter a new job's plan, before its first term.
 
         Parameters
         ----------
         launch : str
             Which start of the job this is.
+        at : float
+            Now, in seconds since the epoch: what the age of the job is told from.
 
         Raises
         ------
         TermLost
             If another master has entered one.
         """
-        self._write(0, {"job": job, "launch": launch}, is_first=True)
+        self._write(0, {"job": job, "launch": launch, "began": at}, is_first=True)
 
     def change_job(self, job: Job, term: int, launch: str = "", fleet: FleetRecord | None = None) -> None:
         """Enter other settings of the job, before the next master's term; its plan stays.

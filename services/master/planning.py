@@ -5,6 +5,7 @@ import fcntl
 import logging
 import os
 import secrets
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -184,7 +185,7 @@ def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:
             _set_aside(folder, job)
             journal, number = Journal(path), job.run_number + 1
         job = _planned(config, number)
-        journal.begin(job, config.launch_id)
+        journal.begin(job, config.launch_id, time.time())
     except BaseException:
         journal.close()
         raise

@@ -5,26 +5,28 @@ leased ones.
 """
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
-from edlz.services.job_status import EvaluationView, EventView, JobStatus, PartitionView, WorkerView
+from edlz.services.job_status import EvaluationView, JobStatus, PartitionView, WorkerView
 from edlz.services.launcher import split_name
+from edlz.services.master.entries import JournalState
+from edlz.services.master.events import Events
 from edlz.services.master.job import MasterCore, Phase
+from edlz.services.master.rates import Rate
 from edlz.services.master.table_figures import TableFigures
-from edlz.services.messages import PartitionStatus, WorkerStatus, WorkerTelemetry
+from edlz.services.messages import Identity, PartitionStatus, WorkerStatus, WorkerTelemetry
 
 __all__ = ["Progress"]
 
 RATE_WINDOW_S = 30.0
-WORKER_RATE_WINDOW_S = 5.0
+WORKER_RATE_WINDOW_S = 10.0
 FIRST_ETA_S = 20.0
+SHORTEST_SPAN_S = 5.0  # of a rate that the time left is told from
 STALL_S = 10.0
-MAX_EVENTS = 200
 
 _State = Literal["Starting", "Training", "Evaluating", "Stopping", "Succeeded", "Failed", "Stopped"]
 _STATES: dict[Phase, _State] = {
@@ -42,9 +44,12 @@ _STATES: dict[Phase, _State] = {
 
 @dataclass
 class _WorkerRow:
+    """One life of a worker; `records`: how many it has told of since its first status that was heard here."""
+
+    life: tuple[Identity, int]  # and the number of its newest status
     telemetry: WorkerTelemetry
-    seen_s: float
-    records_per_s: float = 0.0
+    rate: Rate
+    records: int = 0
 
 
 class Progress:
@@ -58,60 +63,68 @@ class Progress:
         Seconds since the epoch, now.
     now : float
         The loop's clock, now.
-    final : JobStatus, optional
-        How a job that is complete looked to the master that completed it: this one knows no more.
+    journal : JournalState
+        What earlier masters left: when the job began, what has happened since, how many workers were lost; and how
+        a job that is complete looked to the master that completed it, since this one knows no more.
     """
 
-    def __init__(self, core: MasterCore, wall_s: float, now: float, final: JobStatus | None = None) -> None:
-        self._core, self._final = core, final
+    def __init__(self, core: MasterCore, wall_s: float, now: float, journal: JournalState) -> None:
+        self._core, self._final = core, journal.final
         self._wall_offset_s = wall_s - now
-        self._started_s = now
+        self._began_at = journal.began or wall_s
         self._training_since_s: float | None = None
-        self._rate = 0.0
-        self._sampled: tuple[float, int] | None = None
+        self._rate, self._records_per_s = Rate(RATE_WINDOW_S), 0.0
+        self._life: object = None  # what `records` can be compared within
+        self._records = 0
         self._moved_s = now
         self._crew = 0
         self._crew_changed_s = -math.inf
         self._workers: dict[str, _WorkerRow] = {}
         self._tables = TableFigures()
         self._checkpoint_seen: tuple[int | None, float] = (None, now)
-        self.lost_workers = self.target_workers = 0
+        self.lost_workers = journal.fleet.lost if journal.fleet else 0
+        self.target_workers = 0
         self.notes: Mapping[str, str] = {}  # why services do not run (yet), by name: worker-3
         self._snapshot_seen: tuple[int | None, float, float] = (None, now, 0.0)
-        self._events: deque[EventView] = deque(maxlen=MAX_EVENTS)
-        self._event_count = core.term << 20  # a viewer has seen those of earlier masters
+        self.events = Events(core.term, journal.final.events if journal.final else journal.events)
 
     # -- what happens
 
     def on_pause(self, seconds: float) -> None:
-        """The clock stood still for so long."""
+        """The clock stood still for so long, and the others did not."""
         self._wall_offset_s += seconds
-        self._started_s -= seconds
+        self._rate.restart()
+        for row in self._workers.values():
+            row.rate.restart()
 
     def add_event(self, kind: str, text: str, now: float) -> None:
-        self._event_count += 1
-        at = now + self._wall_offset_s
-        self._events.append(EventView(seq=self._event_count, at=at, kind=kind, text=text))
+        """Something has happened."""
+        self.events.add(kind, text, now + self._wall_offset_s)
 
     def on_worker(self, status: WorkerStatus, now: float) -> None:
-        """Take the figures of a worker's status."""
-        row, told = self._workers.get(status.worker), status.telemetry
-        if row is None:
-            self._workers[status.worker] = _WorkerRow(told, now)
+        """Take the figures of a worker's status; those of a status that has been heard are no news."""
+        if status.incarnation is None:
             return
-        passed = max(now - row.seen_s, 1e-3)
-        weight = 1 - math.exp(-passed / WORKER_RATE_WINDOW_S)
-        row.records_per_s += weight * (told.records / passed - row.records_per_s)
+        row, told = self._workers.get(status.worker), status.telemetry
+        if row is None or status.incarnation > row.life[0]:
+            row = _WorkerRow((status.incarnation, status.seq), told, Rate(WORKER_RATE_WINDOW_S))
+            row.rate.note(0, now)
+            self._workers[status.worker] = row
+            return
+        if (status.incarnation, status.seq) <= row.life:
+            return
+        row.life = (status.incarnation, status.seq)
+        row.records += told.records
+        row.rate.note(row.records, now)
         if not told.minibatches:  # the last known times of a step say more than zeros
             kept = row.telemetry
             told = msgspec.structs.replace(
                 kept, state=told.state, task=told.task, loss=told.loss, memory_bytes=told.memory_bytes
             )
-        row.telemetry, row.seen_s = told, now
+        row.telemetry = told
 
     def sample(self, now: float) -> None:
-        """Take the rate of applied records; called about once a second."""
-        records = self.records
+        """Take the rate of applied records; called several times a second."""
         live = self._core.crew.workers
         self._workers = {worker: row for worker, row in self._workers.items() if worker in live}
         self._tables.sample(self._statuses, now)
@@ -119,23 +132,30 @@ class Progress:
             self._checkpoint_seen = (self._core.checkpoints.newest, now)
         if self._snapshot != self._snapshot_seen[0]:
             total = self._core.plan.records_per_epoch * self._core.plan.epochs
-            self._snapshot_seen = (self._snapshot, now, records / total if total else 1.0)
+            self._snapshot_seen = (self._snapshot, now, self.records / total if total else 1.0)
         if self._core.phase is Phase.RUNNING and self._training_since_s is None:
             self._training_since_s = now
-        if len(self._core.crew.workers) != self._crew:
-            self._crew, self._crew_changed_s = len(self._core.crew.workers), now
-        if self._sampled is None:
-            self._sampled = (now, records)
-            return
-        at, before = self._sampled
-        passed = now - at
-        if passed < 0.5:
-            return
-        if records > before:
+        if len(live) != self._crew:
+            self._crew, self._crew_changed_s = len(live), now
+        self._sample_rate(now)
+
+    def _sample_rate(self, now: float) -> None:
+        """Take the rate while the job trains; when that is over, the last one stays."""
+        core, records = self._core, self.records
+        is_under_way = core.phase is Phase.RUNNING or (
+            self._state == "Evaluating" and not core.plan.is_training
+        )
+        life = (core.partitions.incarnations, core.eras.newest) if is_under_way else None
+        if life != self._life and life is not None:
+            self._rate.restart()
+        elif records > self._records:
             self._moved_s = now
-        weight = 1 - math.exp(-passed / RATE_WINDOW_S) if self._rate else 1.0
-        self._rate += weight * (max(0, records - before) / passed - self._rate)
-        self._sampled = (now, records)
+        self._life, self._records = life, records
+        if life is not None:
+            self._rate.note(records, now)
+            self._records_per_s = self._rate.per_s(now)
+        elif core.phase in (Phase.GATHERING, Phase.RESTORING):
+            self._records_per_s = 0.0
 
     # -- figures
 
@@ -187,10 +207,7 @@ class Progress:
     def status(self, since: int, now: float) -> JobStatus:
         """Return what a screen shows now; events after number `since`."""
         if self._final is not None:
-            new = (*self._final.events, *self._events)
-            return msgspec.structs.replace(
-                self._final, events=tuple(event for event in new if event.seq > since)
-            )
+            return msgspec.structs.replace(self._final, events=self.events.since(since))
         core, plan = self._core, self._core.plan
         total = plan.records_per_epoch * plan.epochs - core.skips.records
         total = total if plan.is_training else plan.evaluation_records
@@ -203,7 +220,7 @@ class Progress:
             state=self._state,
             mode=plan.mode,
             slots=plan.slots,
-            started_at=self._started_s + self._wall_offset_s,
+            started_at=self._began_at,
             now=now + self._wall_offset_s,
             ratio=records / total if total else 1.0,
             epoch=epoch,
@@ -213,7 +230,7 @@ class Progress:
             minibatches=self.minibatches,
             minibatches_total=plan.minibatches_per_epoch * plan.epochs - core.skips.minibatches,
             version=core.version,
-            records_per_s=self._rate,
+            records_per_s=self._records_per_s,
             eta_s=self._eta_s(total - records, now),
             is_eta_rough=now - self._crew_changed_s < RATE_WINDOW_S,
             stalled_s=self._stalled_s(now),
@@ -222,13 +239,14 @@ class Progress:
             tasks_total=plan.task_count,
             evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.results),
             workers=tuple(
-                self._worker_view(worker) for worker in sorted({*core.crew.workers, *self._noted("worker")})
+                self._worker_view(worker, now)
+                for worker in sorted({*core.crew.workers, *self._noted("worker")})
             ),
             partitions=self._partition_views(),
-            events=tuple(event for event in self._events if event.seq > since),
+            events=self.events.since(since),
             digest=core.digest,
             failure=core.failure,
-            tables=self._tables.views(self._statuses),
+            tables=self._tables.views(self._statuses, now),
             lost_workers=self.lost_workers,
             target_workers=self.target_workers,
             checkpoint=core.checkpoints.newest,
@@ -244,11 +262,13 @@ class Progress:
         )
 
     def _eta_s(self, left: int, now: float) -> float | None:
-        if self._core.phase is not Phase.RUNNING or self._training_since_s is None or self._rate <= 0:
+        if self._core.phase is not Phase.RUNNING or self._training_since_s is None:
             return None
         if now - self._training_since_s < FIRST_ETA_S or len(self._core.queue.done) < 2:
             return None
-        return left / self._rate
+        if self._rate.span_s < SHORTEST_SPAN_S or self._stalled_s(now) is not None:
+            return None
+        return left / self._records_per_s if self._records_per_s else None
 
     def _stalled_s(self, now: float) -> float | None:
         if self._core.phase is not Phase.RUNNING or self._training_since_s is None:
@@ -256,7 +276,7 @@ class Progress:
         passed = now - max(self._moved_s, self._training_since_s)
         return passed if passed > STALL_S else None
 
-    def _worker_view(self, worker: str) -> WorkerView:
+    def _worker_view(self, worker: str, now: float) -> WorkerView:
         row, note = self._workers.get(worker), self.notes.get(f"worker-{worker}", "")
         if row is None:
             return WorkerView(id=worker, state="starting", note=note)
@@ -266,7 +286,7 @@ class Progress:
             id=worker,
             state=told.state,
             task=told.task,
-            records_per_s=row.records_per_s,
+            records_per_s=row.rate.per_s(now),
             read_ms=told.read_s * ms,
             pull_ms=told.pull_s * ms,
             compute_ms=told.compute_s * ms,

@@ -21,6 +21,7 @@ from edlz.services.launcher import split_name
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.digest import take_digest
 from edlz.services.master.fleet import Loss
+from edlz.services.master.full_disk import DiskFull
 from edlz.services.master.instructions import (
     Announce,
     DropParts,
@@ -110,7 +111,7 @@ class MasterService:
         loop = asyncio.get_running_loop()
         # Waiting for the disk, this master hears nobody: that time is nobody's silence.
         self._clock = AwakeClock(lambda: loop.time() - journal.waited_s)
-        self._progress = Progress(self._core, time.time(), self._clock(), state.final)
+        self._progress = Progress(self._core, time.time(), self._clock(), state)
         self._tasks: asyncio.TaskGroup | None = None
         self._is_outdated = False  # a younger master has begun
         self._reading: asyncio.Task[None] | None = None  # of the digest
@@ -172,6 +173,7 @@ class MasterService:
             self._note_standstill(self._clock.take_left_out())
             self._carry_out(self._core.on_tick(now))
             self._progress.sample(now)
+            self._keep_events(now)
             if self._core.is_over:
                 over_since = now if over_since is None else over_since
                 told_since = (told_since or now) if self._core.is_everyone_told(self._running) else None
@@ -280,10 +282,11 @@ class MasterService:
         elif isinstance(body, ScaleRequest):
             self._server.reply(to, self._on_scale(body, now))
         elif isinstance(body, PartitionStatus | WorkerStatus):
+            instructions = self._core.on_request(to, body, now)  # what it refuses is in no figure
             if isinstance(body, WorkerStatus):
                 self._progress.on_worker(body, now)
                 self._tell_first_steps(body, now)
-            self._carry_out(self._core.on_request(to, body, now))
+            self._carry_out(instructions)
         else:
             raise RemoteProtocolError(f"a master takes no {type(body).__name__}")
 
@@ -427,10 +430,8 @@ class MasterService:
                 case Entry(fields):
                     try:
                         self._write_journal(self._with_final_status(fields))
-                    except TermLost as error:  # nothing that follows may be said any more
-                        logger.error("master ends: %s", error)
-                        self._is_outdated = True
-                        self._stop.set(error.exit_code, str(error))
+                    except TermLost as error:
+                        self._yield_to_younger(error)
                         return
                 case Announce():
                     self._announce(instruction)
@@ -467,13 +468,35 @@ class MasterService:
         return fields | {"final": self._progress.status(0, self._clock())}
 
     def _write_journal(self, fields: dict[str, object]) -> None:
-        before_s = self._journal.waited_s
-        self._journal.write(self._core.term, fields)
+        before_s, events = self._journal.waited_s, self._progress.events.to_keep
+        self._journal.write(self._core.term, fields if events is None else fields | {"events": events})
+        if events is not None:
+            self._progress.events.on_kept(events, self._clock())
         waited_s = self._journal.waited_s - before_s
         if waited_s:
             self._progress.on_pause(waited_s)
             text = f"the disk of {self._folder} was full: the job has waited {waited_s:.0f}s for room."
             self._announce(Announce("job", text))
+
+    def _keep_events(self, now: float) -> None:
+        """Let the next master know what has happened; a disk that is full costs no more than that."""
+        events = self._progress.events.due(now)
+        if events is None:
+            return
+        try:
+            self._journal.write(self._core.term, {"events": events}, patience_s=0)
+        except DiskFull:
+            self._progress.events.put_off(now)
+        except TermLost as error:
+            self._yield_to_younger(error)
+        else:
+            self._progress.events.on_kept(events, now)
+
+    def _yield_to_younger(self, error: TermLost) -> None:
+        """Another master has begun: nothing may be said any more."""
+        logger.error("master ends: %s", error)
+        self._is_outdated = True
+        self._stop.set(error.exit_code, str(error))
 
     def _announce(self, announce: Announce) -> None:
         logger.log(announce.level, "%s", announce.text)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from edlz.services.job_status import TableView
+from edlz.services.master.rates import Rate
 from edlz.services.messages import PartitionStatus, TableTelemetry
 
 __all__ = ["TableFigures"]
@@ -21,7 +22,7 @@ class _Flow:
     created: int = 0
     seen_s: float = 0.0
     hit_rate: float | None = None
-    new_rows_per_s: float = 0.0
+    new_rows: Rate = field(default_factory=lambda: Rate(WINDOW_S))
 
 
 @dataclass
@@ -44,7 +45,7 @@ class TableFigures:
             if passed <= 0:
                 continue
             weight = 1 - math.exp(-passed / WINDOW_S)
-            flow.new_rows_per_s += weight * ((created - flow.created) / passed - flow.new_rows_per_s)
+            flow.new_rows.note(created, now)
             if read > flow.read:
                 hits = 1 - (unknown - flow.unknown) / (read - flow.read)
                 flow.hit_rate = (
@@ -52,7 +53,7 @@ class TableFigures:
                 )
             flow.read, flow.unknown, flow.created, flow.seen_s = read, unknown, created, now
 
-    def views(self, statuses: Iterable[PartitionStatus]) -> tuple[TableView, ...]:
+    def views(self, statuses: Iterable[PartitionStatus], now: float) -> tuple[TableView, ...]:
         views = []
         for path, parts in _by_path(statuses).items():
             flow = self._flows.get(path, _Flow())
@@ -62,7 +63,7 @@ class TableFigures:
                     rows=sum(part.rows for part in parts),
                     memory_bytes=sum(part.memory_bytes for part in parts),
                     hit_rate=flow.hit_rate,
-                    new_rows_per_s=flow.new_rows_per_s,
+                    new_rows_per_s=flow.new_rows.per_s(now),
                 )
             )
         return tuple(views)

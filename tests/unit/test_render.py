@@ -685,3 +685,12 @@ def test_a_terminal_gets_a_block_with_events_and_warnings_above(monkeypatch: pyt
     assert "ETA ~12s" in text
     assert text.rstrip().endswith("/jobs/mnist/logs")
     assert "\x1b[?25h" in text  # the cursor is there again
+
+
+def test_no_rate_is_shown_of_what_is_over() -> None:
+    over = changed(state="Evaluating")
+    assert "records/s" not in block(over)
+    assert "records_per_s" not in progress_line(over, 2)
+    alone = changed(state="Evaluating", epochs=0)
+    assert "4,260 records/s" in block(alone)
+    assert "records_per_s=4260" in progress_line(alone, 2)
