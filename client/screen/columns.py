@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, width_of
 
-__all__ = ["Cell", "aligned", "cut"]
+__all__ = ["Cell", "aligned", "cut", "shortened"]
 
 Cell = str | Span
 
@@ -40,6 +40,11 @@ def cut(line: Line, width: int | None, glyphs: Glyphs = UNICODE) -> Line:
         out.append(Span(span.text[: max(0, left)], span.role))
         left -= len(span.text)
     return [*out, Span(glyphs.ellipsis, "dim")]
+
+
+def shortened(text: str, width: int, glyphs: Glyphs = UNICODE) -> str:
+    """Return a text that fits, with a mark where its end is left out."""
+    return text if len(text) <= width else text[: width - len(glyphs.ellipsis)] + glyphs.ellipsis
 
 
 def _joined(row: Sequence[Span], widths: Sequence[int]) -> Line:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edlz.client.screen.checkpoint import age
-from edlz.client.screen.columns import aligned, cut
+from edlz.client.screen.columns import aligned, cut, shortened
 from edlz.client.screen.json_objects import API_VERSION, status_object
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Role, Span
 from edlz.client.screen.wording import metric, percent, working
@@ -24,6 +24,7 @@ STATE_ROLES: dict[str, Role] = {
     "Pending": "wait",
     "Unknown": "bad",
 }
+_MOST_OF_LAST = 100
 
 
 def jobs_table(
@@ -40,8 +41,8 @@ def jobs_table(
     ----------
     sights : the jobs
     now : seconds since the epoch
-    width : of the terminal; None to cut nothing off
-    is_wide : with version, process and folder
+    width : of the terminal; None in a pipe, where the last column alone has a limit
+    is_wide : with version, process and folder, and nothing cut off
     """
     if not sights:
         return [[Span("No job has been run here yet.")], _next("edlz train --help")]
@@ -53,6 +54,8 @@ def jobs_table(
         for row, sight in zip(rows, newest_first, strict=True):
             pid = "-" if sight.pid is None else str(sight.pid)
             row += [f"v{sight.status.version:,}", pid, sight.place]
+    else:  # a failure may have a whole page to say, and its status says it
+        rows = [[*row[:-1], shortened(str(row[-1]), _MOST_OF_LAST, glyphs)] for row in rows]
     lines = [cut(line, width, glyphs) for line in aligned(header, rows, right={"DONE"})]
     return [*lines, _next(*_commands(newest_first))]
 
@@ -91,7 +94,7 @@ def _row(sight: Sight, now: float) -> list[str | Span]:
         _workers(sight),
         sight.where,
         age(now - status.started_at),
-        _last(sight),
+        " ".join(line.strip() for line in _last(sight).splitlines() if line.strip()),
     ]
 
 

@@ -145,6 +145,18 @@ def test_ls_in_a_pipe_cuts_nothing_off() -> None:
     )
 
 
+def test_ls_has_one_line_for_a_job_however_much_its_failure_has_to_say() -> None:
+    failure = FailureView(text="ValueError: in user code:\n\n  File x.py, line 3\n" + "and so on " * 90)
+    talkative = sight(msgspec.structs.replace(FAILED, failure=failure), "census")
+    header, line, _ = plain(jobs_table([talkative], NOW)).splitlines()
+    assert len(line) == header.index("LAST") + 100
+    assert line.endswith("…")
+    assert "edlz status census   ValueError: in user code: File x.py, line 3 and" in line
+    wide = plain(jobs_table([talkative], NOW, is_wide=True)).splitlines()
+    assert len(wide) == 3
+    assert "and so on and so on " * 40 in wide[1]
+
+
 def test_ls_without_jobs_and_without_live_ones() -> None:
     assert plain(jobs_table([], NOW)) == "No job has been run here yet.\nnext: edlz train --help\n"
     assert plain(jobs_table(SIGHTS[:1], NOW)).splitlines()[-1] == "next: edlz status census"
