@@ -1,11 +1,12 @@
 """Callbacks that a model module's `callbacks()` may return."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
-__all__ = ["LearningRateScheduler"]
+__all__ = ["LearningRateScheduler", "SavedModelExporter"]
 
 
 class LearningRateScheduler(keras.callbacks.Callback):  # type: ignore[misc]
@@ -28,3 +29,30 @@ class LearningRateScheduler(keras.callbacks.Callback):  # type: ignore[misc]
         """Do the same under `keras.Model.fit`; in a job the worker asks the schedule itself."""
         optimizer = self.model.optimizer
         optimizer.learning_rate = float(self.schedule(int(optimizer.iterations)))
+
+
+class SavedModelExporter(keras.callbacks.Callback):  # type: ignore[misc]
+    """Exports the finished model at the end of the job, as `--output` does; that flag wins where both are given.
+
+    Parameters
+    ----------
+    output : str or path, optional
+        A folder, in which the export gets the next number, or a file `….keras`.  Without it the model comes out only
+        if the job has `--output`.
+    """
+
+    def __init__(self, output: str | os.PathLike[str] = "") -> None:
+        super().__init__()
+        self.output = os.fspath(output)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Do much the same under `keras.Model.fit`; in a job one worker exports what the partitions have sealed."""
+        if self.output.endswith(".keras"):
+            self.model.save(self.output)
+        elif self.output:
+            taken = (
+                [int(name) for name in os.listdir(self.output) if name.isdigit()]
+                if os.path.isdir(self.output)
+                else []
+            )
+            self.model.export(os.path.join(self.output, str(max(taken, default=0) + 1)))

@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edlz.client.completion import complete_checkpoint
-from edlz.services.configuration.nearest import did_you_mean, nearest
-from edlz.services.configuration.problems import InvalidConfigError, Problem
+from edlz.services.configuration.export_flags import Format, chosen_formats, export_problems
+from edlz.services.configuration.problems import InvalidConfigError
 
 if TYPE_CHECKING:
     from edlz.client.model_source import ModelSource
-    from edlz.services.export.exporter import Exported, Format
+    from edlz.services.export.exporter import Exported
 
 __all__ = ["export"]
-
-_UNKNOWN_IDS = ("initial", "zeros", "mean")
-_FORMATS = ("saved_model", "keras", "safetensors")
-_KERAS_SUFFIX = ".keras"
 
 _Source = Annotated[
     str,
@@ -51,13 +47,9 @@ def export(
     from edlz.client.start_up_noise import without_start_up_noise
     from edlz.services.export.exporter import Export, export_model
 
-    place = Path(output)
-    problems: list[Problem] = []
-    formats = _formats(place, output_format, problems)
-    if unknown_ids and unknown_ids not in _UNKNOWN_IDS:
-        problems.append(_no_choice("unknown_ids", unknown_ids, _UNKNOWN_IDS))
-    if problems:
+    if problems := [problem for _, problem in export_problems(output, output_format, unknown_ids)]:
         raise InvalidConfigError(problems)
+    formats = chosen_formats(output, output_format)
     given = {
         "model_def": model_def,
         "model_zoo": model_zoo,
@@ -73,7 +65,7 @@ def export(
             found.plan,
             cut,
             Export(
-                output=place,
+                output=Path(output),
                 formats=formats,
                 unknown_ids=unknown_ids or None,  # type: ignore[arg-type]  # checked above
                 about={"job": found.job, "run": found.run},
@@ -83,32 +75,8 @@ def export(
     _print(found, done, formats, title, unknown_ids)
 
 
-def _formats(place: Path, text: str, problems: list[Problem]) -> "tuple[Format, ...]":
-    """Return the formats that are asked for; note what is wrong with them."""
-    names = [name.strip() for name in text.split(",")] if text else []
-    wrong = [name for name in names if name not in _FORMATS]
-    if wrong:
-        problems.append(_no_choice("output_format", wrong[0], _FORMATS))
-    is_file = place.suffix == _KERAS_SUFFIX
-    if is_file and names not in ([], ["keras"]):
-        problems.append(
-            Problem(
-                f"--output_format={text} with {place}: a file has one format", "name a folder for several"
-            )
-        )
-    chosen = names or (["keras"] if is_file else ["saved_model"])
-    return tuple(dict.fromkeys(chosen))  # type: ignore[arg-type]  # checked above
-
-
-def _no_choice(flag: str, text: str, choices: tuple[str, ...]) -> Problem:
-    near = did_you_mean(nearest(text, choices))
-    return Problem(
-        f'--{flag}="{text}" is none of {", ".join(choices)}', near or f"e.g. --{flag}={choices[0]}"
-    )
-
-
 def _print(
-    found: "ModelSource", done: "Exported", formats: "tuple[Format, ...]", title: str, unknown_ids: str
+    found: "ModelSource", done: "Exported", formats: tuple[Format, ...], title: str, unknown_ids: str
 ) -> None:
     from edlz.client.screen.checkpoint import size
 

@@ -4,6 +4,7 @@ Neither TensorFlow nor the user's module is imported: names are found in its syn
 counted by the headers of their chunks.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from edlz.services.checkpoints.records import version_of
 from edlz.services.checkpoints.versions import list_versions, look_at
 from edlz.services.config import JobConfig
 from edlz.services.configuration.checks import idle_workers
+from edlz.services.configuration.export_flags import is_keras_file
 from edlz.services.configuration.flags import DATA_FLAGS
 from edlz.services.configuration.problems import Problem
 from edlz.services.data import list_shards
@@ -35,7 +37,7 @@ _SIGNATURES = {
 }
 _CONTRACT = (*MODEL_NAMES, "loss", "optimizer", *FEED_NAMES, "eval_metrics_fn")
 _LATER_NAMES = {
-    "callbacks": "of callbacks() only learning rate schedulers are heeded in this version of edlz",
+    "callbacks": "of callbacks() only learning rate schedulers and SavedModelExporter are heeded in this version of edlz",
     "custom_data_reader": "custom_data_reader() of the model is not used: only RecordIO is read in this version of edlz",
 }
 
@@ -64,6 +66,8 @@ def check_job(config: JobConfig) -> Preflight:
         errors += _check_data(config.validation_data, "validation_data")[0]
     if config.checkpoint_dir_for_init:
         errors += _check_checkpoint(config)
+    if config.output and config.purpose == "training":
+        errors += _check_output(Path(config.output))
     records = None if data_errors else sum(sizes)
     if records:
         tasks = sum(-(-size // config.records_per_task) for size in sizes)
@@ -131,6 +135,22 @@ def _check_checkpoint(config: JobConfig) -> Iterator[Problem]:
         yield Problem(f"{flag} holds no checkpoint", "name a checkpoint folder, or one of its version-<V>")
     elif not any(info.is_good for info in found):
         yield Problem(f"{flag} holds no good checkpoint", f"edlz checkpoint verify {path}")
+
+
+def _check_output(output: Path) -> Iterator[Problem]:
+    """See now whether the model can be exported there at the end."""
+    flag, another = f'output "{output}"', "name another place to export to"
+    is_file = is_keras_file(str(output))
+    if is_file and output.is_dir():
+        yield Problem(f"{flag} is a folder", "a Keras file needs a name that is free, or a file's")
+        return
+    folder = (output.parent if is_file else output).absolute()
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    if not folder.is_dir():
+        yield Problem(f"{flag}: {folder} is no folder", another)
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        yield Problem(f"{flag}: {folder} cannot be written to by this user", another)
 
 
 def _check_other_module(place: ModelLocation) -> Iterator[Problem]:

@@ -227,6 +227,13 @@ class JobConfig:
     checkpoint_steps: int = _results(0, "N", "save each N versions; 0: never", minimum=0, common=True)
     checkpoint_dir: str = _results("", "DIR", "where checkpoints go", common=True, default_text="the job's")
     keep_checkpoint_max: int = _results(0, "N", "newest checkpoints to keep; 0: all", minimum=0)
+    output: str = _results(
+        "", "DIR", "export the finished model there, or m.keras", common=True, example="out/mnist"
+    )
+    output_format: str = _results(
+        "", "NAMES", "of it: saved_model,keras,safetensors", default_text="saved_model"
+    )
+    unknown_ids: str = _results("", "WHAT", "in it: initial | zeros | mean", default_text="initial")
     recovery_snapshot_secs: float = _results(
         30.0, "SECS", "between the job's recovery snapshots", minimum=0.1
     )
@@ -288,6 +295,9 @@ class JobConfig:
         "", "DIR", "the job's files", readers=f"{_JOB} ps", default_text="EDLZ_HOME/jobs/NAME"
     )
     restart_master: bool = _run(True, "", "start the master again if it is lost", readers=_COMMANDS)
+    export_from_checkpoint: bool = _run(
+        False, "", "the partitions' folders are not the workers'", readers="master", hidden=True
+    )
     orphan_secs: float = _run(0.0, "SECS", "ps, worker end without master; in pods 600", minimum=0.0)
     leave_secs: float = _run(
         18.0, "SECS", "in which it is to end, on SIGTERM", readers="ps", hidden=True, minimum=0.0

@@ -10,6 +10,7 @@ from edlz.services.records import Message, Record
 __all__ = [
     "EvaluationView",
     "EventView",
+    "ExportView",
     "FailureView",
     "JobState",
     "JobStatus",
@@ -25,6 +26,7 @@ JobState = Literal[
     "Starting",
     "Training",
     "Evaluating",
+    "Exporting",
     "Stopping",
     "Succeeded",
     "Failed",
@@ -81,6 +83,16 @@ class PartitionView(Record, frozen=True, kw_only=True):
     missing: int = 0
     doubled: int = 0
     note: str = ""
+
+
+class ExportView(Record, frozen=True, kw_only=True):
+    """Where the finished model lies; `tables`: of each path, rows, values of a row."""
+
+    place: str
+    size_bytes: int
+    formats: tuple[str, ...] = ()
+    tables: tuple[tuple[str, int, int], ...] = ()
+    signatures: tuple[str, ...] = ()
 
 
 class EventView(Record, frozen=True, kw_only=True):
@@ -151,6 +163,7 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     snapshot_ratio: float = 0.0  # how far the job was when it was first seen
     nonfinite_losses: int = 0  # minibatches whose loss was NaN or infinite
     first_nonfinite: tuple[int, int] | None = None  # task and minibatch of the first of them
+    exported: ExportView | None = None  # the finished model
 
     @property
     def is_training(self) -> bool:

@@ -279,10 +279,39 @@ class NonFiniteLoss(Record, frozen=True, kw_only=True):
     loss: float
 
 
+class ExportWish(Record, frozen=True, kw_only=True):
+    """How a job's finished model is to come out; see the flags of these names."""
+
+    output: str
+    formats: tuple[str, ...] = ("saved_model",)
+    unknown_ids: str = ""
+
+
+class ExportReport(Record, frozen=True, kw_only=True):
+    """An export that is whole and in its place; `digest`: of the parameters that it was made of."""
+
+    digest: str
+    wish: ExportWish
+    place: str
+    size_bytes: int
+    tables: tuple[tuple[str, int, int], ...] = ()  # of each: path, rows, values of a row
+    signatures: tuple[str, ...] = ()
+    needed_classes: tuple[str, ...] = ()  # without whose code a Keras file cannot be loaded
+
+
+class FailedExport(Record, frozen=True, kw_only=True):
+    """An export could not be made."""
+
+    digest: str
+    failure: Failure
+
+
 class WorkerTelemetry(Record, frozen=True, kw_only=True):
     """For display only; decides nothing.  Seconds are sums since the status before."""
 
-    state: Literal["starting", "training", "waiting", "evaluating", "done", "predicting"] = "starting"
+    state: Literal["starting", "training", "waiting", "evaluating", "done", "predicting", "exporting"] = (
+        "starting"
+    )
     task: int | None = None
     loss: float | None = None
     minibatches: int = 0
@@ -323,6 +352,10 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     is_starting: bool = False  # the present piece of work is the first of its kind: building, compiling
     is_waiting: bool = False  # all that it has in hand waits for others
     run: str = ""  # as of PartitionStatus
+    export_wish: ExportWish | None = None  # of the model's callbacks()
+    exporting: str = ""  # the digest of the model of which it has an export in hand, or to report
+    exported: ExportReport | None = None
+    failed_export: FailedExport | None = None
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):
@@ -354,6 +387,14 @@ class Conclusion(Record, frozen=True, kw_only=True):
     states: MetricState
 
 
+class ExportLease(Record, frozen=True, kw_only=True):
+    """Leave to export the finished model; `digest`: of its parameters, which says which one it is."""
+
+    digest: str
+    wish: ExportWish
+    checkpoint: int = -1  # a complete one that holds it, if there is any
+
+
 class WorkerOrders(Message, frozen=True, kw_only=True, tag=21):
     """Master -> worker."""
 
@@ -376,6 +417,8 @@ class WorkerOrders(Message, frozen=True, kw_only=True, tag=21):
     dump: bool = False  # write down what all threads are at: it goes, since it got nowhere
     address_list: Identity = NO_IDENTITY  # the newest list of partitions; a worker that has it gets none
     ends: tuple[tuple[int, int], ...] = ()  # (task, index) of tasks in hand that end there, without it
+    export: ExportLease | None = None
+    noted_export: str = ""  # the digest of the export whose report, or failure, is noted
 
 
 # ---------------------------------------------------------------- worker -> partition

@@ -4,7 +4,7 @@ import dataclasses
 import random
 
 from hypothesis import strategies as st
-from simulation.schedule import MOMENTS, Fault, Schedule
+from simulation.schedule import EXPORT_MOMENTS, MOMENTS, Fault, Schedule
 
 __all__ = [
     "contended_schedule",
@@ -176,6 +176,18 @@ def ending_schedule(seed: int, mode: str) -> Schedule:
         checkpoint_steps=rng.choice((0, 2)),
         faults=tuple(faults),
     )
+
+
+def exporting_schedule(seed: int, mode: str) -> Schedule:
+    """A short job that exports its model, to which something happens meanwhile."""
+    schedule, rng = ending_schedule(seed, mode), random.Random(seed)
+    faults = [dataclasses.replace(fault, during=rng.choice(EXPORT_MOMENTS)) for fault in schedule.faults]
+    faults += [Fault(rng.uniform(0, 3), "kill", "w0", during="exporting") for _ in range(rng.randint(0, 1))]
+    if mode == "async":
+        faults += [
+            Fault(rng.uniform(0, 3), "wipe", "p0", during="exporting") for _ in range(rng.randint(0, 1))
+        ]
+    return dataclasses.replace(schedule, exports=True, faults=tuple(faults))
 
 
 def contended_schedule(seed: int, mode: str) -> Schedule:

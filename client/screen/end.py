@@ -8,11 +8,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from edlz.client.screen.checkpoint import size
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
 from edlz.client.screen.wording import count_of, duration, metric, nonfinite_losses, percent
-from edlz.services.job_status import FailureView, JobStatus
+from edlz.services.job_status import ExportView, FailureView, JobStatus
 
-__all__ = ["Ending", "failure_block", "stopped_block", "success_block"]
+__all__ = ["Ending", "exported_text", "failure_block", "stopped_block", "success_block"]
 
 _DIGEST_LETTERS = 8
 _CODE_INDENT = " " * 10
@@ -55,10 +56,17 @@ def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -
     if facts:
         lines.append([Span("  " + "   ".join(facts))])
     lines += [[Span(f"  {warning}", "wait")] for warning in (*_not_finite(status), *_left_out(status))]
+    if status.exported is not None:
+        lines.append([Span("  exported ", "dim"), Span(exported_text(status.exported))])
     if status.digest:
         lines.append(_digest_line(status, ending, glyphs))
     lines.append([Span("  logs     ", "dim"), Span(str(ending.logs))])
     return lines
+
+
+def exported_text(exported: ExportView) -> str:
+    """Say where the model lies."""
+    return f"{exported.place}  {size(exported.size_bytes)}"
 
 
 def _work_done(status: JobStatus) -> str:

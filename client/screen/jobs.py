@@ -16,6 +16,7 @@ __all__ = ["STATE_ROLES", "job_object", "jobs_object", "jobs_table", "scaled_lin
 STATE_ROLES: dict[str, Role] = {
     "Training": "good",
     "Evaluating": "good",
+    "Exporting": "good",
     "Succeeded": "good",
     "Failed": "bad",
     "Stopped": "wait",

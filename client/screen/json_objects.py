@@ -18,7 +18,9 @@ API_VERSION = 1
 
 def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
     """Return the status, of a job that is `local` or in `k8s/NAMESPACE`, as nested dictionaries and lists."""
-    held = {worker.task for worker in status.workers if worker.state != "evaluating"} - {None}
+    held = {worker.task for worker in status.workers if worker.state not in ("evaluating", "exporting")} - {
+        None
+    }
     leased = min(len(held), status.tasks_total - status.tasks_done)
     return {
         "api": API_VERSION,
@@ -65,6 +67,7 @@ def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
             for event in status.events
         ],
         "nonfinite_losses": status.nonfinite_losses,
+        "exported": None if status.exported is None else _fields(status.exported),
     }
 
 

@@ -134,7 +134,7 @@ class PlainScreen(_Base):
         running_s = status.now - self._shown_since
         if self._next_at is None:
             self._next_at = status.now + due_again_s(running_s)
-        elif status.now >= self._next_at and status.state in ("Training", "Evaluating"):
+        elif status.now >= self._next_at and status.state in ("Training", "Evaluating", "Exporting"):
             self._next_at = status.now + due_again_s(running_s)
             logger.info("%s", progress_line(status, status.target_workers or self._asked_workers))
 

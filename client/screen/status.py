@@ -9,7 +9,7 @@ import msgspec
 
 from edlz.client.screen.checkpoint import age
 from edlz.client.screen.columns import aligned, cut
-from edlz.client.screen.end import Ending, failure_block
+from edlz.client.screen.end import Ending, exported_text, failure_block
 from edlz.client.screen.jobs import STATE_ROLES
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
 from edlz.client.screen.wording import (
@@ -59,6 +59,8 @@ def status_screen(
         lines.append([Span(f"  {nonfinite_losses(status)}", "bad")])
     if is_wide:
         lines += _tables(status.tables)
+    if status.exported is not None:
+        lines.append([Span("EXPORTED  ", "dim"), Span(exported_text(status.exported))])
     lines += _events(status, now)
     if is_wide:
         lines.append(

@@ -1,5 +1,6 @@
 """The state that a job ends with: what its partitions have sealed, in the job's folder."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from edlz.services.checkpoints.blocks import DamagedFile
@@ -9,7 +10,7 @@ from edlz.services.plan import Plan
 from edlz.services.ps.snapshots import snapshot_heads
 from edlz.services.ps.state_head import StateHead, read_head
 
-__all__ = ["sealed_parts"]
+__all__ = ["are_full", "sealed_parts"]
 
 
 def sealed_parts(job_folder: Path, job: Job) -> tuple[Path, ...]:
@@ -33,6 +34,11 @@ def sealed_parts(job_folder: Path, job: Job) -> tuple[Path, ...]:
             return ()
         heads.append(max(found, key=lambda one: (one[0].era, one[0].version, str(one[1])))[1])
     return tuple(heads)
+
+
+def are_full(heads: Sequence[Path], plan: Plan) -> bool:
+    """Whether every task of a plan is in each of these states."""
+    return all((head := _read(place)) is not None and _is_full(head, plan) for place in heads)
 
 
 def _read(place: Path) -> StateHead | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edlz.services.config import JobConfig, flags_by_spelling, legal_job_name
+from edlz.services.configuration.export_flags import export_problems
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, PURPOSES, Purpose, Reader
 from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.configuration.problems import Problem
@@ -41,6 +42,7 @@ def check_flags(config: JobConfig, settings: Mapping[str, Setting], reader: Read
         yield from _check_required(config, PURPOSES.get(reader) or _purpose_by_hand(config))
         yield from _check_modes(config, settings, reader)
         yield from _check_results(config)
+        yield from _check_export(config)
         yield from _check_priority(config, reader)
     if reader in ("worker", "ps") and not _ADDRESS.fullmatch(config.master_addr):
         message = f'--master_addr="{config.master_addr}" is not HOST:PORT'
@@ -194,6 +196,15 @@ def _check_results(config: JobConfig) -> Iterator[Finding]:
         message = f"keep_checkpoint_max={config.keep_checkpoint_max} without checkpoint_steps: none is saved"
         problem = Problem(message, "e.g. --checkpoint_steps=1000")
         yield Finding("warning", ("keep_checkpoint_max", "checkpoint_steps"), problem)
+
+
+def _check_export(config: JobConfig) -> Iterator[Finding]:
+    for name, problem in export_problems(config.output, config.output_format, config.unknown_ids):
+        yield Finding("error", (name,), problem)
+    given = [name for name in ("output_format", "unknown_ids") if getattr(config, name)]
+    if given and not config.output:
+        message = f"{given[0]}={getattr(config, given[0])} without output: nothing is exported"
+        yield Finding("warning", (given[0], "output"), Problem(message, "e.g. --output=out/model"))
 
 
 def _missing(name: str) -> Finding:

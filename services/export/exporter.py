@@ -8,25 +8,19 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.config import JobConfig
+from edlz.services.configuration.export_flags import FORMATS, Format, UnknownIds, is_keras_file
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.export.publishing import publish_file, publish_folder, staging
-from edlz.services.export.table_content import UnknownIds
+from edlz.services.export.about import About, read_about, write_about
+from edlz.services.export.publishing import find_version, publish_file, publish_folder, staging
 from edlz.services.plan import Plan
 from edlz.services.worker.tensorflow_environment import prepare_environment
 
-__all__ = ["ABOUT", "FORMATS", "Export", "Exported", "Format", "export_model", "load_model"]
+__all__ = ["FORMATS", "Export", "Exported", "Format", "export_model", "load_model"]
 
-Format = Literal["saved_model", "keras", "safetensors"]
-
-FORMATS: tuple[Format, ...] = ("saved_model", "keras", "safetensors")
-ABOUT = "assets.extra/edlz.json"  # in a numbered folder: what it was made of
-_KERAS_SUFFIX = ".keras"
 _SCRATCH = "scratch"
 
 
@@ -43,16 +37,20 @@ class Export:
         None: "initial", as far as the format can have it.
     about : mapping
         For people, beside the export: which job, which version.
+    identity : str
+        What makes it the same export as another try: of all tries together one gets a number.  Nothing: there is
+        no other try.
     """
 
     output: Path
     formats: tuple[Format, ...] = ("saved_model",)
     unknown_ids: UnknownIds | None = None
     about: Mapping[str, object] = field(default_factory=dict)
+    identity: str = ""
 
     @property
     def is_file(self) -> bool:
-        return self.output.suffix == _KERAS_SUFFIX
+        return is_keras_file(str(self.output))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +101,8 @@ def export_model(config: JobConfig, plan: Plan, cut: WholeCut, export: Export) -
         with ExitStack() as stack:
             try:
                 staged = stack.enter_context(staging(root))
+                if (before := _earlier(export, root)) is not None:
+                    return before
             except OSError as e:
                 raise ConfigError(
                     f"{export.output} cannot be written: {e.strerror or e}", "name another place to export to"
@@ -164,12 +164,39 @@ def _export(
         publish_file(keras_file, export.output)
         place = export.output
     else:
-        _write_about(staged, cut, unknown_ids, tables, export.about)
-        size = sum(
-            Path(folder, name).stat().st_size for folder, _, names in os.walk(staged) for name in names
+        about = About.of(
+            cut, unknown_ids, tables, export=export.identity, signatures=signatures, needed_classes=needed
         )
-        place = publish_folder(staged, root)
+        write_about(staged, about, export.about)
+        size = _size_of(staged)
+        place = publish_folder(staged, root, lambda other: _is_same(other, export))
     return Exported(place=place, tables=tables, signatures=signatures, needed_classes=needed, size_bytes=size)
+
+
+def _earlier(export: Export, root: Path) -> Exported | None:
+    """Return what another try of this export has come to, if it has."""
+    if not export.identity or export.is_file:
+        return None
+    place = find_version(root, lambda other: _is_same(other, export))
+    about = None if place is None else read_about(place)
+    if place is None or about is None:
+        return None
+    return Exported(
+        place=place,
+        tables=tuple((table.path, table.rows, table.dim) for table in about.tables),
+        signatures=about.signatures,
+        needed_classes=about.needed_classes,
+        size_bytes=_size_of(place),
+    )
+
+
+def _is_same(folder: Path, export: Export) -> bool:
+    about = read_about(folder) if export.identity else None
+    return about is not None and about.export == export.identity
+
+
+def _size_of(folder: Path) -> int:
+    return sum(Path(parent, name).stat().st_size for parent, _, names in os.walk(folder) for name in names)
 
 
 def _failure(export: Export, root: Path, error: OSError) -> DataError:
@@ -181,24 +208,3 @@ def _failure(export: Export, root: Path, error: OSError) -> DataError:
         f"{export.output} cannot be written: {reason}",
         "make room there, or name another place; nothing that was there before has changed",
     )
-
-
-def _write_about(
-    staged: Path,
-    cut: WholeCut,
-    unknown_ids: UnknownIds,
-    tables: tuple[tuple[str, int, int], ...],
-    about: Mapping[str, object],
-) -> None:
-    head = cut.head
-    content = {
-        **about,
-        "version": cut.version,
-        "plan_hash": head.plan_hash,
-        "minibatches": head.ledger.minibatches,
-        "unknown_ids": unknown_ids,
-        "tables": [{"path": path, "rows": rows, "dim": dim} for path, rows, dim in tables],
-    }
-    place = staged / ABOUT
-    place.parent.mkdir()
-    place.write_bytes(msgspec.json.format(msgspec.json.encode(content)))

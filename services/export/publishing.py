@@ -12,13 +12,13 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from edlz.services.checkpoints.durable import fsync_folder
 
-__all__ = ["publish_file", "publish_folder", "staging", "versions_in"]
+__all__ = ["find_version", "publish_file", "publish_folder", "staging", "versions_in"]
 
 _PREFIX = ".tmp-edlz-"
 _RANDOM_BYTES = 6
@@ -44,8 +44,16 @@ def staging(root: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def publish_folder(staged: Path, root: Path) -> Path:
+def publish_folder(staged: Path, root: Path, is_same: Callable[[Path], bool] = lambda _: False) -> Path:
     """Make a staged folder durable and give it the next number in `root`; return its new place.
+
+    Of several processes that publish the same thing at once, one does: a number is looked for first, then what lies
+    under all numbers, so whoever is second either finds the first one's folder or meets its number and looks again.
+
+    Parameters
+    ----------
+    is_same : callable
+        Whether a numbered folder is what is to be published: then that is its place, and the staged one is left.
 
     Raises
     ------
@@ -55,6 +63,8 @@ def publish_folder(staged: Path, root: Path) -> Path:
     _make_durable(staged)
     number = max(versions_in(root), default=0) + 1
     while True:
+        if (same := find_version(root, is_same)) is not None:
+            return same
         place = root / str(number)
         try:
             if os.path.lexists(place):  # an empty folder would be replaced
@@ -74,6 +84,12 @@ def publish_file(staged: Path, place: Path) -> None:
     _fsync_file(staged)
     os.replace(staged, place)
     fsync_folder(place.parent)
+
+
+def find_version(root: Path, is_wanted: Callable[[Path], bool]) -> Path | None:
+    """Return the newest numbered folder that is wanted."""
+    places = (root / str(number) for number in sorted(versions_in(root), reverse=True))
+    return next((place for place in places if is_wanted(place)), None)
 
 
 def versions_in(root: Path) -> list[int]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,15 +9,11 @@ import numpy.typing as npt
 from edlz.core_ext.table import EmbeddingTable, Initializer
 from edlz.services.checkpoints.sorted_rows import SortedRows
 from edlz.services.checkpoints.whole_cut import WholeCut
+from edlz.services.configuration.export_flags import UNKNOWN_IDS, UnknownIds
 from edlz.services.errors import DataError
 from edlz.services.seeds import table_seed
 
 __all__ = ["UNKNOWN_IDS", "TableContent", "UnknownIds"]
-
-UnknownIds = Literal["initial", "zeros", "mean"]
-"""What ids get that were never trained: their initial value, zeros, or the mean of the trained rows."""
-
-UNKNOWN_IDS: tuple[UnknownIds, ...] = ("initial", "zeros", "mean")
 
 Ids = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.float32]

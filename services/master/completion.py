@@ -3,14 +3,16 @@
 Theory of operation.  All partitions have sealed what they hold, so it is durable: the model is evaluated for
 the last time, or has predicted all that it should, a last checkpoint is taken if the job takes any, and then the
 digest of the parameters is read.
-It counts only if every partition still lives in the life that it was read in.  With the journal entry that
-holds it the job is complete; nobody hears of that before.  A loss on the way puts all this off.
+It counts only if every partition still lives in the life that it was read in.  If the model is to be exported, a worker
+does that next.  With the journal entry that holds the digest the job is complete; nobody hears of that before.  A loss on
+the way puts all this off: the digest is read again, and an export of the model that it names is not repeated.
 """
 
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.entries import JournalState
 from edlz.services.master.evaluation import EvaluationRounds
-from edlz.services.master.instructions import Announce, Journal, PublishPredictions, TakeDigest
+from edlz.services.master.exports import Exports
+from edlz.services.master.instructions import Announce, Instruction, Journal, PublishPredictions, TakeDigest
 from edlz.services.master.partitions import Partitions
 from edlz.services.master.predictions import Predictions
 from edlz.services.messages import Identity
@@ -23,8 +25,8 @@ class Completion:
 
     Parameters
     ----------
-    partitions, evaluation, checkpoints : Partitions, EvaluationRounds, Checkpoints
-        The last two are asked for the last of theirs.
+    partitions, evaluation, checkpoints, exports : Partitions, EvaluationRounds, Checkpoints, Exports
+        All but the first are asked for the last of theirs.
     journal : JournalState
         The job may be complete already.
     predictions : Predictions
@@ -46,13 +48,15 @@ class Completion:
         partitions: Partitions,
         evaluation: EvaluationRounds,
         checkpoints: Checkpoints,
+        exports: Exports,
         journal: JournalState,
         predictions: Predictions,
         *,
         saves: bool,
     ) -> None:
         self._partitions, self._evaluation, self._checkpoints = partitions, evaluation, checkpoints
-        self._predictions, self._saves = predictions, saves
+        self._predictions, self._exports, self._saves = predictions, exports, saves
+        self._read = ""  # the digest, as it was read of the present lives
         self.is_under_way = False
         self.is_over, self.digest = journal.is_complete, journal.digest
         self._asked_digest: tuple[Identity, ...] | None = None  # the lives of which it is being read
@@ -78,13 +82,14 @@ class Completion:
     def put_off(self) -> None:
         """Some task is not done after all."""
         self.is_under_way = False
-        self._asked_digest = None
+        self.on_new_life()
 
     def on_new_life(self) -> None:
         """A partition has begun a life: what is read of the one before counts no more."""
-        self._asked_digest = None
+        self._asked_digest, self._read = None, ""
+        self._exports.put_off()
 
-    def on_digest(self, lives: tuple[Identity, ...], digest: str | None) -> list[Journal | Announce]:
+    def on_digest(self, lives: tuple[Identity, ...], digest: str | None) -> list[Instruction]:
         """The digest of the sealed parameters; None when a partition went away while it was taken.
 
         Parameters
@@ -97,8 +102,20 @@ class Completion:
         if digest is None or lives != self._partitions.incarnations or not self.is_under_way:
             self._asked_digest = None
             return []
-        self.is_over, self.digest = True, digest
+        self._read = digest
+        begun = (
+            self._exports.begin(digest, lives, self._partitions.version) if self._exports.are_wanted else []
+        )
+        return [*begun, *self.conclude()]
+
+    def conclude(self) -> list[Instruction]:
+        """Complete the job, if nothing is left to do but that."""
+        lives = self._asked_digest
+        is_read = bool(self._read) and self.is_under_way and lives == self._partitions.incarnations
+        if self.is_over or not is_read or (self._exports.are_wanted and not self._exports.is_done):
+            return []
+        self.is_over, self.digest = True, self._read
         return [
-            Journal({"is_complete": True, "digest": digest, "sealed": lives}),
+            Journal({"is_complete": True, "digest": self._read, "sealed": lives}),
             Announce("job", f"job complete at v{self._partitions.version}."),
         ]

@@ -98,7 +98,11 @@ class Crew:
     @property
     def busy(self) -> list[str]:
         """The workers that have a task in hand."""
-        return [worker for worker, entry in self.workers.items() if entry.holding or entry.evaluating]
+        return [
+            worker
+            for worker, entry in self.workers.items()
+            if entry.holding or entry.evaluating or entry.exporting
+        ]
 
     @property
     def active(self) -> frozenset[str] | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from edlz.services.job_status import EventView, JobStatus
 from edlz.services.ledger import LedgerRecord, TaskSet
-from edlz.services.messages import Identity, PartitionStatus, WorkerOrders
+from edlz.services.messages import ExportReport, ExportWish, Identity, PartitionStatus, WorkerOrders
 
 __all__ = ["FleetRecord", "JournalState", "LossRecord", "PartitionEntry", "PredictedTask", "WorkerEntry"]
 
@@ -60,6 +60,8 @@ class JournalState:
     predicted: tuple[PredictedTask, ...] = ()
     began: float = 0.0  # when the job was planned, in seconds since the epoch; 0 if an earlier version did
     events: tuple[EventView, ...] = ()  # the newest, for display
+    export_wish: ExportWish | None = None  # of the model's callbacks()
+    exported: ExportReport | None = None
 
 
 @dataclass
@@ -77,6 +79,7 @@ class WorkerEntry:
     longest_s: float = 0.0
     is_starting: bool = False
     evaluating: tuple[tuple[int, int], ...] = ()  # (round, task)
+    exporting: str = ""  # the digest of a model
     steps_before: dict[int, int] = field(default_factory=dict)  # by task in hand: its steps when it took it
 
 

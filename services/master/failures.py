@@ -6,7 +6,16 @@ from edlz.services.job_status import FailureView
 from edlz.services.messages import UNKNOWN_INDEX, FailedTask, Failure, Job
 from edlz.services.plan import Plan
 
-__all__ = ["Attempts", "death_text", "failure_of_loss", "failure_of_task", "failure_of_worker", "skip_text"]
+__all__ = [
+    "Attempts",
+    "death_text",
+    "failure_of_export",
+    "failure_of_exporters",
+    "failure_of_loss",
+    "failure_of_task",
+    "failure_of_worker",
+    "skip_text",
+]
 
 Attempts = list[tuple[str, FailedTask]]
 """Failed attempts at one task, each with its worker, in the order in which they were reported."""
@@ -49,6 +58,28 @@ def failure_of_loss(job: Job, failed: FailedTask) -> FailureView:
         help=f"a smaller learning rate or other data, then: edlz resume {job.name}\n"
         f"or go on whatever the loss is: edlz resume {job.name} --stop_on_nan=no",
     )
+
+
+def failure_of_export(job: Job, failure: Failure) -> FailureView:
+    """Describe a finished model that cannot be exported; what was trained is kept."""
+    return FailureView(
+        text=f"the model is trained, but not exported: {failure.message}",
+        help="\n".join(filter(None, (failure.help, _export_again(job)))),
+        traceback=failure.traceback,
+    )
+
+
+def failure_of_exporters(job: Job, workers: list[str]) -> FailureView:
+    """Describe an export during which each of these workers has ended."""
+    who = ", ".join(workers)
+    return FailureView(
+        text=f"the model is trained, but not exported: that ended its worker {len(workers)} times (workers {who})",
+        help=f"more memory for the workers, or another --output_format\n{_export_again(job)}",
+    )
+
+
+def _export_again(job: Job) -> str:
+    return f"nothing is trained again by: edlz resume {job.name} --output=DIR"
 
 
 def skip_text(plan: Plan, attempts: Attempts, end: int | None = None) -> str:

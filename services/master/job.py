@@ -21,6 +21,7 @@ from edlz.services.master.deaths import Deaths
 from edlz.services.master.entries import JournalState, WorkerEntry
 from edlz.services.master.eras import Eras
 from edlz.services.master.evaluation import EvaluationRounds
+from edlz.services.master.exports import Exports
 from edlz.services.master.failures import death_text, failure_of_loss, failure_of_task, failure_of_worker
 from edlz.services.master.identities import Identities
 from edlz.services.master.instructions import (
@@ -44,6 +45,7 @@ from edlz.services.messages import (
     ErrorReply,
     EvaluationLease,
     EvaluationResult,
+    ExportLease,
     Granted,
     Identity,
     Job,
@@ -66,6 +68,7 @@ class Phase(Enum):
     RUNNING = "running"
     SEALING = "sealing"
     CONCLUDING = "concluding"
+    EXPORTING = "exporting"
     COMPLETE = "complete"
     FAILED = "failed"
     STOPPING = "stopping"
@@ -128,8 +131,10 @@ class MasterCore:
         self._is_running = False
         self.was_complete = journal.is_complete
         self.predictions = Predictions(job, journal, self.evaluation)
-        about = (self.partitions, self.evaluation, self.checkpoints, journal, self.predictions)
-        self._completion = Completion(*about, saves=checkpoint_steps > 0)
+        self.exports = Exports(job, journal)
+        about = (self.partitions, self.evaluation, self.checkpoints, self.exports, journal, self.predictions)
+        saves = checkpoint_steps > 0 or bool(job.config.get("export_from_checkpoint"))
+        self._completion = Completion(*about, saves=saves)
         self._told: set[str] = set()  # who has heard how the job ended
 
     def start(self) -> list[Instruction]:
@@ -149,7 +154,7 @@ class MasterCore:
         if self._stopping.has_begun:
             return Phase.STOPPING
         if self._completion.is_under_way:
-            return Phase.CONCLUDING
+            return Phase.EXPORTING if self.exports.is_open else Phase.CONCLUDING
         if self._is_running:
             return Phase.SEALING if self.queue.is_done else Phase.RUNNING
         return Phase.RESTORING if self.partitions.are_known else Phase.GATHERING
@@ -190,7 +195,7 @@ class MasterCore:
 
     @property
     def _achieved_once(self) -> int:
-        return self.evaluation.reported + self._skipped - self._skipped_before
+        return self.evaluation.reported + self.exports.reported + self._skipped - self._skipped_before
 
     @property
     def _skipped(self) -> int:
@@ -269,7 +274,8 @@ class MasterCore:
 
     def _take_death(self, worker: str, reason: str, last: WorkerEntry) -> list[Instruction]:
         failed, attempts = self.deaths.take(worker, reason, last)
-        out: list[Instruction] = []
+        failure = self.exports.on_death(worker, last.exporting)
+        out: list[Instruction] = [] if failure is None else self.fail(failure)
         if failed is not None:
             out.append(Announce("worker", death_text(self.plan, worker, failed), 30))
         if attempts and not self.skips.take(attempts):
@@ -285,6 +291,7 @@ class MasterCore:
         back = [task for task in entry.holding if self.queue.holder(task) == entry.incarnation]
         self.queue.release(entry.incarnation)
         self.evaluation.release(entry.incarnation)
+        self.exports.release(entry.incarnation)
         return back
 
     def fail(self, failure: FailureView) -> list[Instruction]:
@@ -503,6 +510,7 @@ class MasterCore:
             if entry:  # a new life of the same id: what the old one held is free
                 self.queue.release(entry.incarnation)
                 self.evaluation.release(entry.incarnation)
+                self.exports.release(entry.incarnation)
             if not self.is_over:
                 out.append(Announce("worker", f"worker-{status.worker} joined."))
             entry = None
@@ -526,6 +534,7 @@ class MasterCore:
             longest_s=status.longest_s,
             is_starting=status.is_starting,
             evaluating=_with_lease(status.evaluating, answer.evaluation),
+            exporting=answer.export.digest if answer.export else status.exporting,
             steps_before={task: steps_before.get(task, status.steps) for task in holding},
         )
         self.crew.note(status.worker, entry)
@@ -554,11 +563,13 @@ class MasterCore:
                 self.predictions.take(done)
         for result in status.results:
             out += self._take_result(result)
+        noted_export = self._take_export(status, out, now)
         noted_failures = self._take_failures(status, out)
         has_progress = entry is not None and status.steps > entry.steps
         self.queue.reconcile(status, has_progress=has_progress, now=now)
         self.evaluation.reconcile(status.incarnation, status.evaluating)
         lease = self._lease(status, now)
+        export = self._lease_export(status, now)
         has_news = status.done or status.results or (self.plan.predicts and status.evaluated)
         if self.queue.is_done and has_news:
             out += self._advance()  # else only what partitions say takes the job further
@@ -588,6 +599,8 @@ class MasterCore:
             noted_failures=noted_failures,
             again=again,
             ends=self.skips.of((*status.holding, *(() if lease is None else (lease,)))),
+            export=export,
+            noted_export=noted_export,
         )
 
     def _lease(self, status: WorkerStatus, now: float) -> int | None:
@@ -599,6 +612,27 @@ class MasterCore:
         ):
             return None  # suspects are worked on alone
         return self.queue.next_task(status, self.crew.asking, now, self.checkpoints.urgent)
+
+    def _lease_export(self, status: WorkerStatus, now: float) -> ExportLease | None:
+        """Let a worker export the finished model that could be evaluating now, and is not."""
+        is_free = self._is_running and not self.is_over and status.wants_evaluation
+        if not is_free or not self.crew.is_active(status.worker):
+            return None
+        return self.exports.lease(status, self.checkpoints.newest, now)
+
+    def _take_export(self, status: WorkerStatus, out: list[Instruction], now: float) -> str:
+        """Take what a worker says of the export; return the digest of what is noted."""
+        assert status.incarnation is not None
+        out += self.exports.on_wish(status.export_wish)
+        if status.exported is not None:
+            out += [] if self.is_over else [*self.exports.take(status.exported), *self._completion.conclude()]
+            return status.exported.digest
+        if status.failed_export is not None:
+            failure = self.exports.fail(status.incarnation, status.failed_export, now)
+            out += [] if failure is None else self.fail(failure)
+            return status.failed_export.digest
+        self.exports.note(status.incarnation, status.exporting)
+        return ""
 
     def _take_reports(
         self, status: WorkerStatus, out: list[Instruction], now: float

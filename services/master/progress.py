@@ -28,13 +28,16 @@ FIRST_ETA_S = 20.0
 SHORTEST_SPAN_S = 5.0  # of a rate that the time left is told from
 STALL_S = 10.0
 
-_State = Literal["Starting", "Training", "Evaluating", "Stopping", "Succeeded", "Failed", "Stopped"]
+_State = Literal[
+    "Starting", "Training", "Evaluating", "Exporting", "Stopping", "Succeeded", "Failed", "Stopped"
+]
 _STATES: dict[Phase, _State] = {
     Phase.GATHERING: "Starting",
     Phase.RESTORING: "Starting",
     Phase.RUNNING: "Training",
     Phase.SEALING: "Training",
     Phase.CONCLUDING: "Evaluating",
+    Phase.EXPORTING: "Exporting",
     Phase.COMPLETE: "Succeeded",
     Phase.FAILED: "Failed",
     Phase.STOPPING: "Stopping",
@@ -259,6 +262,7 @@ class Progress:
             snapshot_ratio=snapshot_ratio,
             nonfinite_losses=core.losses.count,
             first_nonfinite=core.losses.first,
+            exported=core.exports.view,
         )
 
     def _eta_s(self, left: int, now: float) -> float | None:

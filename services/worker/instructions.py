@@ -3,7 +3,16 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edlz.services.messages import Conclusion, EvaluationLease, Exchanged, Job, Push, RowIds, WorkerStatus
+from edlz.services.messages import (
+    Conclusion,
+    EvaluationLease,
+    Exchanged,
+    ExportLease,
+    Job,
+    Push,
+    RowIds,
+    WorkerStatus,
+)
 from edlz.services.records import Message
 
 __all__ = [
@@ -17,6 +26,7 @@ __all__ = [
     "Drop",
     "Evaluate",
     "Exit",
+    "ExportModel",
     "FindEvaluationIds",
     "FindIds",
     "Instruction",
@@ -133,6 +143,13 @@ class Conclude:
 
 
 @dataclass(frozen=True)
+class ExportModel:
+    """Export the finished model, then `on_exported` or `on_export_failed`."""
+
+    lease: ExportLease
+
+
+@dataclass(frozen=True)
 class Exit:
     reason: str
     code: int = 0
@@ -151,6 +168,7 @@ Instruction = (
     | FindEvaluationIds
     | Evaluate
     | Conclude
+    | ExportModel
     | Exit
 )
 

@@ -1,10 +1,14 @@
 """How the gradients of a model become updates: optimizers, learning rates and clipping, of tables as well."""
 
 import logging
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from edlz.api.callbacks import SavedModelExporter
+from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.errors import ModelError
-from edlz.services.messages import OptimizerSpec, TableSpec
+from edlz.services.messages import ExportWish, OptimizerSpec, TableSpec
 from edlz.services.plan import Plan
 from edlz.services.worker.backend import keras
 from edlz.services.worker.gradient_clipping import GradientClipping
@@ -28,6 +32,8 @@ class ModelUpdates:
     optimizer : OptimizerSpec
     tables : tuple of TableSpec
     clipping : GradientClipping
+    export_wish : ExportWish, or None
+        Of a SavedModelExporter among the callbacks.
 
     Raises
     ------
@@ -39,11 +45,12 @@ class ModelUpdates:
         model = ModelOptimizer(contract.make_optimizer())
         callbacks = contract.make_callbacks()
         for callback in callbacks:
-            if not isinstance(callback, SCHEDULERS):
+            if not isinstance(callback, (*SCHEDULERS, SavedModelExporter)):
                 logger.warning(
-                    "callback=%s is not run: of callbacks() only learning rate schedulers are heeded yet",
+                    "callback=%s is not run: of callbacks() only learning rate schedulers and SavedModelExporter are heeded yet",
                     type(callback).__name__,
                 )
+        self.export_wish = _export_wish(callbacks)
         scheduled = scheduled_rate(callbacks, model.keras, plan, contract.code)
         self._rate = LearningRate(model.keras, scheduled)
         own = [_own_optimizer(layer) for layer in built.tables]
@@ -62,6 +69,15 @@ class ModelUpdates:
         if not any(self._table_rates):
             return ()
         return tuple((own or self._rate).at(version) for own in self._table_rates)
+
+
+def _export_wish(callbacks: Sequence[Any]) -> ExportWish | None:
+    """Return what the last exporter among the callbacks wishes for; one without a place waits for --output."""
+    places = [callback.output for callback in callbacks if isinstance(callback, SavedModelExporter)]
+    if not places or not places[-1]:
+        return None
+    output = str(Path(places[-1]).absolute())
+    return ExportWish(output=output, formats=chosen_formats(output, ""))
 
 
 def _own_optimizer(layer: Any) -> ModelOptimizer | None:

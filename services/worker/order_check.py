@@ -27,7 +27,7 @@ def check_orders(orders: WorkerOrders, job: Job | None, known: frozenset[int]) -
     """
     job = job or orders.job
     if job is None:
-        if orders.lease or orders.evaluation or orders.conclude or orders.partitions:
+        if any((orders.lease, orders.evaluation, orders.conclude, orders.partitions, orders.export)):
             raise RemoteProtocolError("the master gives work of a job that it has not told")
         return
     indices = frozenset(address.index for address in orders.partitions)

@@ -8,6 +8,7 @@ import faulthandler
 import logging
 import secrets
 import time
+import traceback
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ from edlz.services.messages import (
     EvaluationLease,
     EvaluationResult,
     Exchanged,
+    ExportLease,
+    ExportReport,
     Failure,
     Initialise,
     Job,
@@ -49,6 +52,7 @@ from edlz.services.worker.instructions import (
     Drop,
     Evaluate,
     Exit,
+    ExportModel,
     FindEvaluationIds,
     FindIds,
     Instruction,
@@ -184,6 +188,8 @@ class WorkerService:
                 self._evaluate(instruction)
             case Conclude(conclusion):
                 self._conclude(conclusion)
+            case ExportModel(lease):
+                self._export(lease)
             case Exit():
                 logger.info("worker=%s ends: %s", self._core.worker, instruction.reason)
                 self._stop.set(instruction.code, instruction.reason)
@@ -290,6 +296,8 @@ class WorkerService:
         dense = built.layout.dense
         logger.info("model built: parameters=%d variables=%d", dense.element_count, len(dense.variables))
         self._meter.state = "waiting"
+        if built.export_wish is not None:
+            self._feed("on_wish", built.export_wish)
         self._feed("on_built", bool(built.tables))
 
     def _on_fatal(self, error: BaseException) -> None:
@@ -297,11 +305,7 @@ class WorkerService:
         if not isinstance(error, EdlzError):
             self._on_error(error)
             return
-        traceback = error.traceback if isinstance(error, UserCodeError) else ""
-        if traceback:
-            logger.error("%s\n%s", error.message, traceback)
-        failure = Failure(code=error.code, message=error.message, help=error.help, traceback=traceback)
-        self._feed("on_fatal", failure)
+        self._feed("on_fatal", _failure_of(error))
 
     # -- rows
 
@@ -465,6 +469,44 @@ class WorkerService:
         self._keras.submit(
             "conclusion", lambda: self._ready_trainer.conclude(conclusion.states), then, self._on_fatal
         )
+
+    # -- the end
+
+    def _export(self, lease: ExportLease) -> None:
+        self._meter.begin("exporting", None)
+
+        def work() -> ExportReport:
+            from edlz.services.export.finished_job import export_finished
+
+            assert self._job is not None
+            return export_finished(self._config.joined_with(self._job.config), self._job, lease)
+
+        def then(report: ExportReport) -> None:
+            self._meter.end(None)
+            self._feed("on_exported", report)
+
+        def on_error(error: BaseException) -> None:
+            self._meter.end(None)
+            if isinstance(error, SystemExit):  # only the user's code raises that
+                error = exit_error(error)
+            if isinstance(error, Exception):
+                self._feed("on_export_failed", _failure_of(error))
+            else:
+                self._on_error(error)
+
+        self._keras.submit("export", work, then, on_error)
+
+
+def _failure_of(error: Exception) -> Failure:
+    """Return what the master is told of an error; the log has all of it."""
+    if not isinstance(error, EdlzError):
+        lines = "".join(traceback.format_exception(error))
+        logger.error("%s", lines)
+        return Failure(code="local-protocol", message=f"{type(error).__name__}: {error}", traceback=lines)
+    lines = error.traceback if isinstance(error, UserCodeError) else ""
+    if lines:
+        logger.error("%s\n%s", error.message, lines)
+    return Failure(code=error.code, message=error.message, help=error.help, traceback=lines)
 
 
 def _nothing(_: object) -> None:

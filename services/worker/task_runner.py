@@ -2,7 +2,7 @@
 
 Theory of operation.  A worker joins, builds the model, makes itself known to every partition, and then asks
 for work.  Its statuses say what it holds and what it has done; the master's answers say what it should
-have.  Training tasks are `Training`'s affair, evaluation tasks `Evaluations'`.  PROTOCOL: section 3.
+have.  Training tasks are `Training`'s affair, evaluation tasks `Evaluations'`, the export of the finished model `Exports'`.  PROTOCOL: section 3.
 """
 
 import math
@@ -14,6 +14,8 @@ from edlz.services.messages import (
     DoneEvaluation,
     EvaluationResult,
     Exchanged,
+    ExportReport,
+    ExportWish,
     FailedTask,
     Failure,
     Identity,
@@ -31,6 +33,7 @@ from edlz.services.plan import Plan
 from edlz.services.records import Message
 from edlz.services.worker.asynchronous import AsynchronousTraining
 from edlz.services.worker.evaluations import Evaluations
+from edlz.services.worker.exports import Exports
 from edlz.services.worker.instructions import AskMaster, AskPartition, Build, Exit, Instruction, Outcome
 from edlz.services.worker.known_partitions import KnownPartitions
 from edlz.services.worker.order_check import check_orders
@@ -76,6 +79,7 @@ class TaskRunner:
         self._is_status_under_way = False
         self._next_status_s = 0.0
         self._evaluations = Evaluations(self._ask)
+        self._exports = Exports()
         self._training: Training | None = None  # as soon as the model is built
         self._failure: Failure | None = None
         self._nonfinite_losses = 0
@@ -132,7 +136,7 @@ class TaskRunner:
             failed=training.failed if training else (),
             failure=self._failure,
             wants_task=self._wants_task(),
-            wants_evaluation=self._is_ready and self._evaluations.wants_lease,
+            wants_evaluation=self._is_ready and self._evaluations.wants_lease and not self._exports.is_busy,
             telemetry=self._telemetry(),
             steps=training.steps if training else 0,
             busy_s=busy_s,
@@ -143,6 +147,10 @@ class TaskRunner:
             run=self.job.run if self.job is not None else "",
             nonfinite_losses=self._nonfinite_losses,
             nonfinite_loss=self._nonfinite_loss,
+            export_wish=self._exports.wish,
+            exporting=self._exports.holding,
+            exported=self._exports.report,
+            failed_export=self._exports.failed,
         )
         return [AskMaster(body)]
 
@@ -156,7 +164,8 @@ class TaskRunner:
         return self._training
 
     def _wants_task(self) -> bool:
-        return self._is_ready and self._failure is None and self._ready_training.wants_task
+        is_free = self._failure is None and not self._exports.is_busy
+        return self._is_ready and is_free and self._ready_training.wants_task
 
     def _schedule(self) -> list[Instruction]:
         return self._ready_training.schedule() if self._is_ready else []
@@ -190,6 +199,7 @@ class TaskRunner:
         if self._training is not None:
             out += self._work_on(self._training, orders)
         out += self._evaluations.on_orders(orders, self._partitions.count)
+        out += self._exports.on_orders(orders)
         out += self._schedule()
         if now >= self._next_status_s or (orders.lease is not None and self._wants_task()):
             out += self._status(now)
@@ -234,6 +244,11 @@ class TaskRunner:
             self._training = AsynchronousTraining(*about, looks_ahead=looks_ahead)
         self._evaluations.has_tables, self._evaluations.run = has_tables, self.job.run
         return [*self._partitions.initialise(), *self._status(now)]
+
+    def on_wish(self, wish: ExportWish, now: float) -> list[Instruction]:
+        """The model's callbacks() wish for an export at the end; heard before `on_built`."""
+        self._exports.wish = wish
+        return []
 
     def on_fatal(self, failure: Failure, now: float) -> list[Instruction]:
         """Something that no other attempt can mend: the master ends the job."""
@@ -333,6 +348,18 @@ class TaskRunner:
     def on_concluded(self, result: EvaluationResult, now: float) -> list[Instruction]:
         """A round's metrics are computed."""
         self._evaluations.on_concluded(result)
+        return self._status(now)
+
+    # -- export
+
+    def on_exported(self, report: ExportReport, now: float) -> list[Instruction]:
+        """The finished model is exported."""
+        self._exports.on_exported(report)
+        return self._status(now)
+
+    def on_export_failed(self, failure: Failure, now: float) -> list[Instruction]:
+        """It cannot be exported."""
+        self._exports.on_failed(failure)
         return self._status(now)
 
     # -- checks

@@ -1,5 +1,6 @@
 """What TensorFlow and Keras read from the environment when they are imported: to be set before."""
 
+import logging
 import os
 import sys
 
@@ -13,6 +14,7 @@ def prepare_environment(config: JobConfig) -> None:
 
     What is imported already stays as it is.
     """
+    logging.getLogger("tensorflow").setLevel(logging.WARNING)  # of an export it tells how it names things
     if "tensorflow" not in sys.modules:
         os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1" if config.onednn else "0"
         os.environ["KERAS_BACKEND"] = "tensorflow"

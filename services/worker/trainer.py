@@ -16,7 +16,7 @@ import numpy.typing as npt
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.layout import Layout
-from edlz.services.messages import MetricState, OptimizerSpec, TableSpec
+from edlz.services.messages import ExportWish, MetricState, OptimizerSpec, TableSpec
 from edlz.services.plan import Plan, TaskRange
 from edlz.services.seeds import derive_seed
 from edlz.services.worker.task_reader import TaskReader
@@ -43,6 +43,8 @@ class Built:
         Padded as the layout says, 64-byte aligned.
     tables : tuple of TableSpec
         Of the embedding tables, which are not in `dense`.
+    export_wish : ExportWish, optional
+        Of the model's callbacks().
     """
 
     layout: Layout
@@ -51,6 +53,7 @@ class Built:
     state: npt.NDArray[np.float32]
     counters: npt.NDArray[np.int64]
     tables: tuple[TableSpec, ...] = ()
+    export_wish: ExportWish | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,9 @@ class Trainer:
 
         assembly = self._assembly = Assembly(self._config, self._plan, self._reader, self._partitions)
         updates = assembly.updates
-        return Built(assembly.built.layout, updates.optimizer, *assembly.initial, updates.tables)
+        return Built(
+            assembly.built.layout, updates.optimizer, *assembly.initial, updates.tables, updates.export_wish
+        )
 
     def learning_rate(self, version: int) -> float:
         """Return the learning rate of the step from `version` (updates so far) to version + 1."""

@@ -87,6 +87,7 @@ class SimulatedJob:
         self.files_to_lose = set(schedule.lost_files)
         self.published: dict[str, Any] | None = None  # the manifest of the predictions
         self.predicted: Counter[int] = Counter()  # how often each task was computed
+        self.exports: list[tuple[str, bytes]] = []  # numbered folders: of which digest, and the model in it
         self.replaced: list[str] = []  # workers that hung
         self.log: list[str] = []
         self.job = _job_record(schedule)
@@ -350,6 +351,7 @@ def _job_record(schedule: Schedule) -> Job:
             "skip_bad_tasks": schedule.skips,
             "stop_on_nan": schedule.stops_on_nan,
             "prediction_output": "out" if schedule.predicts else "",
+            "output": "out" if schedule.exports else "",
         },
         plan=schedule.plan,
         partitions=schedule.partitions,

@@ -12,6 +12,7 @@ from edlz.services.ledger import TaskSet
 from edlz.services.master.digest import read_digest
 from edlz.services.master.task_queue import MAX_ATTEMPTS
 from edlz.services.messages import ReadVector, TableDigests, VectorPart
+from edlz.services.ps.state import State
 from edlz.services.ps.store import Store
 
 if TYPE_CHECKING:
@@ -37,10 +38,24 @@ def check_end(job: "SimulatedJob") -> None:
         raise Violation("the final parameters are not the same bits")
     if job.journal["digest"] != _digest_of([Store(state, job.plan.seed) for state in finals]):
         raise Violation("the digest is not that of the sealed parameters")
+    if job.schedule.exports:
+        _check_exports(job, finals)
     if job.schedule.predicts:
         _check_predictions(job)
     elif job.schedule.evaluation_tasks:
         _check_evaluations(job, finals[0].version)
+
+
+def _check_exports(job: "SimulatedJob", finals: list[State]) -> None:
+    """The finished model lies in one numbered folder, and the journal knows which; trained again, it is another."""
+    digests, report = [digest for digest, _ in job.exports], job.journal["exported"]
+    is_one = len(digests) == 1 or (not job.plan.is_sync and len(set(digests)) == len(digests))
+    if not is_one or digests[-1] != job.journal["digest"]:
+        raise Violation(f"exported {digests}, not only {job.journal['digest']}")
+    if (report.digest, report.place) != (digests[-1], f"out/{len(digests)}"):
+        raise Violation(f"the journal has {report}, of exports {digests}")
+    if job.exports[-1][1] != final_bytes(finals):
+        raise Violation("what was exported is not what is sealed")
 
 
 def _digest_of(stores: list[Store]) -> str:

@@ -11,6 +11,7 @@ from edlz.services.plan import Plan, Shard
 from edlz.services.worker.row_traffic import row_ids
 
 MOMENTS = ("sealing", "concluding", "digest", "complete")
+EXPORT_MOMENTS = ("digest", "exporting", "published", "exported", "complete")
 PREDICTION_MOMENTS = (
     "concluding",
     "first part",
@@ -21,7 +22,16 @@ PREDICTION_MOMENTS = (
     "complete",
 )
 
-__all__ = ["MOMENTS", "PREDICTION_MOMENTS", "Fault", "Schedule", "bad_minibatches", "ids_of", "raises_at"]
+__all__ = [
+    "EXPORT_MOMENTS",
+    "MOMENTS",
+    "PREDICTION_MOMENTS",
+    "Fault",
+    "Schedule",
+    "bad_minibatches",
+    "ids_of",
+    "raises_at",
+]
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,7 @@ class Schedule:
     is_supervised: bool = False  # hung workers are given up, and replaced
     predicts: bool = False  # the evaluation tasks are to be predicted, into files
     lost_files: tuple[int, ...] = ()  # tasks whose files are gone when they are published for the first time
+    exports: bool = False  # the finished model
     faults: tuple[Fault, ...] = ()
 
     @property

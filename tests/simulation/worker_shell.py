@@ -11,6 +11,7 @@ from simulation.model import (
     TABLES,
     compute_gradient,
     compute_rows,
+    final_bytes,
     initial_vectors,
     make_push,
     same_ids,
@@ -21,14 +22,19 @@ from simulation.schedule import ids_of, raises_at
 from simulation.shells import Shell
 
 from edlz.services.layout import slice_bounds
+from edlz.services.ledger import TaskSet
 from edlz.services.messages import (
     DoneEvaluation,
     EvaluationLease,
     EvaluationResult,
+    ExportLease,
+    ExportReport,
     FailedTask,
+    Failure,
     Initialise,
     PartFile,
 )
+from edlz.services.ps.state import State
 from edlz.services.ps.store import initial_digest
 from edlz.services.worker import instructions as worker_core
 from edlz.services.worker.instructions import Outcome
@@ -105,6 +111,47 @@ class WorkerShell(Shell):
         )
         event = (process.name, "on_evaluation_ids", ((find.lease.round, find.lease.task), ids))
         self._job.within(0, 0.5, self._job.event, *event)
+
+    def _exportmodel(self, process: Process, export: worker_core.ExportModel) -> None:
+        process.pace.begin("export", self._job.now)
+        self._job.within(0.1, 3, self._publish, process, export.lease, self._finished_states())
+
+    def _finished_states(self) -> list[State] | None:
+        """What the partitions' folders hold of the finished model, as `sealed_parts` finds it."""
+        found = [
+            [state for state in disk.states.values() if self._is_full(state)] for disk in self._job.disks
+        ]
+        if not all(found):
+            return None
+        return [max(states, key=lambda state: (state.era, state.version)) for states in found]
+
+    def _is_full(self, state: State) -> bool:
+        ledger = state.ledger
+        return len(TaskSet(ledger.finished)) == self._job.plan.task_count and not ledger.marks
+
+    def _publish(self, process: Process, lease: ExportLease, states: list[State] | None) -> None:
+        """Rename what was written, unless another try has done so; the process hears of that a little later."""
+        if not process.is_up:
+            return
+        if self._job.now < process.stalled_until:
+            self._job.at(process.stalled_until, self._publish, process, lease, states)
+            return
+        if states is None:
+            process.pace.end(self._job.now)
+            failure = Failure(code="data", message="not to be seen")
+            self._job.event(process.name, "on_export_failed", (failure,))
+            return
+        if lease.digest not in [digest for digest, _ in self._job.exports]:
+            self._job.exports.append((lease.digest, final_bytes(states)))
+        place = 1 + [digest for digest, _ in self._job.exports].index(lease.digest)
+        self._job.reach("published")
+        report = ExportReport(digest=lease.digest, wish=lease.wish, place=f"out/{place}", size_bytes=1)
+        self._job.within(0, 1, self._on_exported, process, report)
+
+    def _on_exported(self, process: Process, report: ExportReport) -> None:
+        process.pace.end(self._job.now)
+        self._job.reach("exported")
+        self._job.event(process.name, "on_exported", (report,))
 
     def _compute(self, process: Process, compute: worker_core.Compute) -> None:
         task, index, length = compute.task, compute.index, self._job.schedule.lengths[compute.task]

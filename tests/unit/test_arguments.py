@@ -302,6 +302,27 @@ def test_other_combinations() -> None:
     assert warning.message.startswith("records_per_task=10 is below minibatch_size=64")
     (warning,) = read("--keep_checkpoint_max=2").warnings
     assert warning.message == "keep_checkpoint_max=2 without checkpoint_steps: none is saved"
+    (warning,) = read("--unknown_ids=zeros").warnings
+    assert warning.message == "unknown_ids=zeros without output: nothing is exported"
+
+
+def test_how_the_model_comes_out() -> None:
+    assert not read(
+        "--output=out", "--output_format=saved_model,keras,safetensors", "--unknown_ids=mean"
+    ).errors
+    for flags, message in (
+        (
+            ("--output=out", "--output_format=onxx"),
+            '--output_format="onxx" is none of saved_model, keras, safetensors',
+        ),
+        (
+            ("--output=m.keras", "--output_format=saved_model"),
+            "--output_format=saved_model with m.keras: a file has one format",
+        ),
+        (("--output=out", "--unknown_ids=zero"), '--unknown_ids="zero" is none of initial, zeros, mean'),
+    ):
+        (error,) = read(*flags).errors
+        assert error.message == message
     message, _ = only_error(read("--get_model_steps=4"))
     assert message == "--get_model_steps=4 without use_async: in sync mode no gradient is stale"
     assert only_error(read("--lr_staleness_modulation"))[0].startswith("--lr_staleness_modulation without")

@@ -15,7 +15,8 @@ from table_jobs import IDS, PAIR_FEED, job, write_job
 
 from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.errors import DataError
-from edlz.services.export.exporter import ABOUT, Export, Exported, export_model, load_model
+from edlz.services.export.about import ABOUT
+from edlz.services.export.exporter import Export, Exported, export_model, load_model
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning"),

@@ -32,10 +32,10 @@ Training
 Workers        --num_workers [2]  --num_ps_pods [1]
                --grads_to_wait [num_workers]
 Results        --evaluation_steps  --log_loss_steps [100]  --checkpoint_steps
-               --checkpoint_dir [the job's]
+               --checkpoint_dir [the job's]  --output
 Kubernetes     --image_name  --namespace [the context's]  --volume
 This run       --job_name [the model's]  --config  --progress [auto]
-More: --help=GROUP  model(12)  training(15)  workers(11)  results(6)
+More: --help=GROUP  model(12)  training(15)  workers(11)  results(9)
                     kubernetes(25)  images(8)  run(9)
       --help=WORD   flags about a word, e.g. --help=evaluation
       --help-all    all of them

@@ -1,5 +1,6 @@
 """What is checked before anything runs, and where a model's code is found."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -135,7 +136,7 @@ def test_what_this_version_does_not_call_is_said() -> None:
     found = check_job(job(model_def="", model_file="model.py", validation_data="data/mnist/test"))
     assert found.errors == []
     assert [warning.message.split(":")[0] for warning in found.warnings] == [
-        "of callbacks() only learning rate schedulers are heeded in this version of edlz",
+        "of callbacks() only learning rate schedulers and SavedModelExporter are heeded in this version of edlz",
         "the model defines no eval_metrics_fn()",
     ]
 
@@ -247,3 +248,26 @@ def test_a_checkpoint_to_begin_from(tmp_path: Path) -> None:
     message, help_line = only_error(job(checkpoint_dir_for_init=str(tmp_path / "empty")))
     assert message.endswith("holds no checkpoint")
     assert "version-<V>" in help_line
+
+
+def test_a_place_that_the_model_can_be_exported_to() -> None:
+    for output in ("out/model", "data", "out/m.keras", "m.keras"):
+        assert check_job(job(output=output)).errors == []
+    assert not Path("out").exists(), "nothing is made before there is a model"
+
+
+def test_a_place_that_nothing_can_be_exported_to(tmp_path: Path) -> None:
+    part = tmp_path / "data/mnist/test/part-0"
+    Path("taken.keras").mkdir()
+    assert only_error(job(output="data/mnist/test/part-0/out")) == (
+        f'output "data/mnist/test/part-0/out": {part} is no folder',
+        "name another place to export to",
+    )
+    assert only_error(job(output="taken.keras"))[0] == 'output "taken.keras" is a folder'
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_place_that_another_user_has(tmp_path: Path) -> None:
+    Path("theirs").mkdir(mode=0o500)
+    message = f'output "theirs/out": {tmp_path / "theirs"} cannot be written to by this user'
+    assert only_error(job(output="theirs/out"))[0] == message

@@ -45,6 +45,37 @@ def test_of_two_at_once_each_gets_a_number(tmp_path: Path, monkeypatch: pytest.M
     assert names(tmp_path) == ["1", "2"]
 
 
+def test_of_two_tries_of_one_export_one_gets_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever instant the second one has lost in: it has looked for a number before the first was there, or not."""
+
+    def is_same(folder: Path) -> bool:
+        return (folder / "ours").exists()
+
+    def publish(staged: Path) -> Path:
+        (staged / "ours").touch()
+        return publish_folder(staged, tmp_path, is_same)
+
+    export(tmp_path, "another's")
+    with staging(tmp_path) as first, staging(tmp_path) as second:
+        from edlz.services.export import publishing
+
+        real = publishing.versions_in
+
+        def stalls(root: Path) -> list[int]:
+            found = real(root)
+            monkeypatch.undo()
+            assert publish(first).name == "2"
+            return found
+
+        monkeypatch.setattr(publishing, "versions_in", stalls)
+        assert publish(second).name == "2"
+    with staging(tmp_path) as third:
+        assert publish(third).name == "2"
+    assert names(tmp_path) == ["1", "2"]
+
+
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     def fail() -> None:
         with staging(tmp_path) as folder:

@@ -24,6 +24,7 @@ from edlz.client.screen.wording import best_evaluation, count_of, duration, metr
 from edlz.services.job_status import (
     EvaluationView,
     EventView,
+    ExportView,
     FailureView,
     JobStatus,
     PartitionView,
@@ -273,6 +274,7 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
         "checkpoint",
         "events",
         "nonfinite_losses",
+        "exported",
     ]
     assert (found["api"], found["seq"]) == (1, 811)
     assert found["job"] == {
@@ -323,6 +325,16 @@ def test_success_in_ascii_in_a_file_and_in_colour() -> None:
     assert f"sha256 {DONE.digest} (" in whole
     assert "replaced" not in whole
     assert paint(success_block(DONE, ENDING)).startswith("\x1b[32mSucceeded\x1b[0m  mnist")
+
+
+def test_success_says_where_the_model_lies() -> None:
+    exported = ExportView(place="/work/out/2", size_bytes=297_400, formats=("saved_model",))
+    job = msgspec.structs.replace(DONE, exported=exported)
+    assert "\n  exported /work/out/2  297.4 KB\n" in plain(success_block(job, ENDING))
+    assert status_object(job)["exported"]["place"] == "/work/out/2"
+    assert "exporting" in plain(
+        live_block(msgspec.structs.replace(DONE, state="Exporting"), asked_workers=2, width=80)
+    )
 
 
 def test_success_without_order_promises_no_bits() -> None:
