@@ -9,9 +9,11 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 
-from edlz.client.help import asked_help, unknown_command
+from edlz.client.help import COMMANDS, asked_help, unknown_command
+from edlz.client.help_jobs import JOB_COMMANDS
 from edlz.services.checkpoints.durable import replace_file
 from edlz.services.config import edlz_home
+from edlz.services.configuration.flags import READERS
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems
 from edlz.services.errors import EdlzError
 from edlz.services.outputs import OutputGone, guarded_outputs, output_error
@@ -76,63 +78,102 @@ def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
         print(version_text())
         return 0
-    is_about_completion = arguments[:1] and arguments[0].startswith(_COMPLETION_FLAGS)
+    is_about_completion = bool(arguments[:1] and arguments[0].startswith(_COMPLETION_FLAGS))
     if not completing and not is_about_completion:
         problem = unknown_command(arguments)
         if problem is not None:
             raise InvalidConfigError([problem])
+        code = _without_typer(arguments[0], arguments[1:])
+        if code is not None:
+            return code
     return _dispatch(arguments)
+
+
+def _without_typer(command: str, arguments: list[str]) -> int | None:
+    """Run a command that reads its arguments itself; None if Typer should, which takes longer than some commands."""
+    reader = next((reader for reader in READERS if reader == command), None)
+    if reader is not None:
+        from edlz.client.train import run_job
+
+        return run_job(reader, arguments)
+    if command == "ls":
+        from edlz.client.job_list import asked_list, print_jobs
+
+        asked = asked_list(arguments)
+        if asked is not None:
+            print_jobs(asked.output, is_all=asked.is_all, namespace=asked.namespace)
+            return 0
+    return None
 
 
 def _dispatch(arguments: list[str]) -> int:
     """Let Typer find the command and call it."""
-    app = _build()
+    app = _build(arguments[0] if arguments and "_EDLZ_COMPLETE" not in os.environ else "")
     try:
         result = app(arguments, prog_name="edlz", standalone_mode=False)
     except Exception as e:
         message: Callable[[], str] | None = getattr(e, "format_message", None)
         if message is None:
             raise
-        words = [word for word in arguments[:2] if not word.startswith("-")]
+        words = arguments[:2] if " ".join(arguments[:2]) in COMMANDS else arguments[:1]
         text = message().rstrip(".")
         print_problems([Problem(text[:1].lower() + text[1:], f"{' '.join(['edlz', *words])} --help")])
         return USAGE
     return result if isinstance(result, int) else 0
 
 
-def _build() -> Callable[..., object]:
-    """Return the Typer application."""
-    import typer
+def _build(command: str) -> Callable[..., object]:
+    """Return the Typer application: with what this command needs alone, or with all of them if it names none.
 
-    from edlz.client.checkpoint import checkpoint
-    from edlz.client.export import export
-    from edlz.client.keys import keys
-    from edlz.client.logs import logs
-    from edlz.client.ls import ls
-    from edlz.client.resume import resume
-    from edlz.client.rm import rm
-    from edlz.client.scale import scale
-    from edlz.client.status import status, top
-    from edlz.client.stop import stop
-    from edlz.client.train import FlagCommand, evaluate, predict, train, with_flags_of
-    from edlz.client.wait import wait
-    from edlz.client.zoo import zoo
+    Some commands import NumPy, and most need not wait for that.
+    """
+    import typer
 
     app = typer.Typer(
         help="Train Keras models on machines that come and go.",
         pretty_exceptions_enable=False,
         context_settings={"token_normalize_func": lambda token: token.replace("-", "_")},
     )
-    app.command("train", cls=FlagCommand)(with_flags_of("train", train))
-    app.command("evaluate", cls=FlagCommand)(with_flags_of("evaluate", evaluate))
-    app.command("predict", cls=FlagCommand)(with_flags_of("predict", predict))
-    app.command("resume", context_settings=_WITH_FLAGS)(resume)
-    for command in (ls, status, top, logs, wait, stop, scale, rm):
-        app.command(command.__name__)(command)
-    app.command("export")(export)
-    app.command("keys")(keys)
-    app.add_typer(zoo, name="zoo")
-    app.add_typer(checkpoint, name="checkpoint")
+    app.callback()(lambda: None)  # or else a command that is alone would not be named
+    is_any = command not in {name.partition(" ")[0] for name in COMMANDS}
+    if is_any or command in READERS:
+        from edlz.client.flag_options import FlagCommand, with_flags_of
+        from edlz.client.train import evaluate, predict, train
+
+        app.command("train", cls=FlagCommand)(with_flags_of("train", train))
+        app.command("evaluate", cls=FlagCommand)(with_flags_of("evaluate", evaluate))
+        app.command("predict", cls=FlagCommand)(with_flags_of("predict", predict))
+    if is_any or command == "resume":
+        from edlz.client.resume import resume
+
+        app.command("resume", context_settings=_WITH_FLAGS)(resume)
+    if is_any or command in JOB_COMMANDS:
+        from edlz.client.logs import logs
+        from edlz.client.ls import ls
+        from edlz.client.rm import rm
+        from edlz.client.scale import scale
+        from edlz.client.status import status, top
+        from edlz.client.stop import stop
+        from edlz.client.wait import wait
+
+        for function in (ls, status, top, logs, wait, stop, scale, rm):
+            app.command(function.__name__)(function)
+    if is_any or command == "export":
+        from edlz.client.export import export
+
+        app.command("export")(export)
+    if is_any or command == "keys":
+        from edlz.client.keys import keys
+
+        app.command("keys")(keys)
+    if is_any or command == "zoo":
+        from edlz.client.zoo import zoo
+
+        app.add_typer(zoo, name="zoo")
+    if is_any or command == "checkpoint":
+        from edlz.client.checkpoint import checkpoint
+
+        app.add_typer(checkpoint, name="checkpoint")
     return app
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from edlz.client.all_jobs import asks_clusters
 from edlz.client.completion import complete_job
-from edlz.client.job_index import LocalJob, NoSuchJob, earlier_runs, find_job, list_jobs
+from edlz.client.job_index import LocalJob, NoSuchJob, find_job, list_jobs
 from edlz.client.log_choice import LogChoice, LogOutput
 from edlz.client.sight import Sight
 from edlz.services.config import legal_job_name
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from edlz.client.screen.screens import Screen
     from edlz.services.messages import Scaled
 
-__all__ = ["Job", "JobArgument", "NamespaceFlag", "all_that_run", "chosen_job", "look_at_all", "named_job"]
+__all__ = ["Job", "JobArgument", "NamespaceFlag", "all_that_run", "chosen_job", "named_job"]
 
 JobArgument = Annotated[
     str | None,
@@ -161,34 +162,11 @@ def all_that_run(namespace: str = "", *, with_by_hand: bool = False) -> list[Job
             for job in list_jobs()
             if lock_holder(job.path) or (with_by_hand and master_by_hand(job.path))
         ]
-    if _asks_clusters(namespace):
+    if asks_clusters(namespace):
         from edlz.client.cluster.job import running_jobs
 
         found += running_jobs(namespace)
     return found
-
-
-def look_at_all(namespace: str = "", *, is_all: bool = False) -> list[Sight]:
-    """Return how the jobs fare: those of this machine and those submitted from here, or all of a namespace.
-
-    It takes no longer than a master or an API server has to answer.
-    """
-    from edlz.client.local.sight import look_at
-
-    found: list[Sight] = []
-    if not namespace:
-        found += look_at([*list_jobs(), *(earlier_runs() if is_all else [])])
-    if _asks_clusters(namespace):
-        from edlz.client.cluster.look import look_at_clusters
-
-        found += look_at_clusters(namespace)
-    return found
-
-
-def _asks_clusters(namespace: str) -> bool:
-    from edlz.client.cluster.index import list_places
-
-    return bool(namespace or list_places())
 
 
 def _here(job: LocalJob) -> Job:

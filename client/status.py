@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edlz.client.flag_values import output_format
+from edlz.client.job_list import FORMATS
 from edlz.client.jobs import Job, JobArgument, NamespaceFlag, chosen_job
-from edlz.client.ls import FORMATS, OutputFlag
+from edlz.client.ls import OutputFlag
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_lines, width_for
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,9 +16,11 @@ from edlz.client.screen.spans import Glyphs, Line, Span
 from edlz.services import strict_json
 from edlz.services.checkpoints.durable import replace_file
 from edlz.services.job_status import FailureView, JobStatus
-from edlz.services.master.journal import final_status
-from edlz.services.messages import ProcessExit
+from edlz.services.master.journal_facts import final_status
 from edlz.services.post_mortem import last_words
+
+if TYPE_CHECKING:
+    from edlz.services.messages import ProcessExit
 
 __all__ = ["FINAL_STATES", "Evidence", "conclude", "written_status"]
 
@@ -46,8 +49,8 @@ class Evidence:
     logs: Path
     status: JobStatus | None = None
     signal: int | None = None
-    master: ProcessExit | None = None
-    first_crash: ProcessExit | None = None
+    master: "ProcessExit | None" = None
+    first_crash: "ProcessExit | None" = None
     tails: dict[str, list[str]] = field(default_factory=dict)
     took_s: float = 0.0
 
@@ -91,7 +94,7 @@ def written_status(folder: Path) -> JobStatus | None:
     return final_status(folder / JOURNAL) or written
 
 
-def _exit_code(master: ProcessExit | None, status: JobStatus | None) -> int:
+def _exit_code(master: "ProcessExit | None", status: JobStatus | None) -> int:
     """Return the master's exit code, or what its last word stands for if it has none."""
     if master is not None and master.code is not None:
         return master.code

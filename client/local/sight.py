@@ -6,21 +6,25 @@ Live jobs are asked through their masters, all at once, within a second.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from edlz.client.job_index import JOURNAL, SETTINGS, LocalJob
 from edlz.client.local.ending import FINAL_STATES, written_status
 from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand
-from edlz.client.local.master_line import MASTER, MasterAddress, address_by_hand, address_of, ask_all
 from edlz.services.errors import ConfigError
 from edlz.services.job_status import FailureView, JobStatus
 from edlz.services.post_mortem import last_words
 
+if TYPE_CHECKING:
+    from edlz.client.local.master_line import MasterAddress
+
 __all__ = ["JobSight", "look_at", "refuse_idle"]
 
 _TAIL_BYTES = 16384
+
+_Runner = tuple[LocalJob, LockHolder | None, str | None]  # a job, its supervisor, its master by hand
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ def look_at(jobs: Sequence[LocalJob]) -> list[JobSight]:
         None if holder else master_by_hand(job.path) for job, holder in zip(jobs, holders, strict=True)
     ]
     runners = list(zip(jobs, holders, masters, strict=True))
-    answers = ask_all([_address(*runner) for runner in runners])
+    answers = _answers(runners)
     return [_sight(*runner, answer) for runner, answer in zip(runners, answers, strict=True)]
 
 
@@ -129,7 +133,18 @@ def refuse_idle(sight: JobSight) -> None:
     )
 
 
-def _address(job: LocalJob, holder: LockHolder | None, by_hand: str | None) -> MasterAddress | None:
+def _answers(runners: Sequence[_Runner]) -> list[JobStatus | None]:
+    """Return what masters say; where none runs, what it takes to ask one is not even imported."""
+    if not any(holder or by_hand for _, holder, by_hand in runners):
+        return [None] * len(runners)
+    from edlz.client.local.master_line import ask_all
+
+    return ask_all([_address(*runner) for runner in runners])
+
+
+def _address(job: LocalJob, holder: LockHolder | None, by_hand: str | None) -> "MasterAddress | None":
+    from edlz.client.local.master_line import address_by_hand, address_of
+
     if holder is not None:
         return address_of(holder)
     return address_by_hand(job) if by_hand is not None else None
@@ -156,7 +171,7 @@ def _sight(
         state, note = "Stopped", "interrupted"
     else:
         state, note = "Failed", "never began"
-        said = last_words(_tail(job.logs / f"{MASTER}.log"))
+        said = last_words(_tail(job.logs / "master.log"))
         failure = FailureView(text=said.error or "it ended before it began", help=said.help)
         last = msgspec.structs.replace(last, failure=failure)
     seen = msgspec.structs.replace(last, state=state, workers=(), partitions=(), eta_s=None)

@@ -8,14 +8,13 @@ from typing import Any
 
 from edlz.client.screen.columns import aligned
 from edlz.client.screen.spans import Line, Role, Span
-from edlz.client.screen.wording import count_of
+from edlz.client.screen.wording import age, count_of
 from edlz.services.checkpoints.versions import Damage, VersionInfo
 from edlz.services.layout import VectorLayout
 from edlz.services.ledger import Ledger
 from edlz.services.ps.state_head import StateHead
 
 __all__ = [
-    "age",
     "contents_block",
     "contents_object",
     "size",
@@ -30,14 +29,6 @@ _PLAN_LETTERS = 8
 _MOST_VARIABLES = 20
 
 Checked = Sequence[tuple[VersionInfo, Sequence[Damage]]]
-
-
-def age(seconds: float) -> str:
-    """Return an age in one unit: `45s`, `3m`, `2h`, `5d`."""
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= length:
-            return f"{int(seconds // length)}{unit}"
-    return f"{max(0, int(seconds))}s"
 
 
 def size(size_bytes: int) -> str:

@@ -1,15 +1,16 @@
 """Jobs in words: a table for people, an object for scripts."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from edlz.client.screen.checkpoint import age
 from edlz.client.screen.columns import aligned, cut, shortened
 from edlz.client.screen.json_objects import API_VERSION, status_object
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Role, Span
-from edlz.client.screen.wording import metric, percent, working
+from edlz.client.screen.wording import age, metric, percent, working
 from edlz.client.sight import Sight
-from edlz.services.messages import Scaled
+
+if TYPE_CHECKING:
+    from edlz.services.messages import Scaled
 
 __all__ = ["STATE_ROLES", "job_object", "jobs_object", "jobs_table", "scaled_lines"]
 
@@ -76,7 +77,7 @@ def job_object(sight: Sight) -> dict[str, Any]:
     return found
 
 
-def scaled_lines(word: str, scaled: Scaled) -> list[Line]:
+def scaled_lines(word: str, scaled: "Scaled") -> list[Line]:
     """Return what `edlz scale` says."""
     before, after = scaled.before, scaled.after
     text = (

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from edlz.client.screen.checkpoint import age
 from edlz.client.screen.columns import aligned, cut
 from edlz.client.screen.end import Ending, exported_text, failure_block
 from edlz.client.screen.jobs import STATE_ROLES
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
 from edlz.client.screen.wording import (
+    age,
     duration,
     memory,
     metric,

@@ -8,6 +8,7 @@ from edlz.client.screen.spans import Role
 from edlz.services.job_status import EvaluationView, JobStatus, WorkerView
 
 __all__ = [
+    "age",
     "best_evaluation",
     "count_of",
     "duration",
@@ -33,6 +34,14 @@ _ROLES: dict[str, Role] = {
 }
 _WORKING = frozenset(("training", "waiting", "evaluating"))
 _SMALLER_IS_BETTER = ("loss", "error", "mse", "mae", "rmse", "perplexity", "crossentropy", "deviance")
+
+
+def age(seconds: float) -> str:
+    """Return an age in one unit: `45s`, `3m`, `2h`, `5d`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{max(0, int(seconds))}s"
 
 
 def duration(seconds: float) -> str:

@@ -7,33 +7,30 @@ file is named, and nothing that it says is believed.
 """
 
 import sqlite3
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import quote
 
 import msgspec
 
 from edlz.services import strict_json
 from edlz.services.errors import DataError, LocalProtocolError
-from edlz.services.job_status import JobStatus
 from edlz.services.master.entries import FleetRecord, JournalState
 from edlz.services.master.full_disk import FullDisk
+from edlz.services.master.journal_facts import (
+    UNREADABLE,
+    DamagedFact,
+    checksum_of,
+    fact,
+    looked_up,
+    text_of,
+)
 from edlz.services.messages import Job
 
-__all__ = ["Journal", "TermLost", "final_status", "planned_job"]
+__all__ = ["Journal", "TermLost", "planned_job"]
 
 SCHEMA_VERSION = 2  # since 2 there are checksums
 WAIT_S = 10.0  # for another process' transaction
-LOOK_S = 1.0  # the same, of who only looks
-
-_T = TypeVar("_T")
-
-
-# SQLite's module decodes names of a damaged schema itself.
-_UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 
 
 class TermLost(LocalProtocolError):
@@ -98,11 +95,11 @@ class Journal:
         """Turn what a file that cannot be read or written raises into an error that names it."""
         try:
             yield
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise DataError(
                 f"{self._path} cannot be used as the job's journal: {error}", "use another --job_dir"
             ) from error
-        except _Damaged as error:
+        except DamagedFact as error:
             raise DataError(
                 f"{self._path} is damaged: {error}",
                 "train on from a checkpoint in another folder: edlz train … --checkpoint_dir_for_init=DIR",
@@ -122,13 +119,13 @@ class Journal:
     def job(self) -> Job | None:
         """Return the job as it was planned, or None before it was."""
         with self._usable():
-            return _fact(self._database, "job", Job)
+            return fact(self._database, "job", Job)
 
     def state(self) -> JournalState:
         """Return what earlier masters left."""
         with self._usable():
             rows = self._database.execute("SELECT * FROM facts WHERE name != 'job'").fetchall()
-            facts = {str(row[0]): _text(row) for row in rows}
+            facts = {str(row[0]): text_of(row) for row in rows}
             known = JournalState.__dataclass_fields__
             return _state({name: text for name, text in facts.items() if name in known})
 
@@ -208,14 +205,14 @@ class Journal:
         database = self._database
         database.execute("BEGIN IMMEDIATE")
         try:
-            stored = _fact(database, "term", int) or 0
+            stored = fact(database, "term", int) or 0
             if (term <= stored) if begins else (term != stored):
                 raise TermLost(f"{self._path} belongs to a master of term {stored}, this one has term {term}")
-            if is_first and _fact(database, "job", msgspec.Raw) is not None:
+            if is_first and fact(database, "job", msgspec.Raw) is not None:
                 raise TermLost(f"{self._path} holds the plan of another master by now")
             for name, value in facts.items():
                 text = strict_json.encode(value)
-                row = (name, text, _checksum(name, text))
+                row = (name, text, checksum_of(name, text))
                 database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", row)
             database.execute("COMMIT")
         except BaseException:
@@ -226,42 +223,7 @@ class Journal:
 
 def planned_job(path: Path) -> Job | None:
     """Return the job of a journal that may be another process', writing nothing; None if there is none."""
-    return _looked(path, lambda database: _fact(database, "job", Job))
-
-
-def final_status(path: Path) -> JobStatus | None:
-    """Return how a job looked when it was complete, writing nothing; None if its journal does not say so."""
-
-    def look(database: sqlite3.Connection) -> JobStatus | None:
-        return _fact(database, "final", JobStatus) if _fact(database, "is_complete", bool) else None
-
-    return _looked(path, look)
-
-
-class _Damaged(Exception):
-    """What a journal holds is not what was written."""
-
-
-def _looked(path: Path, look: Callable[[sqlite3.Connection], _T | None]) -> _T | None:
-    """Open a journal for reading; what cannot be read counts as not there."""
-    try:
-        address = f"file:{quote(str(path))}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=LOOK_S)) as database:
-            return look(database)
-    except (*_UNREADABLE, _Damaged):
-        return None
-
-
-def _fact(database: sqlite3.Connection, name: str, kind: type[_T]) -> _T | None:
-    """Return one fact; None if it is not there."""
-    row = database.execute("SELECT * FROM facts WHERE name = ?", (name,)).fetchone()
-    if row is None:
-        return None
-    text = _text(row)
-    try:
-        return strict_json.decode(text, kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _Damaged(f'"{name}" is no {kind.__name__} ({error})') from error
+    return looked_up(path, lambda database: fact(database, "job", Job))
 
 
 def _state(facts: dict[str, bytes]) -> JournalState:
@@ -269,18 +231,4 @@ def _state(facts: dict[str, bytes]) -> JournalState:
         fields = {name: msgspec.json.decode(text) for name, text in facts.items()}
         return strict_json.convert(fields, JournalState)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _Damaged(str(error)) from error
-
-
-def _text(row: tuple[Any, ...]) -> bytes:
-    """Return the JSON of a row, if it is what was written; earlier versions wrote no checksum."""
-    name, text, checksum = (*row, None)[:3]
-    is_whole = isinstance(name, str) and isinstance(text, bytes)
-    if not is_whole or (checksum is not None and checksum != _checksum(name, text)):
-        raise _Damaged(f'the checksum of "{name}" is another one')
-    assert isinstance(text, bytes)
-    return text
-
-
-def _checksum(name: str, text: bytes) -> int:
-    return zlib.crc32(text, zlib.crc32(name.encode(errors="replace")))
+        raise DamagedFact(str(error)) from error

@@ -16,6 +16,7 @@ import pytest
 from command_logging import logging_restored
 
 from edlz.client.cli import main
+from edlz.client.job_list import Asked, asked_list
 from edlz.client.local import job as local_job
 from edlz.client.local.job_directory import JobDirectory, open_job_directory
 from edlz.client.wait import exit_code_of
@@ -494,3 +495,59 @@ def test_a_job_by_hand_is_waited_for_and_kept(home: Path, capsys: pytest.Capture
         (home / "jobs" / "mnist" / ".edlz-job").touch()
         assert main(["rm", "mnist"]) == 2
     assert "is run by a master" in capsys.readouterr().err
+
+
+HEAVY = ("numpy", "zmq", "asyncio", "typer", "pydantic", "rich", "tensorflow", "kubernetes")
+
+
+def imported_by(argv: list[str], home: Path) -> set[str]:
+    """Return what a command has imported at its end, in a process of its own."""
+    program = (
+        "import json, sys\n"
+        "from edlz.client.cli import main\n"
+        "main(sys.argv[1:])\n"
+        "print(json.dumps(sorted(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *argv],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "EDLZ_HOME": str(home)},
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("argv", [["ls"], ["ls", "-o", "json", "--all"]])
+def test_ls_imports_nothing_heavy_for_jobs_that_have_ended(home: Path, argv: list[str]) -> None:
+    for state in ("Succeeded", "Failed", "Stopped"):
+        ended(home, msgspec.structs.replace(STATUS, state=state), state.lower())
+    assert not imported_by(argv, home) & set(HEAVY)
+
+
+def test_training_reads_its_flags_without_what_only_completion_needs(home: Path) -> None:
+    assert not imported_by(["train", "--num_workers=0"], home) & {"typer", "pydantic", "numpy", "zmq"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "asked"),
+    [
+        ([], Asked()),
+        (["--all", "-o", "json"], Asked(output="json", is_all=True)),
+        (["--output=yaml", "--namespace", "a"], Asked(output="yaml", namespace="a")),
+        (["-n", "a"], Asked(namespace="a")),
+        (["-o"], None),
+        (["-o", "--all"], None),
+        (["-ojson"], None),  # Typer takes it
+        (["-o=json"], None),
+        (["mnist"], None),
+        (["--al"], None),
+    ],
+)
+def test_plain_arguments_of_ls_need_no_parser(argv: list[str], asked: Asked | None) -> None:
+    assert asked_list(argv) == asked
+
+
+def test_help_after_a_wrong_word_is_that_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ls", "mnist"]) == 2
+    assert capsys.readouterr().err.endswith("help: edlz ls --help\n")

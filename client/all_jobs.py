@@ -1,0 +1,30 @@
+"""Looking at all jobs at once; no more is imported than what is there asks for."""
+
+from edlz.client.job_index import earlier_runs, list_jobs
+from edlz.client.sight import Sight
+
+__all__ = ["asks_clusters", "look_at_all"]
+
+
+def look_at_all(namespace: str = "", *, is_all: bool = False) -> list[Sight]:
+    """Return how the jobs fare: those of this machine and those submitted from here, or all of a namespace.
+
+    It takes no longer than a master or an API server has to answer.
+    """
+    from edlz.client.local.sight import look_at
+
+    found: list[Sight] = []
+    if not namespace:
+        found += look_at([*list_jobs(), *(earlier_runs() if is_all else [])])
+    if asks_clusters(namespace):
+        from edlz.client.cluster.look import look_at_clusters
+
+        found += look_at_clusters(namespace)
+    return found
+
+
+def asks_clusters(namespace: str) -> bool:
+    """Return whether a cluster has to be asked."""
+    from edlz.client.cluster.index import list_places
+
+    return bool(namespace or list_places())

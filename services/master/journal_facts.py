@@ -1,0 +1,84 @@
+"""The facts of a journal as they stand in its file, for its master and for those who only look at it.
+
+Knows no message: who looks at many jobs does not import what they are made of.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from edlz.services import strict_json
+from edlz.services.job_status import JobStatus
+
+__all__ = ["UNREADABLE", "DamagedFact", "checksum_of", "fact", "final_status", "looked_up", "text_of"]
+
+LOOK_S = 1.0  # for another process' transaction
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)  # SQLite's module decodes names of a damaged schema itself
+
+_T = TypeVar("_T")
+
+
+class DamagedFact(Exception):
+    """What a journal holds is not what was written."""
+
+
+def final_status(path: Path) -> JobStatus | None:
+    """Return how a job looked when it was complete, writing nothing; None if its journal does not say so."""
+
+    def look(database: sqlite3.Connection) -> JobStatus | None:
+        return fact(database, "final", JobStatus) if fact(database, "is_complete", bool) else None
+
+    return looked_up(path, look)
+
+
+def looked_up(path: Path, look: Callable[[sqlite3.Connection], _T | None]) -> _T | None:
+    """Open a journal for reading; what cannot be read counts as not there."""
+    try:
+        address = f"file:{quote(str(path))}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=LOOK_S)) as database:
+            return look(database)
+    except (*UNREADABLE, DamagedFact):
+        return None
+
+
+def fact(database: sqlite3.Connection, name: str, kind: type[_T]) -> _T | None:
+    """Return one fact; None if it is not there.
+
+    Raises
+    ------
+    DamagedFact
+    """
+    row = database.execute("SELECT * FROM facts WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        return None
+    text = text_of(row)
+    try:
+        return strict_json.decode(text, kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DamagedFact(f'"{name}" is no {kind.__name__} ({error})') from error
+
+
+def text_of(row: tuple[Any, ...]) -> bytes:
+    """Return the JSON of a row, if it is what was written; earlier versions wrote no checksum.
+
+    Raises
+    ------
+    DamagedFact
+    """
+    name, text, checksum = (*row, None)[:3]
+    is_whole = isinstance(name, str) and isinstance(text, bytes)
+    if not is_whole or (checksum is not None and checksum != checksum_of(name, text)):
+        raise DamagedFact(f'the checksum of "{name}" is another one')
+    assert isinstance(text, bytes)
+    return text
+
+
+def checksum_of(name: str, text: bytes) -> int:
+    """Return what stands beside a fact."""
+    return zlib.crc32(text, zlib.crc32(name.encode(errors="replace")))
