@@ -60,10 +60,10 @@ def check_job(config: JobConfig) -> Preflight:
     """Check that a job can begin on this machine."""
     errors = list(_check_model(config))
     warnings = list(_warn_of_model(config))
-    data_errors, sizes = _check_data(config.data, DATA_FLAGS[config.purpose])
+    data_errors, sizes = _check_data(config.data, DATA_FLAGS[config.purpose], warnings)
     errors += data_errors
     if config.validation_data and config.purpose == "training":
-        errors += _check_data(config.validation_data, "validation_data")[0]
+        errors += _check_data(config.validation_data, "validation_data", warnings)[0]
     if config.checkpoint_dir_for_init:
         errors += _check_checkpoint(config)
     if config.output and config.purpose == "training":
@@ -196,10 +196,14 @@ def _warn_of_model(config: JobConfig) -> Iterator[Problem]:
         yield Problem("the model defines no eval_metrics_fn(): evaluation has nothing but the loss to show")
 
 
-def _check_data(given: str, flag: str) -> tuple[list[Problem], list[int]]:
-    """Return what is wrong with the data, and how many records each file has."""
+def _check_data(given: str, flag: str, warnings: list[Problem]) -> tuple[list[Problem], list[int]]:
+    """Return what is wrong with the data, and how many records each file has; add what is left out to the warnings."""
+
+    def tell(text: str) -> None:
+        warnings.append(Problem(text))
+
     try:
-        return [], [shard.count for shard in list_shards(given, flag)]
+        return [], [shard.count for shard in list_shards(given, flag, tell)]
     except EdlzError as e:
         return [Problem(e.message, e.help)], []
     except OSError as e:

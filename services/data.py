@@ -4,9 +4,11 @@ Owns the listing of shards and the open readers.  What is in a file is `api.reco
 record means the model's.
 """
 
+import logging
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +18,26 @@ from edlz.api.recordio import Reader, RecordIOError, count_records
 from edlz.services.configuration.nearest import nearest
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.plan import Shard, TaskRange
+from edlz.services.valid_text import is_valid_text, valid_text
 
 __all__ = ["RecordSource", "list_shards"]
 
 MAX_OPEN_FILES = 16
 CACHE_BYTES = 256 << 20  # decompressed chunks, over all open files
+_COPIES = ("~", ".bak", ".orig")  # how the names of files end that editors keep beside those that they write
+_MOST_NAMED = 3
+
+logger = logging.getLogger(__name__)
 
 
-def list_shards(path: str, flag: str = "training_data") -> tuple[Shard, ...]:
+def list_shards(
+    path: str, flag: str = "training_data", tell: Callable[[str], None] = logger.info
+) -> tuple[Shard, ...]:
     """Return the shards of a RecordIO file, or of all files in a directory, in the order of their names.
 
-    Files whose name begins with a dot or an underscore are left out, and so are folders in the directory
-    and files without records.  Counts come from the chunks' headers; no record is read.
+    Files without records are left out, and those whose name begins with a dot or an underscore, as it is the custom
+    for what is no data.  So are folders, and the copies that editors keep, but that is told: somebody may miss them.
+    Counts come from the chunks' headers; no record is read.
 
     Parameters
     ----------
@@ -35,15 +45,17 @@ def list_shards(path: str, flag: str = "training_data") -> tuple[Shard, ...]:
         As the user gave it; the shards' names begin with it.
     flag : str
         The flag that it came from, for the message.
+    tell : callable
+        Called with a sentence that says what is left out.
 
     Raises
     ------
     ConfigError
         If there is no such path, no file in the directory, or no record in any of the files.
     DataError
-        If a file cannot be read or is not RecordIO.
+        If a file cannot be read or is not RecordIO, or something in the directory is no file at all.
     """
-    names = _file_names(path, flag)
+    names = _file_names(path, flag, tell)
     shards = [Shard(name=name, first=0, count=_count(name)) for name in names]
     filled = tuple(shard for shard in shards if shard.count)
     if not filled:
@@ -125,21 +137,55 @@ class RecordSource:
         return reader
 
 
-def _file_names(path: str, flag: str) -> list[str]:
+def _file_names(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
     place = Path(path)
     if place.is_file():
         return [path]
     if not place.is_dir():
         raise ConfigError(f'{flag} "{path}" does not exist', _near(place))
     entries = sorted(entry.name for entry in place.iterdir() if entry.name[0] not in "._")
-    names = [name for name in entries if (place / name).is_file()]
+    folders = [name for name in entries if (place / name).is_dir()]
+    copies = [name for name in entries if name.endswith(_COPIES) and name not in folders]
+    names = [name for name in entries if name not in folders and name not in copies]
     if not names:
-        folders = [os.path.join(path, name) for name in entries]
+        inside = [os.path.join(path, name) for name in folders]
         raise ConfigError(
             f'{flag} "{path}" has no files in it',
-            f"it has folders: {', '.join(folders[:3])}" if folders else "write RecordIO files there",
+            f"it has folders: {', '.join(inside[:_MOST_NAMED])}" if inside else "write RecordIO files there",
         )
+    for name in names:
+        _check_file(place / name, flag)
+    for what, left_out in (("folder", folders), ("copy", copies)):
+        if left_out:
+            tell(f'{flag} "{path}": {_named(left_out, what)} in it {_is(left_out)} left out')
     return [os.path.join(path, name) for name in names]
+
+
+def _check_file(path: Path, flag: str) -> None:
+    """Refuse what is no file, or cannot be named: leaving it out would be training on other data."""
+    shown = valid_text(str(path))
+    if not is_valid_text(str(path)):
+        message = f"{shown} has a name that is not UTF-8, and cannot be told to other processes"
+        raise DataError(message, f"rename it: mv $'{shown}' …")
+    if path.is_file():
+        return
+    if path.is_symlink() and not path.exists():
+        message = f"{shown} is a link to {valid_text(os.readlink(path))}, which does not exist"
+        raise DataError(message, f"remove the link, or put the file back: all of {flag} is read")
+    raise DataError(f"{shown} is no regular file", f"remove it: all of {flag} is read")
+
+
+def _named(names: list[str], what: str) -> str:
+    """Return `the folder a`, or `5 folders (a, b, c, …)`."""
+    if len(names) == 1:
+        return f"the {what} {valid_text(names[0])}"
+    plural = "copies" if what == "copy" else f"{what}s"
+    more = ", …" if len(names) > _MOST_NAMED else ""
+    return f"{len(names)} {plural} ({', '.join(map(valid_text, names[:_MOST_NAMED]))}{more})"
+
+
+def _is(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _count(name: str) -> int:

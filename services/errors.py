@@ -7,6 +7,8 @@ maps codes to classes, so that nobody parses text.  A message says what happened
 
 from typing import ClassVar
 
+from edlz.services.valid_text import valid_text
+
 __all__ = [
     "ERRORS_BY_CODE",
     "ConfigError",
@@ -32,6 +34,8 @@ class EdlzError(Exception):
         What happened, with the values as given.
     help : str, optional
         One line: what to do, best as a command.
+
+    Both may cite the user's: what is no valid Unicode is escaped, so that whoever gets the error can send and print it.
     """
 
     code: ClassVar[str] = "error"
@@ -39,9 +43,8 @@ class EdlzError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, help: str = "") -> None:  # noqa: A002
-        super().__init__(message)
-        self.message = message
-        self.help = help
+        self.message, self.help = valid_text(message), valid_text(help)
+        super().__init__(self.message)
 
 
 class ConfigError(EdlzError):

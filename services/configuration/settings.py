@@ -8,6 +8,7 @@ from edlz.services.config import Scalar
 from edlz.services.configuration.flags import LATER_FLAGS, Flag
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem
+from edlz.services.valid_text import is_valid_text, valid_text
 
 __all__ = ["BOOLEANS", "Setting", "refusal_of_later", "value_of"]
 
@@ -62,7 +63,7 @@ def value_of(about: Flag, setting: Setting) -> Scalar | Problem:
     if text is None:
         return Problem(f"--{setting.spelling} needs a value", f"e.g. {_example(about)}")
     if about.kind == "text":
-        return _choice(about, setting, text) if about.choices else text
+        return _choice(about, setting, text) if about.choices else _text(setting, text)
     return _number(about, setting, text)
 
 
@@ -81,6 +82,14 @@ def _boolean(about: Flag, setting: Setting) -> bool | Problem:
     if value is None:
         return Problem(f"{setting.quoted()} is neither yes nor no", f"e.g. --{about.name}=yes")
     return value
+
+
+def _text(setting: Setting, text: str) -> str | Problem:
+    if is_valid_text(text) and "\0" not in text:
+        return text
+    shown = valid_text(setting.quoted()).replace("\0", "\\0")
+    what = "holds a NUL" if "\0" in text else "is not UTF-8, and cannot be told to other processes"
+    return Problem(f"{shown} {what}", "rename the file or folder" if "\0" not in text else "")
 
 
 def _choice(about: Flag, setting: Setting, text: str) -> str | Problem:

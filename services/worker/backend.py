@@ -15,9 +15,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # errors come as exceptions 
 import keras
 import tensorflow as tf
 
+from edlz.services.worker.python_ops import make_errors_readable
+
 __all__ = ["configure", "keras", "tf"]
 
 logger = logging.getLogger(__name__)
+
+make_errors_readable()
 
 # TensorFlow's remark on a feed whose random ops take the global seed: they are meant to.
 warnings.filterwarnings(

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.messages import FailedTask
+from edlz.services.valid_text import valid_text
 
 __all__ = [
     "Blame",
@@ -26,7 +27,9 @@ __all__ = [
     "definition",
     "describe",
     "exit_error",
+    "message_of",
     "through_autograph",
+    "told",
 ]
 
 ErrorT = TypeVar("ErrorT", bound=EdlzError)
@@ -40,6 +43,7 @@ _NOISE = re.compile(
     r"|\{\{function_node [^}]*\}\}|\[\[\{\{node [^}]*\}\}\]\]|\[Op:[^\]]*\](?: name:.*)?|\(\d+\) [A-Z_]+: "
 )
 _KERAS = re.compile(r"Exception encountered when calling [^\n]*\n\n(.*?)\n\nArguments received", re.DOTALL)
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt): ")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NESTED = (
     "in user code:",
@@ -147,7 +151,7 @@ class UserCode:
             through_autograph(e)
             raise
         except Exception as e:
-            message = f"{what} raised {type(e).__name__}: {brief(e)}"
+            message = f"{what} raised {told(e)}"
             raise self.error(e, message, "", fallback) from e
 
     def error(
@@ -179,7 +183,7 @@ class UserCode:
         return TaskError(
             task,
             index,
-            f"{type(cause).__name__}: {brief(cause)}{record}",
+            f"{told(cause)}{record}",
             where=self.where(shown, fallback),
             traceback=self.text(shown),
         )
@@ -207,8 +211,7 @@ class UserCode:
 
 def brief(cause: BaseException) -> str:
     """Return the one line of an error's message that says what is wrong."""
-    text = str(cause.args[0]) if isinstance(cause, KeyError) and cause.args else str(cause)
-    text = _COLOUR.sub("", text)
+    text = _COLOUR.sub("", message_of(cause))
     inner = _KERAS.search(text)
     if inner:
         text = inner.group(1).rpartition("Error encountered:")[2]
@@ -218,6 +221,25 @@ def brief(cause: BaseException) -> str:
         return "no message"
     line = lines[-1] if any(mark in text for mark in _NESTED) else lines[0]
     return re.sub(r"\s+", " ", line.removeprefix(f"{type(cause).__name__}: "))[:_MAX_LINE]
+
+
+def message_of(cause: BaseException) -> str:
+    """Return an error's own text, as valid Unicode."""
+    try:
+        return valid_text(str(cause.args[0]) if isinstance(cause, KeyError) and cause.args else str(cause))
+    except Exception as e:  # the text of the user's own error is their code, too
+        return f"(its text raises {type(e).__name__})"
+
+
+def told(cause: BaseException) -> str:
+    """Return an error as `ValueError: what is wrong`.
+
+    What Python code raises that TensorFlow has called comes from there as an error of TensorFlow's, whose text begins
+    with the first one.
+    """
+    text = brief(cause)
+    is_of_python = type(cause).__module__.startswith("tensorflow.") and _RAISED.match(text)
+    return text if is_of_python else f"{type(cause).__name__}: {text}"
 
 
 def exit_error(cause: SystemExit) -> UserCodeError:
@@ -252,7 +274,7 @@ def _full_text(cause: BaseException) -> str:
     text = "".join(traceback.format_exception(cause))
     metadata = getattr(cause, "ag_error_metadata", None)
     # AutoGraph runs a translation of the user's code; only its notes have the frames of the original.
-    return text if metadata is None else f"{text}\n{metadata.get_message()}\n"
+    return valid_text(text if metadata is None else f"{text}\n{metadata.get_message()}\n")
 
 
 def _short(path: str) -> str:

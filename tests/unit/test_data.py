@@ -1,5 +1,6 @@
 """Listing shards and reading tasks: order, hidden files, mistakes in paths, damage, many threads."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -28,6 +29,39 @@ def test_a_directory_is_listed_in_the_order_of_its_names(tmp_path):
         Shard(name=f"{tmp_path}/a", first=0, count=5),
         Shard(name=f"{tmp_path}/b", first=0, count=3),
     )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda path: path.symlink_to("/nowhere/part-9"),
+            "is a link to /nowhere/part-9, which does not exist",
+        ),
+        (os.mkfifo, "is no regular file"),
+    ],
+)
+def test_what_is_no_file_is_refused_and_never_left_out(tmp_path, make, message):
+    write(tmp_path / "part-0", 3)
+    make(tmp_path / "part-1")
+    with pytest.raises(DataError, match=f"^{tmp_path}/part-1 {message}$") as error:
+        list_shards(str(tmp_path))
+    assert "all of training_data is read" in error.value.help
+
+
+def test_folders_and_copies_of_editors_are_left_out_and_that_is_told(tmp_path):
+    for name in ("part-0", "part-0~", "part-1.bak", "part-2.orig", "x~", "_SUCCESS", ".part-0.swp"):
+        write(tmp_path / name, 3)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".cache").mkdir()
+    told: list[str] = []
+    assert [shard.name for shard in list_shards(str(tmp_path), "validation_data", told.append)] == [
+        f"{tmp_path}/part-0"
+    ]
+    assert told == [
+        f'validation_data "{tmp_path}": the folder sub in it is left out',
+        f'validation_data "{tmp_path}": 4 copies (part-0~, part-1.bak, part-2.orig, …) in it are left out',
+    ]
 
 
 def test_a_file_is_one_shard_under_the_name_it_was_given(tmp_path, monkeypatch):

@@ -1,0 +1,113 @@
+"""Text that is no valid Unicode: in errors, in names of files, in flags, in what TensorFlow is told."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edlz.api.recordio import Writer
+from edlz.services.codec import Codec
+from edlz.services.configuration.arguments import read_config
+from edlz.services.data import list_shards
+from edlz.services.errors import DataError, ModelError
+from edlz.services.messages import ErrorReply
+from edlz.services.valid_text import is_valid_text, valid_text
+from edlz.services.worker.user_code import UserCode, brief
+
+CAFE = os.fsdecode(b"caf\xe9.jpg")
+
+any_text = st.text(st.characters(codec=None, categories=None), max_size=8)
+
+
+@given(any_text)
+def test_what_is_valid_stays_and_what_is_not_becomes_so(text):
+    assert is_valid_text(valid_text(text))
+    assert (valid_text(text) == text) == is_valid_text(text)
+
+
+def test_a_byte_is_shown_as_that_byte():
+    assert valid_text(CAFE) == r"caf\xe9.jpg"
+    assert valid_text("\ud83d!") == r"\ud83d!"
+
+
+def test_an_error_that_cites_such_a_name_can_be_sent():
+    error = ModelError(f"no {CAFE}", f"mv {CAFE} b")
+    frames = Codec("answers").encode(ErrorReply(code=error.code, message=error.message, help=error.help), 1)
+    assert Codec("answers").decode(frames)[1].message == r"no caf\xe9.jpg"
+
+
+def test_the_users_error_comes_through(tmp_path):
+    def load():
+        raise ValueError(f"cannot open {CAFE}")
+
+    code = UserCode(tmp_path)
+    with pytest.raises(ValueError) as raised:
+        load()
+    task_error = code.task_error(3, 0, raised.value)
+    assert task_error.error == r"ValueError: cannot open caf\xe9.jpg"
+    assert is_valid_text(task_error.traceback)
+
+
+def test_an_error_whose_text_raises():
+    class OddError(Exception):
+        def __str__(self):
+            raise KeyError("x")
+
+    assert brief(OddError()) == "(its text raises KeyError)"
+
+
+def test_a_data_file_of_such_a_name_is_refused_with_the_command_that_renames_it(tmp_path):
+    (tmp_path / CAFE).write_bytes(b"")
+    with pytest.raises(DataError) as error:
+        list_shards(str(tmp_path))
+    assert error.value.message == (
+        rf"{tmp_path}/caf\xe9.jpg has a name that is not UTF-8, and cannot be told to other processes"
+    )
+    assert error.value.help == rf"rename it: mv $'{tmp_path}/caf\xe9.jpg' …"
+
+
+def test_a_flag_of_such_a_value_is_refused(tmp_path):
+    (tmp_path / "job.yaml").write_text('model_zoo: "a\\0b"\n')
+    argv = [f"--training_data={CAFE}", f"--config={tmp_path}/job.yaml", "--model_def=a.b"]
+    messages = [problem.message for problem in read_config(argv, "train", {}).errors]
+    assert messages == [
+        r'--training_data="caf\xe9.jpg" is not UTF-8, and cannot be told to other processes',
+        rf'--model_zoo="a\0b" ({tmp_path}/job.yaml:1) holds a NUL',
+    ]
+
+
+# Without `make_errors_readable`, TensorFlow ends the process at the first of these.
+@pytest.mark.parametrize("kind", ["py_function", "numpy_function"])
+def test_tensorflow_survives_such_an_error_of_a_users_function_and_tells_it(kind):
+    from edlz.services.worker.backend import tf
+
+    def load(x):
+        raise ValueError(f"cannot open {CAFE}")
+
+    dataset = tf.data.Dataset.range(1).map(lambda x: getattr(tf, kind)(load, [x], tf.int64))
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        list(dataset)
+    assert brief(raised.value) == r"ValueError: cannot open caf\xe9.jpg"
+
+
+def test_tensorflow_survives_an_error_whose_text_raises():
+    from edlz.services.worker.backend import tf
+
+    class OddError(ValueError):
+        def __str__(self):
+            raise KeyError("x")
+
+    def load(x):
+        raise OddError
+
+    dataset = tf.data.Dataset.range(1).map(lambda x: tf.py_function(load, [x], tf.int64))
+    with pytest.raises(tf.errors.OpError) as raised:
+        list(dataset)
+    assert "OddError: (its text raises KeyError)" in str(raised.value)
+
+
+def test_whole_names_are_taken_as_they_are(tmp_path):
+    with Writer(tmp_path / "café-1") as writer:
+        writer.write(b"x")
+    assert [shard.count for shard in list_shards(str(tmp_path))] == [1]
