@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-__all__ = ["COMBINERS", "Embedding", "Source", "rows_like"]
+__all__ = ["COMBINERS", "Embedding", "Source", "least_bound", "rows_like"]
 
 COMBINERS = ("sum", "mean", "sqrtn")
+_EXACT_BELOW = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24, "float64": 2**53}  # 2**p + 1 is rounded
 
 Source = Callable[[Any, Any], Any]
 """(layer, int64 ids of shape (n,)) -> float32 rows of shape (n, output_dim)."""
@@ -56,6 +57,12 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
     >>> pooled = Embedding(16, combiner="mean", name="words")(ids)
 
     Weights have the form of the ids: `layer(ids, weights=weights)`.
+
+    Attributes
+    ----------
+    ids_below : int or None
+        What ids must be smaller than to be told apart, once they have come as floating-point numbers, as those of a
+        `keras.Input` without a `dtype` do.
     """
 
     default_source: ClassVar[Source | None] = None  # of layers that have none of their own
@@ -87,6 +94,7 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
         self.optimizer = None if optimizer is None else keras.optimizers.get(optimizer)
         self.autocast = False  # ids are not to be rounded to 16 bits
         self.source: Source | None = None
+        self.ids_below: int | None = None
 
     def build(self, ids_shape: Any, weights_shape: Any = None) -> None:
         self.built = True
@@ -143,6 +151,7 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
             )
         if not (ids.dtype.is_integer or ids.dtype.is_floating):
             raise TypeError(f"layer {self.name} got ids of type {ids.dtype.name}: hash or number them first")
+        self.ids_below = least_bound(self.ids_below, ids.dtype)
         return source(self, tf.reshape(tf.cast(ids, tf.int64), [-1]))
 
     def _ragged(self, ids: Any, weights: Any) -> Any:
@@ -187,6 +196,14 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
             )
         if rank != 2:
             raise ValueError(f"layer {self.name} got ids of rank {rank}: a combiner takes (batch, ids)")
+
+
+def least_bound(bound: int | None, dtype: Any) -> int | None:
+    """Return the smaller one of a bound and that of a type: what whole numbers are exact below; None for any."""
+    if not dtype.is_floating:
+        return bound
+    own = _EXACT_BELOW[dtype.name]
+    return own if bound is None else min(bound, own)
 
 
 def rows_like(rows: Any, ids: Any, output_dim: int) -> Any:

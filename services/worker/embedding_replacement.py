@@ -12,7 +12,7 @@ from typing import Any
 
 from keras.src.backend import name_scope
 
-from edlz.api.embedding import Embedding, Source, rows_like
+from edlz.api.embedding import Embedding, Source, least_bound, rows_like
 from edlz.services.errors import ModelError
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.initializers import initializer_spec
@@ -34,6 +34,7 @@ class TableEmbedding(keras.layers.Embedding):  # type: ignore[misc]
 
     source: Source | None = None
     optimizer: Any = None  # a plain Embedding has none of its own
+    ids_below: int | None = None
 
     def call(self, inputs: Any) -> Any:
         if isinstance(inputs, tf.SparseTensor):
@@ -61,6 +62,7 @@ class TableEmbedding(keras.layers.Embedding):  # type: ignore[misc]
 
     def _rows(self, inputs: Any) -> Any:
         ids = tf.convert_to_tensor(inputs)
+        self.ids_below = least_bound(self.ids_below, ids.dtype)
         if ids.dtype not in (tf.int32, tf.int64):
             ids = tf.cast(ids, tf.int32)
         ids = tf.cast(ids, tf.int64)

@@ -58,20 +58,28 @@ def table_path(layer: Any) -> str:
 
 
 def check_range(layer: Any, ids: Ids) -> None:
-    """Check that the ids are rows of a layer's table.
+    """Check that the ids are rows of a layer's table, and are those that the user meant.
 
     Raises
     ------
     ValueError
         If one is not; the message names it.
     """
-    size = layer.input_dim
-    if size is None or not ids.size:
+    if not ids.size:
         return
-    if int(ids.view(np.uint64).max()) >= size:  # a negative one is larger than all others
+    size, below = layer.input_dim, layer.ids_below
+    if (
+        size is not None and int(ids.view(np.uint64).max()) >= size
+    ):  # a negative one is larger than all others
         wrong = int(ids[(ids < 0) | (ids >= size)][0])
         raise ValueError(
             f"layer {layer.name}: id {wrong} is not within [0, {size}); raise input_dim, or map ids into it"
+        )
+    if below is not None and not -below < int(ids.min()) <= int(ids.max()) < below:
+        wrong = int(ids[(ids <= -below) | (ids >= below)][0])
+        raise ValueError(
+            f"layer {layer.name}: id {wrong} came as a floating-point number, and those from {below:,} on are rounded: "
+            'several ids would share a row; keep them whole: keras.Input(..., dtype="int64")'
         )
 
 

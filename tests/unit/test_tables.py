@@ -278,6 +278,24 @@ def test_an_id_outside_of_the_range_is_named(make):
     assert error.value.task == task
 
 
+@pytest.mark.parametrize(
+    "table", ['Embedding(3, name="table")', 'L.Embedding(2**25, 3, name="table")'], ids=["ours", "plain"]
+)
+def test_ids_that_share_a_row_because_they_came_as_floats_are_refused(make, table):
+    model = f"""
+        def custom_model():
+            ids = keras.Input((6,))                                 # float32: an error of many
+            return keras.Model(ids, L.Dense(1)(L.Flatten()({table}(ids))))
+        """
+    trainer, _ = make(model, change={3: b"1,2,3,4,5,16777215,0.5", 13: b"1,2,3,16777216,5,6,0.5"})
+    good, bad = (
+        next(task for task in range(3) if trainer._plan.task_range(task).first == first) for first in (0, 10)
+    )
+    assert any(16777215 in groups[0].ids for groups in find_all(trainer, good))
+    with pytest.raises(TaskError, match=r"layer table: id 16777216 came as a floating-point .*16,777,216 on"):
+        find_all(trainer, bad)
+
+
 def test_a_record_that_cannot_be_read_is_met_ahead(make):
     trainer, _ = make(TWO_TABLES, change={13: b"1,x,3,6,5,6,0"})
     task = next(task for task in range(3) if trainer._plan.task_range(task).first == 10)
