@@ -26,6 +26,7 @@ FeatureValue = (
 # Field tags of tensorflow/core/example/{example,feature}.proto: number << 3 | 2 (length-delimited).
 _FEATURES, _MAP_ENTRY, _KEY, _VALUE, _ITEM = b"\x0a", b"\x0a", b"\x0a", b"\x12", b"\x0a"
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = b"\x0a", b"\x12", b"\x1a"
+_NO_KIND = b""
 _SHIFTS = 7 * np.arange(10, dtype=np.uint64)
 
 
@@ -37,7 +38,8 @@ def encode_example(features: Mapping[str, FeatureValue]) -> bytes:
     features : mapping of str to value
         A value is one of: an array, number or sequence of numbers, of a floating kind (kept as float32)
         or of an integer or boolean kind (kept as int64); bytes, or a sequence or object array of bytes.
-        Arrays are flattened in C order; their shape is not kept.
+        Arrays are flattened in C order; their shape is not kept.  A list of nothing has no kind, and is written
+        without one: parsers take it as an empty list of whatever they expect.
 
     Raises
     ------
@@ -66,12 +68,14 @@ def _encode_feature(value: FeatureValue) -> bytes:
     if isinstance(value, Sequence) and value and isinstance(value[0], bytes):
         return _encode_bytes_list(value)
     array = np.asarray(value)
+    if not array.size and (array.dtype.kind == "O" or not isinstance(value, np.ndarray)):
+        return _NO_KIND
     if array.dtype.kind == "f":
         packed = array.astype("<f4", copy=False).tobytes()
         return _wrap(_FLOAT_LIST, packed)
     if array.dtype.kind in "iub":
         return _wrap(_INT64_LIST, _encode_varints(array.ravel()))
-    if array.dtype.kind == "O" and array.size:
+    if array.dtype.kind == "O":
         return _encode_bytes_list(array.ravel().tolist())
     raise TypeError(
         f"{type(value).__name__} of {array.dtype} is neither numbers nor bytes; convert or encode it first"

@@ -45,6 +45,26 @@ def test_tensorflow_reads_it_back():
     assert parsed["none"].values.shape == (0,)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float32", "string"])
+def test_a_list_of_nothing_is_an_empty_list_of_whatever_is_expected(dtype):
+    import tensorflow as tf
+
+    record = encode_example({"list": [], "tuple": (), "objects": np.array([], object)})
+    assert not any(
+        f.WhichOneof("kind") for f in tf.train.Example.FromString(record).features.feature.values()
+    )
+    parsed = tf.io.parse_single_example(
+        record,
+        {
+            "list": tf.io.VarLenFeature(dtype),
+            "tuple": tf.io.RaggedFeature(tf.as_dtype(dtype)),
+            "objects": tf.io.FixedLenSequenceFeature([], dtype, allow_missing=True),
+        },
+    )
+    assert [parsed[name].shape for name in ("tuple", "objects")] == [(0,), (0,)]
+    assert parsed["list"].values.shape == (0,)
+
+
 feature_values = st.one_of(
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=8).map(lambda v: np.array(v, np.int64)),
     st.lists(st.floats(width=32, allow_nan=False), max_size=8).map(lambda v: np.array(v, np.float32)),
@@ -77,7 +97,7 @@ def test_bytes_are_those_of_the_deterministic_serialisation(features):
         ([1, 2.5], np.array([1, 2.5], np.float64)),
         (np.float32(2), np.array([2], np.float16)),
         (True, np.array([1], np.int64)),
-        ([], np.zeros(0, np.float32)),
+        ([], np.zeros(0, object)),
         (np.array([200], np.uint8), [200]),
         (np.arange(12).reshape(3, 4).T, np.arange(12).reshape(3, 4).T.copy().ravel()),
         (b"ab", [b"ab"]),
