@@ -12,6 +12,7 @@ __all__ = [
     "failure_of_export",
     "failure_of_exporters",
     "failure_of_loss",
+    "failure_of_nothing",
     "failure_of_task",
     "failure_of_worker",
     "skip_text",
@@ -80,6 +81,22 @@ def failure_of_exporters(job: Job, workers: list[str]) -> FailureView:
 
 def _export_again(job: Job) -> str:
     return f"nothing is trained again by: edlz resume {job.name} --output=DIR"
+
+
+def failure_of_nothing(job: Job, skipped: int) -> FailureView:
+    """Describe a job whose tasks are all done, `skipped` of them left out, and that has trained on no minibatch."""
+    plan = job.plan
+    if skipped == plan.task_count:
+        text = "every task was skipped after errors: no minibatch was trained on"
+        correct = "correct what they raised"
+    else:
+        text = "feed() left out every record of the data: no minibatch was trained on"
+        correct = "correct feed() (does its filter() keep what it should leave out?)"
+    return FailureView(
+        text=text,
+        data=f"{plan.records_per_epoch:,} records, {plan.task_count:,} tasks, {skipped:,} of them skipped",
+        help=f"{correct}, then start the job again",
+    )
 
 
 def skip_text(plan: Plan, attempts: Attempts, end: int | None = None) -> str:

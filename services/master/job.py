@@ -22,7 +22,13 @@ from edlz.services.master.entries import JournalState, WorkerEntry
 from edlz.services.master.eras import Eras
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.exports import Exports
-from edlz.services.master.failures import death_text, failure_of_loss, failure_of_task, failure_of_worker
+from edlz.services.master.failures import (
+    death_text,
+    failure_of_loss,
+    failure_of_nothing,
+    failure_of_task,
+    failure_of_worker,
+)
 from edlz.services.master.identities import Identities
 from edlz.services.master.instructions import (
     Announce,
@@ -462,6 +468,8 @@ class MasterCore:
             return out
         if not all(status.is_sealed for status in statuses):
             return out
+        if self.plan.is_training and not any(status.minibatches for status in statuses):
+            return out + self.fail(failure_of_nothing(self.job, len(self.skips.ends)))
         return [*out, *self._completion.advance()]
 
     def on_digest(self, lives: tuple[Identity, ...], digest: str | None) -> list[Instruction]:

@@ -78,12 +78,16 @@ def _digest_of(stores: list[Store]) -> str:
 
 
 def check_failure(schedule: Schedule, failure: FailureView) -> None:
-    """A job may only fail for a task that cannot be left out, or a loss that it was to end at."""
+    """A job may only fail for a task that cannot be left out, a loss that it was to end at, or with nothing to train."""
     if schedule.stops_on_nan and schedule.nonfinite and "--stop_on_nan" in failure.text:
         return
     often = _sometimes_bad(schedule)[1]
     bad = {task for task, _ in schedule.bad if bad_minibatches(schedule, task)}
     bad |= {task for task, _ in schedule.poison}
+    if "no minibatch was trained on" in failure.text and all(
+        length == 0 or task in often | bad for task, length in enumerate(schedule.lengths)
+    ):
+        return
     if failure.task not in (often if schedule.skips else often | bad):
         raise Violation(f"the job failed: {failure}")
 

@@ -134,9 +134,21 @@ def test_a_worker_says_which_list_it_has_learnt_from() -> None:
 def test_the_report_of_the_last_task_ends_the_job_at_once() -> None:
     master = Master(tasks=2)
     for status in master.partitions:
-        master.say(status, is_sealed=True)
+        master.say(status, is_sealed=True, minibatches=4)
     assert not any(isinstance(i, TakeDigest) for i in master.worker("a", done=master.done(0))[1])
     assert any(isinstance(i, TakeDigest) for i in master.worker("a", done=master.done(1))[1])
+
+
+def test_a_job_that_has_trained_on_nothing_fails() -> None:
+    master = Master(tasks=2)
+    for status in master.partitions:
+        master.say(status, is_sealed=True)
+    answer, instructions = master.worker("a", done=master.done(0, 1))
+    assert answer.stop
+    text = "feed() left out every record of the data: no minibatch was trained on"
+    assert Announce("failed", text, 40) in instructions
+    assert master.core.failure is not None
+    assert master.core.failure.data == "2 records, 2 tasks, 0 of them skipped"
 
 
 def test_the_last_tasks_are_kept_for_those_who_have_asked() -> None:
