@@ -35,6 +35,9 @@ from edlz.services.launcher import split_name
 __all__ = ["Owner", "grace_s", "master_pod", "service_pod", "settings_in_pods"]
 
 _GRACE_S = {"master": 30, "ps": 20, "worker": 10}
+WORKER_PATIENCE_S = (
+    4.0  # it goes on so long: where all pods are told to end, the step in hand is completed and saved
+)
 _USER = 1000
 ORPHAN_S = 600.0  # longer than Kubernetes ever waits before it starts a master's container again
 
@@ -171,6 +174,8 @@ def _service_command(config: JobConfig, role: str, index: int, master_addr: str)
             *_listening(PS_PORT),
             f"--job_dir={_literal(config.job_dir or JOB_DIR)}",
         ]
+    if role == "worker":
+        command.append(f"--patience_secs={WORKER_PATIENCE_S:g}")
     if config.transport_security == "none":
         command.append("--transport_security=none")
     else:

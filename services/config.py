@@ -302,6 +302,14 @@ class JobConfig:
     leave_secs: float = _run(
         18.0, "SECS", "in which it is to end, on SIGTERM", readers="ps", hidden=True, minimum=0.0
     )
+    patience_secs: float = _run(
+        0.0,
+        "SECS",
+        "after SIGTERM, for who runs it to end it",
+        readers="master ps worker",
+        hidden=True,
+        minimum=0.0,
+    )
     resume: bool = _run(False, "", "go on with the job in the folder", readers="master", hidden=True)
     launch_id: str = _run(
         "",

@@ -2,6 +2,7 @@
 
 import asyncio
 import faulthandler
+import logging
 import signal
 import sys
 from collections import deque
@@ -12,7 +13,11 @@ from typing import Any, TypeVar
 from edlz.services.descriptors import raise_descriptor_limit
 from edlz.services.errors import EdlzError
 
-__all__ = ["EventQueue", "Stop", "run_service", "when_failed"]
+__all__ = ["END_SIGNAL", "EventQueue", "Stop", "run_service", "when_failed", "when_told_to_end"]
+
+END_SIGNAL = signal.SIGUSR2  # a supervisor's word to its services; SIGTERM may have been sent to it as well
+
+logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -111,8 +116,35 @@ def when_failed(future: "asyncio.Future[None]", on_error: Callable[[BaseExceptio
     future.add_done_callback(on_done)
 
 
-def run_service(main: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
-    """Run a service until it ends or is told to by a signal; return its exit code.
+def when_told_to_end(end: Callable[[], None], patience_s: float = 0.0) -> None:
+    """Call `end` at SIGTERM, and at a hangup that nobody ignores.
+
+    Parameters
+    ----------
+    end : callable
+    patience_s : float
+        Who runs this process may have been told as well, and have the job saved first: it is ended so many seconds
+        later if nobody ends it before, or at the next SIGTERM.
+    """
+    loop = asyncio.get_running_loop()
+    waiting: list[asyncio.TimerHandle] = []
+
+    def on_signal() -> None:
+        if not patience_s or waiting:
+            end()
+        else:
+            logger.info(
+                "told to end: it ends in %.0fs at the latest, if the job is not ended before", patience_s
+            )
+            waiting.append(loop.call_later(patience_s, end))
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup; a supervisor heeds it for its services
+            loop.add_signal_handler(number, on_signal)
+
+
+def run_service(main: Callable[[Stop], Coroutine[Any, Any, int]], patience_s: float = 0.0) -> int:
+    """Run a service until it ends or is told to by a signal (`when_told_to_end`); return its exit code.
 
     An EdlzError ends it with one `error:` and one `help:` line; anything else with a traceback.
     """
@@ -122,7 +154,7 @@ def run_service(main: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
     raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_with_signals(main))
+            return runner.run(_with_signals(main, patience_s))
     except (EdlzError, BaseExceptionGroup) as raised:
         error = _first(raised)
         if error is None:
@@ -138,11 +170,15 @@ def _first(raised: BaseException) -> EdlzError | None:
     return raised if isinstance(raised, EdlzError) else None
 
 
-async def _with_signals(main: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
+async def _with_signals(main: Callable[[Stop], Coroutine[Any, Any, int]], patience_s: float) -> int:
     stop = Stop()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGINT, END_SIGNAL):
         loop.add_signal_handler(number, stop.set, 128 + number, f"signal {number}")
+    when_told_to_end(
+        lambda: stop.set(128 + signal.SIGTERM, f"signal {signal.SIGTERM:d}"),
+        patience_s,
+    )
     return await main(stop)
 
 

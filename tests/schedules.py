@@ -9,12 +9,30 @@ from simulation.schedule import EXPORT_MOMENTS, MOMENTS, Fault, Schedule
 __all__ = [
     "contended_schedule",
     "ending_schedule",
+    "quiet_schedule",
     "random_schedule",
     "schedules",
     "wide_schedules",
     "with_checkpoints",
     "with_departures",
 ]
+
+
+def quiet_schedule(mode: str, *faults: Fault, **changes: object) -> Schedule:
+    """A job of 64 minibatches that saves nothing by itself."""
+    about = Schedule(
+        seed=4,
+        mode=mode,
+        slots=2,
+        epochs=1,
+        lengths=(4,) * 16,
+        partitions=2,
+        workers=2,
+        snapshot_every_s=500.0,
+        has_tables=True,
+        faults=faults,
+    )
+    return dataclasses.replace(about, **changes)  # type: ignore[arg-type]
 
 
 @st.composite

@@ -29,6 +29,7 @@ from edlz.client.local.out_of_memory import OutOfMemory
 from edlz.services.config import edlz_home, flags_by_spelling
 from edlz.services.errors import LaunchError
 from edlz.services.messages import ProcessExit
+from edlz.services.runtime import END_SIGNAL
 
 __all__ = ["SCRATCH_VARIABLE", "ProcessLauncher", "describe_exit", "service_environment"]
 
@@ -151,7 +152,7 @@ class ProcessLauncher:
         watching = self._keeping_error(self._watch(name, service, log))
         service.watching = self._tasks.create_task(watching, name=f"watch {name}")
 
-    def begin_stop(self, name: str, grace_s: float, number: signal.Signals = signal.SIGTERM) -> None:
+    def begin_stop(self, name: str, grace_s: float, number: signal.Signals = END_SIGNAL) -> None:
         """End a service as `stop` does, without waiting for it; once is enough."""
         service = self._services.get(name)
         if service is not None and not service.is_stopped:
@@ -159,7 +160,7 @@ class ProcessLauncher:
             stopping = self._keeping_error(self.stop(name, grace_s, number))
             self._tasks.create_task(stopping, name=f"stop {name}")
 
-    async def stop(self, name: str, grace_s: float, number: signal.Signals = signal.SIGTERM) -> None:
+    async def stop(self, name: str, grace_s: float, number: signal.Signals = END_SIGNAL) -> None:
         """End a service, by force after `grace_s` seconds; return when it is gone.
 
         One that the system holds (it waits for a disk that does not answer) cannot be ended by anybody: it is

@@ -19,7 +19,7 @@ from typing import Any
 from edlz.client.local.ending import conclude
 from edlz.client.local.job_directory import JobDirectory, open_job_directory, write_settings
 from edlz.client.local.job_slots import LocalSlots
-from edlz.client.local.supervisor import MASTER, Supervisor
+from edlz.client.local.supervisor import MASTER, STOP_S, Supervisor
 from edlz.client.screen.screens import Screen, make_screen
 from edlz.client.screen.spans import Glyphs
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
@@ -76,13 +76,14 @@ def service_command(config: JobConfig, folder: JobDirectory, name: str) -> list[
     program = [sys.executable, "-m", f"edlz.services.{role}"]
     if role == MASTER:
         own = dataclasses.replace(config, endpoint=folder.endpoint(MASTER), job_dir=str(folder.path))
-        return program + own.to_arguments("master")
+        return [*program, *own.to_arguments("master"), f"--patience_secs={STOP_S:g}"]
     command = [*program, f"--{role}_id={number}", f"--master_addr={folder.endpoint(MASTER)}"]
     if role == "ps":
         command += [f"--endpoint={folder.endpoint(name)}", f"--job_dir={folder.path}"]
         command.append("--leave_secs=0")  # it is told to end only when its job ends
     if config.orphan_secs:
         command.append(f"--orphan_secs={config.orphan_secs:g}")
+    command.append(f"--patience_secs={STOP_S:g}")  # a stop of the whole job is the supervisor's
     return [*command, f"--log_level={config.log_level}", f"--log_format={config.log_format}"]
 
 

@@ -25,7 +25,7 @@ from edlz.services.messages import ProcessExit, SupervisorOrders
 from edlz.services.reconciler import Reconciler
 from edlz.services.records import Message
 
-__all__ = ["MASTER", "MasterLink", "Supervisor"]
+__all__ = ["MASTER", "STOP_S", "MasterLink", "Supervisor"]
 
 logger = logging.getLogger(__name__)
 
@@ -247,6 +247,9 @@ class Supervisor:
     def _on_signal(self, number: int) -> None:
         if self.evidence.signal is not None:
             if number == signal.SIGHUP:  # a terminal that goes away tells this more than once, and means once
+                return
+            if self.evidence.signal == signal.SIGHUP:  # the session is ended after its shell
+                self.evidence.signal = number
                 return
             self._signalled.set()
             self._launcher.kill(self._launcher.running())

@@ -17,7 +17,7 @@ def main() -> int:
     if config.keys_dir:  # kept in the journal, for whoever looks at the job from another folder
         config = dataclasses.replace(config, keys_dir=os.path.abspath(config.keys_dir))
     configure_logging(config.log_level, config.log_format, role="master", job=config.job_name)
-    return run_service(lambda stop: serve_master(config, stop))
+    return run_service(lambda stop: serve_master(config, stop), config.patience_secs)
 
 
 if __name__ == "__main__":

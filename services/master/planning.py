@@ -38,6 +38,7 @@ _OF_THIS_PROCESS = frozenset(
         "keys_dir",
         "launch_id",
         "leave_secs",
+        "patience_secs",
         "log_format",
         "log_level",
         "master_addr",

@@ -1,7 +1,6 @@
 """`python -m edlz.services.ps`: one parameter server, by hand or started by a launcher."""
 
 import asyncio
-import signal
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from edlz.services.outputs import guard_outputs
 from edlz.services.ps.allocator import keep_freed_memory
 from edlz.services.ps.service import PartitionService
 from edlz.services.rpc import RpcClient, RpcServer
-from edlz.services.runtime import Stop, run_service
+from edlz.services.runtime import Stop, run_service, when_told_to_end
 from edlz.services.security import Security
 
 
@@ -43,7 +42,7 @@ async def serve(config: JobConfig, stop: Stop) -> int:
         )
         server.handler = service.on_request
         # SIGINT ends it at once, as any service.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, service.leave, config.leave_secs)
+        when_told_to_end(lambda: service.leave(config.leave_secs), config.patience_secs)
         async with asyncio.TaskGroup() as group:
             group.create_task(service.run(), name="partition")
             await stop.wait()
@@ -63,7 +62,7 @@ def main() -> int:
     config = parse_arguments(sys.argv[1:], "ps")
     keep_freed_memory()
     configure_logging(config.log_level, config.log_format, role="ps", ident=str(config.ps_id))
-    return run_service(lambda stop: serve(config, stop))
+    return run_service(lambda stop: serve(config, stop), config.patience_secs)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ Theory of operation.  What a partition alone has saved helps nobody in synchrono
 have.  So the leaving one tells the master, and gives out no parameters beyond the next version: no partition can
 commit another step then, and all come to stand at one version.  The master orders a snapshot exactly there; when
 all have it, its orders say so by `discard_below`, and the partition goes.  In asynchronous mode it takes no more
-pushes, writes its own state, and goes.  Whatever happens, it goes before its grace is over: then the job goes back
+pushes, writes its own state, and goes; so does in synchronous mode who hears nothing of the master: where all of a
+job is told to end, the others may stand at the same version.  Whatever happens, it goes before its grace is over: then the job goes back
 as far as after a loss.  PROTOCOL: section 7.
 """
 
@@ -42,14 +43,14 @@ class Leaving:
         self._until_s, self._heard_s = now + grace_s, now
 
     def on_tick(self, now: float) -> list[Exit]:
-        """Go when there is no time left, or nobody who could have the others cut."""
-        if not self.is_under_way:
-            return []
-        if now >= self._until_s:
+        """Go when there is no time left."""
+        if self.is_under_way and now >= self._until_s:
             return left("what came last could not be saved in time")
-        if self._is_sync and now - self._heard_s >= SILENT_S:
-            return left("the master, which could have the job saved, does not answer")
         return []
+
+    def is_forsaken(self, now: float) -> bool:
+        """Whether nobody is there who could have the others cut: what this partition saves by itself is the most."""
+        return self.is_under_way and self._is_sync and now - self._heard_s >= SILENT_S
 
     def on_orders(
         self, orders: PartitionOrders, era: Identity | None, version: int, now: float

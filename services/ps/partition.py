@@ -146,6 +146,8 @@ class Partition:
 
     def on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = [*self._leaving.on_tick(now)]
+        if self._leaving.is_forsaken(now):
+            out += self._save_own(now)
         if self.condition is Condition.SERVING and not self.plan.is_sync and self._is_snapshot_due(now):
             out += self._snapshot(now)
         if self._begins_again_s is not None and now >= self._begins_again_s:
@@ -414,16 +416,17 @@ class Partition:
         if self._synchronous is not None:
             self._synchronous.last_version = self._synchronous.store.version + 1
             return self._status(now)
-        return [*self._status(now), *self._save_own(self._asynchronous, now)]
+        return [*self._status(now), *self._save_own(now)]
 
-    def _save_own(self, exchanges: Asynchronous | None, now: float) -> list[Instruction]:
-        """Async: write what was taken last, and go when it is durable."""
-        assert exchanges is not None
-        exchanges.store.flush()
+    def _save_own(self, now: float) -> list[Instruction]:
+        """Write what was taken last, and go when it is durable."""
+        assert self.store is not None
+        if self._asynchronous is not None:
+            self.store.flush()
         if self._is_sealing:  # and when that is written, all is
             return []
-        if self._is_saved(exchanges.store):
-            return [*left(f"v{exchanges.store.version} is saved")]
+        if self._is_saved(self.store):
+            return [*left(f"v{self.store.version} is saved")]
         return self._snapshot(now)
 
     def _is_saved(self, store: Store) -> bool:
@@ -476,7 +479,7 @@ class Partition:
         if write.kind != "base" and not self.plan.is_sync:
             older = [name for name in self._snapshots.names() if name[1] < write.state.version]
             out += [Drop(name) for name in older if name[0] != NO_IDENTITY]
-            out += self._save_own(self._asynchronous, now) if self._leaving.is_under_way else []
+            out += self._save_own(now) if self._leaving.is_under_way else []
         return out + self._status(now)
 
     def on_part_written(self, write: Write, info: PartInfo, now: float) -> list[Instruction]:

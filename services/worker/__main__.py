@@ -15,7 +15,7 @@ def main() -> int:
     guard_outputs()
     config = parse_arguments(sys.argv[1:], "worker")
     configure_logging(config.log_level, config.log_format, role="worker", ident=str(config.worker_id))
-    return run_service(lambda stop: WorkerService(config, stop).run())
+    return run_service(lambda stop: WorkerService(config, stop).run(), config.patience_secs)
 
 
 if __name__ == "__main__":

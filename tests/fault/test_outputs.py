@@ -80,9 +80,9 @@ class Terminal:
         os.close(self.own)
 
 
-def check_saved(job: TrainJob, digest: str) -> None:
+def check_saved(job: TrainJob, digest: str, code: int = 128 + signal.SIGHUP) -> None:
     """It has stopped at a signal, and goes on from where it was."""
-    stopped = job.finish(code=128 + signal.SIGHUP)
+    stopped = job.finish(code=code)
     assert stopped.state == "Stopped"
     assert stopped.checkpoint, job.log("master")
     assert state(job) == "Stopped"
@@ -107,13 +107,20 @@ def test_a_terminal_that_goes_away(
         check_saved(job, sync_digest)
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_a_hangup_of_the_whole_job(times: int, tmp_path: Path, small_mnist: Path, sync_digest: str) -> None:
-    """Every process is told, as by a shell that ends."""
+@pytest.mark.parametrize(
+    "signals",
+    [(signal.SIGHUP,), (signal.SIGHUP,) * 3, (signal.SIGTERM,), (signal.SIGHUP, signal.SIGTERM)],
+    ids=lambda signals: " ".join(number.name for number in signals),
+)
+def test_the_whole_job_is_told_to_end(
+    signals: tuple[signal.Signals, ...], tmp_path: Path, small_mnist: Path, sync_digest: str
+) -> None:
+    """Every process is told, as by a shell that ends, by a machine that is shut down, or both."""
     data = f"--training_data={small_mnist}/train"
     with TrainJob(tmp_path, *FLAGS, data, "--num_workers=1") as job:
         wait_for(lambda: has_trained(job), "three tasks are done")
         pids = [job.process.pid, *(job.pid(name) for name in ("master", "ps-0", "worker-0"))]
-        for pid in pids * times:
-            os.kill(pid, signal.SIGHUP)
-        check_saved(job, sync_digest)
+        for number in signals:
+            for pid in pids:
+                os.kill(pid, number)
+        check_saved(job, sync_digest, code=128 + signals[-1])

@@ -1,15 +1,14 @@
 """A parameter server that is told to end: what it had is not computed again."""
 
-import dataclasses
 from collections.abc import Callable
 
 import pytest
-from schedules import contended_schedule, ending_schedule, random_schedule, with_departures
+from schedules import contended_schedule, ending_schedule, quiet_schedule, random_schedule, with_departures
 from simulation.job import Fault, Schedule, SimulatedJob
 from simulation.processes import Process
 from statuses import partition_status
 
-from edlz.k8s.pods import grace_s
+from edlz.k8s.pods import WORKER_PATIENCE_S, grace_s
 from edlz.services.config import JobConfig
 from edlz.services.master.partitions import Partitions
 from edlz.services.messages import PartitionOrders
@@ -20,29 +19,13 @@ from edlz.services.ps.synchronous import Synchronous
 ERA = (1, 7)
 
 
-def schedule(mode: str, *faults: Fault, **changes: object) -> Schedule:
-    """A job that saves nothing by itself."""
-    about = Schedule(
-        seed=4,
-        mode=mode,
-        slots=2,
-        epochs=1,
-        lengths=(4,) * 16,
-        partitions=2,
-        workers=2,
-        snapshot_every_s=500.0,
-        has_tables=True,
-        faults=faults,
-    )
-    return dataclasses.replace(about, **changes)  # type: ignore[arg-type]
-
-
 class Watched(SimulatedJob):
     """Notes how far the partitions had come when those that were told to end left by themselves."""
 
     def __init__(self, about: Schedule) -> None:
         self.left: dict[str, float] = {}
         self.furthest: dict[str, int] = {}
+        self.saved: dict[str, bool] = {}  # whether what they had was on their disks
         super().__init__(about)
 
     def exit(self, process: Process) -> None:
@@ -50,6 +33,8 @@ class Watched(SimulatedJob):
         if isinstance(core, Partition) and core._leaving.is_under_way:
             assert core.store is not None
             self.left[process.role] = self.now
+            names = self.disks[core.index].states
+            self.saved[process.role] = any(name[1] == core.store.version for name in names)
             others = [self.process(f"p{p}") for p in range(self.schedule.partitions)]
             stores = [core.store, *(other.core.store for other in others if other is not None)]
             versions = [store.version for store in stores if store is not None]
@@ -74,33 +59,68 @@ def again(about: Schedule) -> int:
 @pytest.mark.parametrize("at", [19.5, 31.0, 40.0])
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_nothing_is_computed_again(mode: str, partitions: int, at: float) -> None:
-    assert again(schedule(mode, Fault(at, "term", "p0", 20.0), partitions=partitions)) == 0
+    assert again(quiet_schedule(mode, Fault(at, "term", "p0", 20.0), partitions=partitions)) == 0
 
 
 def test_all_leave_at_once() -> None:
-    job = Watched(schedule("sync", *(Fault(30.0, "term", f"p{p}", 20.0) for p in range(3)), partitions=3))
+    job = Watched(
+        quiet_schedule("sync", *(Fault(30.0, "term", f"p{p}", 20.0) for p in range(3)), partitions=3)
+    )
     job.run()
     assert min(job.begun) == max(job.furthest.values()) > 0
+
+
+class AllTold(SimulatedJob):
+    """Every process is told to end at once: by a drained node, a deleted namespace, a machine's shutdown."""
+
+    def __init__(self, about: Schedule) -> None:
+        self.versions: list[int] = []  # that the partitions had
+        super().__init__(about)
+        self.at(30.0, self._look)
+
+    def _look(self) -> None:
+        cores = [self.process(f"p{p}").core for p in range(self.schedule.partitions)]  # type: ignore[union-attr]
+        self.versions = [core.store.version for core in cores]
+
+    def saved(self) -> list[int]:
+        """What the job can go on from: a checkpoint, or snapshots; in synchronous mode those that all have."""
+        names = [{name[1] for name in disk.states} for disk in self.disks]
+        common = set.intersection(*names)
+        return [max((*(common if self.plan.is_sync else own), self.journal["saved"])) for own in names]
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("seed", range(6))
+def test_all_processes_are_told_at_once(mode: str, partitions: int, seed: int) -> None:
+    faults = [Fault(30.0 + WORKER_PATIENCE_S, "kill", f"w{w}", is_replaced=False) for w in range(2)]
+    faults += [Fault(30.0, "term", f"p{p}", 20.0) for p in range(partitions)]
+    about = quiet_schedule(mode, *faults, partitions=partitions, seed=seed, stop_at=30.0)
+    job = AllTold(about)
+    job.run()
+    assert min(job.versions) > 0
+    assert all(saved >= had for saved, had in zip(job.saved(), job.versions, strict=True))
 
 
 def test_nobody_works_while_it_leaves() -> None:
     """No push would spread a word, and none is needed."""
     faults = [Fault(30.0, "kill", f"w{w}", is_replaced=False) for w in range(2)]
     faults += [Fault(35.0, "term", "p1", 20.0), Fault(60.0, "join", "w0")]
-    job = Watched(schedule("sync", *faults))
+    job = Watched(quiet_schedule("sync", *faults))
     job.run()
     assert min(job.begun) == job.furthest["p1"] > 0
 
 
 def test_without_a_master_it_is_not_waited_for() -> None:
-    job = Watched(schedule("sync", Fault(30.0, "stall", "m", 30.0), Fault(30.0, "term", "p0", 20.0)))
+    job = Watched(quiet_schedule("sync", Fault(30.0, "stall", "m", 30.0), Fault(30.0, "term", "p0", 20.0)))
     job.run()
-    assert SILENT_S <= job.left["p0"] - 30.0 < SILENT_S + 2.0
+    assert SILENT_S <= job.left["p0"] - 30.0 < SILENT_S + 7.0
+    assert job.saved["p0"], "what it had is not on its disk"
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_on_a_full_disk_it_goes_without(mode: str) -> None:
-    job = Watched(schedule(mode, Fault(29.0, "full", "p0", 40.0), Fault(30.0, "term", "p0", 20.0)))
+    job = Watched(quiet_schedule(mode, Fault(29.0, "full", "p0", 40.0), Fault(30.0, "term", "p0", 20.0)))
     job.run()
     assert job.left["p0"] < 48.0
 
@@ -116,9 +136,9 @@ def test_without_the_rules_steps_are_computed_again(monkeypatch: pytest.MonkeyPa
     """If nobody is kept from going on, the partitions never stand at one version to be saved."""
     faults = Fault(31.0, "term", "p0", 20.0)
     monkeypatch.setattr(Synchronous, "last_version", property(lambda _: None, lambda *_: None), raising=False)
-    assert again(schedule("sync", faults)) > 1
+    assert again(quiet_schedule("sync", faults)) > 1
     monkeypatch.setattr(Partition, "_save_own", lambda *_: [])
-    assert again(schedule("async", faults)) > 1
+    assert again(quiet_schedule("async", faults)) > 1
 
 
 # -- the core
@@ -166,12 +186,15 @@ def test_it_goes_when_its_time_is_over() -> None:
 
 
 def test_it_needs_the_master_in_synchronous_mode_only() -> None:
-    assert begun().on_tick(100.0 + SILENT_S)
-    assert begun(is_sync=False).on_tick(100.0 + SILENT_S) == []
+    assert not begun().is_forsaken(100.0 + SILENT_S - 0.1)
+    assert begun().is_forsaken(100.0 + SILENT_S)
+    assert not begun(is_sync=False).is_forsaken(100.0 + SILENT_S)
+    assert not Leaving().is_forsaken(1e6)
 
 
 def test_it_is_over_before_a_cluster_kills_it() -> None:
     assert JobConfig(job_name="j", model_def="m.f").leave_secs < grace_s("ps-0")
+    assert grace_s("worker-0") > WORKER_PATIENCE_S
 
 
 def test_the_master_knows_that_one_leaves_until_it_is_gone() -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from schedules import contended_schedule, with_checkpoints
+from schedules import contended_schedule, quiet_schedule, with_checkpoints
 from simulation.job import Fault, Schedule, SimulatedJob, Violation
 
 from edlz.services.master.checkpoints import Checkpoints
@@ -13,20 +13,7 @@ from edlz.services.ps.partition import BASE, Partition
 
 def schedule(mode: str, *faults: Fault, **changes: object) -> Schedule:
     """A job that saves checkpoints, and next to no snapshots."""
-    about = Schedule(
-        seed=4,
-        mode=mode,
-        slots=2,
-        epochs=1,
-        lengths=(4,) * 16,
-        partitions=2,
-        workers=2,
-        snapshot_every_s=500.0,
-        checkpoint_steps=4,
-        has_tables=True,
-        faults=faults,
-    )
-    return dataclasses.replace(about, **changes)  # type: ignore[arg-type]
+    return quiet_schedule(mode, *faults, **{"checkpoint_steps": 4, **changes})
 
 
 class Watched(SimulatedJob):

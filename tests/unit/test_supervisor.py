@@ -19,7 +19,7 @@ from edlz.client.local.job_directory import JobDirectory
 from edlz.client.local.job_slots import LocalSlots
 from edlz.client.local.process_launcher import ProcessLauncher, describe_exit, service_environment
 from edlz.client.local.run import service_command
-from edlz.client.local.supervisor import Supervisor
+from edlz.client.local.supervisor import STOP_S, Supervisor
 from edlz.client.screen.spans import Line
 from edlz.services import backoff
 from edlz.services.config import JobConfig
@@ -31,7 +31,7 @@ from edlz.services.records import Message
 
 LIMIT_S = 30.0
 WAITS = "import signal; print('ready', flush=True); signal.pause()"
-STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAITS}"
+STUBBORN = f"import signal; signal.signal(signal.SIGUSR2, signal.SIG_IGN); {WAITS}"
 TELLS_PID = "import os, signal; print(os.getpid(), flush=True); signal.pause()"  # prints one line
 FAILS = "raise SystemExit(3)"
 
@@ -176,7 +176,7 @@ def test_a_job_runs_to_its_end(folder: JobDirectory) -> None:
     assert ("worker-0", "ready") in screen.lines
     log = (folder.logs / "worker-0.log").read_text()
     assert log.startswith("ready\n")
-    assert "killed by signal 15 (SIGTERM)" in log
+    assert "killed by signal 12 (SIGUSR2)" in log
     assert sorted(path.name for path in folder.logs.iterdir()) == ["master.log", "ps-0.log", "worker-0.log"]
 
 
@@ -468,7 +468,7 @@ def test_a_master_that_fails_is_not_started_again(folder: JobDirectory) -> None:
 
 
 def test_what_hangs_says_where_before_it_ends(folder: JobDirectory) -> None:
-    """Also one that takes no SIGTERM; nobody waits for it meanwhile."""
+    """Also one that takes no signal to end; nobody waits for it meanwhile."""
     screen = Screen()
     hangs = f"import faulthandler; faulthandler.enable(); {STUBBORN}"
     done = folder.path / "done"
@@ -671,7 +671,8 @@ def test_commands_of_services_are_what_the_services_read(folder: JobDirectory) -
     program, module, name, *arguments = service_command(config, folder, "master")
     assert (program, module, name) == (sys.executable, "-m", "edlz.services.master")
     master = read_config(arguments, "master", {}).checked()
-    assert dataclasses.replace(master, endpoint="", job_dir="") == config
+    assert master.patience_secs == STOP_S, "a stop of the whole job is the supervisor's"
+    assert dataclasses.replace(master, endpoint="", job_dir="", patience_secs=0.0) == config
     assert master.endpoint == folder.endpoint("master")
     ps = read_config(service_command(config, folder, "ps-1")[3:], "ps", {}).checked()
     assert ps.leave_secs == 0, "whoever it tells to end is needed no more"
