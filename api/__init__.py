@@ -7,17 +7,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edlz.api.callbacks import LearningRateScheduler
+    from edlz.api.callbacks import LearningRateScheduler, SavedModelExporter
     from edlz.api.embedding import Embedding
     from edlz.api.loading import load
     from edlz.api.optimizers import RowwiseAdagrad
 
-__all__ = ["Embedding", "LearningRateScheduler", "RowwiseAdagrad", "load"]
+__all__ = ["Embedding", "LearningRateScheduler", "RowwiseAdagrad", "SavedModelExporter", "load"]
 
 _MODULES = {
     "Embedding": "edlz.api.embedding",
     "LearningRateScheduler": "edlz.api.callbacks",
     "RowwiseAdagrad": "edlz.api.optimizers",
+    "SavedModelExporter": "edlz.api.callbacks",
     "load": "edlz.api.loading",
 }
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from edlz.k8s.volumes import parse_volumes
 from edlz.services.config import JobConfig
+from edlz.services.configuration.export_flags import is_keras_file
 from edlz.services.errors import ConfigError
 
 __all__ = ["check_folders"]
 
 
 def check_folders(config: JobConfig) -> None:
-    """Make the job's folder and that of its checkpoints, and see that files can be made there.
+    """Make the job's folder, those of its checkpoints and of its export, and see that files can be made there.
 
     Raises
     ------
@@ -20,8 +21,11 @@ def check_folders(config: JobConfig) -> None:
         If one cannot be written to; it says who has to let whom in, and where.
     """
     folders = {"job_dir": config.job_directory}
-    if config.checkpoint_steps:
+    if config.checkpoint_steps or config.export_from_checkpoint:
         folders["checkpoint_dir"] = config.checkpoint_directory
+    if config.output and config.purpose == "training":
+        output = Path(config.output)
+        folders["output"] = output.parent if is_keras_file(config.output) else output
     for flag, folder in folders.items():
         try:
             folder.mkdir(parents=True, exist_ok=True)

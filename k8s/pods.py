@@ -30,6 +30,7 @@ from edlz.k8s.resources import cores_of, limits_of, requests_of
 from edlz.k8s.volumes import Volumes, parse_volumes
 from edlz.k8s.worker_memory import with_memory
 from edlz.services.config import JobConfig
+from edlz.services.configuration.export_flags import checkpoints_beside
 from edlz.services.launcher import split_name
 
 __all__ = ["Owner", "grace_s", "master_pod", "service_pod", "settings_in_pods"]
@@ -133,7 +134,8 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
     """Return the settings as they hold in the pods: image, folders, keys, a worker's threads.
 
     `--job_dir` counts only if it lies on a volume: whatever else it says is a folder of the submitting machine.
-    Checkpoints are saved only where master and parameter servers see the same folder.
+    Checkpoints are saved only where master and parameter servers see the same folder.  A model that is to be exported is
+    read from one, if the workers do not see the job's folder: beside the output, unless `--checkpoint_dir` is given.
     """
     volumes = parse_volumes(config.volume)
     job_dir = config.job_dir if config.job_dir and volumes.holds(config.job_dir) else JOB_DIR
@@ -141,11 +143,15 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
     cpu = limits_of(config, "worker").get("cpu") or requests_of(config, "worker").get("cpu")
     if "worker_threads" not in config.given and cpu:
         threads = max(1, math.ceil(cores_of(cpu)))
+    exports = bool(config.output) and config.purpose == "training" and not volumes.holds(job_dir)
+    if exports and not config.checkpoint_dir and volumes.holds(config.output):
+        config = dataclasses.replace(config, checkpoint_dir=checkpoints_beside(config.output))
     is_secure = config.transport_security != "none"
     is_common = not config.num_ps_pods or volumes.holds(config.checkpoint_dir or job_dir)
     return dataclasses.replace(
         config,
         checkpoint_steps=config.checkpoint_steps if is_common else 0,
+        export_from_checkpoint=exports,
         image_name=image,
         job_dir=job_dir,
         keys_dir=MASTER_KEYS_DIR if is_secure else "",

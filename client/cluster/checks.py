@@ -23,6 +23,7 @@ from edlz.k8s.resources import requests_of
 from edlz.k8s.rights import Subject, rights_line
 from edlz.k8s.volumes import parse_volumes
 from edlz.services.config import JobConfig
+from edlz.services.configuration.export_flags import checkpoints_beside
 from edlz.services.errors import EdlzError
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ async def check_cluster(
         return [unreachable]
     if any((check.mark, check.about) == ("no", "namespace") for check in found):
         found = [check for check in found if check.about not in _OF_NAMESPACE]
-    return [*found, *_begun_from(config), *_checkpoints(config), _model_and_data(config)]
+    return [*found, *_begun_from(config), *_checkpoints(config), *_export(config), _model_and_data(config)]
 
 
 async def _within(about: str, check: Callable[[], Awaitable[Sequence[Check]]]) -> Sequence[Check]:
@@ -321,6 +322,24 @@ def _checkpoints(config: JobConfig) -> Sequence[Check]:
             "warn", "checkpoints", text, "mount one: --volume=claim_name=…,mount_path=/ckpt --job_dir=/ckpt/…"
         )
     ]
+
+
+def _export(config: JobConfig) -> Sequence[Check]:
+    if not config.output or config.purpose != "training":
+        return []
+    volumes = parse_volumes(config.volume)
+    if not volumes.holds(config.output):
+        text = f'output "{config.output}" lies on no volume: it would go with a worker\'s pod'
+        return [Check("no", "export", text, "--volume=claim_name=…,mount_path=/out --output=/out/…")]
+    if volumes.holds(config.job_dir or JOB_DIR):
+        return [Check("ok", "export", f"{config.output} lies on a volume")]
+    checkpoints = config.checkpoint_dir or checkpoints_beside(config.output)
+    if not volumes.holds(checkpoints):
+        text = (
+            f'checkpoint_dir "{checkpoints}" lies on no volume: no worker could read the finished model there'
+        )
+        return [Check("no", "export", text, "leave it out, or name a folder on a --volume")]
+    return [Check("ok", "export", f"{config.output}, from a last checkpoint in {checkpoints}")]
 
 
 def _model_and_data(config: JobConfig) -> Check:

@@ -11,6 +11,7 @@ __all__ = [
     "UNKNOWN_IDS",
     "Format",
     "UnknownIds",
+    "checkpoints_beside",
     "chosen_formats",
     "export_problems",
     "is_keras_file",
@@ -28,6 +29,11 @@ _KERAS_SUFFIX = ".keras"
 def is_keras_file(output: str) -> bool:
     """Whether a place is that of a Keras file, not of a folder of exports."""
     return output.endswith(_KERAS_SUFFIX)
+
+
+def checkpoints_beside(output: str) -> str:
+    """Return the folder of the checkpoint that a model is exported from, if it is to lie beside the export."""
+    return f"{output}.checkpoints"
 
 
 def chosen_formats(output: str, output_format: str) -> tuple[Format, ...]:

@@ -312,6 +312,35 @@ def test_an_evaluation_is_submitted(
     assert "--training_data belongs to edlz train" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (
+            ["--output=/data/out"],
+            "ok     export       /data/out, from a last checkpoint in /data/out.checkpoints",
+        ),
+        (["--output=/data/out", "--job_dir=/data/jobs/x"], "ok     export       /data/out lies on a volume"),
+        (
+            ["--output=/out"],
+            'no     export       output "/out" lies on no volume: it would go with a worker\'s pod',
+        ),
+        (
+            ["--output=/data/out", "--checkpoint_dir=/ckpt"],
+            'no     export       checkpoint_dir "/ckpt" lies on no volume: no worker could read the finished model there',
+        ),
+    ],
+)
+def test_where_a_model_can_be_exported_to(
+    flags: list[str], line: str, cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_claim(cluster, "mnist")
+    is_fine = line.startswith("ok")
+    assert main([*FLAGS, "--volume=claim_name=mnist,mount_path=/data", *flags]) == (0 if is_fine else 3)
+    printed = capsys.readouterr().out
+    assert f"  {line}\n" in printed
+    assert bool(pods(cluster)) is is_fine
+
+
 def test_a_prediction_is_submitted_with_a_warning(
     cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,16 @@ def test_who_has_to_let_whom_in(volume: str, remedy: str, tmp_path: Path) -> Non
     assert remedy in raised.value.help
 
 
+@pytest.mark.parametrize("name", ["out", "m.keras"])
+def test_the_place_of_the_export(name: str, tmp_path: Path) -> None:
+    about = {"job_dir": str(tmp_path / "job"), "training_data": "d"}
+    check_folders(JobConfig(output=str(tmp_path / "models" / name), **about))
+    assert (tmp_path / "models" / "out").is_dir() is (name == "out")
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=f"--output={tmp_path}/file/"):
+        check_folders(JobConfig(output=str(tmp_path / "file" / "a" / name), **about))
+
+
 def test_checkpoints_are_written_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     config = JobConfig(job_dir=str(tmp_path / "job"), checkpoint_dir=f"{tmp_path}/file", checkpoint_steps=1)

@@ -358,6 +358,27 @@ def test_checkpoints_are_saved_where_all_of_the_job_see_them(changes: dict[str, 
     assert ("--checkpoint_steps=2" in command) is is_saved
 
 
+@pytest.mark.parametrize(
+    ("changes", "checkpoints"),
+    [
+        ({"job_dir": "/data/jobs/mnist"}, None),  # what the partitions seal lies where the workers see it
+        ({}, "/data/out/mnist.checkpoints"),
+        ({"num_ps_pods": 0}, "/data/out/mnist.checkpoints"),
+        ({"checkpoint_dir": "/data/ckpt"}, "/data/ckpt"),
+    ],
+)
+def test_a_model_is_exported_from_what_the_workers_see(
+    changes: dict[str, Any], checkpoints: str | None
+) -> None:
+    config = settings_in_pods(job(output="/data/out/mnist", **changes), "edlz:mnist")
+    assert config.export_from_checkpoint is (checkpoints is not None)
+    assert config.checkpoint_dir == (checkpoints or "")
+    assert settings_in_pods(config, "edlz:mnist") == config
+    command = container(master(output="/data/out/mnist", **changes))["command"]
+    assert "--output=/data/out/mnist" in command
+    assert ("--export_from_checkpoint=yes" in command) is (checkpoints is not None)
+
+
 def test_output_goes_to_a_file_too() -> None:
     command = container(pod("ps-0", log_file_path="/data/$(MY_POD_NAME).log"))["command"]
     assert command[2:6] == ["edlz.k8s.log_copy", "--file=/data/$(MY_POD_NAME).log", "--", "python"]
