@@ -78,7 +78,7 @@ def export(
 def _print(
     found: "ModelSource", done: "Exported", formats: tuple[Format, ...], title: str, unknown_ids: str
 ) -> None:
-    from edlz.client.screen.checkpoint import size
+    from edlz.client.screen.wording import size
 
     print(f"Exported  {done.place}  {size(done.size_bytes)}")
     print(f"  from      {found.where}: {title}")

@@ -3,15 +3,18 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edlz.client.help import CHANGEABLE
-from edlz.client.preflight import Preflight
 from edlz.client.settings_text import settings_in
 from edlz.services.config import JobConfig, flags_by_spelling
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, Reader
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 from edlz.services.job_status import JobStatus
+
+if TYPE_CHECKING:
+    from edlz.client.preflight import Preflight
 
 __all__ = ["nothing_left", "resumed_settings"]
 
@@ -25,7 +28,7 @@ def nothing_left(name: str, status: JobStatus) -> str:
 
 
 def resumed_settings(
-    kept: Path, argv: Sequence[str], own: Sequence[str], check: Callable[[JobConfig], Preflight]
+    kept: Path, argv: Sequence[str], own: Sequence[str], check: "Callable[[JobConfig], Preflight]"
 ) -> JobConfig:
     """Return the settings.
 

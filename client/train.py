@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from edlz.client.screen.first_sign import first_sign
 from edlz.services.config import flags
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import Reader
@@ -51,24 +53,24 @@ def run_job(command: Reader, argv: Sequence[str]) -> int:
 
 
 def _run_here(reading: Reading) -> int:
-    from edlz.client.dry_run import print_plan
-    from edlz.client.local.run import run_local
-    from edlz.client.preflight import check_job
-    from edlz.services.master.planning import no_prediction
-
     errors, warnings = list(reading.errors), list(reading.warnings)
     errors += _without_image(reading)
-    records = None
-    if not errors:
-        preflight = check_job(reading.config)
-        errors += preflight.errors
-        warnings += preflight.warnings
-        records = preflight.records
-    print_problems(warnings, "warning")
     if errors:
+        print_problems(warnings, "warning")
         raise InvalidConfigError(errors)
+    # From here on it takes seconds on a busy machine: to import, and to read.
+    with nullcontext() if reading.config.dry_run else first_sign(reading.config, "checking model and data"):
+        from edlz.client.dry_run import print_plan
+        from edlz.client.local.run import run_local
+        from edlz.client.preflight import check_job
+        from edlz.services.master.planning import no_prediction
+
+        preflight = check_job(reading.config)
+    print_problems([*warnings, *preflight.warnings], "warning")
+    if preflight.errors:
+        raise InvalidConfigError(preflight.errors)
     if reading.config.dry_run:
-        print_plan(reading, records)
+        print_plan(reading, preflight.records)
         return 0
     if reading.config.purpose == "prediction":
         raise no_prediction()

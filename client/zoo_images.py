@@ -159,7 +159,7 @@ def _daemon(url: str, certificate: str, key: str) -> "Daemon":
 
 
 def _print_built(daemon: "Daemon", image: str, asked_platform: str, elapsed_s: float) -> None:
-    from edlz.client.screen.checkpoint import size
+    from edlz.client.screen.wording import size
 
     facts = daemon.image(image)
     if facts is not None:

@@ -6,9 +6,9 @@ from typing import Any, Protocol, TextIO
 
 from edlz.client.images.daemon import Record
 from edlz.client.images.progress import Happening, Progress
-from edlz.client.screen.checkpoint import size
 from edlz.client.screen.spans import Line, Span, fit
 from edlz.client.screen.terminal import Look
+from edlz.client.screen.wording import size
 
 __all__ = ["LiveView", "PlainView", "QuietView", "View", "follow", "view_for"]
 

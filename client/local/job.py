@@ -12,10 +12,13 @@ from edlz.client.job_index import SETTINGS, LocalJob
 from edlz.client.local.job_lock import lock_holder, master_by_hand
 from edlz.client.local.log_files import LogFiles
 from edlz.client.log_choice import LogChoice, LogOutput, refuse_missing
+from edlz.client.screen.first_sign import first_sign
+from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, PeerUnavailable
 
 if TYPE_CHECKING:
     from edlz.client.local.sight import JobSight
+    from edlz.client.preflight import Preflight
     from edlz.client.screen.screens import Screen
     from edlz.services.messages import Scaled
 
@@ -150,8 +153,6 @@ class JobHere:
 
     def resume(self, argv: Sequence[str]) -> int:
         """Go on with it where it was; return the exit code of the command."""
-        from edlz.client.local.run import run_local
-        from edlz.client.preflight import check_job
         from edlz.client.resumption import nothing_left, resumed_settings
 
         if word := nothing_left(self.name, self.sight().status):
@@ -161,13 +162,15 @@ class JobHere:
         if not kept.is_file():
             by_hand = "a job that was started by hand goes on when its master is started again"
             raise ConfigError(f"{self._job.path} holds no {SETTINGS} to go on with", by_hand)
-        config = resumed_settings(kept, argv, [f"--job_dir={self._job.path}"], check_job)
+        config = resumed_settings(kept, argv, [f"--job_dir={self._job.path}"], _checked)
+        from edlz.client.local.run import run_local
+
         return run_local(config, is_resumed=True)
 
     def remove(self) -> list[str]:
         """Remove its folder; return what there is to say."""
         from edlz.client.local.job_removal import remove_job
-        from edlz.client.screen.checkpoint import size
+        from edlz.client.screen.wording import size
 
         checkpoints = self._job.checkpoint_directory()
         size_bytes = remove_job(self._job)
@@ -200,6 +203,15 @@ class JobHere:
                 return None
             time.sleep(0.01)
         return None
+
+
+def _checked(config: JobConfig) -> "Preflight":
+    """Check model and data, having said so: what does it takes seconds to import on a busy machine."""
+    with first_sign(config, "checking model and data"):
+        from edlz.client.local import run  # noqa: F401  needed next, while there is a sign of life
+        from edlz.client.preflight import check_job
+
+        return check_job(config)
 
 
 async def _follow(job: LocalJob, screen: "Screen") -> None:

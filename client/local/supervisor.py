@@ -15,6 +15,7 @@ from edlz.client.local.ending import FINAL_STATES, Evidence, written_status
 from edlz.client.local.job_directory import JobDirectory
 from edlz.client.local.job_slots import LocalSlots
 from edlz.client.local.process_launcher import ProcessLauncher
+from edlz.client.local.start_watch import StartWatch
 from edlz.client.screen.screens import Screen
 from edlz.services.backoff import Backoff
 from edlz.services.errors import EdlzError, PeerUnavailable
@@ -96,6 +97,7 @@ class Supervisor:
         self._master_since_s = 0.0
         self._master_due_s: float | None = None  # when it is started again
         self._launcher: ProcessLauncher
+        self._start = StartWatch(time.monotonic())
 
     async def run(self) -> None:
         """Start the master, follow the job to its end, and end every process.
@@ -164,6 +166,8 @@ class Supervisor:
                 await self._launch_master()
             if self._master_due_s is None:
                 await self._poll()
+            if waits := self._start.due(self.evidence.status, self._launcher.running(), time.monotonic()):
+                self._screen.wait(waits)
             if self.evidence.status is not None and self.evidence.status.state in FINAL_STATES:
                 over_since = over_since or time.monotonic()
                 if time.monotonic() - over_since > LEAVE_S:
@@ -210,8 +214,9 @@ class Supervisor:
         self._take_exits()
         self._wanted_workers = 0 if orders.stop else count_workers(orders.desired) + orders.waiting
         action = self._core.on_orders(orders, self._services())
+        if action.launch:
+            logger.info("starting %s", ", ".join(action.launch))
         for name in action.launch:
-            logger.debug("starting %s", name)
             await self._launcher.launch(name)
         for name in action.stop:
             self._launcher.begin_stop(name, GRACE_S)
@@ -278,6 +283,7 @@ class Supervisor:
     async def _launch_master(self) -> None:
         self._master_due_s, self._master_since_s = None, time.monotonic()
         self._has_master_answered = False
+        logger.info("starting the master; all logs are in %s", self._folder.logs)
         await self._launcher.launch(MASTER)
 
     def _on_master_exit(self, gone: ProcessExit) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from edlz.client.screen.columns import aligned
 from edlz.client.screen.spans import Line, Role, Span
-from edlz.client.screen.wording import age, count_of
+from edlz.client.screen.wording import age, count_of, size
 from edlz.services.checkpoints.versions import Damage, VersionInfo
 from edlz.services.layout import VectorLayout
 from edlz.services.ledger import Ledger
@@ -17,7 +17,6 @@ from edlz.services.ps.state_head import StateHead
 __all__ = [
     "contents_block",
     "contents_object",
-    "size",
     "verified_object",
     "verified_table",
     "versions_object",
@@ -29,18 +28,6 @@ _PLAN_LETTERS = 8
 _MOST_VARIABLES = 20
 
 Checked = Sequence[tuple[VersionInfo, Sequence[Damage]]]
-
-
-def size(size_bytes: int) -> str:
-    """Return a size: `312 B`, `4.8 MB`."""
-    if size_bytes < 1000:
-        return f"{size_bytes} B"
-    amount = float(size_bytes)
-    for unit in ("KB", "MB", "GB"):
-        amount /= 1000
-        if amount < 999.95:
-            return f"{amount:.1f} {unit}"
-    return f"{amount / 1000:,.1f} TB"
 
 
 # ---------------------------------------------------------------- ls

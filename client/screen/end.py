@@ -8,9 +8,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from edlz.client.screen.checkpoint import size
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
-from edlz.client.screen.wording import count_of, duration, metric, nonfinite_losses, percent
+from edlz.client.screen.wording import count_of, duration, metric, nonfinite_losses, percent, size
 from edlz.services.job_status import ExportView, FailureView, JobStatus
 
 __all__ = ["Ending", "exported_text", "failure_block", "stopped_block", "success_block"]

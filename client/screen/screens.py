@@ -42,6 +42,10 @@ class Screen(Protocol):
         """Something that the supervisor itself has to say to whoever watches."""
         ...
 
+    def wait(self, text: str) -> None:
+        """What a job that starts waits for, now and then."""
+        ...
+
     def update(self, status: JobStatus) -> None:
         """A status; its events are new."""
         ...
@@ -87,6 +91,9 @@ class _Base:
     def log_line(self, source: str, text: str) -> None:
         """Not shown: the line is in the service's log file."""
 
+    def wait(self, text: str) -> None:
+        """Not shown."""
+
     def log_stream(self) -> TextIO:
         """Standard error, since standard output is for what was asked for."""
         return sys.stderr
@@ -125,6 +132,10 @@ class PlainScreen(_Base):
         return self._out
 
     def say(self, text: str) -> None:
+        """Log it."""
+        logger.info("%s", text)
+
+    def wait(self, text: str) -> None:
         """Log it."""
         logger.info("%s", text)
 
@@ -190,6 +201,7 @@ class LiveScreen(_Base):
 
         super().__init__(out, is_coloured=is_coloured)
         self._asked_workers, self._glyphs, self._footer = asked_workers, glyphs, footer
+        self._has_status = False
         self._console = Console(file=out, force_terminal=True, no_color=not is_coloured, highlight=False)
         self._live = Live(
             console=self._console,
@@ -203,6 +215,11 @@ class LiveScreen(_Base):
         """Begin with a line, so that something stands there at once."""
         self._live.start()
         self._draw([[Span(f" starting {self._glyphs.ellipsis}", "dim")]])
+
+    def wait(self, text: str) -> None:
+        """Show it until there is a block, which says who is there."""
+        if not self._has_status:
+            self._draw([[Span(f" {text}", "dim")]])
 
     def log_line(self, source: str, text: str) -> None:
         """Show warnings and errors of the services; the rest is in their files."""
@@ -220,6 +237,7 @@ class LiveScreen(_Base):
 
     def update(self, status: JobStatus) -> None:
         """Redraw."""
+        self._has_status = True
         for event in status.events:
             self.say(event.text)
         block = live_block(

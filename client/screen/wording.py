@@ -19,6 +19,7 @@ __all__ = [
     "rate_now",
     "role_of",
     "short_count",
+    "size",
     "working",
 ]
 
@@ -97,6 +98,18 @@ def short_count(count: int) -> str:
     if count >= 1_000_000:
         return f"{count / 1e6:.1f} M"
     return f"{count / 1000:.0f} k" if count >= 10_000 else f"{count:,}"
+
+
+def size(size_bytes: int) -> str:
+    """Return a size: `312 B`, `4.8 MB`."""
+    if size_bytes < 1000:
+        return f"{size_bytes} B"
+    amount = float(size_bytes)
+    for unit in ("KB", "MB", "GB"):
+        amount /= 1000
+        if amount < 999.95:
+            return f"{amount:.1f} {unit}"
+    return f"{amount / 1000:,.1f} TB"
 
 
 def working(workers: Iterable[WorkerView]) -> int:

@@ -283,6 +283,7 @@ class WorkerService:
         config = self._config.joined_with(job.config)
         self._loss_log.every = config.log_loss_steps
         self._local_steps = not job.plan.is_sync and config.get_model_steps > 1
+        logger.info("loading TensorFlow, building the model")
         from edlz.services.worker.trainer import Trainer
 
         self._trainer = Trainer(config, job.plan, job.partitions)

@@ -12,8 +12,7 @@ from states import make_cut
 
 from edlz.client import cli
 from edlz.client.cli import main
-from edlz.client.screen.checkpoint import size
-from edlz.client.screen.wording import age
+from edlz.client.screen.wording import age, size
 from edlz.services.checkpoints.versions import list_versions
 from edlz.services.checkpoints.writing import write_manifest, write_part
 

@@ -62,7 +62,7 @@ def test_mistakes_in_flags_and_in_files_leave_with_2(
     assert capsys.readouterr().err.count("error: ") == 2
     assert main([*job, "--loss=missing", "--validation_data=nowhere"]) == 2
     printed = capsys.readouterr()
-    assert printed.out == ""
+    assert printed.out.endswith(": checking model and data\n"), "a sign of life, and nothing else"
     assert "defines no missing" in printed.err
     assert 'validation_data "nowhere" does not exist' in printed.err
     assert "Traceback" not in printed.err

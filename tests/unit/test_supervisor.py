@@ -53,6 +53,9 @@ class Screen:
     def say(self, text: str) -> None:
         self.said.append(text)
 
+    def wait(self, text: str) -> None:
+        self.said.append(text)
+
     def update(self, status: JobStatus) -> None: ...
 
     def log_stream(self) -> object:

@@ -1,0 +1,37 @@
+"""The first sign of life of `edlz train`: said before what takes time to import, or to look at, is begun with."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from edlz.client.screen.terminal import glyphs_for, look_for
+from edlz.services.config import JobConfig
+from edlz.services.logs import configure_logging
+
+__all__ = ["first_sign"]
+
+logger = logging.getLogger(__name__)
+_ERASE = "\r\x1b[K"
+
+
+@contextmanager
+def first_sign(config: JobConfig, text: str) -> Iterator[None]:
+    """Say what is being done: a line of the log, or on a terminal one that goes away when it is done."""
+    look = look_for(config.progress, sys.stdout, os.environ)
+    if look == "plain":
+        configure_logging(
+            config.log_level, config.log_format, role="supervisor", job=config.job_name, stream=sys.stdout
+        )
+        logger.info("job=%s: %s", config.job_name, text)
+    if look != "live":
+        yield
+        return
+    sys.stdout.write(f" {config.job_name}: {text} {glyphs_for(sys.stdout).ellipsis}")
+    sys.stdout.flush()
+    try:
+        yield
+    finally:
+        sys.stdout.write(_ERASE)
+        sys.stdout.flush()
