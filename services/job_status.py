@@ -164,6 +164,7 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     nonfinite_losses: int = 0  # minibatches whose loss was NaN or infinite
     first_nonfinite: tuple[int, int] | None = None  # task and minibatch of the first of them
     exported: ExportView | None = None  # the finished model
+    threads: int = 0  # of a worker: bits depend on it; 0 where an older master wrote this
 
     @property
     def is_training(self) -> bool:

@@ -58,7 +58,7 @@ def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -
     if status.exported is not None:
         lines.append([Span("  exported ", "dim"), Span(exported_text(status.exported))])
     if status.digest:
-        lines.append(_digest_line(status, ending, glyphs))
+        lines += _digest_lines(status, ending, glyphs)
     lines.append([Span("  logs     ", "dim"), Span(str(ending.logs))])
     return lines
 
@@ -174,15 +174,19 @@ def _saved(status: JobStatus | None) -> str:
     return f"Nothing is lost: it goes on from v{status.checkpoint:,}."
 
 
-def _digest_line(status: JobStatus, ending: Ending, glyphs: Glyphs) -> list[Span]:
+def _digest_lines(status: JobStatus, ending: Ending, glyphs: Glyphs) -> list[Line]:
+    """Return the digest, and what it depends on: a worker has as many threads as this machine or its pod has cores."""
     digest = status.digest.removeprefix("sha256:")
     is_short = not ending.is_full and len(digest) > _DIGEST_LETTERS
     shown = digest[:_DIGEST_LETTERS] + glyphs.ellipsis if is_short else digest
-    line = [Span("  digest   ", "dim"), Span(f"sha256 {shown}")]
+    line, more = [Span("  digest   ", "dim"), Span(f"sha256 {shown}")], list[Line]()
     if status.mode == "sync" and status.is_training:
-        same = f" (the same on any number of workers and ps at --grads_to_wait={status.slots})"
-        line.append(Span(same, "dim"))
-    return line
+        depends = f"at --grads_to_wait={status.slots}"
+        if status.threads:
+            depends += f" --worker_threads={status.threads} and on CPUs of one type"
+        line.append(Span(" (the same on any number of workers and ps", "dim"))
+        more.append([Span(f"           {depends})", "dim")])
+    return [line, *more]
 
 
 def _source_line(where: str) -> str:

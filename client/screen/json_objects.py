@@ -34,6 +34,7 @@ def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
             "mode": status.mode,
             "started_at": status.started_at,
             "digest": status.digest or None,
+            "worker_threads": status.threads or None,
         },
         "progress": {
             "ratio": status.ratio,

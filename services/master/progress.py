@@ -263,6 +263,7 @@ class Progress:
             nonfinite_losses=core.losses.count,
             first_nonfinite=core.losses.first,
             exported=core.exports.view,
+            threads=int(core.job.config.get("worker_threads") or 0),
         )
 
     def _eta_s(self, left: int, now: float) -> float | None:

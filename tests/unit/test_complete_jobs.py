@@ -145,9 +145,10 @@ def fill_up(journal: Journal, term: int) -> None:
     """Let SQLite's own limit stand for a disk on which the smallest fact has no room."""
     (pages,) = journal._database.execute("PRAGMA page_count").fetchone()
     journal._database.execute(f"PRAGMA max_page_count={pages}")
-    with contextlib.suppress(DiskFull):
-        for number in range(1000):
-            journal.write(term, {f"more-{number}": "x" * 10}, patience_s=0.0)
+    for what in ("x" * 10, "x"):  # the last one is smaller than any fact of a job
+        with contextlib.suppress(DiskFull):
+            for number in range(1000):
+                journal.write(term, {f"{number}": what}, patience_s=0.0)
 
 
 def test_a_master_whose_time_is_over_ends_and_says_nothing(tmp_path: Path) -> None:
@@ -178,3 +179,14 @@ def test_who_still_runs_is_waited_for_until_it_has_heard(tmp_path: Path) -> None
         assert orders.stop
 
     assert asyncio.run(serve_master(config, Stop(), attend)) == 0
+
+
+def test_a_status_tells_the_threads_that_the_bits_depend_on(tmp_path: Path) -> None:
+    seen, stop = [], Stop()
+
+    async def attend(service: MasterService) -> None:
+        seen.append(service.status().threads)
+        stop.set(143, "seen enough")
+
+    asyncio.run(serve_master(config_of(tmp_path, worker_threads=3), stop, attend))
+    assert seen == [3]

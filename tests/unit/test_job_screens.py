@@ -344,6 +344,7 @@ def test_objects() -> None:
         "mode": "sync",
         "started_at": NOW - 23,
         "digest": None,
+        "worker_threads": None,
         "folder": "/home/jobs/mnist",
         "pid": 4242,
         "asked_workers": 2,

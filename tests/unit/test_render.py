@@ -286,6 +286,7 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
         "mode": "sync",
         "started_at": 100.0,
         "digest": None,
+        "worker_threads": None,
     }
     assert found["tasks"] == {"todo": 162, "leased": 2, "done": 236, "skipped": 0}
     assert found["workers"][0]["step_s"] == {
@@ -305,9 +306,17 @@ def test_success() -> None:
     assert plain(success_block(DONE, ENDING)) == (
         "Succeeded  mnist in 34s: 600 steps, 1,200 minibatches, each in the model exactly once\n"
         "  accuracy 0.971 (v600)   loss 0.061   1 worker replaced\n"
-        "  digest   sha256 3f9ac41e… (the same on any number of workers and ps at --grads_to_wait=2)\n"
+        "  digest   sha256 3f9ac41e… (the same on any number of workers and ps\n"
+        "           at --grads_to_wait=2)\n"
         "  logs     /jobs/mnist/logs\n"
     )
+
+
+def test_the_digest_is_shown_with_the_threads_that_it_depends_on() -> None:
+    lines = plain(success_block(msgspec.structs.replace(DONE, threads=2), ENDING)).splitlines()
+    (at,) = [number for number, line in enumerate(lines) if line.startswith("  digest")]
+    assert lines[at + 1] == "           at --grads_to_wait=2 --worker_threads=2 and on CPUs of one type)"
+    assert max(len(line) for line in lines[at : at + 2]) <= 80
 
 
 def test_success_is_not_called_exactly_once_against_the_partitions_counts() -> None:
