@@ -27,7 +27,7 @@ LOGIN_AGAIN_S = 30.0  # a token that is younger is refused for another reason th
 REAP_S, REAP_ROUNDS = 1.0, 50  # until the end of a command that was killed has been heard of
 _CLIENTS_LOG = "kubernetes.aio.config.kube_config"
 _BYTES = re.compile(r"""b(['"])(.*)\1$""", re.DOTALL)
-_INSTALL = 'pip install "edlz[k8s]"'
+_INSTALL = 'pip install "kubernetes>=37"'
 
 
 class LoginFailed(EdlzError):
