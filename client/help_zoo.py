@@ -13,7 +13,14 @@ ZOO_COMMANDS = {
 _DAEMON_FLAGS = ("--docker_base_url", "--docker_tlscert", "--docker_tlskey", "--progress")
 ZOO_FLAGS = {
     "zoo data": ("--source", "--records", "--seed"),
-    "zoo init": ("--base_image", "--model_zoo", "--local_pkg_dir", "--cluster_spec", "--extra_pypi_index"),
+    "zoo init": (
+        "--base_image",
+        "--model_zoo",
+        "--local_pkg_dir",
+        "--cluster_spec",
+        "--extra_pypi_index",
+        "--ca_bundle",
+    ),
     "zoo build": ("--image", "--platform", "--network", *_DAEMON_FLAGS),
     "zoo push": _DAEMON_FLAGS,
 }
@@ -58,6 +65,7 @@ packages of their requirements.txt, if there is one.
   --local_pkg_dir DIR      install edlz from the wheels there
   --cluster_spec FILE      Python that changes pods; goes to /cluster_spec
   --extra_pypi_index URL   another package index for the build
+  --ca_bundle FILE         PEM: certificates that pip trusts in the build
 """,
     "build": f"""\
 Usage: edlz zoo build --image=NAME [PATH] [flags]

@@ -35,6 +35,7 @@ def init(
     local_pkg_dir: Annotated[str, typer.Option(metavar="DIR", help="wheels of edlz to install")] = "",
     cluster_spec: Annotated[str, typer.Option(metavar="FILE", help="Python: changes pods")] = "",
     extra_pypi_index: Annotated[str, typer.Option(metavar="URL", help="another package index")] = "",
+    ca_bundle: Annotated[str, typer.Option(metavar="FILE", help="PEM: certificates that pip trusts")] = "",
 ) -> None:
     """Write a Dockerfile for a model zoo in the current folder."""
     from edlz.client.images.recipe import MARK, Recipe, dockerfile, own_base
@@ -45,6 +46,7 @@ def init(
         local_pkg_dir=_inside("local_pkg_dir", local_pkg_dir, is_folder=True) if local_pkg_dir else "",
         cluster_spec=_inside("cluster_spec", cluster_spec, is_folder=False) if cluster_spec else "",
         extra_pypi_index=extra_pypi_index,
+        ca_bundle=_inside("ca_bundle", ca_bundle, is_folder=False) if ca_bundle else "",
     )
     if local_pkg_dir and not list(Path(local_pkg_dir).glob("*.whl")):
         raise ConfigError(f'--local_pkg_dir="{local_pkg_dir}" has no wheels', "scripts/docker_build_wheel.sh")
@@ -73,7 +75,7 @@ def build(
     progress: _Progress = "auto",
 ) -> None:
     """Build the image of a folder with a Dockerfile."""
-    from edlz.client.images.base import ensure_base
+    from edlz.client.images.base import ensure_base, pip_settings
     from edlz.client.images.recipe import base_of, check_image_name
     from edlz.client.images.views import follow
 
@@ -87,7 +89,9 @@ def build(
     try:
         base = base_of(file.read_text(encoding="utf-8", errors="replace"))
         ensure_base(base, daemon, view)
-        follow(f"Building {image}", daemon.build(path, image, platform=platform, network=network), view)
+        arguments = pip_settings(os.environ)
+        records = daemon.build(path, image, platform=platform, network=network, arguments=arguments)
+        follow(f"Building {image}", records, view)
         _print_built(daemon, image, platform, time.monotonic() - began)
     finally:
         daemon.close()

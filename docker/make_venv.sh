@@ -1,9 +1,11 @@
 #!/bin/sh
 # Make the virtual environment $1 with everything that edlz needs on a cluster, but edlz: the packages of
-# pyproject.toml, TensorFlow as $TENSORFLOW says. The package indexes are pip's, and $EXTRA_PYPI_INDEX.
+# pyproject.toml, TensorFlow as $TENSORFLOW says. The package indexes are those of package_index.sh, and
+# $EXTRA_PYPI_INDEX.
 set -eu
 venv=$1
 here=$(dirname "$0")
+. "$here/package_index.sh"
 
 python3 -m venv /opt/uv
 /opt/uv/bin/pip install --quiet --no-cache-dir ${EXTRA_PYPI_INDEX:+--extra-index-url="$EXTRA_PYPI_INDEX"} uv
@@ -34,7 +36,7 @@ else
         stand_in "$(version_of "$TENSORFLOW")" "$TENSORFLOW"
     fi
 fi
-install -r pyproject.toml --extra=k8s
+install -r pyproject.toml
 # What only builders of TensorFlow's own parts use, 490 MB: headers, a parser of C.  Names of inner functions, 230 MB.
 packages=$(echo "$venv"/lib/python3*/site-packages)
 rm -rf "$packages/tensorflow/include" "$packages/clang/native"

@@ -278,6 +278,7 @@ class JobConfig:
     )
     push_image: bool = _images(False, "", "push the built image")
     extra_pypi_index: str = _images("", "URL", "another package index for the build")
+    ca_bundle: str = _images("", "FILE", "PEM file: certificates that its pip trusts")
     local_pkg_dir: str = _images("", "DIR", "install edlz from the wheels there")
     docker_base_url: str = _images("", "URL", "the Docker daemon", default_text="DOCKER_HOST")
     docker_tlscert: str = _images("", "FILE", "certificate for the daemon")

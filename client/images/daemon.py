@@ -171,7 +171,7 @@ def _sdk() -> Any:
         import docker.errors
     except ImportError as e:
         raise ConfigError(
-            "images need the Docker SDK, which is not installed", "pip install 'edlz[docker]'"
+            "images need the Docker SDK, which is not installed", "pip install 'docker>=7'"
         ) from e
     return docker
 

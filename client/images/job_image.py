@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from edlz.client.images.base import ensure_base
+from edlz.client.images.base import ensure_base, pip_settings
 from edlz.client.images.context import pack
 from edlz.client.images.daemon import Address, Daemon
 from edlz.client.images.recipe import (
@@ -106,9 +106,11 @@ def job_image(config: JobConfig, say: Callable[[str], None], view: View | None =
     recipe, entries = _contents(config)
     daemon = Daemon.connect(Address.of(config))
     try:
-        ensure_base(recipe.base_image, daemon, view, config.extra_pypi_index)
+        ca_bundle = Path(config.ca_bundle) if config.ca_bundle else None
+        ensure_base(recipe.base_image, daemon, view, config.extra_pypi_index, ca_bundle)
         with pack(dockerfile(recipe), entries) as context:
-            follow(f"Building {name} on {recipe.base_image}", daemon.build(context, name), view)
+            records = daemon.build(context, name, arguments=pip_settings(os.environ))
+            follow(f"Building {name} on {recipe.base_image}", records, view)
         facts = daemon.image(name)
         say(f"built {name}" + (f" ({facts.platform})" if facts else ""))
         if config.docker_image_prefix:
@@ -153,6 +155,10 @@ def _contents(config: JobConfig) -> tuple[Recipe, dict[str, Path]]:
                 f'--local_pkg_dir="{config.local_pkg_dir}" has no wheels', "scripts/docker_build_wheel.sh"
             )
         entries.update({f"packages/{wheel.name}": wheel for wheel in wheels})
+    if config.ca_bundle:
+        if not Path(config.ca_bundle).is_file():
+            raise ConfigError(f'--ca_bundle="{config.ca_bundle}" does not exist')
+        entries["ca_bundle.pem"] = Path(config.ca_bundle)
     recipe = Recipe(
         base_image=config.image_base or own_base(),
         model_zoo="model_zoo" if config.model_zoo else "",
@@ -160,6 +166,7 @@ def _contents(config: JobConfig) -> tuple[Recipe, dict[str, Path]]:
         cluster_spec=f"cluster_spec/{spec.name}" if config.cluster_spec else "",
         local_pkg_dir="packages" if config.local_pkg_dir else "",
         extra_pypi_index=config.extra_pypi_index,
+        ca_bundle="ca_bundle.pem" if config.ca_bundle else "",
     )
     return recipe, entries
 

@@ -36,6 +36,10 @@ _ADVICE = (
         "No matching distribution found for edlz",
         "name a folder with wheels of edlz: edlz zoo init --local_pkg_dir=DIR",
     ),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "a proxy has a certificate of its own? give it to the build: --ca_bundle=FILE.pem",
+    ),
     ("No matching distribution found", "see requirements.txt; for another index: --extra_pypi_index=URL"),
     ("not found: manifest unknown", "see --base_image"),
     ("pull access denied", "see --base_image; docker login, if it is private"),

@@ -16,6 +16,7 @@ __all__ = [
     "MARK",
     "MODEL_FOLDER",
     "MODEL_ZOO",
+    "PIP_SETTINGS",
     "Recipe",
     "base_of",
     "check_image_name",
@@ -26,6 +27,9 @@ __all__ = [
 
 MODEL_ZOO, MODEL_FOLDER, CLUSTER_SPEC_FOLDER = "/model_zoo", "/model", "/cluster_spec"
 """Where an image has the zoo, a model that lies outside of one, and the cluster specification."""
+
+PIP_SETTINGS = ("PIP_INDEX_URL", "PIP_TRUSTED_HOST")
+"""Build arguments, which pip takes from its environment."""
 
 MARK = "# Written by `edlz zoo init`."
 """The first line of a Dockerfile that may be written again."""
@@ -44,6 +48,7 @@ class Recipe:
     model_zoo, model, cluster_spec : paths in the build context, with `/`; empty: none
     local_pkg_dir : folder in the build context with the wheels of edlz; empty: the package index
     extra_pypi_index : address of another package index
+    ca_bundle : PEM file in the build context, whose certificates count beside the system's; empty: none
     """
 
     base_image: str
@@ -52,6 +57,7 @@ class Recipe:
     cluster_spec: str = ""
     local_pkg_dir: str = ""
     extra_pypi_index: str = ""
+    ca_bundle: str = ""
 
 
 def own_base() -> str:
@@ -75,7 +81,10 @@ def dockerfile(recipe: Recipe) -> str:
         "ARG PIP_BREAK_SYSTEM_PACKAGES=1",  # there is no other system than edlz in this image
         "ARG PIP_NO_CACHE_DIR=1",
         "ARG PIP_ROOT_USER_ACTION=ignore",
+        *(f"ARG {name}" for name in PIP_SETTINGS),
     ]
+    if recipe.ca_bundle:
+        lines += _trust(recipe.ca_bundle)
     if recipe.extra_pypi_index:
         lines.append(f"ARG PIP_EXTRA_INDEX_URL={_one_word(recipe.extra_pypi_index, 'extra_pypi_index')}")
     lines += _install_edlz(recipe.local_pkg_dir)
@@ -112,12 +121,21 @@ def file_name(path: str) -> str:
 def _install_edlz(local_pkg_dir: str) -> list[str]:
     if not local_pkg_dir:
         found = "python -c 'import edlz.services.master' 2>/dev/null"
-        return [f"RUN {found} || {_PIP} 'edlz[k8s]=={_version()}'"]
+        return [f"RUN {found} || {_PIP} 'edlz=={_version()}'"]
     return [
         _copy(f"{local_pkg_dir}/*.whl", "/tmp/edlz/"),
         # The second time without their requirements, so that wheels of a version that is there replace it.
-        f"RUN {_PIP} /tmp/edlz/*.whl 'edlz[k8s]' \\\n"
+        f"RUN {_PIP} /tmp/edlz/*.whl \\\n"
         f" && {_PIP} --no-deps --force-reinstall /tmp/edlz/*.whl && rm -r /tmp/edlz",
+    ]
+
+
+def _trust(ca_bundle: str) -> list[str]:
+    """Let pip trust the system's certificates and those given, while the image is built."""
+    return [
+        _copy(ca_bundle, "/tmp/ca/given.pem"),
+        "RUN cat $(ls /etc/ssl/certs/ca-certificates.crt 2>/dev/null) /tmp/ca/given.pem >/tmp/ca/bundle.pem",
+        "ARG PIP_CERT=/tmp/ca/bundle.pem",
     ]
 
 

@@ -1,6 +1,7 @@
 """The Dockerfile as text, and the files that are sent with it."""
 
 import os
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from edlz.client.images.context import pack
 from edlz.client.images.recipe import MARK, Recipe, base_of, check_image_name, dockerfile
 from edlz.services.errors import ConfigError
+
+DOCKER = Path(__file__).parents[2] / "docker"
 
 
 def test_the_dockerfile_of_a_zoo() -> None:
@@ -19,7 +22,7 @@ def test_the_dockerfile_of_a_zoo() -> None:
     assert 'COPY ["Dockerfile", "model_zoo/requirements.tx[t]", "/tmp/zoo/"]' in lines
     assert 'COPY --chown=1000:1000 ["model_zoo", "/model_zoo"]' in lines
     assert lines[-2:] == ["WORKDIR /", "USER 1000:1000"]
-    assert "edlz[k8s]==" in text
+    assert "'edlz==" in text
 
 
 def test_requirements_come_before_models_so_that_a_changed_model_installs_nothing() -> None:
@@ -31,7 +34,7 @@ def test_wheels_replace_an_edlz_of_the_same_version() -> None:
     text = dockerfile(Recipe(base_image="edlz:dev_allreduce", model_zoo="model_zoo", local_pkg_dir="build"))
     assert 'COPY --chown=1000:1000 ["build/*.whl", "/tmp/edlz/"]' in text
     assert "--force-reinstall" in text
-    assert "edlz[k8s]==" not in text
+    assert "'edlz==" not in text
 
 
 def test_index_and_spec() -> None:
@@ -44,6 +47,36 @@ def test_index_and_spec() -> None:
     )
     assert "ARG PIP_EXTRA_INDEX_URL=https://mirror.example.com/simple\n" in text
     assert '["specs/spec.py", "/cluster_spec/spec.py"]' in text
+
+
+def test_pip_takes_settings_as_build_arguments_and_trusts_what_it_is_given() -> None:
+    lines = dockerfile(Recipe(base_image="edlz", model_zoo="zoo")).splitlines()
+    assert {"ARG PIP_INDEX_URL", "ARG PIP_TRUSTED_HOST"} <= set(lines)
+    assert not any("PIP_CERT" in line for line in lines)
+    lines = dockerfile(Recipe(base_image="edlz", model_zoo="zoo", ca_bundle="company.pem")).splitlines()
+    (trusted,) = [number for number, line in enumerate(lines) if line.startswith("ARG PIP_CERT=")]
+    first_pip = min(number for number, line in enumerate(lines) if "pip install" in line)
+    assert lines[trusted - 2] == 'COPY --chown=1000:1000 ["company.pem", "/tmp/ca/given.pem"]'
+    assert trusted < first_pip
+
+
+@pytest.mark.parametrize("given", ["", "-----BEGIN CERTIFICATE-----\nours\n-----END CERTIFICATE-----\n"])
+def test_the_steps_of_our_images_reach_the_index_that_they_are_told(tmp_path: Path, given: str) -> None:
+    (tmp_path / "ca.pem").write_text(given or (DOCKER / "no_certificates.pem").read_text())
+    names = ["UV_DEFAULT_INDEX", "UV_INSECURE_HOST", "PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"]
+    script = f"set -eu; . {DOCKER}/package_index.sh; " + "; ".join(f'echo "${{{name}:-}}"' for name in names)
+    arguments = {
+        "PIP_INDEX_URL": "https://mirror.example.com/simple",
+        "PIP_TRUSTED_HOST": "mirror.example.com",
+    }
+    found = {"PATH": os.environ["PATH"], "CA_CERTIFICATES": str(tmp_path / "ca.pem"), **arguments}
+    bundle = tmp_path / "bundle.pem"
+    script = script.replace("set -eu", f"set -eu; CA_ALL={bundle}")
+    done = subprocess.run(["sh", "-c", script], env=found, capture_output=True, text=True, check=True)
+    index, host, *certificates = done.stdout.splitlines()
+    assert (index, host) == tuple(arguments.values())
+    assert certificates == [str(bundle) if given else ""] * 3
+    assert not given or bundle.read_text().endswith(given)
 
 
 @pytest.mark.parametrize(
