@@ -11,10 +11,21 @@ if TYPE_CHECKING:
     from edlz.api.embedding import Embedding
     from edlz.api.loading import load
     from edlz.api.optimizers import RowwiseAdagrad
+    from edlz.api.predictions import BasePredictionOutputsProcessor, PredictionContext
 
-__all__ = ["Embedding", "LearningRateScheduler", "RowwiseAdagrad", "SavedModelExporter", "load"]
+__all__ = [
+    "BasePredictionOutputsProcessor",
+    "Embedding",
+    "LearningRateScheduler",
+    "PredictionContext",
+    "RowwiseAdagrad",
+    "SavedModelExporter",
+    "load",
+]
 
 _MODULES = {
+    "BasePredictionOutputsProcessor": "edlz.api.predictions",
+    "PredictionContext": "edlz.api.predictions",
     "Embedding": "edlz.api.embedding",
     "LearningRateScheduler": "edlz.api.callbacks",
     "RowwiseAdagrad": "edlz.api.optimizers",

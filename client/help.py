@@ -16,7 +16,7 @@ __all__ = ["CHANGEABLE", "COMMANDS", "DATASETS", "asked_help", "unknown_command"
 COMMANDS = {
     "train": "train a Keras model, here or on Kubernetes",
     "evaluate": "evaluate a checkpoint, here or on Kubernetes",
-    "predict": "predict with a checkpoint (only submits yet)",
+    "predict": "predict with a checkpoint, here or on Kubernetes",
     "resume": "go on with a job that was stopped",
     **JOB_COMMANDS,
     "export": "write a trained model for others to run",

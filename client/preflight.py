@@ -5,7 +5,7 @@ counted by the headers of their chunks.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from edlz.services.model_location import (
     locate_attribute,
     locate_model,
 )
+from edlz.services.predictions.formats import check_format
+from edlz.services.predictions.output import check_free
 
 __all__ = ["Preflight", "check_job", "check_visible_model"]
 
@@ -68,6 +70,8 @@ def check_job(config: JobConfig) -> Preflight:
         errors += _check_checkpoint(config)
     if config.output and config.purpose == "training":
         errors += _check_output(Path(config.output))
+    if config.purpose == "prediction" and config.prediction_output and not config.resume:
+        errors += _check_predictions(config)
     records = None if data_errors else sum(sizes)
     if records:
         tasks = sum(-(-size // config.records_per_task) for size in sizes)
@@ -117,6 +121,8 @@ def _check_model(config: JobConfig) -> Iterator[Problem]:
             missing.append(names[0])
     if missing:
         yield _missing(_module_name(config, model), symbols, missing)
+    if config.purpose == "prediction":
+        yield from _check_taker(config, model, symbols)
 
 
 def _check_checkpoint(config: JobConfig) -> Iterator[Problem]:
@@ -151,6 +157,41 @@ def _check_output(output: Path) -> Iterator[Problem]:
         yield Problem(f"{flag}: {folder} is no folder", another)
     elif not os.access(folder, os.W_OK | os.X_OK):
         yield Problem(f"{flag}: {folder} cannot be written to by this user", another)
+
+
+def _check_predictions(config: JobConfig) -> Iterator[Problem]:
+    """See whether the predictions can be written, as far as that is known before they are."""
+    checks: list[Callable[[], None]] = [
+        lambda: check_format(config.prediction_format),
+        lambda: check_free(Path(config.prediction_output), config.job_name),
+    ]
+    for check in checks:
+        try:
+            check()
+        except EdlzError as e:
+            yield Problem(e.message, e.help)
+
+
+def _check_taker(config: JobConfig, model: ModelLocation, symbols: ModuleSymbols) -> Iterator[Problem]:
+    """See that somebody takes the predictions."""
+    flag = "prediction_outputs_processor"
+    name, is_default = getattr(config, flag), getattr(config, flag) == "PredictionOutputsProcessor"
+    try:
+        place = locate_attribute(config, flag, model)
+    except EdlzError as e:
+        yield Problem(e.message, e.help)
+        return
+    if place.path != model.path:
+        yield from _check_other_module(place)
+    elif name in symbols:
+        return
+    elif not is_default:
+        yield _missing(_module_name(config, model), symbols, [name])
+    elif not config.prediction_output:
+        yield Problem(
+            "--prediction_output is missing, and the model defines no PredictionOutputsProcessor",
+            "--prediction_output=DIR writes the predictions into files",
+        )
 
 
 def _check_other_module(place: ModelLocation) -> Iterator[Problem]:

@@ -31,7 +31,7 @@ def evaluate(ctx: "typer.Context") -> int:
 
 
 def predict(ctx: "typer.Context") -> int:
-    """Predict with a checkpoint: submits the job to Kubernetes; this version cannot run it yet."""
+    """Predict with a checkpoint on this machine; with an image, on Kubernetes."""
     return run_job("predict", ctx.args)
 
 
@@ -63,7 +63,6 @@ def _run_here(reading: Reading) -> int:
         from edlz.client.dry_run import print_plan
         from edlz.client.local.run import run_local
         from edlz.client.preflight import check_job
-        from edlz.services.master.planning import no_prediction
 
         preflight = check_job(reading.config)
     print_problems([*warnings, *preflight.warnings], "warning")
@@ -72,8 +71,6 @@ def _run_here(reading: Reading) -> int:
     if reading.config.dry_run:
         print_plan(reading, preflight.records)
         return 0
-    if reading.config.purpose == "prediction":
-        raise no_prediction()
     return run_local(reading.config)
 
 

@@ -26,6 +26,8 @@ def check_folders(config: JobConfig) -> None:
     if config.output and config.purpose == "training":
         output = Path(config.output)
         folders["output"] = output.parent if is_keras_file(config.output) else output
+    if config.purpose == "prediction" and config.prediction_output:
+        folders["prediction_output"] = Path(config.prediction_output)
     for flag, folder in folders.items():
         try:
             folder.mkdir(parents=True, exist_ok=True)

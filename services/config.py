@@ -48,6 +48,7 @@ _MNIST = "mnist.mnist_functional_api.custom_model"
 _VALIDATION_ALIASES = ("validation_data_dir", "evaluation_data", "evaluation_data_dir")
 _INIT_ALIASES = ("init_from_checkpoint", "checkpoint_filename_for_init")
 _CODECS = ("bytes", "tf_example")
+_PREDICTIONS = ("jsonl", "csv", "recordio", "parquet")
 _PROGRESS = ("auto", "live", "plain", "quiet", "json")
 _PULL = ("Always", "IfNotPresent", "Never")
 _DRY = ("client", "server")
@@ -127,6 +128,18 @@ class JobConfig:
         "predict master worker",
         group="model",
         default_text="Prediction…",
+    )
+    prediction_output: str = flag(
+        "", "DIR", "folder for the predictions' files", "predict master", group="results", common=True
+    )
+    prediction_format: str = flag(
+        "jsonl",
+        "FORMAT",
+        "jsonl | csv | recordio | parquet",
+        "predict master",
+        group="results",
+        common=True,
+        choices=_PREDICTIONS,
     )
     codec_type: str = _model("bytes", "CODEC", "what a record is: bytes | tf_example", choices=_CODECS)
 

@@ -27,6 +27,7 @@ JobState = Literal[
     "Training",
     "Evaluating",
     "Exporting",
+    "Predicting",
     "Stopping",
     "Succeeded",
     "Failed",
@@ -165,6 +166,8 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     first_nonfinite: tuple[int, int] | None = None  # task and minibatch of the first of them
     exported: ExportView | None = None  # the finished model
     threads: int = 0  # of a worker: bits depend on it; 0 where an older master wrote this
+    predictions: str = ""  # the folder that they are written to
+    is_prediction: bool = False
 
     @property
     def is_training(self) -> bool:

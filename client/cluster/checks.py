@@ -113,7 +113,8 @@ async def check_cluster(
         return [unreachable]
     if any((check.mark, check.about) == ("no", "namespace") for check in found):
         found = [check for check in found if check.about not in _OF_NAMESPACE]
-    return [*found, *_begun_from(config), *_checkpoints(config), *_export(config), _model_and_data(config)]
+    own = (*_begun_from(config), *_checkpoints(config), *_export(config), *_predictions(config))
+    return [*found, *own, _model_and_data(config)]
 
 
 async def _within(about: str, check: Callable[[], Awaitable[Sequence[Check]]]) -> Sequence[Check]:
@@ -340,6 +341,19 @@ def _export(config: JobConfig) -> Sequence[Check]:
         )
         return [Check("no", "export", text, "leave it out, or name a folder on a --volume")]
     return [Check("ok", "export", f"{config.output}, from a last checkpoint in {checkpoints}")]
+
+
+def _predictions(config: JobConfig) -> Sequence[Check]:
+    """See that all pods of a job write its predictions into one folder, which outlives them."""
+    folder = config.prediction_output
+    if config.purpose != "prediction" or not folder:
+        return []
+    if parse_volumes(config.volume).holds(folder):
+        return [Check("ok", "output", f"{folder} lies on a volume")]
+    text = (
+        f'prediction_output "{folder}" lies on no volume: master and workers would each write into their own'
+    )
+    return [Check("no", "output", text, f"mount one: --volume=claim_name=…,mount_path={folder}")]
 
 
 def _model_and_data(config: JobConfig) -> Check:

@@ -123,7 +123,6 @@ def launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry
 def _check_flags(reading: Reading) -> None:
     from edlz.client.images.job_image import check_image_flags, is_built_for_job
     from edlz.k8s.cluster_flags import check_cluster_flags
-    from edlz.services.master.planning import no_prediction
 
     errors, warnings = list(reading.errors), list(reading.warnings)
     config = reading.config
@@ -140,9 +139,6 @@ def _check_flags(reading: Reading) -> None:
     if config.transport_security == "none":
         message = "--transport_security=none: whoever reaches the pods' network can read and change the job"
         warnings.append(Problem(message, "leave it out, and the job makes keys of its own"))
-    if config.purpose == "prediction":
-        refusal = no_prediction()
-        warnings.append(Problem(f"the master will refuse this job: {refusal.message}", refusal.help))
     print_problems(warnings, "warning")
     if errors:
         raise InvalidConfigError(errors)

@@ -153,7 +153,7 @@ def _leaving_orderly() -> Iterator[None]:
 def _with_absolute_paths(config: JobConfig) -> JobConfig:
     """Return the settings with paths that mean the same in any folder: they are kept in job.yaml."""
     names = ["training_data", "validation_data", "prediction_data", "model_zoo", "model_file"]
-    names += ["checkpoint_dir", "checkpoint_dir_for_init", "output"]
+    names += ["checkpoint_dir", "checkpoint_dir_for_init", "output", "prediction_output"]
     if config.model_def and (Path(config.model_def).exists() or "/" in config.model_def):
         names.append("model_def")
     changed: dict[str, Any] = {

@@ -57,6 +57,8 @@ def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -
     lines += [[Span(f"  {warning}", "wait")] for warning in (*_not_finite(status), *_left_out(status))]
     if status.exported is not None:
         lines.append([Span("  exported ", "dim"), Span(exported_text(status.exported))])
+    if status.predictions:
+        lines.append([Span("  output   ", "dim"), Span(status.predictions)])
     if status.digest:
         lines += _digest_lines(status, ending, glyphs)
     lines.append([Span("  logs     ", "dim"), Span(str(ending.logs))])
@@ -70,7 +72,8 @@ def exported_text(exported: ExportView) -> str:
 
 def _work_done(status: JobStatus) -> str:
     if not status.is_training:
-        return f"{count_of(status.records, 'record')} evaluated with v{status.version:,}"
+        done = "predicted" if status.is_prediction else "evaluated"
+        return f"{count_of(status.records, 'record')} {done} with v{status.version:,}"
     steps = f"{count_of(status.version, 'step')}, {count_of(status.minibatches, 'minibatch')}"
     return steps + _each(status)
 
@@ -146,8 +149,11 @@ def _left_out(status: JobStatus) -> list[str]:
         minibatches = count_of(status.skipped_minibatches, "minibatch")
         lines.append(f"{count_of(status.skipped_tasks, 'task')} skipped after errors: {minibatches} left out")
     if status.skipped_evaluation_tasks:
-        tasks = count_of(status.skipped_evaluation_tasks, "evaluation task")
-        lines.append(f"{tasks} skipped after errors: the metrics are without their records")
+        kind, what = (
+            ("prediction", "no rows for") if status.is_prediction else ("evaluation", "metrics without")
+        )
+        tasks = count_of(status.skipped_evaluation_tasks, f"{kind} task")
+        lines.append(f"{tasks} skipped after errors: {what} their records")
     return lines
 
 

@@ -18,6 +18,7 @@ STATE_ROLES: dict[str, Role] = {
     "Training": "good",
     "Evaluating": "good",
     "Exporting": "good",
+    "Predicting": "good",
     "Succeeded": "good",
     "Failed": "bad",
     "Stopped": "wait",

@@ -95,8 +95,8 @@ def _end_of_progress(status: JobStatus, is_eta_rough: bool) -> Span:
         last = next((worker for worker in status.workers if worker.task is not None), None)
         where = f", last: task {last.task} on worker-{last.id}" if last else ""
         return Span(f"  stalled {duration(status.stalled_s)}{where}", "wait")
-    if status.state == "Evaluating":
-        return Span("  evaluating")
+    if status.state in ("Evaluating", "Predicting"):
+        return Span(f"  {status.state.lower()}")
     if status.state != "Training":
         return Span(f"  {status.state.lower()}")
     if status.eta_s is None:

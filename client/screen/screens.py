@@ -24,6 +24,7 @@ __all__ = ["JsonScreen", "LiveScreen", "PlainScreen", "QuietScreen", "Screen", "
 logger = logging.getLogger(__name__)
 
 _LOG_LINE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+\] \[(?P<level>[A-Z]+)\] \[[^\]]+\] (?P<text>.*)")
+_AT_WORK = ("Training", "Evaluating", "Exporting", "Predicting")
 _SHOWN_LEVELS = frozenset(("WARNING", "ERROR", "CRITICAL"))
 
 
@@ -145,7 +146,7 @@ class PlainScreen(_Base):
         running_s = status.now - self._shown_since
         if self._next_at is None:
             self._next_at = status.now + due_again_s(running_s)
-        elif status.now >= self._next_at and status.state in ("Training", "Evaluating", "Exporting"):
+        elif status.now >= self._next_at and status.state in _AT_WORK:
             self._next_at = status.now + due_again_s(running_s)
             logger.info("%s", progress_line(status, status.target_workers or self._asked_workers))
 

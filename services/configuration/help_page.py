@@ -26,8 +26,7 @@ _TITLES: dict[Reader, str] = {
 _PURPOSES: dict[Reader, str] = {
     "train": "Train a Keras model on this machine; with --image_name, on Kubernetes.",
     "evaluate": "Evaluate a checkpoint on this machine; with --image_name, on Kubernetes.",
-    "predict": "Predict with a checkpoint on Kubernetes, with --image_name.  Not complete yet:\n"
-    "it submits the job, whose master says that this version cannot predict.",
+    "predict": "Predict with a checkpoint on this machine; with --image_name, on Kubernetes.",
     "master": "The master of a job that is started by hand: it hands out the work.",
     "worker": "A worker of a job that is started by hand: it runs the model.",
     "ps": "A parameter server of a job that is started by hand.",

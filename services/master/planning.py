@@ -17,6 +17,7 @@ from edlz.services.checkpoints.records import read_manifest, version_folder
 from edlz.services.checkpoints.versions import newest_good
 from edlz.services.checkpoints.writing import next_run_number
 from edlz.services.config import JobConfig
+from edlz.services.configuration.flags import DATA_FLAGS
 from edlz.services.data import list_shards
 from edlz.services.errors import ConfigError, DataError, LaunchError
 from edlz.services.job_size import MOST_TASKS
@@ -25,8 +26,10 @@ from edlz.services.master.fleet import Fleet
 from edlz.services.master.journal import Journal
 from edlz.services.messages import Job
 from edlz.services.plan import Plan
+from edlz.services.predictions.formats import check_format
+from edlz.services.predictions.output import claim
 
-__all__ = ["lock_folder", "make_fleet", "make_plan", "no_prediction", "open_journal"]
+__all__ = ["lock_folder", "make_fleet", "make_plan", "open_journal"]
 
 # Flags that say how this process runs, not what is trained: a restarted master may have others.
 _OF_THIS_PROCESS = frozenset(
@@ -70,17 +73,17 @@ def make_fleet(config: JobConfig, record: FleetRecord | None) -> Fleet:
 
 
 def make_plan(config: JobConfig) -> Plan:
-    """List the data and fix the plan: of a job that only evaluates, it has no tasks to train on.
+    """List the data and fix the plan: of a job that only evaluates or predicts, it has no tasks to train on.
 
     Raises
     ------
     DataError, ConfigError
-        If the data is missing, empty or not readable, or the job is of a kind that is not there yet.
+        If the data is missing, empty or not readable.
     """
-    if config.purpose == "prediction":
-        raise no_prediction()
-    is_training = config.purpose == "training"
-    evaluation = list_shards(config.validation_data, "validation_data") if config.validation_data else ()
+    is_training, predicts = config.purpose == "training", config.purpose == "prediction"
+    flag = DATA_FLAGS["prediction" if predicts else "evaluation"]
+    others = str(getattr(config, flag))
+    evaluation = list_shards(others, flag) if others else ()
     plan = Plan(
         mode="sync" if config.is_sync else "async",
         seed=config.seed,
@@ -90,6 +93,7 @@ def make_plan(config: JobConfig) -> Plan:
         epochs=config.num_epochs if is_training else 0,
         slots=1 if config.use_async else config.grads_to_wait,
         evaluation_shards=evaluation,
+        predicts=predicts,
     )
     if plan.task_count > MOST_TASKS:
         raise ConfigError(
@@ -98,14 +102,6 @@ def make_plan(config: JobConfig) -> Plan:
             "fewer epochs, or a greater --num_minibatches_per_task",
         )
     return plan
-
-
-def no_prediction() -> ConfigError:
-    """Return the refusal of a job that predicts, for whoever is asked to run one."""
-    return ConfigError(
-        "workers of this version of edlz cannot predict yet: edlz predict only submits jobs",
-        "edlz evaluate … --validation_data=PATH measures a checkpoint on data with labels",
-    )
 
 
 def lock_folder(folder: Path, job_name: str, holder: str = "") -> IO[str]:
@@ -220,7 +216,14 @@ def _gone_on(config: JobConfig, journal: Journal, job: Job) -> Job:
     ):  # somebody has started it anew: all are tried again
         fleet = dataclasses.replace(fleet, vain=(), given_up=())
     journal.change_job(changed, state.term, config.launch_id, fleet)
+    _claim_output(config, changed, is_new=False)
     return changed
+
+
+def _claim_output(config: JobConfig, job: Job, *, is_new: bool) -> None:
+    """Make the folder of the predictions this run's own, if the job writes any."""
+    if job.plan.predicts and config.prediction_output:
+        claim(Path(config.prediction_output), job.name, job.run, is_new=is_new)
 
 
 def _set_aside(folder: Path, job: Job) -> None:
@@ -234,6 +237,8 @@ def _set_aside(folder: Path, job: Job) -> None:
 def _planned(config: JobConfig, number: int) -> Job:
     """Plan a new job; `number`: the least that its run may have."""
     plan = make_plan(config)
+    if plan.predicts and config.prediction_output:
+        check_format(config.prediction_format)
     job = Job(
         name=config.job_name,
         run=secrets.token_hex(4),
@@ -242,6 +247,7 @@ def _planned(config: JobConfig, number: int) -> Job:
         partitions=max(1, config.num_ps_pods),
         begins_from=_first_checkpoint(config, plan),
     )
+    _claim_output(config, job, is_new=True)
     return _numbered(config, job, number)
 
 

@@ -37,13 +37,23 @@ class Predictions:
     """
 
     def __init__(self, job: Job, journal: JournalState, evaluation: EvaluationRounds) -> None:
-        self._evaluation = evaluation
+        self._evaluation, self._plan = evaluation, job.plan
         self._has_files = bool(job.config.get("prediction_output"))
         self._done = {entry.task: entry for entry in journal.predicted}
         self._saved_count, self._saved_s = len(self._done), 0.0
         self._is_publishing = False
         self.is_over = not job.plan.predicts
         evaluation.known = {entry.task: _report_of(entry) for entry in journal.predicted}
+
+    @property
+    def records(self) -> int:
+        """Records of the tasks that are done."""
+        return sum(self._plan.evaluation_ranges[task].count for task in self._done)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether all tasks of a job that predicts are done, or left out."""
+        return self._plan.predicts and self.is_over
 
     def take(self, done: DoneEvaluation) -> None:
         """A task is done, for the first time."""

@@ -29,7 +29,15 @@ SHORTEST_SPAN_S = 5.0  # of a rate that the time left is told from
 STALL_S = 10.0
 
 _State = Literal[
-    "Starting", "Training", "Evaluating", "Exporting", "Stopping", "Succeeded", "Failed", "Stopped"
+    "Starting",
+    "Training",
+    "Evaluating",
+    "Exporting",
+    "Predicting",
+    "Stopping",
+    "Succeeded",
+    "Failed",
+    "Stopped",
 ]
 _STATES: dict[Phase, _State] = {
     Phase.GATHERING: "Starting",
@@ -182,6 +190,8 @@ class Progress:
         """Records whose minibatches are in the ledgers of all partitions; those evaluated, if none is trained on."""
         core, plan = self._core, self._core.plan
         if not plan.is_training:
+            if plan.predicts:
+                return core.predictions.records
             return plan.evaluation_records if core.results else core.evaluation.final_records
         if not core.partitions.are_known or not plan.task_count:
             return 0
@@ -194,7 +204,9 @@ class Progress:
     @property
     def _state(self) -> _State:
         state = _STATES[self._core.phase]
-        return "Evaluating" if state == "Training" and not self._core.plan.is_training else state
+        if state not in ("Training", "Evaluating") or self._core.plan.is_training:
+            return state
+        return "Predicting" if self._core.plan.predicts else "Evaluating"
 
     @property
     def minibatches(self) -> int:
@@ -213,7 +225,7 @@ class Progress:
             return msgspec.structs.replace(self._final, events=self.events.since(since))
         core, plan = self._core, self._core.plan
         total = plan.records_per_epoch * plan.epochs - core.skips.records
-        total = total if plan.is_training else plan.evaluation_records
+        total = total if plan.is_training else plan.evaluation_records - core.skips.unpredicted
         records = total if core.is_complete else min(self.records, total)
         snapshot, snapshot_s, snapshot_ratio = self._snapshot_seen
         done = plan.task_count if core.is_complete else len(core.queue.done)
@@ -264,6 +276,8 @@ class Progress:
             first_nonfinite=core.losses.first,
             exported=core.exports.view,
             threads=int(core.job.config.get("worker_threads") or 0),
+            predictions=str(core.job.config.get("prediction_output") or "") if plan.predicts else "",
+            is_prediction=plan.predicts,
         )
 
     def _eta_s(self, left: int, now: float) -> float | None:

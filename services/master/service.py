@@ -27,6 +27,7 @@ from edlz.services.master.instructions import (
     DropParts,
     Exit,
     Instruction,
+    PublishPredictions,
     Reply,
     Retire,
     RetireServer,
@@ -39,6 +40,7 @@ from edlz.services.master.journal import Journal, TermLost
 from edlz.services.master.last_word import leave_last_word, note_end
 from edlz.services.master.planning import lock_folder, make_fleet, open_journal
 from edlz.services.master.progress import Progress
+from edlz.services.master.publication import publish_predictions
 from edlz.services.master.refusals import check_supervisor
 from edlz.services.messages import (
     Exchange,
@@ -236,14 +238,14 @@ class MasterService:
         if not plan.is_training:
             tasks, records = len(plan.evaluation_ranges), plan.evaluation_records
         logger.info("%d tasks created with total of %d records.", tasks, records)
-        if core.evaluation.has_data:
+        if core.evaluation.has_data and not plan.predicts:
             logger.info("Evaluation service started")
 
     def _end(self) -> int:
         core, failure = self._core, self._core.failure
         if self._is_outdated:  # what is to be said of the job is another master's to say
             return self._stop.code
-        if core.evaluation.has_data:
+        if core.evaluation.has_data and not core.plan.predicts:
             logger.info("Evaluation service stopped")
         status = self._progress.status(0, self._clock())
         leave_last_word(self._folder, status)
@@ -401,9 +403,10 @@ class MasterService:
         )
 
     def _tell_first_steps(self, status: WorkerStatus, now: float) -> None:
-        """Say when a worker that was waited for has begun to train, or to evaluate in a job that does only that."""
-        name, is_training = f"worker-{status.worker}", self._core.plan.is_training
-        has_begun = bool(status.steps if is_training else status.evaluated)
+        """Say when a worker that was waited for has begun to train, or to do what a job without training does."""
+        name, plan = f"worker-{status.worker}", self._core.plan
+        has_begun = bool(status.steps if plan.is_training else status.evaluated)
+        work = "training" if plan.is_training else "predicting" if plan.predicts else "evaluating"
         if not has_begun or name in self._stepping:
             return
         self._stepping.add(name)
@@ -411,12 +414,7 @@ class MasterService:
         lost_s, spare_s = self._awaited.pop(name, None), self._spare_awaited_s
         self._spare_awaited_s = None
         if lost_s is not None:
-            self._announce(
-                Announce(
-                    "worker",
-                    f"{name} {'training' if is_training else 'evaluating'} after {now - lost_s:.1f}s.",
-                )
-            )
+            self._announce(Announce("worker", f"{name} {work} after {now - lost_s:.1f}s."))
         elif spare_s is not None:
             self._announce(Announce("worker", f"{name} has taken over after {now - spare_s:.1f}s."))
 
@@ -445,6 +443,9 @@ class MasterService:
                 case DropParts(version):
                     assert self._tasks is not None
                     self._tasks.create_task(self._drop_parts(version), name="drop parts")
+                case PublishPredictions():
+                    assert self._tasks is not None
+                    self._tasks.create_task(self._publish(instruction), name="predictions")
                 case Retire(worker, reason, is_unreachable):
                     self._give_up(f"worker-{worker}", reason, is_unreachable=is_unreachable)
                     self._carry_out(
@@ -522,6 +523,11 @@ class MasterService:
         except (OSError, DataError) as raised:
             error = str(raised)
         self._carry_out(self._core.on_manifest(order.version, error))
+
+    async def _publish(self, order: PublishPredictions) -> None:
+        """Make the predictions whole, or learn which files are not there."""
+        missing, failure = await asyncio.to_thread(publish_predictions, self._config, self._core.job, order)
+        self._carry_out(self._core.on_published(missing, failure))
 
     async def _drop_parts(self, version: int) -> None:
         folder = self._config.checkpoint_directory

@@ -90,6 +90,12 @@ class Skips:
         return len(self._evaluation.skipped)
 
     @property
+    def unpredicted(self) -> int:
+        """How many records to be predicted are left out."""
+        ranges = self._plan.evaluation_ranges if self._plan.predicts else ()
+        return sum(ranges[task].count for task in self._evaluation.skipped) if ranges else 0
+
+    @property
     def journalled(self) -> Ends:
         """The same as the journal and the partitions have it."""
         return tuple(sorted(self.ends.items()))

@@ -11,6 +11,7 @@ from edlz.services.worker.evaluator import Evaluator
 from edlz.services.worker.ids_function import IdsFunction
 from edlz.services.worker.job_model import JobModel
 from edlz.services.worker.model_updates import ModelUpdates
+from edlz.services.worker.predictor import Predictor
 from edlz.services.worker.row_finder import RowFinder
 from edlz.services.worker.step import LoadedVectors, TrainingStep
 from edlz.services.worker.task_reader import TaskReader
@@ -35,11 +36,24 @@ class Assembly:
         self.initial = self.built.initial_vectors()
         self.updates = ModelUpdates(contract, self.built, plan)
         has_tables = bool(self.built.tables)
-        ids = IdsFunction(contract, self.built, spec, is_training=True) if has_tables else None
+        is_traced = has_tables and not plan.predicts
+        ids = IdsFunction(contract, self.built, spec, is_training=True) if is_traced else None
         self.finder = RowFinder(contract.code, self.built.tables, ids, self.lanes, partitions)
-        self.step = TrainingStep(contract, self.built, spec, ids)
+        self._step = None if plan.predicts else TrainingStep(contract, self.built, spec, ids)
         self.vectors = LoadedVectors(*self.initial)
-        self._evaluator = self._make_evaluator() if plan.evaluation_shards else None
+        is_evaluated = plan.evaluation_shards and not plan.predicts
+        self._evaluator = self._make_evaluator() if is_evaluated else None
+        self._predictor = self._make_predictor(config) if plan.predicts else None
+
+    @property
+    def step(self) -> TrainingStep:
+        assert self._step is not None, "a job that predicts trains nothing"
+        return self._step
+
+    @property
+    def predictor(self) -> Predictor:
+        assert self._predictor is not None, "this job predicts nothing"
+        return self._predictor
 
     @property
     def evaluator(self) -> Evaluator:
@@ -59,8 +73,23 @@ class Assembly:
         self._model.close()
         if self._evaluator is not None:
             self._evaluator.close()
+        if self._predictor is not None:
+            self._predictor.close()
 
     def _make_evaluator(self) -> Evaluator:
         feed = self._model.open_feed(Mode.EVALUATION)
         ranges = self._plan.evaluation_ranges
         return Evaluator(self._model.contract, self.built, feed, self.vectors, ranges, self._partitions)
+
+    def _make_predictor(self, config: JobConfig) -> Predictor:
+        model, ranges = self._model, self._plan.evaluation_ranges
+        return Predictor(
+            model.contract,
+            self.built,
+            model.feed,
+            self.vectors,
+            ranges,
+            self._partitions,
+            has_files=bool(config.prediction_output),
+            worker_id=config.worker_id,
+        )

@@ -6,7 +6,7 @@ from typing import Any
 from edlz.services.errors import ModelError
 from edlz.services.worker.backend import tf
 
-__all__ = ["row_count", "rows", "shown", "split_element", "whole_shape"]
+__all__ = ["features_of", "row_count", "rows", "shown", "split_element", "whole_shape"]
 
 
 def split_element(element: Any) -> tuple[Any, Any, Any]:
@@ -24,6 +24,26 @@ def split_element(element: Any) -> tuple[Any, Any, Any]:
         )
     features, labels, *weights = element
     return features, labels, weights[0] if weights else None
+
+
+def features_of(element: Any) -> Any:
+    """Return the features of what a feed yields in prediction mode: alone, or before labels, as for Keras' `predict`.
+
+    In all other code such an element is (features, ()): without labels.
+
+    Raises
+    ------
+    ModelError
+        If it is a tuple of something else.
+    """
+    if not isinstance(element, tuple):
+        return element
+    if not 1 <= len(element) <= 3:
+        raise ModelError(
+            f"feed() yields a tuple of {len(element)} in prediction mode: {shown(element)}",
+            "let it yield the features alone; several inputs of a model go into a dict",
+        )
+    return element[0]
 
 
 def rows(structure: Any) -> Any:

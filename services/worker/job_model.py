@@ -24,7 +24,7 @@ class JobModel:
     ----------
     contract : ModelContract
     feed : Feed
-        In training mode, or in evaluation mode if that is all that the job does.
+        In training mode, or in that of evaluation or prediction if that is all that the job does.
     lanes : Lanes
         Of that feed.
     built : BuiltModel
@@ -44,11 +44,17 @@ class JobModel:
         threshold_bytes = config.embedding_threshold_bytes
         with replacing(threshold_bytes), without_rows():
             self.contract = load_contract(config)
-        self.feed = self.open_feed(Mode.TRAINING if plan.is_training else Mode.EVALUATION)
+        other = Mode.PREDICTION if plan.predicts else Mode.EVALUATION
+        self.feed = self.open_feed(Mode.TRAINING if plan.is_training else other)
         self.lanes = Lanes(self.feed, self.contract.code, self.contract.feed)
         start_from(plan.seed)
         self.built = build_model(
-            self.contract, self.feed.spec, plan.minibatch_size, self._first_element, threshold_bytes
+            self.contract,
+            self.feed.spec,
+            plan.minibatch_size,
+            self._first_element,
+            threshold_bytes,
+            has_labels=not plan.predicts,
         )
 
     def open_feed(self, mode: Mode) -> Feed:

@@ -79,6 +79,8 @@ def build_model(
     minibatch_size: int,
     sample: Callable[[], Any],
     threshold_bytes: int = sys.maxsize,
+    *,
+    has_labels: bool = True,
 ) -> BuiltModel:
     """Build the user's model and find out what its training step does to its variables.
 
@@ -91,6 +93,8 @@ def build_model(
         or of a width that the feed leaves open.
     threshold_bytes : int
         Plain embeddings above this size become tables.
+    has_labels : bool
+        Whether there is a loss to be looked at.
 
     Raises
     ------
@@ -101,7 +105,7 @@ def build_model(
     with replacing(threshold_bytes), without_rows():
         model = contract.build()
         _make_variables(contract, model, spec, sample)
-        tables, assigned = _traced(contract, model, minibatch_size, spec)
+        tables, assigned = _traced(contract, model, minibatch_size, spec, has_labels=has_labels)
     seeds = _seed_states(model)
     live = assigned - {_handle(state) for state in seeds}
     others = [v for v in model.non_trainable_variables if _handle(v) in live]
@@ -115,12 +119,13 @@ def build_model(
 
 
 def _traced(
-    contract: ModelContract, model: Any, minibatch_size: int, spec: Any
+    contract: ModelContract, model: Any, minibatch_size: int, spec: Any, *, has_labels: bool
 ) -> tuple[tuple[Any, ...], set[int]]:
     """Return the model's tables, and the handles of what a step assigns."""
     while True:
         tables = find_tables(model)
-        assigned = _TracedLoss(contract, model, minibatch_size).assigned_by(spec)
+        traced = _TracedLoss(contract, model, minibatch_size, has_labels=has_labels)
+        assigned = traced.assigned_by(spec)
         # The trace may have met a use of a table that makes it a weight again.
         if find_tables(model) == tables:
             return tables, assigned
@@ -149,9 +154,9 @@ def _symbolic(spec: Any) -> Any:
 class _TracedLoss:
     """Forward pass and loss, traced to see whether they work and what they assign; never run."""
 
-    def __init__(self, contract: ModelContract, model: Any, minibatch_size: int) -> None:
+    def __init__(self, contract: ModelContract, model: Any, minibatch_size: int, *, has_labels: bool) -> None:
         self._contract, self._model = contract, model
-        self._minibatch_size = minibatch_size
+        self._minibatch_size, self._has_labels = minibatch_size, has_labels
         self._predictions_spec: Any = None
 
     def assigned_by(self, spec: Any) -> set[int]:
@@ -160,7 +165,8 @@ class _TracedLoss:
         Warns of those that are not the model's.
         """
         graph = tf.function(self._run, input_signature=[spec]).get_concrete_function().graph
-        self._check_whole_minibatch(spec)
+        if self._has_labels:
+            self._check_whole_minibatch(spec)
         read_only = set(auto_control_deps_utils.get_read_only_resource_input_indices_graph(graph))
         written = {id(e) for e, inside in graph.captures if _place(graph, inside) not in read_only}
         known = {_handle(v) for v in (*self._model.variables, global_seed_generator().state)}
@@ -178,7 +184,8 @@ class _TracedLoss:
             predictions = self._model(features, training=True)
         self._predictions_spec = tf.nest.map_structure(tf.type_spec_from_value, predictions)
         extra = [tf.cast(loss, tf.float32) for loss in self._model.losses]
-        return tf.add_n([self._loss(labels, predictions, weights), *extra])
+        own = self._loss(labels, predictions, weights) if self._has_labels else tf.constant(0.0)
+        return tf.add_n([own, *extra])
 
     def _loss(self, labels: Any, predictions: Any, weights: Any) -> Any:
         try:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Meter"]
 
 IDLE_S = 0.5
-State = Literal["starting", "training", "waiting", "evaluating", "done", "exporting"]
+State = Literal["starting", "training", "waiting", "evaluating", "done", "exporting", "predicting"]
 
 
 class Meter:

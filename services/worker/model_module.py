@@ -34,6 +34,8 @@ _PREDICTIONS = frozenset(
     {"output", "outputs", "predictions", "prediction", "preds", "pred", "logits", "y_pred"}
 )
 
+_OUTPUTS_PROCESSOR = "PredictionOutputsProcessor"  # where no flag names another one
+
 
 class LossFunction:
     """`loss(labels, predictions[, sample_weight])` in any order of its parameters, as a scalar.
@@ -84,6 +86,8 @@ class ModelContract:
         The user's `eval_metrics_fn`, as it is.
     columns : callable or None
         () -> the columns that `tf_example` records are parsed by.
+    outputs_processor : class or None
+        The user's `PredictionOutputsProcessor`, as it is.
     """
 
     name: str
@@ -96,6 +100,7 @@ class ModelContract:
     _model: Any
     _model_name: str
     _optimizer: Callable[..., Any]
+    outputs_processor: Any = None
     _callbacks: Callable[..., Any] | None = None
     _arguments: Mapping[str, Any] = field(default_factory=dict)
 
@@ -186,6 +191,7 @@ def load_contract(config: JobConfig) -> ModelContract:
         _model=model,
         _model_name=model_name,
         _optimizer=names.required("optimizer", "optimizer()"),
+        outputs_processor=names.outputs_processor(),
         _callbacks=names.callbacks(),
         _arguments=config.model_arguments,
     )
@@ -233,6 +239,15 @@ class _Names:
         if found is None and callable(schedule):
             return lambda: [LearningRateScheduler(schedule)]
         return found if callable(found) else None
+
+    def outputs_processor(self) -> Any:
+        """Return the class that takes predictions; there must be one only if a flag names it."""
+        flag = "prediction_outputs_processor"
+        name = getattr(self._config, flag)
+        found = self._lookup(flag, name)
+        if found is None and name != _OUTPUTS_PROCESSOR:
+            raise self._missing(name)
+        return found
 
     def required(self, flag: str, signature: str) -> Any:
         found = self.flagged(flag)

@@ -10,7 +10,7 @@ from tensorflow.python.data.ops import debug_mode, unbatch_op
 from edlz.api.mode import Mode
 from edlz.services.errors import ModelError
 from edlz.services.worker.backend import tf
-from edlz.services.worker.elements import split_element
+from edlz.services.worker.elements import features_of, split_element
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.task_reader import Assignment
 from edlz.services.worker.user_code import Blame
@@ -27,6 +27,7 @@ __all__ = [
     "endless",
     "maps_in_python",
     "plain_batches",
+    "shuffles",
     "with_options",
 ]
 
@@ -83,9 +84,16 @@ class Stream(Protocol):
 
 
 class Feed(Protocol):
-    """A feed made ready for one mode.  `spec` is its element_spec, the batch's length None."""
+    """A feed made ready for one mode.
+
+    Attributes
+    ----------
+    spec : its element_spec, the batch's length None
+    shuffles : whether it gives records in another order than theirs
+    """
 
     spec: Any
+    shuffles: bool
 
     def open(self) -> Stream:
         """Return a new stream."""
@@ -104,6 +112,9 @@ def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) ->
         Of what the feed gave: `tf.data.INFINITE_CARDINALITY` where it repeats its records without end.
     """
     batches, cardinality = plain_batches(contract, settings, records, settings.minibatch_size)
+    if settings.mode is Mode.PREDICTION:
+        features_of(batches.element_spec)
+        batches = batches.map(lambda features, *_: (features, ()))
     split_element(batches.element_spec)
     return batches, cardinality
 
@@ -126,6 +137,11 @@ def plain_batches(
         batches = _with_plain_rows(dataset.batch(size))
         cardinality = batches.cardinality()
     return batches, cardinality
+
+
+def shuffles(dataset: Any) -> bool:
+    """Whether a dataset, or what it is made of, shuffles."""
+    return "Shuffle" in type(dataset).__name__ or any(map(shuffles, dataset._inputs()))
 
 
 def _rebatched(dataset: Any, size: Any) -> Any:

@@ -15,7 +15,7 @@ from edlz.services.seeds import derive_seed
 from edlz.services.worker.backend import tf
 from edlz.services.worker.bad_record import blame_record
 from edlz.services.worker.dataset_iterator import DatasetIterator
-from edlz.services.worker.elements import shown, split_element
+from edlz.services.worker.elements import features_of, shown, split_element
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.pipeline import (
     PREFETCHED,
@@ -25,6 +25,7 @@ from edlz.services.worker.pipeline import (
     batches_of,
     endless,
     maps_in_python,
+    shuffles,
     with_options,
 )
 from edlz.services.worker.task_reader import Assignment
@@ -41,7 +42,8 @@ class RebuiltFeed:
     def __init__(self, contract: ModelContract, settings: FeedSettings) -> None:
         self._contract, self._settings = contract, settings
         nothing = Assignment(-1, 0, TaskRange(name="", first=0, count=0))
-        self.spec = self._build(nothing, settings.sample()).element_spec
+        sample = self._build(nothing, settings.sample())
+        self.spec, self.shuffles = sample.element_spec, shuffles(sample)
 
     def open(self) -> Stream:
         return _SeparateStreams(self._minibatches)
@@ -102,6 +104,8 @@ class _SeparateStreams:
 class RecordsFeed:
     """The oldest form: `input_fn(records) -> (features, labels)`, called in Python for each minibatch."""
 
+    shuffles = False
+
     def __init__(self, contract: ModelContract, settings: FeedSettings) -> None:
         self._contract, self._settings = contract, settings
         self._features = _example_features(contract) if settings.is_example else None
@@ -137,7 +141,8 @@ class RecordsFeed:
         decoded: list[Any] = list(records)
         if features is not None:
             decoded = [tf.io.parse_single_example(record, features) for record in records]
-        return tf.nest.map_structure(_as_tensor, self._contract.feed(decoded))
+        element = tf.nest.map_structure(_as_tensor, self._contract.feed(decoded))
+        return (features_of(element), ()) if self._settings.mode is Mode.PREDICTION else element
 
 
 def _as_tensor(value: Any) -> Any:

@@ -4,12 +4,14 @@ TensorFlow never runs in the main thread: a signal would wait for the step, and 
 """
 
 import asyncio
+import contextlib
 import faulthandler
 import logging
 import secrets
 import time
 import traceback
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,6 +33,7 @@ from edlz.services.messages import (
     Failure,
     Initialise,
     Job,
+    PartFile,
     Push,
     RowIds,
     WorkerOrders,
@@ -63,11 +66,13 @@ from edlz.services.worker.keras_thread import KerasThread
 from edlz.services.worker.loss_log import LossLog
 from edlz.services.worker.meter import Meter
 from edlz.services.worker.parameters import Parameters, slice_of, slice_push
+from edlz.services.worker.part_writer import PartWriter
 from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
 from edlz.services.worker.task_runner import TaskRunner
 from edlz.services.worker.user_code import TaskError, UserCodeError, exit_error
 
 if TYPE_CHECKING:
+    from edlz.services.worker.predictor import Predicted
     from edlz.services.worker.tables import GroupedIds
     from edlz.services.worker.trainer import Built, Computed, Trainer
 
@@ -113,6 +118,7 @@ class WorkerService:
         self._parameters: Parameters | None = None
         self._job: Job | None = None
         self._loss_log = LossLog(config.log_loss_steps)
+        self._writer: PartWriter | None = None
         self._local_steps = False
         self._error: BaseException | None = None
         when_failed(self._master.failed, self._on_error)
@@ -133,6 +139,8 @@ class WorkerService:
         return self._stop.code
 
     async def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
         if self._trainer is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._trainer.close)
         self._keras.close()
@@ -283,6 +291,9 @@ class WorkerService:
         config = self._config.joined_with(job.config)
         self._loss_log.every = config.log_loss_steps
         self._local_steps = not job.plan.is_sync and config.get_model_steps > 1
+        if job.plan.predicts and config.prediction_output:
+            folder = Path(config.prediction_output)
+            self._writer = PartWriter(folder, config.prediction_format, job.plan, job.run)
         logger.info("loading TensorFlow, building the model")
         from edlz.services.worker.trainer import Trainer
 
@@ -435,6 +446,10 @@ class WorkerService:
         self._feed("on_computed", compute.task, compute.attempt, outcome)
 
     def _evaluate(self, evaluate: Evaluate) -> None:
+        assert self._job is not None
+        if self._job.plan.predicts:
+            self._predict(evaluate)
+            return
         self._meter.begin("evaluating", None)
         lease = evaluate.lease
 
@@ -454,6 +469,46 @@ class WorkerService:
             self._on_evaluation_error(error, lease)
 
         self._keras.submit("evaluation", work, then, on_error)
+
+    def _predict(self, evaluate: Evaluate) -> None:
+        self._meter.begin("predicting", None)
+        lease = evaluate.lease
+
+        def work() -> "Predicted":
+            self._load(evaluate.parts)
+            rows = self._join(evaluate.ids, evaluate.parts)
+            return self._ready_trainer.predict(lease.task, lease.records, rows, lease.attempt)
+
+        def then(predicted: "Predicted") -> None:
+            self._meter.end(None)
+            self._deliver(lease, predicted)
+
+        def on_error(error: BaseException) -> None:
+            self._meter.end(None)
+            self._on_evaluation_error(error, lease)
+
+        self._keras.submit("prediction", work, then, on_error)
+
+    def _deliver(self, lease: EvaluationLease, predicted: "Predicted") -> None:
+        """Report a task's outputs once they are written, if they are to be."""
+
+        def report(part: PartFile | None) -> None:
+            done = DoneEvaluation(
+                round=lease.round, task=lease.task, records=predicted.records, states={}, part=part
+            )
+            self._feed("on_evaluated", done)
+
+        if predicted.table is None or self._writer is None:
+            report(None)
+            return
+        loop = asyncio.get_running_loop()
+        self._feed("on_writing", (lease.round, lease.task))
+        self._writer.submit(
+            lease.task,
+            predicted.table,
+            lambda part: _in_loop(loop, report, part),
+            lambda error: _in_loop(loop, self._on_fatal, error),
+        )
 
     def _on_evaluation_error(self, error: BaseException, lease: EvaluationLease) -> None:
         if not isinstance(error, TaskError):
@@ -508,6 +563,12 @@ def _failure_of(error: Exception) -> Failure:
     if lines:
         logger.error("%s\n%s", error.message, lines)
     return Failure(code=error.code, message=error.message, help=error.help, traceback=lines)
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[Any], None], value: Any) -> None:
+    """Call from another thread; once the loop is closed nobody wants to know."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, value)
 
 
 def _nothing(_: object) -> None:

@@ -69,6 +69,7 @@ class StreamedFeed:
     spec : the feed's element_spec, the batch's length None
     random_ops : those whose state would run on from task to task: such a feed must not be streamed
     calls_python : whether it calls back into Python
+    shuffles : whether it gives records in another order than theirs
 
     Raises
     ------
@@ -89,6 +90,7 @@ class StreamedFeed:
         self.random_ops = stateful_random_ops(graph)
         inner = {node.op for f in graph.as_graph_def().library.function for node in f.node_def}
         self.calls_python = bool(_PYTHON_OPS & inner)
+        self.shuffles = any("Shuffle" in op for op in inner)
         self._only_reads = all(_only_reads(op) for op in inner)
 
     def open(self) -> Stream:

@@ -25,6 +25,7 @@ from edlz.services.worker.user_code import TaskError, UserCodeError
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from edlz.services.worker.assembly import Assembly
+    from edlz.services.worker.predictor import Predicted
     from edlz.services.worker.tables import GroupedIds
 
 __all__ = ["Built", "Computed", "TaskError", "Trainer", "UserCodeError"]
@@ -256,16 +257,17 @@ class Trainer:
     # -- evaluation
 
     def evaluation_ids(self, task: int, records: TaskRange) -> "tuple[GroupedIds, ...]":
-        """Read an evaluation task, and return which rows all its minibatches look up, by table.
+        """Read an evaluation or prediction task, and return which rows all its minibatches look up, by table.
 
-        The minibatches are kept for `evaluate`, which should follow.
+        The minibatches are kept for `evaluate` or `predict`, which should follow.
 
         Raises
         ------
         TaskError
             If its records cannot be read, or the user's code raises on them.
         """
-        return self._ready.evaluator.find_ids(task, records)
+        parts = self._ready
+        return (parts.predictor if self._plan.predicts else parts.evaluator).find_ids(task, records)
 
     def evaluate(
         self, task: int, records: TaskRange, rows: "Sequence[npt.NDArray[np.float32]]" = ()
@@ -289,6 +291,16 @@ class Trainer:
             If its records cannot be read, or the user's code raises on them.
         """
         return self._ready.evaluator.evaluate(task, records, self._ready.vectors, rows)
+
+    def predict(
+        self,
+        task: int,
+        records: TaskRange,
+        rows: "Sequence[npt.NDArray[np.float32]]" = (),
+        attempt: int = 0,
+    ) -> "Predicted":
+        """Compute the outputs of a prediction task on the loaded vectors; see `Predictor.predict`."""
+        return self._ready.predictor.predict(task, records, self._ready.vectors, rows, attempt)
 
     def conclude(self, states: MetricState) -> dict[str, float]:
         """Return the metrics of a round from the sum of its tasks' states."""

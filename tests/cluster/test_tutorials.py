@@ -57,6 +57,15 @@ def test_recommendation(place: Path) -> None:
     metrics = re.compile(r"Evaluation metrics\[v=256\]: .*")
     assert metrics.findall(printed["evaluate"]) == metrics.findall(printed["train"])
     check_exports(place)
+    check_predictions(place)
+
+
+def check_predictions(place: Path) -> None:
+    """Run the tutorial that goes on with the checkpoints of the job of the one before."""
+    write_files("predict.md", place)
+    blocks = steps("predict.md")
+    for name in ("predict", "read"):
+        blocks[name].check(run(blocks[name].command, place))
 
 
 def check_exports(place: Path) -> None:

@@ -9,6 +9,7 @@ import yaml
 import edlz.k8s.names
 from edlz.client.cli import main
 from edlz.k8s.names import selector
+from edlz.services.predictions.output import read_manifest
 from tests.k8s.any_cluster import wait_for
 from tests.k8s.cluster import TestCluster
 
@@ -68,7 +69,7 @@ def test_a_job_runs_in_pods(
         wait_for(lambda resource=resource: ready.list(resource, selector("test-mnist")) == [], left)
 
 
-def test_a_checkpoint_is_evaluated_in_pods(
+def test_a_checkpoint_is_evaluated_and_predicts_in_pods(
     ready: TestCluster, small_mnist: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpoints = tmp_path / "ckpt"
@@ -77,16 +78,21 @@ def test_a_checkpoint_is_evaluated_in_pods(
         "--model_def=mnist.mnist_functional_api.custom_model",
         f"--image_name={ready.image}",
         f"--volume=host_path={small_mnist},mount_path=/data;host_path={checkpoints},mount_path=/ckpt",
-        "--validation_data=/data/test",
         "--minibatch_size=50",
         "--num_workers=1",
         "--worker_resource_request=cpu=1,memory=1024Mi",
         "--ps_resource_request=cpu=0.5,memory=512Mi",
     ]
-    saving = ["--training_data=/data/train", "--checkpoint_steps=1000", "--checkpoint_dir=/ckpt"]
+    test = "--validation_data=/data/test"
+    saving = ["--training_data=/data/train", "--checkpoint_steps=1000", "--checkpoint_dir=/ckpt", test]
     begin = ["--checkpoint_dir_for_init=/ckpt"]
+    predicting = ["--prediction_data=/data/test", "--prediction_output=/ckpt/predictions", *begin]
     found = {}
-    for command, name, more in (("train", "trained", saving), ("evaluate", "evaluated", begin)):
+    for command, name, more in (
+        ("train", "trained", saving),
+        ("evaluate", "evaluated", [test, *begin]),
+        ("predict", "predicted", predicting),
+    ):
         code = main([command, *flags, *more, f"--job_name={name}"])
         printed = capsys.readouterr()
         assert code == 0, printed.out + printed.err + ready.describe()
@@ -99,22 +105,7 @@ def test_a_checkpoint_is_evaluated_in_pods(
         ready.wait_until_gone(f"elasticdl-{name}-master")
     assert found["evaluated"]["evaluations"] == found["trained"]["evaluations"][-1:]
     assert (found["evaluated"]["progress"]["ratio"], found["evaluated"]["progress"]["records"]) == (1.0, 200)
-
-
-def test_a_prediction_is_refused_by_its_master(
-    ready: TestCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags = [
-        "--model_def=mnist.mnist_functional_api.custom_model",
-        f"--image_name={ready.image}",
-        "--prediction_data=/data/test",
-        "--checkpoint_dir_for_init=/ckpt",
-        "--job_name=predicted",
-    ]
-    main(["predict", *flags])  # the master may have ended before it is looked at
-    assert main(["wait", "predicted", "--timeout=2m"]) == 2, ready.describe()
-    capsys.readouterr()
-    assert main(["status", "predicted", "-o", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["job"]["state"] == "Failed"
-    assert "cannot predict yet" in found["job"]["reason"]
+    assert (found["predicted"]["progress"]["ratio"], found["predicted"]["job"]["state"]) == (1.0, "Succeeded")
+    manifest = read_manifest(checkpoints / "predictions")
+    assert manifest is not None
+    assert (manifest.records, manifest.job) == (200, "predicted")

@@ -341,7 +341,7 @@ def test_where_a_model_can_be_exported_to(
     assert bool(pods(cluster)) is is_fine
 
 
-def test_a_prediction_is_submitted_with_a_warning(
+def test_a_prediction_is_submitted_if_its_output_lies_on_a_volume(
     cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = [
@@ -349,19 +349,24 @@ def test_a_prediction_is_submitted_with_a_warning(
         "--model_def=mnist.mnist_functional_api.custom_model",
         "--prediction_data=/data/mnist/test",
         "--checkpoint_dir_for_init=/data/ckpt",
-        "--prediction_outputs_processor=Writer",
+        "--prediction_output=/data/out",
+        "--prediction_format=csv",
         "--image_name=edlz:mnist",
     ]
-    assert main(flags) == 0
+    assert main(flags) == 3
+    assert '  no     output       prediction_output "/data/out" lies on no volume' in capsys.readouterr().out
+    assert pods(cluster) == []
+    add_claim(cluster, "mnist")
+    assert main([*flags, ON_CLAIM[0]]) == 0
     printed = capsys.readouterr()
     assert "Submitted mnist-functional-api-predict." in printed.out
-    assert printed.err.startswith("warning: the master will refuse this job: ")
+    assert "  ok     output       /data/out lies on a volume" in printed.out
     (pod,) = pods(cluster)
-    assert {"--prediction_data=/data/mnist/test", "--prediction_outputs_processor=Writer"} <= set(
-        pod["spec"]["containers"][0]["command"]
-    )
-    assert main([*flags[:2], flags[5]]) == 2
+    assert set(flags[2:6]) <= set(pod["spec"]["containers"][0]["command"])
+    assert main([*flags[:2], flags[6]]) == 2
     assert "--prediction_data is missing" in capsys.readouterr().err
+    assert main([*flags[:4], "--prediction_output=out", flags[6]]) == 2
+    assert '--prediction_output: "out": is no absolute path' in capsys.readouterr().err
 
 
 def test_resume_makes_new_pods(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.completion import Completion
 from edlz.services.master.entries import JournalState
 from edlz.services.master.evaluation import EvaluationRounds
+from edlz.services.master.exports import Exports
 from edlz.services.master.instructions import Announce, Journal, TakeDigest, WriteManifest
 from edlz.services.master.partitions import Partitions
 from edlz.services.master.predictions import Predictions
@@ -37,8 +38,9 @@ class Bench:
         self.checkpoints = Checkpoints(is_sync=False, steps=0, first_number=1)
         job = Job(name="job", run="1", config={}, plan=self.plan, partitions=2)
         self.predictions = Predictions(job, JournalState(), self.evaluation)
-        about = (self.partitions, self.evaluation, self.checkpoints, JournalState(), self.predictions)
-        self.completion = Completion(*about, saves=saves)
+        self.exports = Exports(job, JournalState())
+        about = (self.evaluation, self.checkpoints, self.exports, JournalState(), self.predictions)
+        self.completion = Completion(self.partitions, *about, saves=saves)
         for index in range(2):
             self.begin_life(index, (1, index))
 
@@ -101,8 +103,8 @@ def test_a_checkpoint_whose_parts_cannot_be_found_is_not_waited_for_again() -> N
     """Nobody sees the partitions' folder: the last version's own checkpoint has failed before all was done."""
     bench = Bench()
     checkpoints = Checkpoints(is_sync=True, steps=7, first_number=1)
-    about = (bench.partitions, bench.evaluation, checkpoints, JournalState(), bench.predictions)
-    completion = Completion(*about, saves=True)
+    about = (bench.evaluation, checkpoints, bench.exports, JournalState(), bench.predictions)
+    completion = Completion(bench.partitions, *about, saves=True)
     for index in range(2):
         info = PartInfo(partition=index, partitions=2, bytes=1, body_checksum="b", head_checksum="h")
         part = CheckpointPart(number=7, version=7, info=info)

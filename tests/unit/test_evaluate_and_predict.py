@@ -13,8 +13,8 @@ from edlz.client.resumption import resumed_settings
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import Reader
-from edlz.services.errors import ConfigError
 from edlz.services.master.planning import make_plan
+from edlz.services.predictions.output import PredictionManifest, claim, publish
 
 MODEL = """
 def custom_model(): ...
@@ -134,8 +134,11 @@ def test_a_plan_without_training(data: Path) -> None:
     plan = make_plan(config)
     assert (plan.is_training, plan.task_count, plan.epochs) == (False, 0, 0)
     assert (len(plan.evaluation_ranges), plan.evaluation_records) == (13, 1000)
-    with pytest.raises(ConfigError, match="cannot predict yet"):
-        make_plan(JobConfig(model_def="a.b", prediction_data=str(data)))
+    predicting = make_plan(
+        JobConfig(model_def="a.b", prediction_data=str(data), minibatch_size=10, num_epochs=3)
+    )
+    assert (predicting.predicts, predicting.evaluation_ranges) == (True, plan.evaluation_ranges)
+    assert predicting.hash == plan.hash, "ledgers and checkpoints do not know what is done with a model"
 
 
 def test_evaluate_hands_the_job_over(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,17 +160,63 @@ def test_a_dry_run_says_how_much_is_evaluated(data: Path, capsys: pytest.Capture
     assert capsys.readouterr().out.splitlines()[-1] == "plan: 1,000 records: about 2 tasks of evaluation"
 
 
-def test_predict_is_refused_here_once_all_else_is_right(
+def test_predict_hands_the_job_over_once_all_is_right(
     data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "run_local", lambda config: pytest.fail("it was run"))
+    jobs: list[JobConfig] = []
+    monkeypatch.setattr(local, "run_local", lambda config: jobs.append(config) or 7)
     flags = ["--model_file=model.py", "--checkpoint_dir_for_init=ckpt"]
-    assert main(["predict", *flags, "--prediction_data=nowhere"]) == 2
+    output, given = "--prediction_output=out", f"--prediction_data={data}"
+    assert main(["predict", *flags, output, "--prediction_data=nowhere"]) == 2
     assert 'prediction_data "nowhere"' in capsys.readouterr().err
-    assert main(["predict", *flags, f"--prediction_data={data}", "--dry-run"]) == 0
+    assert main(["predict", *flags, output, given, "--dry-run"]) == 0
     assert "about 2 tasks of prediction" in capsys.readouterr().out
-    assert main(["predict", *flags, f"--prediction_data={data}"]) == 2
-    assert "cannot predict yet" in capsys.readouterr().err
+    assert jobs == []
+    assert main(["predict", *flags, output, given]) == 7
+    assert (jobs[0].purpose, jobs[0].prediction_output, jobs[0].prediction_format) == (
+        "prediction",
+        "out",
+        "jsonl",
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message", "help_line"),
+    [
+        ((), "--prediction_output is missing, and the model defines no PredictionOutputsProcessor", "DIR"),
+        (("--prediction_outputs_processor=Sink",), "model.py defines no Sink", "it defines: custom_model"),
+        (("--prediction_output=model.py",), 'prediction_output "model.py" is no folder', "need not exist"),
+        (("--prediction_output=o", "--prediction_format=xml"), '--prediction_format="xml" is none of', ""),
+        (("--prediction_output=full",), 'holds the predictions of job "other", 4 records', "another"),
+        (("--prediction_output=begun",), 'holds unfinished predictions of job "other"', "edlz resume other"),
+        (("--prediction_output=own",), "holds part-00000-of-00001.csv, which no job has left", "another"),
+    ],
+)
+def test_predictions_that_cannot_be_taken_are_told_before_anything_runs(
+    data: Path, flags: tuple[str, ...], message: str, help_line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = PredictionManifest(
+        job="other", checkpoint="c", version=1, format="csv", records=4, tasks=0, parts=()
+    )
+    claim(Path("full"), "other", "r", is_new=True)
+    publish(Path("full"), manifest, "r")
+    claim(Path("begun"), "other", "r", is_new=True)
+    Path("own").mkdir()
+    (Path("own") / "part-00000-of-00001.csv").touch()
+    given = ("--model_file=model.py", "--checkpoint_dir_for_init=ckpt", f"--prediction_data={data}")
+    assert main(["predict", *given, *flags]) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert help_line in told
+
+
+def test_parquet_needs_its_extra(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    flags = ["--model_file=model.py", "--checkpoint_dir_for_init=ckpt", "--prediction_output=out"]
+    assert main(["predict", *flags, f"--prediction_data={data}", "--prediction_format=parquet"]) == 2
+    assert "help: pip install 'edlz[data]', or --prediction_format=jsonl" in capsys.readouterr().err
 
 
 def test_a_checkpoint_in_the_folder_that_a_new_run_moves_aside(tmp_path: Path) -> None:

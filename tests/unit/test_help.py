@@ -132,7 +132,7 @@ def test_pages_of_edlz_itself() -> None:
         assert "edlz train" in page
     assert asked_help(["train", "-h"]) == SHORT_PAGE
     assert asked_help(["evaluate", "-h"]) == EVALUATE_PAGE
-    assert "cannot predict" in str(asked_help(["predict", "-h"]))
+    assert "--prediction_output" in str(asked_help(["predict", "-h"]))
     assert "edlz zoo data NAME OUTPUT" in str(asked_help(["zoo", "data", "--help"]))
     assert asked_help(["zoo"]) == asked_help(["zoo", "--help"])
     assert asked_help(["zoo", "data", "mnist", "x"]) is None

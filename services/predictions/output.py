@@ -1,0 +1,266 @@
+"""The folder of a job's predictions: whose it is, a file for each task, and the manifest that makes them whole.
+
+Theory of operation.  A job claims its folder by a small file before any worker writes there, and keeps it until the
+manifest is there.  A task's file is written beside its place, made durable, and renamed; two workers with the same
+task write the same bytes, so whoever comes last changes nothing.  A process of another run, or one that comes after
+the manifest, finds no claim of its own and puts nothing in place.  Without a manifest the predictions are not whole.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from edlz.services.checkpoints.durable import fsync_folder, make_folder, replace_file
+from edlz.services.errors import ConfigError, DataError
+from edlz.services.messages import PartFile
+
+__all__ = [
+    "MANIFEST",
+    "Part",
+    "PredictionManifest",
+    "check_free",
+    "claim",
+    "part_name",
+    "publish",
+    "read_manifest",
+    "write_part",
+]
+
+MANIFEST = "manifest.json"
+CLAIM = ".unfinished.json"
+_PART = re.compile(r"part-\d+-of-\d+\.\w+")
+_TEMPORARY = re.compile(r"\.+part-\d+-of-\d+\.\w+\..*tmp")
+
+
+class _Claim(msgspec.Struct, frozen=True, kw_only=True):
+    job: str
+    run: str
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """The file of one task: `records` records of a shard, from number `first` on."""
+
+    file: str
+    task: int
+    shard: str
+    first: int
+    records: int
+    bytes: int
+    checksum: str
+
+
+class PredictionManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes predictions whole; the same for the same work, whatever was lost on the way.
+
+    Attributes
+    ----------
+    checkpoint : the version that predicted
+    records : rows in all files
+    skipped : tasks that were left out (`--skip_bad_tasks`), whose records have no rows
+    """
+
+    job: str
+    checkpoint: str
+    version: int
+    format: str
+    records: int
+    tasks: int
+    parts: tuple[Part, ...]
+    skipped: tuple[int, ...] = ()
+
+
+def part_name(task: int, tasks: int, extension: str) -> str:
+    """Return the name of a task's file."""
+    return f"part-{task:05d}-of-{tasks:05d}.{extension}"
+
+
+def read_manifest(folder: Path) -> PredictionManifest | None:
+    """Return what a folder of predictions says of them; None if they are not whole.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read.
+    """
+    try:
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=PredictionManifest)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{folder / MANIFEST} is no manifest of predictions: {error}") from error
+
+
+def check_free(folder: Path, job: str) -> None:
+    """See that a new run of a job can have a folder: what another one has written there is left alone.
+
+    Raises
+    ------
+    ConfigError
+        If there are predictions, whole or not, that are not an unfinished run's of this job.
+    """
+    flag = f'prediction_output "{folder}"'
+    other = "another --prediction_output, or remove the folder"
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{flag} is no folder", "name a folder; it need not exist")
+    try:
+        manifest = read_manifest(folder)
+    except DataError as error:
+        raise ConfigError(f"{flag} holds files of its own: {error.message}", other) from error
+    if manifest is not None:
+        count, found = f"{manifest.records:,} records", manifest.job
+        raise ConfigError(f'{flag} holds the predictions of job "{found}", {count}', other)
+    claimed = _claim_in(folder)
+    if claimed is not None and claimed.job != job:
+        raise ConfigError(
+            f'{flag} holds unfinished predictions of job "{claimed.job}"',
+            f"edlz resume {claimed.job}, or {other}",
+        )
+    left = next(_files_in(folder, _PART), None)
+    if claimed is None and left is not None:
+        raise ConfigError(f"{flag} holds {left.name}, which no job has left unfinished there", other)
+
+
+def claim(folder: Path, job: str, run: str, *, is_new: bool) -> None:
+    """Make a folder this run's own, before anybody writes there.
+
+    Parameters
+    ----------
+    is_new : bool
+        It begins, and has nothing to go on with: what an unfinished run of the job has left is removed.
+
+    Raises
+    ------
+    ConfigError
+        If it holds what is not this job's, or cannot be written.
+    """
+    if is_new:
+        check_free(folder, job)
+    elif (folder / MANIFEST).exists():
+        return  # a master that was lost has published it; its successor looks whether it is the same
+    try:
+        make_folder(folder)
+        replace_file(folder / CLAIM, msgspec.json.encode(_Claim(job=job, run=run)))
+        for left in [*_files_in(folder, _TEMPORARY), *(_files_in(folder, _PART) if is_new else ())]:
+            left.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(
+            f'prediction_output "{folder}" cannot be written: {reason}', "name a folder that can"
+        ) from error
+
+
+def write_part(folder: Path, name: str, run: str, tag: str, write: Callable[[Path], None]) -> PartFile:
+    """Put the file of a task in its place; it is durable when this returns.
+
+    Nothing is put in place any more once the predictions are whole.
+
+    Parameters
+    ----------
+    run : of the job
+    tag : tells this process from all others
+    write : writes a file of this path
+
+    Raises
+    ------
+    ConfigError
+        If this run has no claim on the folder: it may be another one than the master's.
+    OSError
+        If the disk is full or fails; nothing has changed.
+    """
+    temporary = folder / f".{name}.{tag}.tmp"
+    try:
+        _check_claim(folder, run)
+        write(temporary)
+        part = _sealed(temporary)
+        if _check_claim(folder, run):
+            os.replace(temporary, folder / name)
+            fsync_folder(folder)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    return part
+
+
+def publish(folder: Path, manifest: PredictionManifest, run: str) -> tuple[int, ...]:
+    """Say that predictions are whole, if their files are as the manifest says; return the tasks whose are not.
+
+    Raises
+    ------
+    ConfigError
+        If the folder is another job's by now.
+    OSError
+        If the disk is full or fails; there is no manifest then.
+    """
+    data = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    if (folder / MANIFEST).exists():
+        if (folder / MANIFEST).read_bytes() != data:
+            raise _taken(folder)
+    else:
+        claimed = _claim_in(folder)
+        if claimed is None or claimed.run != run:
+            raise _taken(folder)
+        missing = tuple(part.task for part in manifest.parts if not _is_there(folder / part.file, part.bytes))
+        if missing:
+            return missing
+        listed = {part.file for part in manifest.parts}
+        for left in [*_files_in(folder, _PART), *_files_in(folder, _TEMPORARY)]:
+            if left.name not in listed:
+                left.unlink(missing_ok=True)
+        replace_file(folder / MANIFEST, data)
+    (folder / CLAIM).unlink(missing_ok=True)
+    fsync_folder(folder)
+    return ()
+
+
+def _taken(folder: Path) -> ConfigError:
+    return ConfigError(
+        f'prediction_output "{folder}" is not this job\'s any more: another one has written there meanwhile',
+        "predict into a folder that no other job has",
+    )
+
+
+def _claim_in(folder: Path) -> _Claim | None:
+    try:
+        return msgspec.json.decode((folder / CLAIM).read_bytes(), type=_Claim)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _check_claim(folder: Path, run: str) -> bool:
+    """Whether files of this run are wanted in the folder."""
+    claimed = _claim_in(folder)
+    if claimed is not None and claimed.run == run:
+        return True
+    if claimed is None and (folder / MANIFEST).exists():
+        return False
+    raise ConfigError(
+        f'prediction_output "{folder}" is not the folder that the master has made here',
+        "it must be one folder that the master and all workers share",
+    )
+
+
+def _sealed(path: Path) -> PartFile:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return PartFile(bytes=file.tell(), checksum=f"sha256:{digest}")
+
+
+def _is_there(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except FileNotFoundError:
+        return False
+
+
+def _files_in(folder: Path, names: re.Pattern[str]) -> Iterator[Path]:
+    try:
+        entries = sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        entries = []
+    return iter([entry for entry in entries if names.fullmatch(entry.name)])

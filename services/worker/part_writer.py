@@ -1,0 +1,117 @@
+"""Writes predictions in a thread of its own, while the next task is computed."""
+
+import errno
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from edlz.services.checkpoints.durable import NO_ROOM
+from edlz.services.errors import ConfigError
+from edlz.services.messages import PartFile
+from edlz.services.plan import Plan
+from edlz.services.predictions.formats import check_format, write_table
+from edlz.services.predictions.output import part_name, write_part
+from edlz.services.predictions.table import PredictionTable
+
+__all__ = ["PartWriter"]
+
+FULL_DISK_S = 300.0  # how long a full disk is waited for
+PAUSE_S = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class PartWriter:
+    """Writes the files of tasks one after another, waiting for room where the disk is full.
+
+    Parameters
+    ----------
+    folder : Path
+    kind : str
+        The format.
+    run : str
+        Of the job.
+
+    Raises
+    ------
+    ConfigError
+        If this installation cannot write the format.
+    """
+
+    def __init__(
+        self, folder: Path, kind: str, plan: Plan, run: str, patience_s: float = FULL_DISK_S
+    ) -> None:
+        check_format(kind)
+        self._folder, self._kind, self._run = folder, kind, run
+        self._tasks, self._patience_s = len(plan.evaluation_ranges), patience_s
+        self._is_closed = threading.Event()
+        self._thread = ThreadPoolExecutor(1, "predictions")
+        self._tag = f"{os.getpid()}-{secrets.token_hex(4)}"
+
+    def submit(
+        self,
+        task: int,
+        table: PredictionTable,
+        then: Callable[[PartFile], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        """Write a task's file; one of the others is called, in the writer's thread, when that is over."""
+
+        def work() -> None:
+            try:
+                part = self.write(task, table)
+            except BaseException as error:  # whoever waits is told whatever it is
+                on_error(error)
+            else:
+                then(part)
+
+        self._thread.submit(work)
+
+    def write(self, task: int, table: PredictionTable) -> PartFile:
+        """Write a task's file; it is durable when this returns.
+
+        Raises
+        ------
+        ModelError
+            If the format has no place for what the model gives.
+        ConfigError
+            If the folder cannot be written, or had no room for too long.
+        """
+        name = part_name(task, self._tasks, self._kind)
+        write = partial(write_table, name=self._kind, table=table)
+        began: float | None = None
+        while True:
+            try:
+                part = write_part(self._folder, name, self._run, self._tag, write)
+            except OSError as error:
+                began = self._wait(began, error)
+            else:
+                if began is not None:
+                    logger.warning("there is room again for %s", self._folder / name)
+                return part
+
+    def close(self) -> None:
+        """Wait for nothing: what is under way may end, or not."""
+        self._is_closed.set()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _wait(self, began: float | None, error: OSError) -> float:
+        """Return since when there is no room, a pause later."""
+        flag = f'prediction_output "{self._folder}"'
+        if error.errno not in NO_ROOM:
+            reason = error.strerror or str(error)
+            raise ConfigError(f"{flag} cannot be written: {reason}", "name a folder that can") from error
+        now = time.monotonic()
+        if began is None:
+            logger.warning("no room on the disk for %s: it is waited for", self._folder)
+            began = now
+        if now - began > self._patience_s or self._is_closed.wait(PAUSE_S):
+            text = f"{flag} had no room within {self._patience_s:.0f}s: {os.strerror(error.errno or errno.ENOSPC)}"
+            raise ConfigError(text, "make room, then: edlz resume") from error
+        return began
