@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edlz.services import strict_json
+from edlz.services import named_status
 from edlz.services.job_status import JobStatus
 from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
@@ -47,7 +47,7 @@ def examine(folder: Path, *, evaluated: int) -> Outcome:
     with Journal(folder / "journal.sqlite") as journal:
         job = journal.job()
     assert job is not None
-    status = strict_json.decode((folder / "status.json").read_bytes(), JobStatus)
+    status = named_status.decode((folder / "status.json").read_bytes())
     problems = [*_of_states(folder, job), *_of_status(status, job), *_of_evaluations(status, evaluated)]
     return Outcome(status.digest, int(job.plan.minibatches.sum()), tuple(problems))
 

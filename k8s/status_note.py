@@ -1,6 +1,6 @@
 """What a master writes on its own pod: the job's status as an annotation, its phase as a label.
 
-The status is JobStatus in JSON, as in the job's `status.json`.  A pod's annotations may have 256 KiB in all, and
+The status is an object with names, as in the job's `status.json`.  A pod's annotations may have 256 KiB in all, and
 `kubectl apply` keeps some of them twice, so a status that is too long loses its oldest events first.
 """
 
@@ -12,7 +12,7 @@ import msgspec
 
 from edlz.k8s.api import Cluster
 from edlz.k8s.names import STATUS, Owner
-from edlz.services import strict_json
+from edlz.services import named_status
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.job_status import FailureView, JobStatus
@@ -92,7 +92,7 @@ def phase_of(status: JobStatus) -> Phase:
 def status_text(status: JobStatus) -> str:
     """Return the status as JSON, shortened if need be."""
     while True:
-        text = strict_json.encode(status)
+        text = named_status.encode(status)
         if len(text) <= MAX_BYTES or not (status.events or status.evaluations or status.tables):
             return text.decode()
         status = msgspec.structs.replace(

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from edlz.services.outputs import OutputGone
 from edlz.services.strict_json import plain
 
-__all__ = ["LINE_FORMAT", "CountingHandler", "JsonFormatter", "configure_logging"]
+__all__ = ["LINE_FORMAT", "CountingHandler", "JsonFormatter", "configure_logging", "line_formatter"]
 
 LINE_FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
 
@@ -43,10 +43,7 @@ def configure_logging(
     stream : standard error when not given
     """
     handler = CountingHandler(sys.stderr if stream is None else stream)
-    if log_format == "json":
-        handler.setFormatter(JsonFormatter(role=role, id=ident, job=job))
-    else:
-        handler.setFormatter(logging.Formatter(LINE_FORMAT))
+    handler.setFormatter(line_formatter(log_format, role=role, ident=ident, job=job))
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -54,6 +51,13 @@ def configure_logging(
     root.addHandler(handler)
     root.setLevel(level)
     logging.captureWarnings(True)
+
+
+def line_formatter(log_format: str, *, role: str = "", ident: str = "", job: str = "") -> logging.Formatter:
+    """Return what makes lines of records; parameters as for `configure_logging`."""
+    if log_format == "json":
+        return JsonFormatter(role=role, id=ident, job=job)
+    return logging.Formatter(LINE_FORMAT)
 
 
 class CountingHandler(logging.StreamHandler[TextIO]):

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.processes import services_of
 from edlz.client.local.job_lock import lock_holder
 from edlz.client.local.master_line import ask_master
-from edlz.services import strict_json
+from edlz.services import named_status
 from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
@@ -307,7 +307,7 @@ def check_exactly_once(folder: Path) -> None:
 
 
 def _status_of(folder: Path) -> JobStatus:
-    return strict_json.decode((folder / "status.json").read_bytes(), JobStatus)
+    return named_status.decode((folder / "status.json").read_bytes())
 
 
 def _job_of(folder: Path) -> Job:

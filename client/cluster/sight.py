@@ -14,7 +14,7 @@ from edlz.client.settings_text import settings_in
 from edlz.k8s.api_records import Pod
 from edlz.k8s.names import CONFIG, MASTER, STATUS, WORKERS, pod_name
 from edlz.k8s.rights import with_own_path
-from edlz.services import strict_json
+from edlz.services import named_status
 from edlz.services.job_status import FailureView, JobStatus, PartitionView, WorkerView
 
 __all__ = ["ClusterSight", "sight_of", "sight_without_answer"]
@@ -181,7 +181,7 @@ def _written(master: Pod) -> tuple[JobStatus | None, str]:
     if not text:
         return None, ""
     try:
-        return strict_json.decode(text, JobStatus), ""
+        return named_status.decode(text), ""
     except msgspec.DecodeError:
         return (
             None,

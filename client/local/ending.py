@@ -13,7 +13,7 @@ import msgspec
 from edlz.client.job_index import JOURNAL
 from edlz.client.screen.end import Ending, failure_block, stopped_block, success_block
 from edlz.client.screen.spans import Glyphs, Line, Span
-from edlz.services import strict_json
+from edlz.services import named_status
 from edlz.services.checkpoints.durable import replace_file
 from edlz.services.job_status import FailureView, JobStatus
 from edlz.services.master.journal_facts import final_status
@@ -84,7 +84,7 @@ def written_status(folder: Path) -> JobStatus | None:
     """
     written = None
     try:
-        written = strict_json.decode((folder / "status.json").read_bytes(), JobStatus)
+        written = named_status.decode((folder / "status.json").read_bytes())
     except FileNotFoundError:
         pass
     except (OSError, msgspec.MsgspecError) as e:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from edlz.client.screen.terminal import glyphs_for, look_for
 from edlz.services.config import JobConfig
-from edlz.services.logs import configure_logging
+from edlz.services.logs import line_formatter
 
 __all__ = ["first_sign"]
 
@@ -21,10 +21,7 @@ def first_sign(config: JobConfig, text: str) -> Iterator[None]:
     """Say what is being done: a line of the log, or on a terminal one that goes away when it is done."""
     look = look_for(config.progress, sys.stdout, os.environ)
     if look == "plain":
-        configure_logging(
-            config.log_level, config.log_format, role="supervisor", job=config.job_name, stream=sys.stdout
-        )
-        logger.info("job=%s: %s", config.job_name, text)
+        _log(config, text)
     if look != "live":
         yield
         return
@@ -35,3 +32,19 @@ def first_sign(config: JobConfig, text: str) -> Iterator[None]:
     finally:
         sys.stdout.write(_ERASE)
         sys.stdout.flush()
+
+
+def _log(config: JobConfig, text: str) -> None:
+    """Log it on standard output, which is not the log's place yet: the command may still refuse to run the job."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(line_formatter(config.log_format, role="supervisor", job=config.job_name))
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(config.log_level)
+    logger.propagate = False
+    try:
+        logger.info("job=%s: %s", config.job_name, text)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]

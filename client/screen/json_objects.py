@@ -6,9 +6,8 @@ Fields are only ever added.  Times in seconds, sizes in bytes, ids as strings.
 import json
 from typing import Any
 
-import msgspec
-
 from edlz.services.job_status import JobStatus, PartitionView, TableView, WorkerView
+from edlz.services.named_status import named
 from edlz.services.strict_json import plain
 
 __all__ = ["API_VERSION", "json_line", "object_text", "status_object"]
@@ -68,7 +67,7 @@ def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
             for event in status.events
         ],
         "nonfinite_losses": status.nonfinite_losses,
-        "exported": None if status.exported is None else _fields(status.exported),
+        "exported": None if status.exported is None else named(status.exported),
     }
 
 
@@ -107,22 +106,7 @@ def _worker(worker: WorkerView) -> dict[str, Any]:
 
 
 def _partition(partition: PartitionView, checkpoint: int | None) -> dict[str, Any]:
-    return {**_fields(partition), "checkpoint_version": checkpoint}
-
-
-def _fields(record: msgspec.Struct) -> dict[str, Any]:
-    """Return all fields of a record under their names: whoever adds one adds it here too."""
-    return {name: _builtin(getattr(record, name)) for name in record.__struct_fields__}
-
-
-def _builtin(value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
-        return _fields(value)
-    if isinstance(value, tuple | list | frozenset | set):
-        return [_builtin(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): _builtin(item) for key, item in value.items()}
-    return value.hex() if isinstance(value, bytes) else value
+    return {**named(partition), "checkpoint_version": checkpoint}
 
 
 def _table(table: TableView) -> dict[str, Any]:

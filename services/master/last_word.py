@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.services import strict_json
+from edlz.services import named_status
 from edlz.services.checkpoints.durable import replace_file
 from edlz.services.errors import EdlzError
 from edlz.services.job_status import JobStatus
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 def leave_last_word(folder: Path, status: JobStatus) -> None:
     """Write the status; a disk that does not take it costs a warning."""
-    path, text = folder / "status.json", msgspec.json.format(strict_json.encode(status))
+    path, text = folder / "status.json", msgspec.json.format(named_status.encode(status))
     try:
         FullDisk(path, PATIENCE_S).wait_for(lambda: replace_file(path, text))
     except (OSError, DiskFull) as error:

@@ -20,7 +20,7 @@ import yaml
 import edlz.k8s.names
 import edlz.model_zoo
 from edlz.k8s.names import STATUS, pod_name, selector
-from edlz.services import strict_json
+from edlz.services import named_status
 from edlz.services.job_status import JobStatus
 from tests.docker_daemon import FakeDaemon
 from tests.k8s.cluster import TestCluster
@@ -168,7 +168,7 @@ class Shell:
         """Return the status that stands on the master's pod, if there is one yet."""
         found = self.cluster.find("pods", pod_name(job, "master")) or {"metadata": {}}
         text = (found["metadata"].get("annotations") or {}).get(STATUS)
-        return strict_json.decode(text, JobStatus) if text else None
+        return named_status.decode(text) if text else None
 
     def pods(self, job: str, phase: str = "", role: str = "") -> list[str]:
         """Return the names of a job's services whose pods are there, and not on their way out."""

@@ -4,13 +4,13 @@ import asyncio
 import dataclasses
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from edlz.api.recordio import Writer
 from edlz.k8s.ended_mark import read_mark
 from edlz.k8s.master import OwnPod, run_master
 from edlz.k8s.names import STATUS
+from edlz.services import named_status
 from edlz.services.config import JobConfig
 from edlz.services.job_status import JobStatus, PartitionView
 from edlz.services.master.planning import open_journal
@@ -90,7 +90,7 @@ def test_it_ends_with_0_and_creates_no_pod(tmp_path: Path, cluster: PlayedCluste
     assert asyncio.run(run()) == 0
     note = cluster.annotation("j", STATUS)
     assert note is not None
-    told = msgspec.json.decode(note, type=JobStatus)
+    told = named_status.decode(note)
     assert (told.state, told.digest, told.version) == ("Succeeded", "sha", 7)
     assert {change.resource for change in changes if change.kind == "ADDED"} <= {"events"}
     assert {change.after["metadata"]["name"] for change in changes if change.resource == "pods"} == {POD}

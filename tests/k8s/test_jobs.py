@@ -10,7 +10,7 @@ import yaml
 from edlz.k8s import manifest
 from edlz.k8s.names import STATUS, pod_name, selector
 from edlz.k8s.pods import master_pod
-from edlz.services import strict_json
+from edlz.services import named_status
 from edlz.services.config import JobConfig
 from edlz.services.job_status import JobStatus
 from tests.k8s.any_cluster import wait_for
@@ -53,7 +53,7 @@ class Submitted:
 
     def status(self) -> JobStatus | None:
         text = self.master()["metadata"].get("annotations", {}).get(STATUS)
-        return strict_json.decode(text, JobStatus) if text else None
+        return named_status.decode(text) if text else None
 
     def annotate(self, **annotations: str) -> None:
         patch = {"metadata": {"annotations": {f"edlz.io/{name}": text for name, text in annotations.items()}}}

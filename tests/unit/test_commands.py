@@ -14,6 +14,7 @@ from edlz.k8s.status_note import (
     note_of_status,
     status_text,
 )
+from edlz.services import named_status
 from edlz.services.config import JobConfig
 from edlz.services.errors import DataError
 from edlz.services.job_status import EventView, JobStatus
@@ -68,7 +69,7 @@ def test_a_status_is_written_when_it_has_changed_but_not_all_the_time() -> None:
 
 def test_what_is_written_can_be_read_and_selected_by() -> None:
     written = note_of_status(status(version=7))
-    assert msgspec.json.decode(written.annotations[STATUS], type=JobStatus) == status(version=7)
+    assert named_status.decode(written.annotations[STATUS]) == status(version=7)
     labels = {state: note_of_status(status(state)).labels[STATUS_LABEL] for state in ("Starting", "Training")}
     assert labels == {"Starting": "Pending", "Training": "Running"}
     for state in ("Succeeded", "Failed", "Stopped"):
@@ -79,7 +80,7 @@ def test_a_long_status_loses_its_oldest_events() -> None:
     events = tuple(EventView(seq=i, at=0.0, kind="job", text="x" * 1000) for i in range(200))
     text = status_text(status(events=events))
     assert len(text) <= MAX_BYTES
-    kept = msgspec.json.decode(text, type=JobStatus).events
+    kept = named_status.decode(text).events
     assert kept[-1].seq == 199
     assert len(kept) >= 25
 
