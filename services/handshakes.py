@@ -14,11 +14,13 @@ from typing import ClassVar, Final
 import zmq
 
 from edlz.services.errors import ConfigError, EdlzError
+from edlz.services.keys import RoleKeys
 
 __all__ = ["Refusals", "RefusedPeers"]
 
 REFUSED_S: Final = 6.0  # of nothing but refusals, until a client gives up
 HUNG_UP_S: Final = 30.0  # the same, if the server does not say that it refuses: it may also have trouble
+SURE_HANG_UPS: Final = 2  # one may also be a server that is just ending
 PAUSE_S: Final = 15.0  # without one, and the time begins anew
 STALLED_S: Final = 5.0  # a handshake that ended after so long was not refused: its time ran out
 LOG_EVERY_S: Final = 60.0  # for one address
@@ -38,7 +40,12 @@ logger = logging.getLogger(__name__)
 
 
 class Refusals:
-    """Why one server refuses a client, and whether trying on makes sense.
+    """Why one server refuses a client, and whether trying on makes sense; the first refusal is logged at once.
+
+    Parameters
+    ----------
+    endpoint, server : address of the server, and its role in the job
+    keys : this process'; None without any
 
     Attributes
     ----------
@@ -50,11 +57,12 @@ class Refusals:
 
     EVENTS: ClassVar[int] = CONNECTED | FAILED | FAILED_PROTOCOL | FAILED_AUTH
 
-    def __init__(self, endpoint: str, *, has_keys: bool) -> None:
-        self._endpoint, self._has_keys = endpoint, has_keys
+    def __init__(self, endpoint: str, keys: RoleKeys | None, server: str = "master") -> None:
+        self._server, self._keys = f"the {server} at {endpoint}", keys
         self.error: EdlzError | None = None
         self.is_final_for_zeromq = False
         self._since = self._last = self._connected_at = 0.0
+        self._count = 0  # of refusals since then
 
     def clear(self) -> None:
         """The server has taken a connection."""
@@ -65,36 +73,40 @@ class Refusals:
         if event == CONNECTED:
             self._connected_at = now
             return None
-        if event == FAILED and (not self._has_keys or now - self._connected_at > STALLED_S):
+        if event == FAILED and (self._keys is None or now - self._connected_at > STALLED_S):
             return None
         if self.error is None or now - self._last > PAUSE_S:
-            self._since = now
+            self._since, self._count = now, 0
         self._last = now
+        self._count += 1
         self.error = self._meaning(event, value)
         if event != FAILED:
             self.is_final_for_zeromq = True
         limit_s = HUNG_UP_S if event == FAILED else REFUSED_S
+        if self._count == (SURE_HANG_UPS if event == FAILED else 1):
+            logger.warning("%s; tried on for %.0fs; %s", self.error.message, limit_s, self.error.help)
         return self.error if now - self._since >= limit_s else None
 
     def _meaning(self, event: int, value: int) -> EdlzError:
+        keys = f" ({self._keys.told})" if self._keys is not None else ""
         if event == FAILED_AUTH:
-            return ConfigError(f"{self._endpoint} does not know the keys of this process", _SAME_KEYS)
+            return ConfigError(f"{self._server} does not know the keys of this process{keys}", _SAME_KEYS)
         if event == FAILED:
             return ConfigError(
-                f"{self._endpoint} hangs up on this process: its keys are probably not those of this job",
+                f"{self._server} hangs up on this process: its keys{keys} are probably not those of this job",
                 _SAME_KEYS,
             )
         if value != MISMATCH:
             return ConfigError(
-                f"what listens at {self._endpoint} does not answer as a service of this job", _SAME_KEYS
+                f"what listens as {self._server} does not answer as a service of this job", _SAME_KEYS
             )
-        if self._has_keys:
+        if self._keys is not None:
             return ConfigError(
-                f"{self._endpoint} does not encrypt, this process does",
+                f"{self._server} does not encrypt, this process does{keys}",
                 "start it with the job's --keys_dir=DIR as well, or this process without",
             )
         return ConfigError(
-            f"{self._endpoint} takes encrypted connections only", "give this process the job's --keys_dir=DIR"
+            f"{self._server} takes encrypted connections only", "give this process the job's --keys_dir=DIR"
         )
 
 

@@ -59,6 +59,12 @@ class RoleKeys:
     role: str
     own: KeyPair
     public: Mapping[str, bytes]  # role: Z85
+    source: str = field(default="", compare=False)  # the folder that they were read from
+
+    @property
+    def told(self) -> str:
+        """Whose they are, and where from, as messages say it."""
+        return f"{self.role}, of {self.source}" if self.source else self.role
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,7 @@ def load_keys(folder: Path, role: str) -> RoleKeys:
     """
     _check_curve()
     public = _read_public(folder)
-    return RoleKeys(role, _read_pair(folder, role, public), public)
+    return RoleKeys(role, _read_pair(folder, role, public), public, source=str(folder))
 
 
 def load_job_keys(folder: Path) -> JobKeys:

@@ -42,7 +42,7 @@ HANDSHAKE_MS: Final = 10_000  # who has not finished by then is cut off
 BACKLOG: Final = 1024  # connections that wait to be accepted; of more the next try is a second later
 UNBIND_WAIT_MS: Final = 200
 RECONNECT_MS, RECONNECT_MAX_MS = 50, 1000
-LOOK_S: Final = 2.0  # without a connection, until a client looks at what becomes of its handshakes
+LOOK_S: Final = 1.0  # without a connection, until a client looks at what becomes of its handshakes
 # Between machines a peer can vanish without a word: ask it when it is silent, give it up when it takes nothing.
 SILENCE_S, ASK_EVERY_S, ASK_TIMES, UNTAKEN_MS = 30, 10, 3, 60_000
 # As plain numbers: each operation on zmq's own enumerations costs 0.4 us.
@@ -264,7 +264,7 @@ class DealerSocket(LoopSocket):
         self._on_message, self._on_connected, self._on_refused = on_message, on_connected, on_refused
         self.is_connected = False
         self._address = place.address
-        self._refusals = Refusals(endpoint, has_keys=security.keys is not None)
+        self._refusals = Refusals(endpoint, security.keys, server)
         self._monitor: Monitor | None = None
         self._look_timer: asyncio.TimerHandle | None = None
         self._socket.setsockopt(zmq.IDENTITY, identity)

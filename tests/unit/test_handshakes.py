@@ -1,5 +1,6 @@
 """What is made of connections that are refused, without any."""
 
+import dataclasses
 import logging
 
 import pytest
@@ -20,9 +21,13 @@ from edlz.services.handshakes import (
     PAUSE_S,
     REFUSED_S,
     STALLED_S,
+    SURE_HANG_UPS,
     Refusals,
     RefusedPeers,
 )
+from edlz.services.keys import make_job_keys
+
+KEYS = dataclasses.replace(make_job_keys().of("worker"), source="/jobs/j/keys")
 
 # ---------------------------------------------------------------- a client's side
 
@@ -40,7 +45,7 @@ from edlz.services.handshakes import (
 def test_a_client_gives_up_when_nothing_but_refusals_comes(
     has_keys: bool, event: int, value: int, text: str
 ) -> None:
-    refusals = Refusals("tcp://host:1", has_keys=has_keys)
+    refusals = Refusals("tcp://host:1", KEYS if has_keys else None)
     limit_s = HUNG_UP_S if event == FAILED else REFUSED_S
     now = 100.0
     while now < 100.0 + limit_s:
@@ -57,15 +62,46 @@ def test_a_client_gives_up_when_nothing_but_refusals_comes(
     assert "keys_dir" in error.help
 
 
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (FAILED_AUTH, "does not know the keys of this process (worker, of /jobs/j/keys)"),
+        (FAILED, "hangs up on this process: its keys (worker, of /jobs/j/keys) are probably not those"),
+    ],
+)
+def test_what_was_refused_and_by_whom_is_logged_at_once_and_once(
+    event: int, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusals = Refusals("tcp://host:1", KEYS, "ps")
+    first = SURE_HANG_UPS if event == FAILED else 1
+    for number in range(1, 6):
+        refusals.on_event(CONNECTED, 5, number / 10)
+        assert refusals.on_event(event, 400, number / 10) is None
+        assert len(caplog.records) == (number >= first)
+    assert f"the ps at tcp://host:1 {told}" in caplog.text
+    assert "--keys_dir" in caplog.text
+    refusals.on_event(CONNECTED, 5, PAUSE_S + 10.0)
+    refusals.on_event(event, 400, PAUSE_S + 10.0)
+    refusals.on_event(event, 400, PAUSE_S + 10.1)
+    assert len(caplog.records) == 2, "after a pause it is news again"
+
+
+def test_a_server_that_ends_in_a_handshake_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = Refusals("tcp://host:1", KEYS)
+    refusals.on_event(CONNECTED, 5, 0.0)
+    refusals.on_event(FAILED, 32, 0.1)
+    assert caplog.records == []
+
+
 def test_a_pause_begins_anew() -> None:
-    refusals = Refusals("tcp://host:1", has_keys=True)
+    refusals = Refusals("tcp://host:1", KEYS)
     assert refusals.on_event(FAILED_AUTH, 400, 0.0) is None
     assert refusals.on_event(FAILED_AUTH, 400, PAUSE_S + 1.0) is None
     assert refusals.on_event(FAILED_AUTH, 400, PAUSE_S + 1.0 + REFUSED_S) is not None
 
 
 def test_a_connection_begins_anew() -> None:
-    refusals = Refusals("tcp://host:1", has_keys=True)
+    refusals = Refusals("tcp://host:1", KEYS)
     refusals.on_event(FAILED_AUTH, 400, 0.0)
     refusals.clear()
     assert refusals.error is None
@@ -74,7 +110,7 @@ def test_a_connection_begins_anew() -> None:
 
 
 def test_a_server_that_is_slow_or_ends_refuses_nobody() -> None:
-    refusals = Refusals("tcp://host:1", has_keys=True)
+    refusals = Refusals("tcp://host:1", KEYS)
     for now in range(0, 100, 10):
         refusals.on_event(CONNECTED, 5, now)
         assert refusals.on_event(FAILED, 32, now + STALLED_S + 1.0) is None
@@ -82,7 +118,7 @@ def test_a_server_that_is_slow_or_ends_refuses_nobody() -> None:
 
 
 def test_hanging_up_on_a_client_without_keys_is_no_refusal() -> None:
-    refusals = Refusals("tcp://host:1", has_keys=False)
+    refusals = Refusals("tcp://host:1", None)
     for now in range(100):
         assert refusals.on_event(FAILED, 32, now) is None
     assert refusals.error is None
