@@ -5,7 +5,7 @@ Order: flag, then EDLZ_<FLAG>, then config file, then default.  Several mistakes
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from edlz.services.config import JobConfig, Scalar, flags, flags_by_spelling
@@ -13,7 +13,7 @@ from edlz.services.configuration.checks import check_flags
 from edlz.services.configuration.config_file import settings_from_file
 from edlz.services.configuration.flags import DATA_FLAGS, LATER_FLAGS, PURPOSES, READERS, Flag, Reader
 from edlz.services.configuration.help_page import help_page, help_topic
-from edlz.services.configuration.nearest import did_you_mean, nearest
+from edlz.services.configuration.nearest import did_you_mean, edit_distance, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems
 from edlz.services.configuration.settings import BOOLEANS, Setting, refusal_of_later, value_of
 from edlz.services.ports import port_problem
@@ -23,6 +23,7 @@ __all__ = ["Reading", "parse_arguments", "read_config"]
 _PREFIX = "EDLZ_"
 _OTHER_VARIABLES = ("EDLZ_HOME", "EDLZ_DEBUG")
 _OTHER_FLAGS = {"source": "edlz zoo data"}
+_SLIPS = 2  # letters that a misspelt variable has wrong: with more it is probably somebody else's
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,13 @@ def _settings_from_environment(
         elif about is None and setting.spelling in LATER_FLAGS:
             problems.append(refusal_of_later(setting))
         elif about is None:
-            near = nearest(variable, known)
+            near = nearest(variable, _slips(variable, known))
             if near:
                 warnings.append(Problem(f"{variable} sets nothing", did_you_mean(near)))
     return found, problems, warnings
+
+
+def _slips(variable: str, known: Iterable[str]) -> list[str]:
+    """Return the names that a variable may be a slip of: letters that are wrong, or words that are left out."""
+    rest = variable.removeprefix(_PREFIX)
+    return [name for name in known if edit_distance(variable, name) <= _SLIPS or rest in name]

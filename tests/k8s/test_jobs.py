@@ -30,6 +30,7 @@ class Submitted:
         self.cluster = cluster
         kept = data.parent / "kept"  # master and parameter servers have to see the same checkpoints
         kept.mkdir(exist_ok=True)
+        kept.chmod(0o777)  # pods run as a user of their own
         self.config = JobConfig(
             job_name=JOB,
             image_name=cluster.image,

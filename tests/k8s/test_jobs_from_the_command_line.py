@@ -74,6 +74,7 @@ def test_a_checkpoint_is_evaluated_and_predicts_in_pods(
 ) -> None:
     checkpoints = tmp_path / "ckpt"
     checkpoints.mkdir()
+    checkpoints.chmod(0o777)  # pods run as a user of their own
     flags = [
         "--model_def=mnist.mnist_functional_api.custom_model",
         f"--image_name={ready.image}",

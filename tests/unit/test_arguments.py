@@ -126,6 +126,18 @@ def test_a_misspelt_variable_is_a_warning() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "variable", ["EDLZ_TEST_IMAGE", "EDLZ_TEST_MOUNTS", "EDLZ_TEST_KUBECTL", "EDLZ_TEST_DATA", "EDLZ_TOKEN"]
+)
+def test_a_variable_that_is_like_no_flag_is_somebody_elses(variable: str) -> None:
+    assert read(**{variable: "x"}).warnings == ()
+
+
+def test_a_variable_with_words_left_out_is_a_warning() -> None:
+    (warning,) = read(EDLZ_BATCH_SIZE="3").warnings
+    assert warning.help == "did you mean EDLZ_MINIBATCH_SIZE?"
+
+
 # ---------------------------------------------------------------- the catalogue of mistakes
 
 
