@@ -8,10 +8,11 @@ from pathlib import Path
 
 from edlz.client.cluster.index import list_places
 from edlz.client.job_index import list_jobs
+from edlz.client.model_symbols import read_symbols
 from edlz.services.config import JobConfig
 from edlz.services.configuration.flags import Flag
 from edlz.services.errors import EdlzError
-from edlz.services.model_location import MODEL_NAMES, model_zoo_directory, zoo_modules
+from edlz.services.model_location import FEED_NAMES, MODEL_NAMES, model_zoo_directory, zoo_modules
 
 __all__ = ["complete_checkpoint", "complete_job", "complete_value"]
 
@@ -50,10 +51,26 @@ def _candidates(about: Flag, incomplete: str) -> list[str]:
 
 
 def _models() -> list[str]:
+    """Return the models of the zoo that a job can be made of: not every module there holds one."""
     try:
-        return [f"{module}.{MODEL_NAMES[0]}" for module in zoo_modules(model_zoo_directory(JobConfig()))]
+        zoo = model_zoo_directory(JobConfig())
+        modules = zoo_modules(zoo)
     except EdlzError:
         return []  # no zoo, nothing to complete
+    found = ((module, _model_in(zoo.joinpath(*module.split(".")).with_suffix(".py"))) for module in modules)
+    return [f"{module}.{symbol}" for module, symbol in found if symbol]
+
+
+def _model_in(path: Path) -> str:
+    """Return the name of the model that a module defines, with all that training needs; nothing if it does not."""
+    try:
+        symbols = read_symbols(path)
+    except (SyntaxError, ValueError, OSError):
+        return ""
+    is_whole = all(name in symbols for name in ("loss", "optimizer")) and any(
+        name in symbols for name in FEED_NAMES
+    )
+    return next((name for name in MODEL_NAMES if name in symbols), "") if is_whole else ""
 
 
 def _paths(incomplete: str) -> list[str]:

@@ -103,6 +103,8 @@ Train Keras models on machines that come and go.
   edlz --install-completion  completion of flags and jobs for this shell
 
 Environment: EDLZ_HOME  EDLZ_<FLAG>  EDLZ_DEBUG=1  NO_COLOR  FORCE_COLOR
+EDLZ_HOME [~/.edlz] holds jobs/, and pycache/ with compiled modules: some 70 MB,
+which may be removed, if PYTHONDONTWRITEBYTECODE is set.
 """
 
 _CHECKPOINT = f"""\

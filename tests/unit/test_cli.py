@@ -10,8 +10,10 @@ from edlz.client.cli import main
 from edlz.client.completion import complete_value
 from edlz.client.help import DATASETS
 from edlz.client.local import run as local
+from edlz.client.preflight import check_visible_model
 from edlz.model_zoo import datasets
 from edlz.services.config import JobConfig, flags_by_spelling
+from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import DataError, LaunchError
 
 MODEL = """
@@ -210,3 +212,22 @@ def test_models_are_completed_by_listing_files() -> None:
     words = complete("mnist.")
     assert "mnist.mnist_functional_api.custom_model" in words
     assert all(word.startswith("mnist.") for word in words)
+
+
+def test_every_model_that_is_completed_is_one_that_training_takes() -> None:
+    words = [word for word in complete_value(flags_by_spelling()["model_def"])("") if "/" not in word]
+    models = [word for word in words if not Path(word).exists()]
+    assert {"mnist.mnist_subclass.CustomModel", "census.wide_deep.custom_model"} <= set(models)
+    for model in models:
+        assert check_visible_model(JobConfig(model_def=model), must_be_here=True).errors == [], model
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "predict"])
+def test_every_choice_that_is_completed_is_one_that_the_command_takes(command: str) -> None:
+    for about in flags_by_spelling().values():
+        if command not in about.readers or not about.choices:
+            continue
+        for choice in complete_value(about)(""):
+            reading = read_config([f"--{about.name}={choice}"], command, {})
+            wrong = [problem.message for problem in reading.errors if f"--{about.name}" in problem.message]
+            assert wrong == [], (about.name, choice)
