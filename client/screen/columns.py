@@ -1,12 +1,15 @@
 """Tables of styled text: aligned columns, two blanks between them, as wide as what is in them."""
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, width_of
 
-__all__ = ["Cell", "aligned", "cut", "shortened"]
+__all__ = ["Cell", "aligned", "cut", "shortened", "wrapped"]
 
 Cell = str | Span
+_CODE = re.compile(r"\s+\d+ \| ")
+_LONGEST_LABEL = 12
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[Cell]], right: Collection[str] = ()) -> list[Line]:
@@ -40,6 +43,44 @@ def cut(line: Line, width: int | None, glyphs: Glyphs = UNICODE) -> Line:
         out.append(Span(span.text[: max(0, left)], span.role))
         left -= len(span.text)
     return [*out, Span(glyphs.ellipsis, "dim")]
+
+
+def wrapped(lines: Iterable[Line], width: int | None, glyphs: Glyphs = UNICODE) -> list[Line]:
+    """Return lines that fit: what does not goes on below the text of its line, but for a line of somebody's code.
+
+    A word is not broken: paths and values are to be copied.
+    """
+    out: list[Line] = []
+    for line in lines:
+        if width is None or width_of(line) <= width:
+            out.append(line)
+        elif _CODE.match("".join(span.text for span in line)):
+            out.append(cut(line, width, glyphs))
+        else:
+            out += _wrapped(line, width)
+    return out
+
+
+def _wrapped(line: Line, width: int) -> list[Line]:
+    indent = _text_begins(line)
+    rows: list[list[Span]] = [[]]
+    used = 0
+    for span in line:
+        for word in re.findall(r"\s*\S+|\s+$", span.text):
+            if used + len(word.rstrip()) > width and used > indent:
+                rows.append([Span(" " * indent)])
+                used, word = indent, word.lstrip()
+            rows[-1].append(Span(word, span.role))
+            used += len(word)
+    return list(rows)
+
+
+def _text_begins(line: Line) -> int:
+    """Return the column at which a line's text stands behind its label."""
+    label, text = line[0].text, line[1].text if len(line) > 1 else ""
+    if not text or len(label) > _LONGEST_LABEL:
+        return len(label) - len(label.lstrip()) + 2
+    return len(label) + len(text) - len(text.lstrip())
 
 
 def shortened(text: str, width: int, glyphs: Glyphs = UNICODE) -> str:

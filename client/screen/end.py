@@ -150,7 +150,9 @@ def _left_out(status: JobStatus) -> list[str]:
         lines.append(f"{count_of(status.skipped_tasks, 'task')} skipped after errors: {minibatches} left out")
     if status.skipped_evaluation_tasks:
         kind, what = (
-            ("prediction", "no rows for") if status.is_prediction else ("evaluation", "metrics without")
+            ("prediction", "no rows for")
+            if status.is_prediction
+            else ("evaluation", "the metrics are without")
         )
         tasks = count_of(status.skipped_evaluation_tasks, f"{kind} task")
         lines.append(f"{tasks} skipped after errors: {what} their records")

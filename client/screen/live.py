@@ -24,11 +24,12 @@ from edlz.services.job_status import EvaluationView, JobStatus, PartitionView, W
 
 __all__ = ["FOOTER", "MAX_WORKERS", "live_block"]
 
-FOOTER = " Ctrl-C: stop"
+FOOTER = " Ctrl-C: stop, can go on later"
 MAX_WORKERS = 8
 _LABEL = 7  # columns of the first column
 _STATE_AND_TASK = 16  # columns of the two together: a long state takes from the task's
 _SHORTEST_BAR, _LONGEST_BAR = 10, 40
+_LOAD = 30  # columns of what a parameter server takes, before its checkpoint
 _NOT_YET = ("Pending", "Starting")
 _STEP_PARTS = (("read", 4), ("pull", 4), ("compute", 7), ("push", 4), ("wait", 4))
 
@@ -168,12 +169,13 @@ def _worker_row(worker: WorkerView, glyphs: Glyphs) -> list[Span]:
 
 
 def _partition_row(partition: PartitionView, status: JobStatus, glyphs: Glyphs) -> list[Span]:
-    load = f"  {partition.cpu_share:.0%} of a core, ".replace("%", " %") + memory(partition.memory_bytes)
+    load = f"   {partition.cpu_share:.0%} of a core, ".replace("%", " %") + memory(partition.memory_bytes)
     if partition.rows:
         load += f", {short_count(partition.rows)} rows"
     cells = [Span(_labelled(f"ps {partition.id}")), _state(partition.state, glyphs), Span(load)]
     if status.checkpoint is not None and status.checkpoint_age_s is not None:
         age = duration(status.checkpoint_age_s)
+        cells[-1] = Span(load.ljust(_LOAD))
         cells.append(Span(f"   checkpoint v{status.checkpoint:,}, {age} ago", "dim"))
     return cells
 

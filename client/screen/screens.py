@@ -12,11 +12,12 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol, TextIO
 
+from edlz.client.screen.columns import wrapped
 from edlz.client.screen.json_objects import json_line
 from edlz.client.screen.live import FOOTER, live_block
 from edlz.client.screen.plain import due_again_s, progress_line
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, paint, plain
-from edlz.client.screen.terminal import Look
+from edlz.client.screen.terminal import Look, width_for
 from edlz.services.job_status import JobStatus
 
 __all__ = ["JsonScreen", "LiveScreen", "PlainScreen", "QuietScreen", "Screen", "make_screen"]
@@ -102,7 +103,8 @@ class _Base:
     def close(self, ending: Sequence[Line], *, is_error: bool) -> None:
         """Show the end; errors go to standard error."""
         stream = sys.stderr if is_error else self._out
-        stream.write(paint(ending) if self._is_coloured and stream.isatty() else plain(ending))
+        lines = wrapped(ending, width_for(stream))
+        stream.write(paint(lines) if self._is_coloured and stream.isatty() else plain(lines))
         stream.flush()
 
     def _write(self, text: str) -> None:

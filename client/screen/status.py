@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from edlz.client.screen.columns import aligned, cut
+from edlz.client.screen.columns import aligned, cut, wrapped
 from edlz.client.screen.end import Ending, exported_text, failure_block
 from edlz.client.screen.jobs import STATE_ROLES
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
@@ -69,7 +69,9 @@ def status_screen(
     lines = [cut(line, width, glyphs) for line in lines]
     if status.state == "Failed" and status.failure is not None:
         ending = Ending(0.0, sight.logs, word=sight.word)
-        lines += failure_block(status.failure, status.name, ending, _aged(status, now))
+        lines += wrapped(
+            failure_block(status.failure, status.name, ending, _aged(status, now)), width, glyphs
+        )
     commands = "    ".join(next_commands(sight, has_checkpoints=has_checkpoints))
     return [*lines, [Span("next: ", "dim"), Span(commands, "bold")]]
 

@@ -4,7 +4,9 @@ Owns how an error looks on a terminal: an `error:` line and a `help:` line, with
 not find mistakes.
 """
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TextIO
@@ -35,17 +37,33 @@ class InvalidConfigError(ConfigError):
 def print_problems(problems: Iterable[Problem], word: str = "error", stream: TextIO | None = None) -> None:
     """Print each problem as `error: …` (or `warning: …`) with its `help:` line.
 
+    On a terminal a message that is too long goes on below itself; a help line does not, as it is to be copied.
+
     Parameters
     ----------
     word : str, the word before the message: error or warning
     stream : where to; standard error when not given
     """
     out = sys.stderr if stream is None else stream
+    width = shutil.get_terminal_size().columns if out.isatty() else None
     for problem in problems:
-        print(f"{word}: {problem.message}", file=out)
+        print(_wrapped(f"{word}: {problem.message}", width, len(word) + 2), file=out)
         if problem.help:
             print(f"help: {problem.help}", file=out)
     out.flush()
+
+
+def _wrapped(text: str, width: int | None, indent: int) -> str:
+    """Return a text in lines that fit; a word is not broken: paths and values are to be copied."""
+    if width is None:
+        return text
+    lines = (
+        textwrap.wrap(
+            line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+        )
+        for line in text.splitlines()
+    )
+    return "\n".join("\n".join(each) for each in lines)
 
 
 def print_error(error: EdlzError, stream: TextIO | None = None) -> None:

@@ -247,7 +247,8 @@ def test_status_wide() -> None:
 def test_status_of_a_failed_job() -> None:
     assert plain(status_screen(sight(FAILED, "census"), NOW, width=80, has_checkpoints=True)) == (
         "census  Failed  31 %  epoch 2/2  v354  loss 0.083   local, 1d\n"
-        'error: job "mnist" failed: task 63 raised the same error 3 times (workers 0, 1, 0)\n'
+        'error: job "mnist" failed: task 63 raised the same error 3 times (workers 0, 1,\n'
+        "       0)\n"
         "  data    census-train-04, records 8064..8191, epoch 1, minibatch 1\n"
         "  code    /zoo/census.py:41 in feed\n"
         '          ValueError: could not parse "?" as a number\n'

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,9 +19,10 @@ from edlz.client.screen.json_objects import status_object
 from edlz.client.screen.live import live_block
 from edlz.client.screen.plain import due_again_s, progress_line
 from edlz.client.screen.screens import JsonScreen, LiveScreen, PlainScreen, QuietScreen
-from edlz.client.screen.spans import ASCII, UNICODE, paint, plain, width_of
+from edlz.client.screen.spans import ASCII, UNICODE, Line, paint, plain, width_of
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
 from edlz.client.screen.wording import best_evaluation, count_of, duration, metric, percent
+from edlz.services.configuration.problems import Problem, print_problems
 from edlz.services.job_status import (
     EvaluationView,
     EventView,
@@ -106,8 +108,8 @@ def test_the_live_block_at_80_columns() -> None:
         " worker  state       task  rec/s    ms per step: read pull compute push wait\n"
         " 0       ● training   237  2,130                    1    2      40    2    2\n"
         " 1       ● training   238  2,130                    1    2      41    2    1\n"
-        " ps 0    ● serving   28 % of a core, 0.1 GB\n"
-        " Ctrl-C: stop\n"
+        " ps 0    ● serving    28 % of a core, 0.1 GB\n"
+        " Ctrl-C: stop, can go on later\n"
     )
 
 
@@ -138,8 +140,8 @@ def test_columns_are_left_out_from_the_right() -> None:
         " worker  state       task  rec/s    ms per step: read pull\n"
         " 0       ● training   237  2,130                    1    2\n"
         " 1       ● training   238  2,130                    1    2\n"
-        " ps 0    ● serving   28 % of a core, 0.1 GB\n"
-        " Ctrl-C: stop\n"
+        " ps 0    ● serving    28 % of a core, 0.1 GB\n"
+        " Ctrl-C: stop, can go on later\n"
     )
 
 
@@ -715,3 +717,123 @@ def test_no_rate_is_shown_of_what_is_over() -> None:
     alone = changed(state="Evaluating", epochs=0)
     assert "4,260 records/s" in block(alone)
     assert "records_per_s=4260" in progress_line(alone, 2)
+
+
+# ---------------------------------------------------------------- the screens of UX, at both widths
+
+
+def shown(lines: list[Line], columns: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a screen leaves on a terminal at the end."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    terminal = Terminal()
+    QuietScreen(terminal).close(lines, is_error=False)
+    return terminal.getvalue().splitlines()
+
+
+LIVE = changed(checkpoint=300, checkpoint_age_s=2.0)
+
+
+@pytest.mark.parametrize(("width", "bar"), [(80, "━" * 17 + "─" * 12), (120, "━" * 23 + "╸" + "─" * 16)])
+def test_the_whole_live_view(width: int, bar: str) -> None:
+    assert block(LIVE, width) == (
+        f" mnist   epoch 2/2 {bar}  59 %  70,800/120,000  ETA 12s\n"
+        " v354    loss 0.083   accuracy 0.964 (v350; best 0.965 v300)   4,260 records/s\n"
+        " worker  state       task  rec/s    ms per step: read pull compute push wait\n"
+        " 0       ● training   237  2,130                    1    2      40    2    2\n"
+        " 1       ● training   238  2,130                    1    2      41    2    1\n"
+        " ps 0    ● serving    28 % of a core, 0.1 GB        checkpoint v300, 2s ago\n"
+        " Ctrl-C: stop, can go on later\n"
+    )
+
+
+def test_the_end_at_120_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = msgspec.structs.replace(DONE, threads=2)
+    assert shown(success_block(job, ENDING), 120, monkeypatch) == [
+        "Succeeded  mnist in 34s: 600 steps, 1,200 minibatches, each in the model exactly once",
+        "  accuracy 0.971 (v600)   loss 0.061   1 worker replaced",
+        "  digest   sha256 3f9ac41e… (the same on any number of workers and ps",
+        "           at --grads_to_wait=2 --worker_threads=2 and on CPUs of one type)",
+        "  logs     /jobs/mnist/logs",
+    ]
+
+
+def test_the_end_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(success_block(DONE, ENDING), 80, monkeypatch)[:3] == [
+        "Succeeded  mnist in 34s: 600 steps, 1,200 minibatches, each in the model exactly",
+        "           once",
+        "  accuracy 0.971 (v600)   loss 0.061   1 worker replaced",
+    ]
+
+
+CENSUS = FailureView(
+    text="task 63 raised the same error 3 times (workers 0, 1, 0)",
+    data="census-train-04, records 8064..8191, epoch 1, minibatch 1",
+    where="model_zoo/census/census_wide.py:3 in feed",
+    error='ValueError: could not parse "?" as a number',
+    help="correct feed(), then: edlz resume census\n"
+    "or leave these records out: edlz resume census --skip_bad_tasks",
+    task=63,
+)
+KEPT = changed(snapshot=412, snapshot_age_s=12.0, snapshot_ratio=0.31)
+
+
+def failed(folder: Path, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> list[Line]:
+    module = folder / "model_zoo" / "census" / "census_wide.py"
+    module.parent.mkdir(parents=True)
+    long = "    " + " + ".join(f'row["age{number}"]' for number in range(9))
+    module.write_text(f'\n\n    age = tf.strings.to_number(row["age"])\n{long}\n')
+    monkeypatch.chdir(folder)
+    return failure_block(msgspec.structs.replace(CENSUS, **fields), "census", ENDING, KEPT)
+
+
+BELOW = [
+    "  data    census-train-04, records 8064..8191, epoch 1, minibatch 1",
+    "  code    model_zoo/census/census_wide.py:3 in feed",
+    '            3 |     age = tf.strings.to_number(row["age"])',
+    '          ValueError: could not parse "?" as a number',
+    "  kept    v412 (31 %), snapshot of 12s ago",
+    "  log     edlz logs census --task 63       full traceback",
+    "help: correct feed(), then: edlz resume census",
+    "      or leave these records out: edlz resume census --skip_bad_tasks",
+]
+
+
+def test_a_failure_at_120_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(failed(tmp_path, monkeypatch), 120, monkeypatch) == [
+        'error: job "census" failed: task 63 raised the same error 3 times (workers 0, 1, 0)',
+        *BELOW,
+    ]
+
+
+def test_a_failure_at_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(failed(tmp_path, monkeypatch), 80, monkeypatch) == [
+        'error: job "census" failed: task 63 raised the same error 3 times (workers 0, 1,',
+        "       0)",
+        *BELOW,
+    ]
+
+
+def test_a_line_of_code_is_cut_and_no_word_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "/data/" + "a" * 90
+    lines = failed(tmp_path, monkeypatch, where="model_zoo/census/census_wide.py:4 in feed", data=path)
+    text = shown(lines, 80, monkeypatch)
+    (code,) = [line for line in text if " | " in line]
+    assert len(code) == 80
+    assert code.endswith("…")
+    assert any(path in line for line in text)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_an_error_goes_on_below_itself(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    terminal = Terminal()
+    message = "num_workers=8 exceeds " + "and so on " * 20 + "max_workers=4"
+    print_problems([Problem(message, "--num_workers=4 " * 12)], stream=terminal)
+    *lines, help_line = terminal.getvalue().splitlines()
+    assert lines[0].startswith("error: num_workers=8 exceeds and")
+    assert all(len(line) <= columns for line in lines)
+    assert all(line.startswith(" " * 7) and line[7] != " " for line in lines[1:])
+    assert help_line == "help: " + "--num_workers=4 " * 12
+    pipe = io.StringIO()
+    print_problems([Problem(message)], stream=pipe)
+    assert pipe.getvalue() == f"error: {message}\n"
