@@ -39,6 +39,7 @@ CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
     "restart_master",
     "orphan_secs",
     "skip_bad_tasks",
+    "max_step",
     "stop_on_nan",
     "evaluation_steps",
     "checkpoint_steps",

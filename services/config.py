@@ -174,6 +174,7 @@ class JobConfig:
         2 << 20, "N", "larger Embedding layers go to the ps", minimum=0, default_text="2 MB"
     )
     seed: int = _computing(0, "N", "orders, initial values, random ops", minimum=0, maximum=2**63 - 1)
+    max_step: int = _training(0, "N", "end after N minibatches; 0: never", minimum=0)
     stop_on_nan: bool = _training(False, "", "fail where a loss is NaN or infinite")
     worker_threads: int = _computing(
         None,

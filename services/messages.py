@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from edlz.services.concluded_rounds import CallbackNeeds, Decision, LossSum, ShownRound
 from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.layout import Layout
 from edlz.services.ledger import LedgerRecord
@@ -113,9 +114,9 @@ class CheckpointPart(Record, frozen=True, kw_only=True):
 class CheckpointOrder(Record, frozen=True, kw_only=True):
     """What a checkpoint asks of a partition now.
 
-    Sync, `cut`: have all partitions cut at the next version (partition 0 spreads the word).  Async: `near`,
-    report often; `freeze`, hold pushes and report the ledger; `level`, take those below `marks`, then cut.
-    `version` names the folder.
+    Sync, `cut`: have all partitions cut at the next version (partition 0 spreads the word), or, with a `version`,
+    at that one, where all of them stand.  Async: `near`, report often; `freeze`, hold pushes and report the ledger;
+    `level`, take those below `marks`, then cut; `version` names the folder.
     """
 
     number: int
@@ -172,6 +173,7 @@ class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
     run: str = ""  # of the job, as soon as it is known: another run is another job
     checkpoints: tuple[SnapshotName, ...] = ()  # its parts of complete ones, as names of snapshots
     is_leaving: bool = False  # it was told to end, and waits until what it has is saved
+    losses: LossSum = LossSum()  # of the minibatches in its state, if workers tell them
 
 
 class Granted(Message, frozen=True, kw_only=True, tag=11):
@@ -203,6 +205,8 @@ class PartitionOrders(Message, frozen=True, kw_only=True, tag=12):
         -1
     )  # sync: all partitions stand at this version, and one leaves: write a snapshot of it
     hurries: bool = False  # sync: one leaves, and all are to report often
+    fence: int = 0  # sync: no task from this one on is leased; when those before are finished, report at once
+    task_count: int = 0  # the job ends behind so many tasks; 0: the plan's
 
 
 # ---------------------------------------------------------------- worker -> master
@@ -241,6 +245,7 @@ class EvaluationResult(Record, frozen=True, kw_only=True):
 
     round: int
     metrics: dict[str, float]
+    decision: Decision | None = None  # of the callbacks, if they were shown it
 
 
 class FailedTask(Record, frozen=True, kw_only=True):
@@ -356,6 +361,7 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     exporting: str = ""  # the digest of the model of which it has an export in hand, or to report
     exported: ExportReport | None = None
     failed_export: FailedExport | None = None
+    callbacks: CallbackNeeds | None = None  # of the model, as soon as it is built, if it has any
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):
@@ -366,9 +372,10 @@ class PartitionAddress(Record, frozen=True, kw_only=True):
 
 
 class Lease(Record, frozen=True, kw_only=True):
-    """Leave to work on a training task."""
+    """Leave to work on a training task.  `learning_rate`: what callbacks have set for it, in place of the model's."""
 
     task: int
+    learning_rate: float | None = None
 
 
 class EvaluationLease(Record, frozen=True, kw_only=True):
@@ -378,6 +385,7 @@ class EvaluationLease(Record, frozen=True, kw_only=True):
     task: int
     records: TaskRange
     attempt: int = 0  # leases of this task before it in this round
+    version: int = ANY_VERSION  # sync: of these parameters, where training waits for the round
 
 
 class Conclusion(Record, frozen=True, kw_only=True):
@@ -385,6 +393,7 @@ class Conclusion(Record, frozen=True, kw_only=True):
 
     round: int
     states: MetricState
+    shown: ShownRound | None = None  # to the callbacks, if they are to be called
 
 
 class ExportLease(Record, frozen=True, kw_only=True):
@@ -506,6 +515,7 @@ class Push(Record, frozen=True, kw_only=True):
     rows: RowIds | None = None
     row_gradients: DenseVector | None = None
     table_rates: tuple[float, ...] = ()
+    loss: float | None = None  # if callbacks are to know the mean
 
 
 class Pull(Record, frozen=True, kw_only=True):
@@ -558,11 +568,15 @@ class Refused(Message, frozen=True, kw_only=True, tag=34):
 
 
 class NewestPull(Message, frozen=True, kw_only=True, tag=35):
-    """Worker -> partition, answered by Exchanged: the newest values, for evaluation; changes nothing."""
+    """Worker -> partition, answered by Exchanged: the newest values, for evaluation; changes nothing.
+
+    `version`: of no other one (Refused, until it is there).
+    """
 
     have_version: int = ANY_VERSION
     rows: RowIds | None = None
     run: str = ""
+    version: int = ANY_VERSION
 
 
 class ReadVector(Message, frozen=True, kw_only=True, tag=36):

@@ -110,6 +110,26 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         epochs = [by_place[self._order(epoch)] for epoch in range(self.epochs)]
         return np.concatenate([by_place[:0], *epochs])
 
+    def barriers(self, every: int) -> npt.NDArray[np.int64]:
+        """Return the last task before each place where callbacks are called; the job's last one always.
+
+        Parameters
+        ----------
+        every : int
+            The first rounds of tasks that end at or behind multiples of so many versions, for a feed that keeps
+            every record; 0: epochs' ends.
+        """
+        ends = np.arange(1, self.epochs + 1, dtype=np.int64) * self.tasks_per_epoch - 1
+        if not every or not self.task_count:
+            return ends
+        of_epoch = np.arange(0, self.tasks_per_epoch, self.slots)
+        firsts = (ends[:, None] + 1 - self.tasks_per_epoch + of_epoch[None, :]).ravel()
+        reduce = np.maximum if self.is_sync else np.add
+        versions = np.cumsum(reduce.reduceat(self.minibatches.astype(np.int64), firsts))
+        is_passed = versions // every > np.concatenate([[0], versions[:-1]]) // every
+        lasts = np.append(firsts[1:], self.task_count) - 1
+        return np.union1d(lasts[is_passed], ends[-1:])
+
     def epoch(self, task: int) -> int:
         return task // self.tasks_per_epoch
 

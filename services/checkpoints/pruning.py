@@ -9,7 +9,7 @@ from edlz.services.checkpoints.records import MANIFEST, is_checkpoint_file, vers
 from edlz.services.checkpoints.versions import VersionInfo, list_versions, look_at
 from edlz.services.descriptors import spared
 
-__all__ = ["prune", "remove_unfinished"]
+__all__ = ["prune", "remove_unfinished", "remove_version"]
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,19 @@ def remove_unfinished(checkpoint_dir: Path, version: int) -> None:
     folder = version_folder(checkpoint_dir, version)
     if folder.is_dir() and (info := look_at(folder)).state == "incomplete":
         _remove(info)
+
+
+def remove_version(checkpoint_dir: Path, version: int) -> None:
+    """Remove a version, if it is there.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be removed.
+    """
+    folder = version_folder(checkpoint_dir, version)
+    if folder.is_dir():
+        _remove(look_at(folder))
 
 
 @spared

@@ -58,6 +58,7 @@ def read_partition(folder: Path, partition: int, partitions: int) -> State:
                 slots={slot: cut.vector(f"slot.{slot}", *share) for slot in about.slots},
                 tables=tuple(table.spec for table in about.tables),
                 rows=tuple(rows),
+                losses=about.losses,
             )
         except BaseException:
             for opened in rows:

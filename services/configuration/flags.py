@@ -139,7 +139,7 @@ _NAMES_BY_REASON: dict[str, str] = {
         worker_cpu_request worker_cpu_limit worker_memory_request worker_memory_limit""",
     _OLD_VOLUME: "volume_name mount_path",
     _POD_WATCH: "aux_params relaunch_timeout_worker",
-    _CALLBACKS: "callbacks learning_rate_scheduler max_step",
+    _CALLBACKS: "callbacks learning_rate_scheduler",
     _READERS: "custom_data_reader data_reader_params codec_file",
     _TIMED: "evaluation_start_delay_secs evaluation_throttle_secs",
     _PARTS: "job_command need_tf_config need_task_manager need_pod_manager need_elasticdl_job_service use_go_ps",

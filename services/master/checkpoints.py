@@ -113,11 +113,17 @@ class Checkpoints:
         self._abandon()
         self._wanted, self._is_asked = 0, False
 
-    def orders(self, index: int, *, is_sealed: bool) -> CheckpointOrder | None:
-        """Return what a partition should do for the checkpoint under way."""
-        if self._is_sync:
-            is_told = self._wanted and (index == 0 or is_sealed)  # at the end there is no push to spread it
-            return CheckpointOrder(number=self._wanted, phase="cut") if is_told else None
+    def orders(self, index: int, *, is_sealed: bool, stands_at: int = 0) -> CheckpointOrder | None:
+        """Return what a partition should do for the checkpoint under way.
+
+        Parameters
+        ----------
+        stands_at : int
+            Sync: the version at which all partitions stand for now; 0 if they do not.
+        """
+        if self._is_sync:  # where they stand there is no push to spread it
+            is_told = self._wanted and (index == 0 or is_sealed or stands_at)
+            return CheckpointOrder(number=self._wanted, phase="cut", version=stands_at) if is_told else None
         cut = self._cut
         if cut is None:
             return None

@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from edlz.services.concluded_rounds import Decision, ShownRound
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.ledger import TaskSet
 from edlz.services.master.leases import Leases
 from edlz.services.master.refusals import difference
 from edlz.services.messages import (
+    ANY_VERSION,
     Conclusion,
     DoneEvaluation,
     EvaluationLease,
@@ -43,6 +45,7 @@ class Finished:
     metrics: dict[str, float]
     records: int
     is_final: bool
+    decision: Decision | None = None  # of the callbacks, if they were shown it
 
 
 @dataclass
@@ -55,6 +58,8 @@ class _Round:
     leased: Counter[int] = field(default_factory=Counter)  # how often, by task
     concluder: tuple[Identity, float] | None = None
     merged: MetricState | None = None
+    shown: ShownRound | None = None  # to the callbacks, if this is the round of a barrier
+    is_of_version: bool = False  # it is of the parameters of its very version: training stands still there
 
 
 @dataclass
@@ -113,6 +118,25 @@ class EvaluationRounds:
         self._open(trigger, is_final=False)
         return trigger
 
+    def open_shown(self, shown: ShownRound, *, is_of_version: bool) -> int:
+        """Open the round of a barrier; return its number.  There may be nothing to evaluate: then it is concluded at once.
+
+        Parameters
+        ----------
+        is_of_version : bool
+            Whether all partitions stand at its version, so that no other is to be evaluated.
+        """
+        number = self._open(shown.version, is_final=False)
+        round_ = self._rounds[number]
+        round_.shown, round_.is_of_version = shown, is_of_version
+        self._merge_if_whole(round_)
+        return number
+
+    def withdraw(self, number: int) -> None:
+        """Forget a round: what it was opened for is not so any more."""
+        self._rounds.pop(number, None)
+        self.suspects = {(of, task) for of, task in self.suspects if of != number}
+
     def open_final(self, version: int) -> None:
         """Open the round of the finished model, unless one of that very version is under way."""
         for round_ in self._rounds.values():
@@ -121,7 +145,7 @@ class EvaluationRounds:
         if not any(round_.is_final for round_ in self._rounds.values()):
             self._open(version, is_final=True)
 
-    def _open(self, version: int, *, is_final: bool) -> None:
+    def _open(self, version: int, *, is_final: bool) -> int:
         number = self.first_number + self._opened
         states = {task: done for task, done in self.known.items() if task not in self.skipped}
         round_ = self._rounds[number] = _Round(number, version, is_final, states)
@@ -129,6 +153,7 @@ class EvaluationRounds:
             round_.leases.close(task)
         self._opened += 1
         self._merge_if_whole(round_)
+        return number
 
     def repeat(self, tasks: Collection[int]) -> None:
         """Have tasks done again that no round needs any more: in the next one."""
@@ -178,7 +203,13 @@ class EvaluationRounds:
                 round_.leases.give(task, incarnation, now)
                 attempt = round_.leased[task]
                 round_.leased[task] += 1
-                return EvaluationLease(round=round_.number, task=task, records=ranges[task], attempt=attempt)
+                return EvaluationLease(
+                    round=round_.number,
+                    task=task,
+                    records=ranges[task],
+                    attempt=attempt,
+                    version=round_.version if round_.is_of_version else ANY_VERSION,
+                )
         return None
 
     def reconcile(self, incarnation: Identity, holding: tuple[tuple[int, int], ...]) -> None:
@@ -228,7 +259,9 @@ class EvaluationRounds:
         self.suspects = {(number, other) for number, other in self.suspects if other != task}
         for round_ in list(self._rounds.values()):
             round_.leases.close(task)
-            if not round_.states and not self.has_data:  # nothing is left that could be evaluated
+            if (
+                not round_.states and not self.has_data and round_.shown is None
+            ):  # nothing is left that could be evaluated
                 del self._rounds[round_.number]
             self._merge_if_whole(round_)
 
@@ -237,7 +270,8 @@ class EvaluationRounds:
         return len(round_.states) + left_out == len(self.plan.evaluation_ranges)
 
     def _merge_if_whole(self, round_: _Round) -> None:
-        if not round_.states or round_.merged is not None or not self._is_whole(round_):
+        has_something = round_.states or round_.shown is not None
+        if not has_something or round_.merged is not None or not self._is_whole(round_):
             return
         if self.plan.predicts:
             del self._rounds[round_.number]
@@ -257,7 +291,7 @@ class EvaluationRounds:
             oldest.concluder = (incarnation, now)
         if oldest.concluder[0] != incarnation:
             return None
-        return Conclusion(round=oldest.number, states=oldest.merged)
+        return Conclusion(round=oldest.number, states=oldest.merged, shown=oldest.shown)
 
     def conclude(self, result: EvaluationResult) -> Finished | None:
         """Take a round's metrics; None if they were known already."""
@@ -268,7 +302,8 @@ class EvaluationRounds:
         self.reported += 1
         self.concluded_version = max(self.concluded_version, round_.version)
         records = sum(done.records for done in round_.states.values())
-        return Finished(round_.number, round_.version, result.metrics, records, round_.is_final)
+        decision = result.decision or Decision(logs=result.metrics) if round_.shown is not None else None
+        return Finished(round_.number, round_.version, result.metrics, records, round_.is_final, decision)
 
     def fail(self, worker: str, boot: int, failed: FailedTask) -> list[tuple[str, FailedTask]] | None:
         """Count a failed attempt; returns all attempts when this was the last one allowed."""

@@ -51,13 +51,18 @@ def death_text(plan: Plan, worker: str, failed: FailedTask) -> str:
 
 
 def failure_of_loss(job: Job, failed: FailedTask) -> FailureView:
-    """Describe the loss that a job with `--stop_on_nan` ends at."""
+    """Describe the loss that a job with `--stop_on_nan`, or the callback TerminateOnNaN, ends at."""
+    is_flag = bool(job.config.get("stop_on_nan"))
+    otherwise = (
+        f"edlz resume {job.name} --stop_on_nan=no" if is_flag else "leave TerminateOnNaN out of callbacks()"
+    )
     return FailureView(
-        text=f"--stop_on_nan: {failed.error} in {_name(job.plan, failed)}, minibatch {failed.index}",
+        text=f"{'--stop_on_nan' if is_flag else 'TerminateOnNaN'}: {failed.error} in "
+        f"{_name(job.plan, failed)}, minibatch {failed.index}",
         data=f"{_place(job.plan, failed)}, minibatch {failed.index}",
         error="its gradient is in no parameters; those before it are kept",
         help=f"a smaller learning rate or other data, then: edlz resume {job.name}\n"
-        f"or go on whatever the loss is: edlz resume {job.name} --stop_on_nan=no",
+        f"or go on whatever the loss is: {otherwise}",
     )
 
 

@@ -9,6 +9,7 @@ from edlz.services.records import Message
 
 __all__ = [
     "Announce",
+    "DropCheckpoint",
     "DropParts",
     "Exit",
     "Instruction",
@@ -90,6 +91,13 @@ class PublishPredictions:
 
 
 @dataclass(frozen=True)
+class DropCheckpoint:
+    """Remove a complete checkpoint: it was kept for callbacks, which refer to another one now."""
+
+    version: int
+
+
+@dataclass(frozen=True)
 class Retire:
     """A worker runs, but does nothing: have another one started in its place.
 
@@ -127,6 +135,7 @@ Instruction = (
     | WriteManifest
     | DropParts
     | PublishPredictions
+    | DropCheckpoint
     | Retire
     | RetireServer
     | Exit

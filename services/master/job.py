@@ -14,6 +14,7 @@ from enum import Enum
 
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.job_status import FailureView
+from edlz.services.master.barriers import Barriers
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.completion import Completion
 from edlz.services.master.crew import HANG_S, Crew
@@ -128,6 +129,15 @@ class MasterCore:
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
             self.evaluation.skip_to(version)
+        self.barriers = Barriers(
+            job.plan,
+            evaluation_steps,
+            checkpoint_steps,
+            journal,
+            (self.queue, self.evaluation, self.checkpoints, self.skips),
+            self.results,
+            max_steps=int(job.config.get("max_step") or 0),
+        )
         self.crew = Crew(hang_s)
         self.silence = Silence(hang_s)  # of parameter servers
         self._identities = Identities(self.term)
@@ -146,6 +156,7 @@ class MasterCore:
     def start(self) -> list[Instruction]:
         """The first instructions: the term is durable before anything is said under it."""
         out: list[Instruction] = [Journal({"term": self.term, "saved": -1, **self._vain_terms.fields})]
+        out += [] if self.is_complete else self.barriers.begin()
         failure = self._vain_terms.failure
         return out if failure is None else [*out, *self.fail(failure)]
 
@@ -162,7 +173,7 @@ class MasterCore:
         if self._completion.is_under_way:
             return Phase.EXPORTING if self.exports.is_open else Phase.CONCLUDING
         if self._is_running:
-            return Phase.SEALING if self.queue.is_done else Phase.RUNNING
+            return Phase.SEALING if self._is_all_done else Phase.RUNNING
         return Phase.RESTORING if self.partitions.are_known else Phase.GATHERING
 
     @property
@@ -205,7 +216,7 @@ class MasterCore:
 
     @property
     def _skipped(self) -> int:
-        return len(self.skips.ends) + self.skips.evaluation_tasks
+        return self.skips.training_tasks + self.skips.evaluation_tasks
 
     def is_everyone_told(self, running: Collection[str] = ()) -> bool:
         """Whether all live workers and all partitions have heard how the job ended.
@@ -232,6 +243,7 @@ class MasterCore:
         out += self.crew.retire(now)
         out += [] if self.is_over else self.silence.on_tick(now)
         out += self.checkpoints.on_tick(self.partitions.entries, now)
+        out += [] if self.is_over else self.barriers.on_tick(now)
         out += self._advance()
         if not self.is_over:
             out += self._stopping.on_tick(self.version, self.partitions.heard, now)
@@ -242,7 +254,7 @@ class MasterCore:
         """End the job before it is done, with a checkpoint to go on from if one can be had soon."""
         if self.is_over or self._stopping.has_begun:
             return []
-        is_training = self._is_running and not self.queue.is_done
+        is_training = self._is_running and not self._is_all_done
         version = self.version if is_training else None
         return [*self.predictions.save(), *self._stopping.begin(version, self.partitions.heard, now)]
 
@@ -420,17 +432,28 @@ class MasterCore:
             era=self.eras.newest,
             restore=None if self._is_running else self.eras.restore,
             discard_below=discard_below,
-            seal=self._is_running and self.queue.is_done,
-            checkpoint=self.checkpoints.orders(status.partition, is_sealed=status.is_sealed),
+            seal=self._is_running and self._is_all_done,
+            checkpoint=self.checkpoints.orders(
+                status.partition,
+                is_sealed=status.is_sealed,
+                stands_at=self.barriers.stands_at if self._is_running else 0,
+            ),
             checkpointed=self.checkpoints.completed,
             ends=self.skips.journalled,
             closing=self.skips.closing,
             newest_checkpoint=-1 if self.checkpoints.newest is None else self.checkpoints.newest,
             snapshot_at=-1 if snapshot_at is None else snapshot_at,
             hurries=hurries,
+            fence=self.barriers.fence,
+            task_count=self.barriers.task_count,
         )
 
     # -- the job's way
+
+    @property
+    def _is_all_done(self) -> bool:
+        """Whether every task is done, and every barrier passed."""
+        return self.queue.is_done and self.barriers.are_passed
 
     def _advance(self) -> list[Instruction]:
         """Bring the job as far as what is known allows."""
@@ -456,13 +479,17 @@ class MasterCore:
         out += ended
         if ended:
             self.checkpoints.rewind(max(status.version for status in statuses))
+            self.barriers.on_other_history()
         if self.skips.hopeless is not None:
             return out + self.fail(failure_of_task(self.job, self.skips.hopeless))
-        about = (self.version, self.skips.journalled, self.eras.needed)
+        about = (self.version, self.skips.journalled, (*self.eras.needed, *self.barriers.kept))
         out += self.checkpoints.advance(self.partitions.entries, *about)
-        if not self.queue.is_done:
+        out += self.barriers.advance(statuses, self.version)
+        if self.barriers.failure is not None:
+            return out + self.fail(self.barriers.failure)
+        if not self._is_all_done:
             self._completion.put_off()
-            opened = self.evaluation.on_version(self.version)
+            opened = None if self.barriers.are_used else self.evaluation.on_version(self.version)
             if opened is not None:
                 out.append(Announce("evaluation", f"Evaluation of v{opened} begins.", 10))
             return out
@@ -481,7 +508,7 @@ class MasterCore:
         self.checkpoints.on_manifest(version, is_written=not error)
         if error:
             return [Announce("checkpoint", f"checkpoint v{version} could not be completed: {error}", 30)]
-        return [Announce("checkpoint", f"checkpoint v{version} is complete.")]
+        return [Announce("checkpoint", f"checkpoint v{version} is complete."), *self._advance()]
 
     def on_published(
         self, missing: Collection[int] = (), failure: FailureView | None = None
@@ -565,6 +592,8 @@ class MasterCore:
         """Take in what a worker reports, and say what it should do."""
         assert status.incarnation is not None
         partitions = self.partitions
+        if status.callbacks is not None and not self.is_over:
+            out += self.barriers.learn(status.callbacks)
         noted, again = self._take_reports(status, out, now)
         for done in status.evaluated:
             if self.evaluation.report(done):
@@ -579,7 +608,8 @@ class MasterCore:
         lease = self._lease(status, now)
         export = self._lease_export(status, now)
         has_news = status.done or status.results or (self.plan.predicts and status.evaluated)
-        if self.queue.is_done and has_news:
+        is_held = not self.barriers.are_passed  # then callbacks may be waited for
+        if (self.queue.is_done or is_held) and has_news:
             out += self._advance()  # else only what partitions say takes the job further
         evaluation = conclude = None
         if self._is_running and not self.is_over:
@@ -598,7 +628,9 @@ class MasterCore:
             era=(self.eras.newest if self._is_running else None) or status.era,
             partitions=() if status.address_list == partitions.address_list else partitions.addresses,
             address_list=partitions.address_list,
-            lease=None if lease is None else Lease(task=lease),
+            lease=None
+            if lease is None
+            else Lease(task=lease, learning_rate=self.barriers.learning_rate(lease)),
             evaluation=evaluation,
             conclude=conclude,
             noted=noted,
@@ -652,7 +684,7 @@ class MasterCore:
                 continue
             if done.task not in self.queue.done:
                 self.queue.finish(done.task, now)
-                remaining = self.plan.task_count - len(self.queue.done)
+                remaining = self.queue.task_count - len(self.queue.done)
                 out.append(Announce("task", f"Task:{done.task} completed, {remaining} remaining tasks", 10))
             noted.append(done.task)
         return tuple(noted), tuple(again)
@@ -669,6 +701,8 @@ class MasterCore:
         finished = self.evaluation.conclude(result)
         if finished is None:
             return []
+        if finished.decision is not None:
+            return self.barriers.conclude(finished)
         self.results.append((finished.version, finished.metrics))
         return [
             Journal({"evaluations": tuple(self.results)}),
@@ -696,6 +730,7 @@ class MasterCore:
         """Assert what must hold between events (PROTOCOL: section 9)."""
         self.queue.check_invariants()
         self.evaluation.check_invariants()
+        self.barriers.check_invariants()
         self.crew.check_invariants()
         self.partitions.check_invariants()
         if self._is_running and self.plan.is_sync:

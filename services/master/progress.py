@@ -266,7 +266,7 @@ class Progress:
             target_workers=self.target_workers,
             checkpoint=core.checkpoints.newest,
             checkpoint_age_s=None if core.checkpoints.newest is None else now - self._checkpoint_seen[1],
-            skipped_tasks=len(core.skips.ends),
+            skipped_tasks=core.skips.training_tasks,
             skipped_minibatches=core.skips.minibatches,
             skipped_evaluation_tasks=core.skips.evaluation_tasks,
             snapshot=snapshot,

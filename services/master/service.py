@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from pathlib import Path
 from typing import Any
 
-from edlz.services.checkpoints.pruning import prune, remove_unfinished
+from edlz.services.checkpoints.pruning import prune, remove_unfinished, remove_version
 from edlz.services.checkpoints.records import version_of
 from edlz.services.checkpoints.writing import write_manifest
 from edlz.services.config import JobConfig
@@ -24,6 +24,7 @@ from edlz.services.master.fleet import Loss
 from edlz.services.master.full_disk import DiskFull
 from edlz.services.master.instructions import (
     Announce,
+    DropCheckpoint,
     DropParts,
     Exit,
     Instruction,
@@ -446,6 +447,9 @@ class MasterService:
                 case PublishPredictions():
                     assert self._tasks is not None
                     self._tasks.create_task(self._publish(instruction), name="predictions")
+                case DropCheckpoint(version):
+                    assert self._tasks is not None
+                    self._tasks.create_task(self._drop_checkpoint(version), name="drop checkpoint")
                 case Retire(worker, reason, is_unreachable):
                     self._give_up(f"worker-{worker}", reason, is_unreachable=is_unreachable)
                     self._carry_out(
@@ -535,6 +539,15 @@ class MasterService:
             await asyncio.to_thread(remove_unfinished, folder, version)
         except OSError as error:
             logger.warning("parts of version %d in %s could not be removed: %s", version, folder, error)
+
+    async def _drop_checkpoint(self, version: int) -> None:
+        folder = self._config.checkpoint_directory
+        if version in self._begun_from():
+            return
+        try:
+            await asyncio.to_thread(remove_version, folder, version)
+        except OSError as error:
+            logger.warning("version %d in %s could not be removed: %s", version, folder, error)
 
     def _complete_checkpoint(self, order: WriteManifest) -> None:
         core, folder = self._core, self._config.checkpoint_directory

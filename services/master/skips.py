@@ -57,6 +57,7 @@ class Skips:
         self._plan, self._queue, self._evaluation = job.plan, queue, evaluation
         self._is_allowed = bool(job.config.get("skip_bad_tasks"))
         self.ends: dict[int, int] = dict(journal.ends)
+        self._planned: tuple[int, int] | None = None  # where the job's last task ends, since the job does
         self.hopeless: Attempts | None = None
         for task in journal.skipped_evaluations:
             evaluation.skip(task)
@@ -76,14 +77,22 @@ class Skips:
     def minibatches(self) -> int:
         """How many minibatches are left out, of a feed that keeps every record."""
         size = self._plan.minibatch_size
-        wholes = ((-(-self._plan.task_records(task) // size), end) for task, end in self.ends.items())
+        wholes = ((-(-self._plan.task_records(task) // size), end) for task, end in self._skipped)
         return sum(max(1, whole - end) for whole, end in wholes)
 
     @property
     def records(self) -> int:
         """How many records are left out, of a feed that keeps every record."""
         size = self._plan.minibatch_size
-        return sum(max(0, self._plan.task_records(task) - end * size) for task, end in self.ends.items())
+        return sum(max(0, self._plan.task_records(task) - end * size) for task, end in self._skipped)
+
+    @property
+    def training_tasks(self) -> int:
+        return len(self._skipped)
+
+    @property
+    def _skipped(self) -> list[tuple[int, int]]:
+        return [each for each in self.ends.items() if each != self._planned]
 
     @property
     def evaluation_tasks(self) -> int:
@@ -105,6 +114,11 @@ class Skips:
         return tuple((task, self.ends[task]) for task in tasks if task in self.ends)
 
     # -- events
+
+    def end_job_at(self, task: int, index: int) -> None:
+        """The job ends inside this task; to be journalled."""
+        self._planned = (task, index)
+        self.ends[task] = index
 
     def is_known(self, failed: FailedTask) -> bool:
         """Whether it failed where it need not be computed: who reports it did not know yet."""

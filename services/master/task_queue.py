@@ -45,6 +45,13 @@ class TaskQueue:
     ----------
     plan : Plan
         The job's plan.
+
+    Attributes
+    ----------
+    task_count : int
+        How many tasks the job has: fewer than its plan, if it has been ended.
+    fence : int
+        No task from this one on is leased.
     """
 
     plan: Plan
@@ -57,11 +64,21 @@ class TaskQueue:
     _durations_s: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     _closed: set[int] = field(default_factory=set)  # not leased until it is decided where they end
     _open_round: tuple[int, float] = (-1, 0.0)  # sync: first task of the round in work, and since when
+    task_count: int = field(init=False)
+    fence: int = field(init=False)
     _waiting_for: str = ""  # sync: a worker that had less than its share when `_may_take` last looked
+
+    def __post_init__(self) -> None:
+        self.task_count = self.fence = self.plan.task_count
 
     @property
     def is_done(self) -> bool:
-        return len(self.done) == self.plan.task_count
+        return self.done.first_missing() >= self.task_count
+
+    @property
+    def furthest(self) -> int:
+        """The number of the first task such that none from it on is done or leased."""
+        return max([*self.done.bounds[-1:], *(task + 1 for task in self._leases)], default=0)
 
     @property
     def lease_timeout_s(self) -> float:
@@ -208,7 +225,7 @@ class TaskQueue:
         return next(wanted, None)
 
     def _next_async(self, status: WorkerStatus, workers: Mapping[str, Holder], now: float) -> int | None:
-        everything = range(self.plan.task_count)
+        everything = range(self.fence)
         overdue = self._overdue(status, now)
         if status.holding:  # one more to prepare, but never the last ones: others may be idle by then
             free_count = len(everything) - self._leases.taken_count + len(overdue)
@@ -219,12 +236,15 @@ class TaskQueue:
         return self._leases.first(everything, overdue, status.holding)
 
     def _next_sync(self, status: WorkerStatus, workers: Mapping[str, Holder], now: float) -> int | None:
-        current = self.plan.round_tasks(self.done.first_missing())
+        first = self.done.first_missing()
+        if first >= self.fence:
+            return None
+        current = self.plan.round_tasks(first)
         if self._open_round[0] != current[0]:
             self._open_round = (current[0], now)
         tasks = current
         task = self._leases.first(current, self._overdue(status, now), status.holding)
-        if task is None and current[-1] + 1 < self.plan.task_count:
+        if task is None and current[-1] + 1 < self.fence:
             tasks = self.plan.round_tasks(current[-1] + 1)
             mine = (tasks[0] + held - current[0] for held in sorted(status.holding) if held in current)
             own = (slot for slot in mine if slot in tasks and self._leases.is_free(slot))

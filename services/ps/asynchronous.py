@@ -95,10 +95,20 @@ class Asynchronous(Exchanges):
         if staleness > tolerance:
             return Refused(reason="stale")
         waiting = self.store.receive(push)
-        is_all = len(self.store.received.finished) == self.plan.task_count
-        if waiting >= self.plan.slots or is_all or self.is_level:
+        if waiting >= self.plan.slots or self._has_all or self.is_level:
             self.store.flush()
         return None
+
+    @property
+    def _has_all(self) -> bool:
+        return self.store.received.finished.first_missing() >= self.task_count
+
+    def end_behind(self, task_count: int) -> list[Reply]:
+        """The job ends behind so many tasks: what waits for more of them waits no longer."""
+        self.task_count = task_count
+        if self._has_all and self._ceiling is None:
+            self.store.flush()
+        return []
 
     # -- checkpoints
 

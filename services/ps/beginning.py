@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from edlz.services import strict_json
+from edlz.services.concluded_rounds import LossSum
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.layout import Layout
 from edlz.services.ledger import LedgerRecord
@@ -87,7 +88,7 @@ def begun_from(state: State, plan: Plan) -> State:
     """Return a checkpoint as the state before training: its ledger counts if it is of the same plan."""
     changes: dict[str, object] = {"base_digest": "", "era": NO_IDENTITY, "plan_hash": plan.hash}
     if state.plan_hash != plan.hash:
-        changes["ledger"] = LedgerRecord()
+        changes["ledger"], changes["losses"] = LedgerRecord(), LossSum()
         changes["counts"] = np.zeros(plan.task_count, np.int32)
     return msgspec.structs.replace(state, **changes)
 

@@ -74,7 +74,8 @@ class Cuts:
             return self._come_level(order, exchanges, life, now)
         if order is None:
             return []
-        if is_sealed:  # all partitions stand at one version already, and no push would spread the word
+        # All partitions stand at one version, and no push would spread the word.
+        if is_sealed or (order.version and order.version == exchanges.store.version):
             return self._cut_version(exchanges.store, life)
         if order.number > self._ordered:
             self._ordered = order.number

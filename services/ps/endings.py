@@ -77,6 +77,6 @@ class Endings:
         end = self._ends.get(task)
         if end is None:
             return False
-        if push.index < end:
-            return push.is_last
+        if push.index < end:  # records may end before
+            return push.is_last and push.gradient is not None and push.index + 1 == end
         return push.index > end or push.gradient is not None or not push.is_last

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.messages import ANY_VERSION, Exchanged, Identity, NewestPull, Pull, Push
+from edlz.services.messages import ANY_VERSION, Exchanged, Identity, NewestPull, Pull, Push, Refused
 from edlz.services.plan import Plan
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.instructions import Reply
@@ -28,13 +28,15 @@ class Exchanges:
         Sync: versions at which all partitions cut; every answer and push carries them on.
     endings : Endings
         Of the partition's life.
+    task_count : int
+        How many tasks the job has: fewer than its plan, if it has been ended.
     """
 
     def __init__(self, plan: Plan, store: Store, incarnation: Identity) -> None:
         self.plan, self.store, self.incarnation = plan, store, incarnation
         self.snapshot_at = self.checkpoint_at = 0
         self.endings = Endings(are_known=True)
-        self._task_count = plan.task_count
+        self._task_count = self.task_count = plan.task_count
 
     def newest(self, to: Hashable, pull: NewestPull) -> list[Reply]:
         """Answer a pull for evaluation.
@@ -45,6 +47,8 @@ class Exchanges:
             If its rows do not fit the tables.
         """
         self._check_rows(pull)
+        if pull.version not in (ANY_VERSION, self.store.version):  # it is computed again
+            return [Reply(to, Refused(reason="not ready"))]
         return [Reply(to, self._exchanged(None, pull, pull.have_version))]
 
     def standing(self, task: int) -> tuple[int, bool]:

@@ -14,6 +14,7 @@ socket or a file, except that `Snapshots` lists and loads what this partition ha
 from collections.abc import Callable, Hashable
 from enum import Enum
 
+from edlz.services.concluded_rounds import LossSum
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
     NO_IDENTITY,
@@ -121,6 +122,8 @@ class Partition:
         self._newest_checkpoint = -1  # the last one that the master has told of
         self._leaving = Leaving()
         self._hurries = False  # another one leaves
+        self._fence = 0  # sync: no task from this one on is leased; 0: nobody waits for those before
+        self._is_at_fence = False  # and the master has been told that those before are finished
 
     @property
     def condition(self) -> Condition:
@@ -192,6 +195,7 @@ class Partition:
                     run=self.job.run if self.job is not None else "",
                     checkpoints=self._targets.checkpoints() if self.store else (),
                     is_leaving=self._leaving.is_under_way,
+                    losses=self.store.losses if self.store else LossSum(),
                 )
             )
         ]
@@ -218,6 +222,9 @@ class Partition:
         """Tell the master at once of a version at which it opens an evaluation round or a checkpoint."""
         before = self._status_version
         is_passed = any(store.version // every > before // every for every in self._milestones)
+        if self._fence and not self._is_at_fence:
+            self._is_at_fence = store.ledger.finished.first_missing() >= self._fence
+            is_passed = is_passed or self._is_at_fence
         return self._status(now) if is_passed else []
 
     # -- master
@@ -299,7 +306,7 @@ class Partition:
         except EdlzError:
             self._targets.leave_out(name)
             raise
-        self.is_sealed, self._is_sealing = False, False
+        self.is_sealed, self._is_sealing, self._is_at_fence = False, False, False
         self._serve(self.store, incarnation)
 
     def _serve(self, store: Store, incarnation: Identity) -> None:
@@ -346,6 +353,9 @@ class Partition:
             return self._restore(orders.restore, orders.era, now)
         if self.plan.is_sync and orders.era != self.era:
             return []
+        if orders.fence != self._fence:
+            self._fence, self._is_at_fence = orders.fence, False
+        task_count = orders.task_count or self.plan.task_count
         out: list[Instruction] = [
             Drop(name)
             for name in self._snapshots.names()
@@ -353,12 +363,17 @@ class Partition:
         ]
         if self.condition is not Condition.UNRESTORED:
             assert self._exchanges is not None
+            if self._exchanges.task_count != task_count:
+                self._now_s = now
+                replies = self._exchanges.end_behind(task_count)
+                out += [*self._committed, *replies]
+                self._committed = []
             out += self._cuts.obey(orders, self._exchanges, self._life, is_sealed=self.is_sealed, now=now)
             if self.store.version == orders.snapshot_at and not self._is_saved(self.store):
                 out += self._snapshot(now)
         if is_closing:  # the master waits for where this partition stands
             out += self._status(now)
-        is_full = len(self.store.ledger.finished) == self.plan.task_count
+        is_full = self.store.ledger.finished.first_missing() >= task_count
         if orders.seal and is_full and self.condition is Condition.SERVING and not self._is_sealing:
             self._is_sealing = True
             out.append(Write("seal", self.store.capture(self._life)))

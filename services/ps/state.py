@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from edlz.services.concluded_rounds import LossSum
 from edlz.services.layout import Layout
 from edlz.services.ledger import LedgerRecord
 from edlz.services.messages import Identity, OptimizerSpec, SnapshotName, TableSpec
@@ -112,6 +113,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     slots: dict[str, Vector]
     tables: tuple[TableSpec, ...] = ()
     rows: Sequence[TableRows] = ()
+    losses: LossSum = LossSum()
 
     @property
     def name(self) -> SnapshotName:

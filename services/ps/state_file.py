@@ -169,6 +169,7 @@ def read_state(head: Path, on_damage: OnDamage | None = None) -> State:
             slots={name: file.vector(f"slot.{name}") for name in about.slots},
             tables=tuple(table.spec for table in about.tables),
             rows=tuple(file.rows(t) for t in range(len(about.tables))),
+            losses=about.losses,
         )
 
 

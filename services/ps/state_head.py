@@ -10,6 +10,7 @@ import msgspec
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.checkpoints import envelope
 from edlz.services.checkpoints.blocks import BlockChecksums
+from edlz.services.concluded_rounds import LossSum
 from edlz.services.layout import Layout
 from edlz.services.ledger import LedgerRecord
 from edlz.services.messages import Identity, OptimizerSpec, TableSpec
@@ -48,6 +49,7 @@ class StateHead(msgspec.Struct, frozen=True, kw_only=True):
     slots: tuple[str, ...]
     tables: tuple[TableHead, ...]
     body: BlockChecksums
+    losses: LossSum = LossSum()
 
 
 def body_of(head: Path) -> Path:
@@ -82,6 +84,7 @@ def head_data(state: State, body: BlockChecksums) -> bytes:
         slots=tuple(state.slots),
         tables=table_heads(state),
         body=body,
+        losses=state.losses,
     )
     return envelope.encode(FORMAT, head)
 

@@ -6,6 +6,7 @@ snapshots').
 """
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -97,6 +98,7 @@ class Store:
         self.ledger = Ledger(state.ledger)
         self.received = self.ledger  # with pushes that wait for more, see `receive`
         self._waiting: list[Push] = []
+        self.losses = state.losses  # of the minibatches applied, as far as workers tell them
         self.counts = state.counts.copy()
         self._counts_view = self.counts.data  # a third of the time for one number
         self._dense = self._buffers.take()
@@ -217,6 +219,7 @@ class Store:
             counters=self._counters,
             slots={name: slot.copy() for name, slot in self._optimizer.slots.items()},
             rows=self.tables.freeze(),
+            losses=self.losses,
         )
 
     @property
@@ -267,6 +270,7 @@ class Store:
         if push.counters is not None:
             self._counters = np.maximum(self._counters, push.counters)
         self._counts_view[push.task] += 1
+        self._note_loss(push)
         self.version += 1
 
     def receive(self, push: Push) -> int:
@@ -313,10 +317,15 @@ class Store:
                 self._counters = np.maximum.reduce(counters)
             for push in full:
                 self.counts[push.task] += 1
+                self._note_loss(push)
         else:
             self.tables.forget_before()
         self._before = before
         self.version += 1
+
+    def _note_loss(self, push: Push) -> None:
+        if push.loss is not None:
+            self.losses = self.losses.plus(push.loss, is_finite=math.isfinite(push.loss))
 
     def _steps(self, push: Push, rate_scale: float) -> "_Steps":
         """Return what the optimizers make of a push's learning rates; the same again as long as it is asked for.

@@ -40,13 +40,19 @@ class Synchronous(Exchanges):
         self._held: dict[Hashable, tuple[Pull, bool]] = {}  # pulls not due, with "knows this life"
         self.last_version: int | None = None
 
+    def end_behind(self, task_count: int) -> list[Reply]:
+        """The job ends behind so many tasks: the last round has no slots for others."""
+        self.task_count = task_count
+        return self._commit_if_whole(self.open_tasks())
+
     def open_tasks(self) -> list[int]:
         """The tasks whose minibatches make the next step, in slot order."""
         finished = self.store.ledger.finished
         first = finished.first_missing()
-        if first >= self.plan.task_count:
+        if first >= self.task_count:
             return []
-        return [task for task in self.plan.round_tasks(first) if task not in finished]
+        tasks = self.plan.round_tasks(first)
+        return [task for task in tasks if task not in finished and task < self.task_count]
 
     @property
     def staged(self) -> tuple[int, ...]:
@@ -96,7 +102,10 @@ class Synchronous(Exchanges):
                 f"open: {open_tasks}"
             )
         self._staged.setdefault(push.task, push)
-        if any(task not in self._staged for task in open_tasks):
+        return self._commit_if_whole(open_tasks)
+
+    def _commit_if_whole(self, open_tasks: list[int]) -> list[Reply]:
+        if not open_tasks or any(task not in self._staged for task in open_tasks):
             return []
         pushes = [self._staged[task] for task in open_tasks]
         self._staged = {}

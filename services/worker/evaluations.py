@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from edlz.services.messages import (
+    ANY_VERSION,
     Conclusion,
     DoneEvaluation,
     EvaluationLease,
@@ -86,9 +87,13 @@ class Evaluations:
 
     def on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        for evaluation in self._in_hand.values():
-            if evaluation.resume_s and now >= evaluation.resume_s:
+        for key, evaluation in list(self._in_hand.items()):
+            if not evaluation.resume_s or now < evaluation.resume_s:
+                continue
+            if evaluation.lease.version == ANY_VERSION:
                 out += self._pull(evaluation)
+            else:  # those parameters may never come again; the master knows whether they are waited for
+                del self._in_hand[key]
         return out
 
     def on_orders(self, orders: WorkerOrders, partitions: int) -> list[Instruction]:
@@ -140,9 +145,9 @@ class Evaluations:
         self._attempt += 1
         evaluation.attempt, evaluation.answers, evaluation.resume_s = self._attempt, {}, 0.0
         key = ("newest", (evaluation.lease.round, evaluation.lease.task), self._attempt)
-        ids = evaluation.ids
+        ids, version = evaluation.ids, evaluation.lease.version
         return [
-            self._ask(p, key, NewestPull(rows=ids[p] if ids else None, run=self.run))
+            self._ask(p, key, NewestPull(rows=ids[p] if ids else None, run=self.run, version=version))
             for p in range(self._count)
         ]
 

@@ -106,7 +106,7 @@ class Compute:
     """Compute minibatch (task, index) on these parameters, then `on_computed`.
 
     `rows` are the answers with the rows that `ids` asked of each partition; `ahead`: also find the ids of
-    this minibatch of the task.
+    this minibatch of the task; `learning_rate`: in place of the model's own.
     """
 
     task: int
@@ -117,6 +117,7 @@ class Compute:
     ids: tuple[RowIds, ...] = ()
     rows: tuple[Exchanged, ...] = ()
     ahead: int | None = None
+    learning_rate: float | None = None
 
 
 @dataclass(frozen=True)

@@ -254,8 +254,7 @@ class _Lane:
             if run.ahead is None:
                 self.runs.popleft()
                 # A task without any minibatch still has an end, which somebody must push.
-                is_its_end = index == 0 and run.end is None
-                return Minibatch(run.task, 0, True, None) if is_its_end else None
+                return Minibatch(run.task, 0, True, None) if index == 0 else None
         while run.ahead is not None:
             position, element = run.position, run.ahead
             run.position += 1
@@ -273,7 +272,7 @@ class _Lane:
         is_over = self._look_ahead(run)
         if is_over:
             self.runs.popleft()
-        return is_over and run.end is None
+        return is_over
 
     def remove(self, task: int) -> None:
         run = next((run for run in self.runs if run.task == task), None)

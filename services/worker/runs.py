@@ -7,6 +7,7 @@ from enum import Enum
 
 from edlz.services.messages import NO_IDENTITY, DoneTask, Exchanged, Identity, RowIds
 from edlz.services.plan import Plan
+from edlz.services.worker.instructions import Outcome
 
 __all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "HELD_BACK_OFF_S", "Phase", "Run", "Runs"]
 
@@ -35,6 +36,7 @@ class Run:
     task: int
     attempt: int
     lane: int
+    learning_rate: float | None = None  # what callbacks have set, in place of the model's
     end_at: int | None = None  # the master has ended the task before this minibatch
     phase: Phase = Phase.QUEUED
     index: int = 0
@@ -59,6 +61,11 @@ class Run:
         """The task ends before this minibatch; nothing has to be looked up for that."""
         self.end_at = end_at
         self.ids[end_at] = None
+
+    def may_end(self, outcome: Outcome) -> bool:
+        """Whether the task may end by this minibatch, and not only by the empty one where the master ends it."""
+        is_empty = outcome.pushes[0].gradient is None
+        return self.end_at is None or is_empty or self.index + 1 < self.end_at
 
     def looks_ahead_to(self, index: int) -> int | None:
         """Return a later minibatch whose rows are worth knowing, unless the task has been ended before it."""

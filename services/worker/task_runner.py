@@ -8,6 +8,7 @@ have.  Training tasks are `Training`'s affair, evaluation tasks `Evaluations'`, 
 import math
 from collections.abc import Callable, Hashable
 
+from edlz.services.concluded_rounds import CallbackNeeds
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
     NO_IDENTITY,
@@ -82,6 +83,8 @@ class TaskRunner:
         self._exports = Exports()
         self._training: Training | None = None  # as soon as the model is built
         self._failure: Failure | None = None
+        self._callbacks: CallbackNeeds | None = None  # of the model
+        self._stops_on_nan = False
         self._nonfinite_losses = 0
         self._nonfinite_loss: NonFiniteLoss | None = None
         self._partitions = KnownPartitions()
@@ -151,6 +154,7 @@ class TaskRunner:
             exporting=self._exports.holding,
             exported=self._exports.report,
             failed_export=self._exports.failed,
+            callbacks=self._callbacks,
         )
         return [AskMaster(body)]
 
@@ -217,7 +221,8 @@ class TaskRunner:
             out += training.begin_again(task)
         out += training.end(orders.ends)
         if orders.lease is not None:
-            out += training.take(orders.lease.task, dict(orders.ends).get(orders.lease.task))
+            lease = orders.lease
+            out += training.take(lease.task, dict(orders.ends).get(lease.task), lease.learning_rate)
         return out
 
     # -- partitions
@@ -229,9 +234,13 @@ class TaskRunner:
             out += self._evaluations.repeat_pulls()
         return out + (self._partitions.initialise() if self._training else [])
 
-    def on_built(self, has_tables: bool, now: float) -> list[Instruction]:
-        """The model is built from the job's seed."""
+    def on_built(
+        self, has_tables: bool, callbacks: CallbackNeeds | None, stops_on_nan: bool, now: float
+    ) -> list[Instruction]:
+        """The model is built from the job's seed; `stops_on_nan`: its callbacks end the job at such a loss."""
         assert self.job is not None
+        self._callbacks = callbacks
+        self._stops_on_nan = stops_on_nan or bool(self.job.config.get("stop_on_nan"))
         config = self.job.config
         vectors_every = int(config.get("get_model_steps") or 1)
         requests = Requests(self.plan, self._partitions, vectors_every, self._ask, self.job.run)
@@ -300,7 +309,7 @@ class TaskRunner:
         index = outcome.pushes[0].index
         self._nonfinite_losses += 1
         self._nonfinite_loss = NonFiniteLoss(task=task, index=index, loss=loss)
-        if not self.job.config.get("stop_on_nan"):
+        if not self._stops_on_nan:
             out = self._ready_training.on_computed(task, attempt, outcome, now)
             return [*out, *self._schedule(), *(self._status(now) if self._nonfinite_losses == 1 else [])]
         failed = FailedTask(

@@ -134,11 +134,22 @@ class Training(ABC):
         self._requests.enter(era)
         return self._drop(self._runs.tasks)
 
-    def take(self, task: int, end_at: int | None = None) -> list[Instruction]:
-        """Take a leased task in hand; `end_at`: the master has ended it before this minibatch."""
+    def take(
+        self, task: int, end_at: int | None = None, learning_rate: float | None = None
+    ) -> list[Instruction]:
+        """Take a leased task in hand.
+
+        Parameters
+        ----------
+        end_at : int, optional
+            The master has ended it before this minibatch.
+        learning_rate : float, optional
+            What callbacks have set for it.
+        """
         if self._runs.get(task) is not None:
             return []
         run = self._runs.take(task)
+        run.learning_rate = learning_rate
         if end_at is not None:
             run.end(end_at)
         return [Begin(task, run.lane, end_at)]
@@ -220,13 +231,14 @@ class Training(ABC):
 
     def _compute(self, run: Run, parts: tuple[Exchanged, ...]) -> list[Instruction]:
         run.phase = Phase.COMPUTING
+        rate = run.learning_rate
         if not self._has_tables:
-            return [Compute(run.task, run.index, run.attempt, run.version, parts)]
+            return [Compute(run.task, run.index, run.attempt, run.version, parts, learning_rate=rate)]
         rows, ids = tuple(run.answers[p] for p in range(self._count)), run.ids[run.index] or ()
         ahead = run.looks_ahead_to(run.index + self._ids_ahead)
         return [
             *self._look_ahead(run),
-            Compute(run.task, run.index, run.attempt, run.version, parts, ids, rows, ahead),
+            Compute(run.task, run.index, run.attempt, run.version, parts, ids, rows, ahead, rate),
         ]
 
     @property
@@ -354,7 +366,7 @@ class Training(ABC):
             return []  # abandoned meanwhile
         self.steps += 1
         self._requests.note_computed()
-        run.is_last, run.acks = outcome.is_last and run.end_at is None, set()
+        run.is_last, run.acks = outcome.is_last and run.may_end(outcome), set()
         pushes = [self._with_cuts(run, push) for push in outcome.pushes]
         if self._has_tables and outcome.has_looked_ahead:
             run.note_ids(run.index + self._ids_ahead, outcome.ahead)

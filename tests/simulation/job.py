@@ -72,6 +72,8 @@ class SimulatedJob:
             "ends": (),
             "skipped_evaluations": (),
             "predicted": (),
+            "rounds": (),
+            "task_count": 0,
         }
         self.checkpoint_folder = CheckpointFolder(schedule.keeps)
         self.disks = [
@@ -127,6 +129,10 @@ class SimulatedJob:
                 check_failure(self.schedule, master.core.failure)
                 return self
             self.reach(master.core.phase.value)
+            if master.core.barriers.stands_at:
+                self.reach("barrier")
+            if master.core.barriers.rounds:
+                self.reach("passed")
         check_end(self)
         return self
 
@@ -352,6 +358,7 @@ def _job_record(schedule: Schedule) -> Job:
             "stop_on_nan": schedule.stops_on_nan,
             "prediction_output": "out" if schedule.predicts else "",
             "output": "out" if schedule.exports else "",
+            "max_step": schedule.max_step,
         },
         plan=schedule.plan,
         partitions=schedule.partitions,

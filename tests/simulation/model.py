@@ -95,16 +95,19 @@ def compute_rows(
     return b"".join(seen), tuple(gradients)
 
 
-def make_push(task: int, index: int, length: int, *parts: np.ndarray) -> Push:
+def make_push(
+    task: int, index: int, length: int, *parts: np.ndarray, rate: float = 0.01, loss: float | None = None
+) -> Push:
     gradient, state, counters = parts if length else (None, None, None)
     return Push(
         task=task,
         index=index,
         is_last=index + 1 >= length,
-        learning_rate=0.01,
+        learning_rate=rate,
         gradient=gradient,
         state=state,
         counters=counters,
+        loss=loss if length else None,
     )
 
 

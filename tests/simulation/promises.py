@@ -1,12 +1,14 @@
 """What a job promises, checked at its end against what its partitions' states hold."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from simulation.model import final_bytes
 from simulation.processes import Violation
-from simulation.reference import reference_values
+from simulation.reference import reference_run
 from simulation.schedule import Schedule, bad_minibatches
 
+from edlz.services.concluded_rounds import ConcludedRound
 from edlz.services.job_status import FailureView
 from edlz.services.ledger import TaskSet
 from edlz.services.master.digest import read_digest
@@ -28,14 +30,18 @@ def check_end(job: "SimulatedJob") -> None:
     finals = [job.sealed[p, job.journal["sealed"][p]] for p in range(job.schedule.partitions)]
     ends = dict(job.journal["ends"])
     _check_ends(job.schedule, ends)
-    wanted = [ends.get(task, length) for task, length in enumerate(job.schedule.lengths)]
+    count = job.journal["task_count"] or job.plan.task_count
+    lengths = enumerate(job.schedule.lengths)
+    wanted = [min(ends.get(t, length), length) if t < count else 0 for t, length in lengths]
     for p, state in enumerate(finals):
         if list(state.counts) != wanted:
             raise Violation(f"partition {p} applied {list(state.counts)}, not {wanted}")
-        if len(TaskSet(state.ledger.finished)) != job.plan.task_count:
+        if len(TaskSet(state.ledger.finished)) != count:
             raise Violation(f"partition {p} sealed {state.ledger}")
-    if job.plan.is_sync and final_bytes(finals) != reference_values(job.schedule, ends):
-        raise Violation("the final parameters are not the same bits")
+    if job.plan.is_sync:
+        _check_bits(job, finals, ends)
+    if job.schedule.has_callbacks:
+        _check_rounds(job, count)
     if job.journal["digest"] != _digest_of([Store(state, job.plan.seed) for state in finals]):
         raise Violation("the digest is not that of the sealed parameters")
     if job.schedule.exports:
@@ -56,6 +62,35 @@ def _check_exports(job: "SimulatedJob", finals: list[State]) -> None:
         raise Violation(f"the journal has {report}, of exports {digests}")
     if job.exports[-1][1] != final_bytes(finals):
         raise Violation("what was exported is not what is sealed")
+
+
+def _check_bits(job: "SimulatedJob", finals: list[State], ends: dict[int, int]) -> None:
+    """The parameters, and what callbacks have decided on the way, do not depend on who ran what, or died."""
+    values, rounds = reference_run(job.schedule, ends)
+    if job.schedule.decides and shown(job.journal["rounds"]) != shown(rounds):
+        raise Violation(f"callbacks decided {job.journal['rounds']}, not {rounds}")
+    if final_bytes(finals) != values:
+        raise Violation("the final parameters are not the same bits")
+
+
+def shown(rounds: Iterable[ConcludedRound]) -> str:
+    return repr(list(rounds))  # NaN equals NaN in there
+
+
+def _check_rounds(job: "SimulatedJob", count: int) -> None:
+    """Callbacks were called at each barrier up to the job's end, and what they refer to is there."""
+    rounds = [round_.task for round_ in job.journal["rounds"]]
+    stop = job.schedule.stops_behind if job.schedule.decides else -1
+    end = job.schedule.task_count - 1
+    planned = [t for t in job.plan.barriers(job.schedule.evaluation_steps).tolist() if t < end] + [end]
+    wanted = planned[: stop + 1] if 0 <= stop < len(planned) else planned
+    if rounds != wanted or (job.plan.is_sync and rounds[-1] != count - 1):
+        raise Violation(f"barriers behind {rounds}, not {wanted}; the job had {count} tasks")
+    if job.schedule.decides and job.schedule.keeps_best:
+        kept = job.journal["rounds"][-1].decision.kept
+        missing = [version for version in kept if version not in job.checkpoint_folder.versions]
+        if missing:
+            raise Violation(f"callbacks refer to v{missing}, which is not kept")
 
 
 def _digest_of(stores: list[Store]) -> str:
@@ -96,7 +131,11 @@ def _check_ends(schedule: Schedule, ends: dict[int, int]) -> None:
     """What always raises has ended its task, and nothing else has, but for what raised often."""
     sometimes, often = _sometimes_bad(schedule)
     poison = dict(schedule.poison)
-    for task in range(len(schedule.lengths)):
+    if schedule.last_end is not None and schedule.last_end not in ends.items():
+        raise Violation(f"the last task was to end at {schedule.last_end}, not {ends}")
+    for task in range(schedule.task_count):
+        if schedule.last_end is not None and task == schedule.last_end[0]:
+            continue
         end, bad = ends.get(task), bad_minibatches(schedule, task)
         if task in poison:  # it ends where training stands
             if end is None or end > poison[task]:
@@ -144,5 +183,7 @@ def _check_evaluations(job: "SimulatedJob", final_version: int) -> None:
         return
     if any(metrics["n"] != wanted for _, metrics in job.journal["evaluations"]):
         raise Violation(f"a round counted a record twice or never: {job.journal['evaluations']}")
+    result = job.journal["rounds"][-1].decision.result if job.journal["rounds"] else -1
+    final_version = result if result >= 0 else final_version
     if not versions or (job.plan.is_sync and versions[-1] != final_version):
         raise Violation(f"no evaluation of the final model: {versions}")

@@ -1,6 +1,9 @@
 """What synchronous mode must end with: one worker, one partition, no faults."""
 
+import math
+
 import msgspec
+from simulation.callbacks import decide, loss_of, seen
 from simulation.model import (
     LAYOUT,
     OPTIMIZER,
@@ -14,15 +17,21 @@ from simulation.model import (
 )
 from simulation.schedule import Schedule, ids_of
 
+from edlz.services.concluded_rounds import ConcludedRound, LossSum
 from edlz.services.messages import Push
 from edlz.services.ps.store import Store
 from edlz.services.worker.row_traffic import join_rows, split_gradients
 
-__all__ = ["reference_values"]
+__all__ = ["reference_run", "reference_values"]
 
 
 def reference_values(schedule: Schedule, ends: dict[int, int]) -> bytes:
     """One worker, one partition, no faults: what synchronous mode must end with."""
+    return reference_run(schedule, ends)[0]
+
+
+def reference_run(schedule: Schedule, ends: dict[int, int]) -> tuple[bytes, list[ConcludedRound]]:
+    """The same, and what callbacks that decide must have decided."""
     plan = schedule.plan
     dense, state, counters = trained_vectors() if schedule.begins_from else initial_vectors()
     store = Store(
@@ -40,18 +49,41 @@ def reference_values(schedule: Schedule, ends: dict[int, int]) -> bytes:
         ),
         plan.seed,
     )
-    first = 0
-    while first < plan.task_count:
-        tasks = plan.round_tasks(first)
+    first, rate = 0, 0.01
+    ends = {
+        task: end for task, end in ends.items() if end <= schedule.lengths[task]
+    }  # others end by themselves
+    count = schedule.task_count
+    rounds: list[ConcludedRound] = []
+    barriers = set(plan.barriers(schedule.evaluation_steps).tolist()) if schedule.decides else set()
+    barriers = {*(task for task in barriers if task < count), *([count - 1] if barriers else [])}
+    while first < count:
+        tasks = range(first, min(plan.round_tasks(first).stop, count))
         steps = [ends[task] + 1 if task in ends else schedule.lengths[task] for task in tasks]
         for index in range(max(1, *steps)):
-            pushes = [reference_push(schedule, store, task, index, ends.get(task)) for task in tasks]
+            pushes = [reference_push(schedule, store, task, index, ends.get(task), rate) for task in tasks]
             store.commit([push for push in pushes if push is not None])
         first = tasks[-1] + 1
-    return final_bytes([store.capture((0, 0))])
+        if tasks[-1] in barriers:
+            rounds.append(_decided(schedule, store, tasks[-1], rounds))
+            rate = rounds[-1].decision.learning_rate or rate
+            if rounds[-1].decision.stop:
+                break
+    return final_bytes([store.capture((0, 0))]), rounds
 
 
-def reference_push(schedule: Schedule, store: Store, task: int, index: int, end: int | None) -> Push | None:
+def _decided(schedule: Schedule, store: Store, task: int, before: list[ConcludedRound]) -> ConcludedRound:
+    values, last = store.values(), before[-1].losses if before else LossSum()
+    is_measured = schedule.evaluation_tasks > len(schedule.bad_evaluations)
+    measured = seen(values.dense.tobytes(), values.state.tobytes()) if is_measured else 0.0
+    loss, is_end = store.losses.mean_since(last), task == schedule.task_count - 1
+    decision = decide(schedule, store.version, measured, loss, before, is_end=is_end)
+    return ConcludedRound(task=task, version=store.version, decision=decision, losses=store.losses)
+
+
+def reference_push(
+    schedule: Schedule, store: Store, task: int, index: int, end: int | None, rate: float = 0.01
+) -> Push | None:
     asked, length = ids_of(schedule, task, index, 1), schedule.lengths[task]
     if end is not None and index >= end:
         return make_push(task, index, 0) if index == end else None
@@ -61,7 +93,9 @@ def reference_push(schedule: Schedule, store: Store, task: int, index: int, end:
     joined = join_rows(asked, [store.tables.gather(asked[0])], [table.dim for table in schedule.tables])
     seen, row_gradients = compute_rows(asked, joined, task, index)
     parts = compute_gradient(values.dense, values.state, values.counters, task, index, seen)
-    push = make_push(task, index, length, *parts)
+    loss = math.nan if (task, index) in schedule.nonfinite else loss_of(task, index)
+    loss = loss if schedule.has_callbacks else None
+    push = make_push(task, index, length, *parts, rate=rate, loss=loss)
     if end is not None:
         push = msgspec.structs.replace(push, is_last=False)
     return with_rows(push, asked[0], split_gradients(asked, row_gradients)[0]) if schedule.tables else push

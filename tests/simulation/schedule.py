@@ -21,8 +21,10 @@ PREDICTION_MOMENTS = (
     "digest",
     "complete",
 )
+BARRIER_MOMENTS = ("barrier", "evaluating", "shown", "keeping", "decided", "passed")
 
 __all__ = [
+    "BARRIER_MOMENTS",
     "EXPORT_MOMENTS",
     "MOMENTS",
     "PREDICTION_MOMENTS",
@@ -92,11 +94,28 @@ class Schedule:
     predicts: bool = False  # the evaluation tasks are to be predicted, into files
     lost_files: tuple[int, ...] = ()  # tasks whose files are gone when they are published for the first time
     exports: bool = False  # the finished model
+    has_callbacks: bool = False
+    decides: bool = False  # they decide, so training waits for them (sync)
+    stops_behind: int = -1  # so many barriers: there they stop the job
+    max_step: int = 0  # minibatches after which the job ends; 0: none
+    keeps_best: bool = False  # they keep the best version, and put it back at the end
     faults: tuple[Fault, ...] = ()
 
     @property
     def tables(self) -> tuple[TableSpec, ...]:
         return TABLES if self.has_tables else ()
+
+    @property
+    def task_count(self) -> int:
+        """How many tasks the job has, if nothing stops it: the plan takes each to have four minibatches."""
+        count = len(self.lengths)
+        return min(count, -(-self.max_step // 4)) if self.max_step else count
+
+    @property
+    def last_end(self) -> tuple[int, int] | None:
+        """Where the last task is to end, if that is before the plan's end of it."""
+        is_cut = self.max_step % 4 and self.max_step < 4 * len(self.lengths)
+        return (self.task_count - 1, self.max_step % 4) if is_cut else None
 
     @property
     def plan(self) -> Plan:

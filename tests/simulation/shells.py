@@ -56,6 +56,8 @@ class MasterShell(Shell):
         if term <= stored if is_start else term != stored:
             self._job.exit(process)
             return
+        if "rounds" in instruction.fields:
+            self._job.reach("decided")
         self._job.journal.update(instruction.fields)
 
     def _retire(self, process: Process, instruction: master_core.Retire) -> None:
@@ -103,6 +105,7 @@ class MasterShell(Shell):
             raise Violation(f"a manifest of {order.parts}")
         if any(state.ledger != states[0].ledger for state in states):
             raise Violation(f"checkpoint {order.version} is no cut: {[state.ledger for state in states]}")
+        self._job.reach("keeping")
         manifest = make_manifest(self._job.job, order.version, order.number, states, order.ends)
         self._job.within(0.1, 2, self._complete, process, manifest, states, order.needed)
 
@@ -145,6 +148,9 @@ class MasterShell(Shell):
         process = self._job.processes[name]
         if process.is_up:
             self._job.carry_out(process, process.core.on_published(missing))
+    def _dropcheckpoint(self, process: Process, order: master_core.DropCheckpoint) -> None:
+        if order.version not in self._job.begun_from:
+            self._job.checkpoint_folder.versions.pop(order.version, None)
 
     def _dropparts(self, process: Process, order: master_core.DropParts) -> None:
         """Nothing is kept of what was not completed."""

@@ -5,6 +5,7 @@ import math
 import zlib
 
 import numpy as np
+from simulation.callbacks import callback_needs, decide, loss_of, seen
 from simulation.model import (
     LAYOUT,
     OPTIMIZER,
@@ -21,9 +22,11 @@ from simulation.processes import Process, Violation
 from simulation.schedule import ids_of, raises_at
 from simulation.shells import Shell
 
+from edlz.services.concluded_rounds import Decision
 from edlz.services.layout import slice_bounds
 from edlz.services.ledger import TaskSet
 from edlz.services.messages import (
+    ANY_VERSION,
     DoneEvaluation,
     EvaluationLease,
     EvaluationResult,
@@ -81,7 +84,8 @@ class WorkerShell(Shell):
 
     def _on_built(self, process: Process) -> None:
         process.pace.end(self._job.now)
-        self._job.event(process.name, "on_built", (self._job.schedule.has_tables,))
+        needs = callback_needs(self._job.schedule)
+        self._job.event(process.name, "on_built", (self._job.schedule.has_tables, needs, False))
 
     def _begin(self, process: Process, begin: worker_core.Begin) -> None:
         """Records are read when they are needed here."""
@@ -182,10 +186,13 @@ class WorkerShell(Shell):
             seen, row_gradients = compute_rows(compute.ids, joined, task, index)
         vectors = [np.concatenate([getattr(part, name) for part in compute.parts]) for name in names]
         parts = compute_gradient(*vectors, task, index, seen)
+        loss = math.nan if (task, index) in self._job.schedule.nonfinite else loss_of(task, index)
+        told = loss if self._job.schedule.has_callbacks else None
+        rate = 0.01 if compute.learning_rate is None else compute.learning_rate
         pushes = []
         for p in range(count):
             mine = [v[slice(*slice_bounds(len(v), p, count))] for v in parts]
-            pushes.append(make_push(task, index, length, *mine))
+            pushes.append(make_push(task, index, length, *mine, rate=rate, loss=told))
         if self._job.schedule.has_tables:
             split = split_gradients(compute.ids, row_gradients)
             pushes = [with_rows(*each) for each in zip(pushes, compute.ids, split, strict=True)]
@@ -195,7 +202,6 @@ class WorkerShell(Shell):
             has_looked = bad is None or bad % 2 == 1
         if compute.ahead is not None and has_looked:
             ahead = ids_of(self._job.schedule, task, compute.ahead, count)
-        loss = math.nan if (task, index) in self._job.schedule.nonfinite else 0.5
         outcome = Outcome(index + 1 >= length, tuple(pushes), ahead, has_looked, loss)
         event = (process.name, "on_computed", (task, compute.attempt, outcome))
         process.step += 1
@@ -233,12 +239,18 @@ class WorkerShell(Shell):
         if self._job.schedule.predicts:
             self._job.within(0.1, 2, self._predict, process, evaluate)
             return
+        versions = {part.version for part in evaluate.parts}
+        if lease.version != ANY_VERSION and versions != {lease.version}:
+            raise Violation(f"evaluated v{versions}, not v{lease.version}")
+        vectors = [np.concatenate([getattr(p, name) for p in evaluate.parts]) for name in ("dense", "state")]
+        measured = seen(*(vector.tobytes() for vector in vectors))
         done = DoneEvaluation(
             round=lease.round,
             task=lease.task,
             records=lease.records.count,
-            states={"n": [np.array([float(lease.records.count)])]},
+            states={"n": [np.array([float(lease.records.count)])], "seen": [np.array([measured])]},
         )
+        self._job.reach("evaluating")
         self._job.within(0.1, 2, self._job.event, process.name, "on_evaluated", (done,))
 
     def _predict(self, process: Process, evaluate: worker_core.Evaluate) -> None:
@@ -277,9 +289,20 @@ class WorkerShell(Shell):
         job.event(process.name, "on_evaluated", (done,))
 
     def _conclude(self, process: Process, conclude: worker_core.Conclude) -> None:
-        states = conclude.conclusion.states
-        metrics = {"n": float(states["n"][0][0]), "loss": math.nan, "mape": math.inf}
-        result = EvaluationResult(round=conclude.conclusion.round, metrics=metrics)
+        states, shown = conclude.conclusion.states, conclude.conclusion.shown
+        metrics, measured = {}, 0.0
+        if states:
+            metrics = {"n": float(states["n"][0][0]), "loss": math.nan, "mape": math.inf}
+            measured = float(states["seen"][0][0]) * 4 / metrics["n"]
+        decision = None
+        if shown is not None:
+            self._job.reach("shown")
+            decision = decide(
+                self._job.schedule, shown.version, measured, shown.loss, shown.before, is_end=shown.is_end
+            )
+            if not self._job.schedule.decides:
+                decision = Decision(logs=decision.logs)
+        result = EvaluationResult(round=conclude.conclusion.round, metrics=metrics, decision=decision)
         self._job.within(0.1, 2, self._job.event, process.name, "on_concluded", (result,))
 
     def _meets_bad(self, process: Process, task: int, index: int) -> int | None:

@@ -1,0 +1,339 @@
+"""The core that calls the model's callbacks at their barriers, and does what they decide (PROTOCOL: section 8).
+
+Theory of operation.  The first worker that has built the model tells what its callbacks need; that is journalled
+before any task is leased.  A *barrier* stands behind the last task of a round of tasks, at places that follow from
+the plan.  If some callback decides anything, a synchronous job holds there: nothing of a later round is leased, so
+all partitions come to stand at one version, and the evaluation is of it.  One worker turns the merged metrics into
+logs and asks the callbacks; its answer is journalled, metrics and decision in one transaction, and then the barrier
+is passed for good: whatever is computed again later comes by it with the same decision.  A version that callbacks
+refer to is kept as a checkpoint, which must be complete before the barrier is passed.
+
+Until then nothing is kept: a master that was started again finds all partitions at the barrier, or brings them
+there, and has it evaluated anew, with the same result.  Evaluations ask for their very version, so a partition that
+is lost meanwhile only makes them wait.  In asynchronous mode, and for callbacks that only look on, nothing holds:
+they are shown the newest values when so many tasks are done, and what they decide holds when it arrives.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+
+from edlz.services.concluded_rounds import CallbackNeeds, ConcludedRound, Decision, LossSum, ShownRound
+from edlz.services.job_status import FailureView
+from edlz.services.master.checkpoints import Checkpoints
+from edlz.services.master.entries import JournalState
+from edlz.services.master.evaluation import EvaluationRounds, Finished
+from edlz.services.master.instructions import Announce, DropCheckpoint, Instruction, Journal
+from edlz.services.master.skips import Skips
+from edlz.services.master.task_queue import TaskQueue
+from edlz.services.messages import PartitionStatus
+from edlz.services.plan import Plan
+
+__all__ = ["Barriers"]
+
+Results = list[tuple[int, dict[str, float]]]
+
+KEEP_AGAIN_S = 5.0  # a version that could not be saved is tried again so often,
+KEEP_PATIENCE_S = 300.0  # and for so long
+
+
+class Barriers:
+    """The barriers of one job.
+
+    Parameters
+    ----------
+    plan : Plan
+    every : int
+        Versions between barriers; 0 for epochs' ends.
+    checkpoint_steps : int
+        Versions between checkpoints that are not for callbacks; 0 for none.
+    journal : JournalState
+        What earlier masters left.
+    cores : TaskQueue, EvaluationRounds, Checkpoints, Skips
+        Told how far leases may go, what to evaluate, what to keep, where the last task ends.
+    results : list of (int, dict)
+        The metrics of all rounds, which are journalled together with decisions.
+    max_steps : int
+        Minibatches after which the job ends, whatever callbacks say; 0: none.
+
+    Attributes
+    ----------
+    needs : CallbackNeeds or None
+        What the callbacks need, as soon as it is known.
+    rounds : list of ConcludedRound
+        The barriers passed, in order; journalled.
+    failure : FailureView or None
+        Why the job cannot go on, if it cannot.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        every: int,
+        checkpoint_steps: int,
+        journal: JournalState,
+        cores: tuple[TaskQueue, EvaluationRounds, Checkpoints, Skips],
+        results: Results,
+        max_steps: int = 0,
+    ) -> None:
+        self._plan, self._every, self._steps = plan, every, checkpoint_steps
+        self._queue, self._evaluation, self._checkpoints, self._skips = cores
+        self._results, self._max_steps = results, max_steps
+        self.needs: CallbackNeeds | None = journal.callbacks
+        self.rounds = list(journal.rounds)
+        self.failure: FailureView | None = None
+        self._next: int | None = None  # the last task before the next barrier; None: there is none
+        self._open: tuple[int, ShownRound, LossSum] | None = None  # number of the round under way
+        self._concluded: Finished | None = None  # it is, but a version is still to be kept
+        self._is_at_barrier = False  # sync: all partitions stand there
+        self._version = 0  # where they do
+        self._trying_since_s = self._tried_s = -1.0  # to keep the version
+        if journal.task_count:
+            self._queue.task_count = self._queue.fence = journal.task_count
+        if self.rounds:
+            self._evaluation.concluded_version = self.rounds[-1].version
+        if self.needs is not None:
+            self._move_on()
+
+    # -- what is told
+
+    @property
+    def are_used(self) -> bool:
+        """Whether callbacks are called, and so rounds of evaluation opened here."""
+        return self.needs is not None and self.needs.runs and self._plan.is_training
+
+    @property
+    def _holds(self) -> bool:
+        """Whether training waits for the callbacks."""
+        return self._plan.is_sync and self.needs is not None and self.needs.decides
+
+    @property
+    def are_passed(self) -> bool:
+        """Whether none is left: the job may end."""
+        return self._next is None
+
+    @property
+    def fence(self) -> int:
+        """As the orders of partitions have it."""
+        return self._queue.fence if self._holds and self._next is not None else 0
+
+    @property
+    def task_count(self) -> int:
+        """As the orders of partitions have it."""
+        count = self._queue.task_count
+        return count if count < self._plan.task_count else 0
+
+    @property
+    def stands_at(self) -> int:
+        """The version at which all partitions stand, held by a barrier; 0 if none holds them."""
+        return self._version if self._is_at_barrier else 0
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The versions that callbacks refer to, or may: their checkpoints stay."""
+        kept = self.rounds[-1].decision.kept if self.rounds else ()
+        wanted = self._concluded.decision if self._concluded is not None else None
+        return kept if wanted is None else (*kept, *wanted.kept)
+
+    @property
+    def result(self) -> int:
+        """The version whose checkpoint is the job's result, since its weights have been put back; -1: the last one."""
+        return self.rounds[-1].decision.result if self.rounds and self.are_passed else -1
+
+    def learning_rate(self, task: int) -> float | None:
+        """Return what callbacks have set for a task; None if the model's own holds."""
+        passed = self.rounds
+        if self._plan.is_sync:  # a task that is computed again comes before barriers that have been passed
+            passed = passed[: bisect_left(passed, task, key=lambda round_: round_.task)]
+        rates = (round_.decision.learning_rate for round_ in reversed(passed))
+        return next((rate for rate in rates if rate is not None), None)
+
+    # -- events
+
+    def begin(self) -> list[Instruction]:
+        """The first instructions of a master: a job of so many minibatches ends where the plan has them."""
+        needed = self.needs.max_steps if self.needs is not None else 0
+        return self._end_after(min(filter(None, (self._max_steps, needed)), default=0))
+
+    def _end_after(self, steps: int) -> list[Instruction]:
+        """Cut the plan behind the first tasks that make so many minibatches, the last of them at an index."""
+        sums = np.cumsum(self._plan.minibatches, dtype=np.int64)
+        if not steps or not self._plan.is_training or steps >= sums[-1]:
+            return []
+        last = int(np.searchsorted(sums, steps))
+        if last >= self._queue.task_count:  # callbacks have stopped it before
+            return []
+        self._queue.task_count = last + 1
+        self._queue.fence = min(self._queue.fence, last + 1)
+        if steps < sums[last]:
+            self._skips.end_job_at(last, steps - (int(sums[last - 1]) if last else 0))
+        if self.needs is not None:
+            self._move_on()
+        return [Journal({"task_count": self.task_count, "ends": self._skips.journalled})]
+
+    def learn(self, needs: CallbackNeeds) -> list[Instruction]:
+        """A worker has built the model; what its callbacks need is durable before anything is leased to it."""
+        if self.needs is not None:
+            return []
+        self.needs = needs
+        out: list[Instruction] = [Journal({"callbacks": needs}), *self.begin()]
+        if self._plan.is_training:
+            self._move_on()
+        if needs.decides and not self._plan.is_sync:
+            text = "callbacks decide in asynchronous mode: what they decide holds when it arrives."
+            out.append(Announce("callbacks", text))
+        return out
+
+    def on_other_history(self) -> None:
+        """A task ends elsewhere than before: what was evaluated may be of another model."""
+        self._close()
+
+    def advance(self, statuses: Sequence[PartitionStatus], version: int) -> list[Instruction]:
+        """Go as far as the partitions' newest statuses allow; all of them are in the era."""
+        self._is_at_barrier = False
+        if self._next is None or not self._is_reached(statuses):
+            return []
+        self._is_at_barrier, self._version = self._holds, version
+        if self._concluded is not None:
+            return self._keep(self._concluded)
+        if self._open is not None and self._holds and self._open[1].version != version:
+            self._close()
+        return [] if self._open is not None else self._begin(statuses, version)
+
+    def on_tick(self, now: float) -> list[Instruction]:
+        """Try again to save a version that is to be kept; give up at last."""
+        if self._concluded is None:
+            self._trying_since_s = -1.0
+            return []
+        if self._trying_since_s < 0:
+            self._trying_since_s = self._tried_s = now
+        version = self._concluded.version
+        if now - self._tried_s >= KEEP_AGAIN_S and self._checkpoints.is_idle and self._is_at_barrier:
+            self._tried_s = now
+            self._checkpoints.ask(version)
+        if now - self._trying_since_s >= KEEP_PATIENCE_S and self._is_at_barrier:
+            self.failure = FailureView(
+                text=f"the checkpoint of v{version}, which callbacks refer to, could not be saved",
+                help="make room for checkpoints, then: edlz resume",
+            )
+        return []
+
+    def conclude(self, finished: Finished) -> list[Instruction]:
+        """The callbacks have answered; the first answer counts."""
+        if self._open is None or finished.round != self._open[0] or self._next is None:
+            return []
+        return self._keep(finished)
+
+    # -- the way from one barrier to the next
+
+    def _move_on(self) -> None:
+        """Find the next barrier, and let leases go as far."""
+        self._next = self._following() if self.are_used else None
+        count = self._queue.task_count
+        self._queue.fence = self._next + 1 if self._holds and self._next is not None else count
+
+    def _following(self) -> int | None:
+        last, end = self.rounds[-1].task if self.rounds else -1, self._queue.task_count - 1
+        if last >= end or (self.rounds and self.rounds[-1].decision.stop):
+            return None
+        places = self._plan.barriers(self._every)
+        place = int(np.searchsorted(places, last, side="right"))
+        return min(end, int(places[place]) if place < len(places) else end)
+
+    def _is_reached(self, statuses: Sequence[PartitionStatus]) -> bool:
+        assert self._next is not None
+        if not self._holds:
+            return len(self._queue.done) > self._next
+        is_finished = self._queue.done.first_missing() > self._next
+        # What workers report comes before what the partitions say of their versions.
+        return is_finished and all(
+            status.finished_tasks > self._next and status.version == statuses[0].version
+            for status in statuses
+        )
+
+    def _begin(self, statuses: Sequence[PartitionStatus], version: int) -> list[Instruction]:
+        losses = statuses[0].losses
+        before = self.rounds[-1].losses if self.rounds else LossSum()
+        shown = ShownRound(
+            version=version,
+            loss=losses.mean_since(before),
+            is_end=self._next == self._queue.task_count - 1,
+            before=tuple(self.rounds),
+        )
+        number = self._evaluation.open_shown(shown, is_of_version=self._holds)
+        self._open = (number, shown, losses)
+        return [Announce("evaluation", f"Evaluation of v{version} begins.", 10)]
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._evaluation.withdraw(self._open[0])
+        self._open = self._concluded = None
+
+    def _keep(self, finished: Finished) -> list[Instruction]:
+        """Go on, as soon as the version is saved, if the callbacks refer to it."""
+        assert finished.decision is not None
+        version = finished.version
+        if version not in finished.decision.kept or self._checkpoints.newest == version:
+            return self._pass(finished, finished.decision)
+        if self._concluded is None:
+            self._concluded = finished
+            self._checkpoints.ask(version)
+        return []
+
+    def _pass(self, finished: Finished, decision: Decision) -> list[Instruction]:
+        assert self._open is not None
+        assert self._next is not None
+        kept = self.rounds[-1].decision.kept if self.rounds else ()
+        losses, is_end = self._open[2], self._open[1].is_end
+        self.rounds.append(
+            ConcludedRound(task=self._next, version=finished.version, decision=decision, losses=losses)
+        )
+        self._open = self._concluded = None
+        self._is_at_barrier = False
+        if finished.metrics:
+            self._results.append((finished.version, finished.metrics))
+        if decision.stop and not is_end:
+            # What is in hand in asynchronous mode is finished; nothing behind it is begun.
+            self._queue.task_count = (
+                self._next + 1 if self._holds else max(self._next + 1, self._queue.furthest)
+            )
+        self._move_on()
+        if self.result >= 0:
+            of_result = next((m for v, m in reversed(self._results) if v == self.result), None)
+            if of_result is not None and self.result != finished.version:
+                self._results.append((self.result, of_result))
+        fields = {
+            "evaluations": tuple(self._results),
+            "rounds": tuple(self.rounds),
+            "task_count": self.task_count,
+        }
+        gone = [v for v in kept if v not in decision.kept and not (self._steps and v % self._steps == 0)]
+        return [Journal(fields), *self._announced(finished, decision), *map(DropCheckpoint, gone)]
+
+    def _announced(self, finished: Finished, decision: Decision) -> list[Announce]:
+        out = []
+        version = finished.version
+        if finished.metrics:
+            out.append(Announce("evaluation", f"Evaluation metrics[v={version}]: {finished.metrics}"))
+        if decision.learning_rate is not None:
+            text = (
+                f"the learning rate is {decision.learning_rate:g} from v{version} on: a callback has set it."
+            )
+            out.append(Announce("callbacks", text))
+        if version in decision.kept:
+            out.append(Announce("callbacks", f"v{version} is kept as the best one so far."))
+        if decision.stop:
+            out.append(Announce("callbacks", f"training ends at v{version}: a callback has stopped it."))
+        if self.result >= 0:
+            out.append(Announce("callbacks", f"the result is v{self.result}: a callback has put it back."))
+        return out
+
+    # -- checks
+
+    def check_invariants(self) -> None:
+        tasks = [round_.task for round_ in self.rounds]
+        assert tasks == sorted(set(tasks)), "barriers were passed out of order"
+        assert self._concluded is None or self._open is not None, "concluded, but not open"
+        if self._holds and self._next is not None:
+            assert self._queue.fence == self._next + 1, "leases may go beyond the barrier"

@@ -1,0 +1,70 @@
+"""Jobs whose callbacks decide: they decide the same, and train to the same bits, whoever runs them and dies."""
+
+import dataclasses
+import random
+
+import pytest
+from simulation.job import Fault, Schedule, SimulatedJob
+from simulation.schedule import BARRIER_MOMENTS
+
+LENGTHS = (2, 3, 0, 2, 1, 3, 2, 2)
+
+
+def schedule(seed: int, mode: str = "sync", **more: object) -> Schedule:
+    about = {"has_callbacks": True, "decides": True, "evaluation_tasks": 2, **more}
+    return Schedule(seed, mode, 2, 2, LENGTHS, 2, 2, **about)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("every", [0, 2])
+def test_callbacks_decide_the_same_on_any_number_of_workers(
+    partitions: int, workers: int, every: int
+) -> None:
+    about = dataclasses.replace(schedule(1), partitions=partitions, workers=workers, evaluation_steps=every)
+    job = SimulatedJob(about).run()
+    assert len(job.journal["rounds"]) == (4 if every else 2)
+    assert all(round_.decision.learning_rate for round_ in job.journal["rounds"])
+
+
+def test_a_stop_cuts_the_plan() -> None:
+    job = SimulatedJob(schedule(2, stops_behind=0)).run()
+    assert (len(job.journal["rounds"]), job.journal["task_count"]) == (1, 4)
+
+
+def test_a_job_without_validation_data_has_its_loss() -> None:
+    job = SimulatedJob(schedule(3, evaluation_tasks=0)).run()
+    assert all(round_.decision.logs["loss"] > 0 for round_ in job.journal["rounds"])
+
+
+def test_the_best_version_is_kept_and_put_back() -> None:
+    job = SimulatedJob(schedule(4, keeps_best=True, evaluation_steps=2)).run()
+    best = job.journal["rounds"][-1].decision.result
+    assert set(job.checkpoint_folder.versions) == {best}
+    assert job.journal["evaluations"][-1][0] == best
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 10, 11, 14, 30, 31, 32, 50])
+def test_a_job_of_so_many_minibatches_ends_inside_its_last_task(steps: int, mode: str) -> None:
+    decides = steps % 2 == 0
+    job = SimulatedJob(schedule(5, mode, max_step=steps, decides=decides, has_callbacks=decides)).run()
+    assert (job.journal["task_count"] or len(LENGTHS)) == min(len(LENGTHS), -(-steps // 4))
+
+
+@pytest.mark.parametrize("role", ["m", "p0", "p1", "w0"])
+@pytest.mark.parametrize("kind", ["kill", "stall", "wipe", "term"])
+@pytest.mark.parametrize("moment", BARRIER_MOMENTS)
+def test_whoever_is_lost_at_a_barrier(moment: str, kind: str, role: str) -> None:
+    for seed in range(3):
+        rng = random.Random(f"{moment}{kind}{role}{seed}")
+        more = {
+            "evaluation_steps": rng.choice((0, 2)),
+            "stops_behind": rng.choice((-1, 1)),
+            "keeps_best": True,
+        }
+        fault = Fault(
+            rng.choice((0.0, 0.1, rng.uniform(0, 3))), kind, role, rng.uniform(1, 20), during=moment
+        )
+        noise = rng.choice((0.0, 0.05))
+        SimulatedJob(schedule(seed, **more, noise=noise, faults=(fault,))).run()
