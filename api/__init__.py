@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edlz.api.callbacks import LearningRateScheduler, SavedModelExporter
+    from edlz.api.callbacks import LearningRateScheduler, MaxStepsStopping, SavedModelExporter
     from edlz.api.embedding import Embedding
     from edlz.api.loading import load
     from edlz.api.optimizers import RowwiseAdagrad
@@ -17,6 +17,7 @@ __all__ = [
     "BasePredictionOutputsProcessor",
     "Embedding",
     "LearningRateScheduler",
+    "MaxStepsStopping",
     "PredictionContext",
     "RowwiseAdagrad",
     "SavedModelExporter",
@@ -28,6 +29,7 @@ _MODULES = {
     "PredictionContext": "edlz.api.predictions",
     "Embedding": "edlz.api.embedding",
     "LearningRateScheduler": "edlz.api.callbacks",
+    "MaxStepsStopping": "edlz.api.callbacks",
     "RowwiseAdagrad": "edlz.api.optimizers",
     "SavedModelExporter": "edlz.api.callbacks",
     "load": "edlz.api.loading",

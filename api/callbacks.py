@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-__all__ = ["LearningRateScheduler", "SavedModelExporter"]
+__all__ = ["LearningRateScheduler", "MaxStepsStopping", "SavedModelExporter"]
 
 
 class LearningRateScheduler(keras.callbacks.Callback):  # type: ignore[misc]
@@ -29,6 +29,27 @@ class LearningRateScheduler(keras.callbacks.Callback):  # type: ignore[misc]
         """Do the same under `keras.Model.fit`; in a job the worker asks the schedule itself."""
         optimizer = self.model.optimizer
         optimizer.learning_rate = float(self.schedule(int(optimizer.iterations)))
+
+
+class MaxStepsStopping(keras.callbacks.Callback):  # type: ignore[misc]
+    """Ends the job after so many minibatches, over all workers; `--max_step=N` does the same.
+
+    Parameters
+    ----------
+    max_steps : int
+        The first ones in the order of the plan.
+    """
+
+    def __init__(self, max_steps: int) -> None:
+        super().__init__()
+        if max_steps < 1:
+            raise ValueError(f"max_steps={max_steps} is below 1")
+        self.max_steps = int(max_steps)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Do the same under `keras.Model.fit`; in a job its plan is cut."""
+        if int(self.model.optimizer.iterations) >= self.max_steps:
+            self.model.stop_training = True
 
 
 class SavedModelExporter(keras.callbacks.Callback):  # type: ignore[misc]

@@ -39,7 +39,6 @@ _SIGNATURES = {
 }
 _CONTRACT = (*MODEL_NAMES, "loss", "optimizer", *FEED_NAMES, "eval_metrics_fn")
 _LATER_NAMES = {
-    "callbacks": "of callbacks() only learning rate schedulers and SavedModelExporter are heeded in this version of edlz",
     "custom_data_reader": "custom_data_reader() of the model is not used: only RecordIO is read in this version of edlz",
 }
 

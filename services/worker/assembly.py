@@ -7,6 +7,8 @@ from edlz.api.mode import Mode
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError
 from edlz.services.plan import Plan
+from edlz.services.worker.callbacks.calls import CallbackCalls
+from edlz.services.worker.callbacks.kinds import SortedCallbacks, check_monitors, sort_callbacks
 from edlz.services.worker.evaluator import Evaluator
 from edlz.services.worker.ids_function import IdsFunction
 from edlz.services.worker.job_model import JobModel
@@ -26,6 +28,12 @@ class Assembly:
     ----------
     vectors : LoadedVectors
         What is computed on: the initial values at first.
+    callbacks : CallbackCalls or None
+        If there are any to be called.
+    max_steps : int
+        Minibatches after which callbacks end the job; 0: none.
+    stops_on_nan : bool
+        Whether callbacks end the job at a loss that is not finite.
     """
 
     def __init__(self, config: JobConfig, plan: Plan, reader: TaskReader, partitions: int = 1) -> None:
@@ -34,7 +42,10 @@ class Assembly:
         contract, spec = self._model.contract, self._model.feed.spec
         self.lanes, self.built = self._model.lanes, self._model.built
         self.initial = self.built.initial_vectors()
-        self.updates = ModelUpdates(contract, self.built, plan)
+        found = SortedCallbacks()
+        if plan.is_training:
+            found = sort_callbacks(contract, is_sync=plan.is_sync, is_told=True)
+        self.updates = ModelUpdates(contract, self.built, plan, found)
         has_tables = bool(self.built.tables)
         is_traced = has_tables and not plan.predicts
         ids = IdsFunction(contract, self.built, spec, is_training=True) if is_traced else None
@@ -42,8 +53,11 @@ class Assembly:
         self._step = None if plan.predicts else TrainingStep(contract, self.built, spec, ids)
         self.vectors = LoadedVectors(*self.initial)
         is_evaluated = plan.evaluation_shards and not plan.predicts
-        self._evaluator = self._make_evaluator() if is_evaluated else None
+        has_some = bool(found.deciders or found.observers)
+        self._evaluator = self._make_evaluator(with_loss=has_some) if is_evaluated else None
         self._predictor = self._make_predictor(config) if plan.predicts else None
+        self.stops_on_nan, self.max_steps = found.stops_on_nan, found.max_steps
+        self.callbacks = self._make_calls() if has_some else None
 
     @property
     def step(self) -> TrainingStep:
@@ -76,10 +90,21 @@ class Assembly:
         if self._predictor is not None:
             self._predictor.close()
 
-    def _make_evaluator(self) -> Evaluator:
+    def _make_calls(self) -> CallbackCalls:
+        contract, updates = self._model.contract, self.updates
+        metrics = None if self._evaluator is None else self._evaluator.metric_names
+
+        def make() -> SortedCallbacks:
+            return check_monitors(sort_callbacks(contract, is_sync=self._plan.is_sync), metrics)
+
+        about = (self.built.model, updates.keras, updates.constant_rate, self._plan.epochs)
+        return CallbackCalls(contract.code, make, *about)
+
+    def _make_evaluator(self, *, with_loss: bool) -> Evaluator:
         feed = self._model.open_feed(Mode.EVALUATION)
         ranges = self._plan.evaluation_ranges
-        return Evaluator(self._model.contract, self.built, feed, self.vectors, ranges, self._partitions)
+        about = (self._model.contract, self.built, feed, self.vectors, ranges, self._partitions)
+        return Evaluator(*about, with_loss=with_loss)
 
     def _make_predictor(self, config: JobConfig) -> Predictor:
         model, ranges = self._model, self._plan.evaluation_ranges

@@ -30,6 +30,8 @@ class Evaluator:
     ranges : sequence of TaskRange
         The evaluation tasks of the job.
     partitions : int
+    with_loss : bool
+        Measure the loss too, whatever the metrics are.
 
     Raises
     ------
@@ -47,14 +49,20 @@ class Evaluator:
         vectors: LoadedVectors,
         ranges: Sequence[TaskRange],
         partitions: int = 1,
+        *,
+        with_loss: bool = False,
     ) -> None:
         self._contract = contract
         self._tasks = WholeTasks(contract, built, feed, "validation", partitions)
-        self._metrics = MetricSet(contract)
+        self._metrics = MetricSet(contract, with_loss=with_loss)
         forward = Forward(contract, built, feed.spec, self._tasks.ids)
         element, inputs = self._tasks.first(ranges)
         self._metrics.prepare(*forward(element, vectors, inputs))
         self._update = Forward(contract, built, feed.spec, self._tasks.ids, then=self._metrics.update)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return self._metrics.names
 
     def find_ids(self, task: int, records: TaskRange) -> tuple[GroupedIds, ...]:
         """Read a task's minibatches, and return the distinct ids of each table in all of them.

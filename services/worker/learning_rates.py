@@ -44,6 +44,11 @@ class LearningRate:
         is_constant = scheduled is None and not callable(optimizer._learning_rate)
         self._constant = self._rounded(0) if is_constant else None
 
+    @property
+    def constant(self) -> float | None:
+        """The rate, if it is the same at every version."""
+        return self._constant
+
     def at(self, version: int) -> float:
         """Return the rate of the step that makes version + 1, a float32 value.
 

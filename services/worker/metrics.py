@@ -34,13 +34,16 @@ class MetricSet:
         Keras, or a function of (labels, predictions) that gives one value per row, or one for all rows; or
         the older `eval_metrics_fn(predictions, labels) -> {name: value}`.  Without one: the loss.
 
+    with_loss : bool
+        Measure the loss too, if no metric is called so.
+
     Raises
     ------
     ModelError
         If the code raises, or gives something else.
     """
 
-    def __init__(self, contract: ModelContract) -> None:
+    def __init__(self, contract: ModelContract, *, with_loss: bool = False) -> None:
         self._code = contract.code
         self._metrics: dict[str, Any] = {}
         self._updates: list[Update] = []
@@ -52,6 +55,12 @@ class MetricSet:
             self._older = contract.metrics
         else:
             self._add_all(contract.metrics)
+        if with_loss and "loss" not in self._metrics:
+            self._add("loss", contract.loss)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._metrics)
 
     def prepare(self, labels: Any, predictions: Any) -> None:
         """Make the metrics' variables, and check that their states can be added up.

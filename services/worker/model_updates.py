@@ -1,34 +1,37 @@
 """How the gradients of a model become updates: optimizers, learning rates and clipping, of tables as well."""
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edlz.api.callbacks import SavedModelExporter
 from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.errors import ModelError
 from edlz.services.messages import ExportWish, OptimizerSpec, TableSpec
 from edlz.services.plan import Plan
 from edlz.services.worker.backend import keras
+from edlz.services.worker.callbacks.kinds import SortedCallbacks
 from edlz.services.worker.gradient_clipping import GradientClipping
 from edlz.services.worker.initializers import initializer_spec
 from edlz.services.worker.keras_model import BuiltModel
-from edlz.services.worker.learning_rates import SCHEDULERS, LearningRate, constant_rate, scheduled_rate
+from edlz.services.worker.learning_rates import LearningRate, constant_rate, scheduled_rate
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.optimizer import ModelOptimizer
 from edlz.services.worker.tables import table_path
 
 __all__ = ["ModelUpdates"]
 
-logger = logging.getLogger(__name__)
-
 
 class ModelUpdates:
     """What follows from the user's optimizers and schedules.
 
+    Parameters
+    ----------
+    callbacks : SortedCallbacks, optional
+        Some of them schedule the learning rate, or export.
+
     Attributes
     ----------
+    keras : the user's optimizer
     optimizer : OptimizerSpec
     tables : tuple of TableSpec
     clipping : GradientClipping
@@ -41,17 +44,13 @@ class ModelUpdates:
         If partitions have no such optimizer, initial values or options.
     """
 
-    def __init__(self, contract: ModelContract, built: BuiltModel, plan: Plan) -> None:
+    def __init__(
+        self, contract: ModelContract, built: BuiltModel, plan: Plan, callbacks: SortedCallbacks | None = None
+    ) -> None:
         model = ModelOptimizer(contract.make_optimizer())
-        callbacks = contract.make_callbacks()
-        for callback in callbacks:
-            if not isinstance(callback, (*SCHEDULERS, SavedModelExporter)):
-                logger.warning(
-                    "callback=%s is not run: of callbacks() only learning rate schedulers and SavedModelExporter are heeded yet",
-                    type(callback).__name__,
-                )
-        self.export_wish = _export_wish(callbacks)
-        scheduled = scheduled_rate(callbacks, model.keras, plan, contract.code)
+        callbacks = callbacks or SortedCallbacks()
+        self.keras, self.export_wish = model.keras, _export_wish(callbacks.exporters)
+        scheduled = scheduled_rate(callbacks.schedulers, model.keras, plan, contract.code)
         self._rate = LearningRate(model.keras, scheduled)
         own = [_own_optimizer(layer) for layer in built.tables]
         self._table_rates = [_own_rate(layer, o) for layer, o in zip(built.tables, own, strict=True)]
@@ -60,20 +59,26 @@ class ModelUpdates:
         clips = [None if o is None else o.clip for o in own]
         self.clipping = GradientClipping(built.layout.dense, model.clip, clips)
 
+    @property
+    def constant_rate(self) -> float | None:
+        """The model's learning rate, if it does not follow from the version."""
+        return self._rate.constant
+
     def learning_rate(self, version: int) -> float:
         """Return the learning rate of the step from `version` (updates so far) to version + 1."""
         return self._rate.at(version)
 
-    def table_rates(self, version: int) -> tuple[float, ...]:
-        """Return the learning rate of each table, or nothing if all have the model's."""
+    def table_rates(self, version: int, rate: float | None = None) -> tuple[float, ...]:
+        """Return the learning rate of each table, or nothing if all have the model's; `rate`: in its place."""
         if not any(self._table_rates):
             return ()
-        return tuple((own or self._rate).at(version) for own in self._table_rates)
+        models = self._rate.at(version) if rate is None else rate
+        return tuple(models if own is None else own.at(version) for own in self._table_rates)
 
 
-def _export_wish(callbacks: Sequence[Any]) -> ExportWish | None:
-    """Return what the last exporter among the callbacks wishes for; one without a place waits for --output."""
-    places = [callback.output for callback in callbacks if isinstance(callback, SavedModelExporter)]
+def _export_wish(exporters: Sequence[Any]) -> ExportWish | None:
+    """Return what the last exporter wishes for; one without a place waits for --output."""
+    places = [exporter.output for exporter in exporters]
     if not places or not places[-1]:
         return None
     output = str(Path(places[-1]).absolute())

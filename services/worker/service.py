@@ -72,6 +72,7 @@ from edlz.services.worker.task_runner import TaskRunner
 from edlz.services.worker.user_code import TaskError, UserCodeError, exit_error
 
 if TYPE_CHECKING:
+    from edlz.services.worker.callbacks.calls import CallbackCalls
     from edlz.services.worker.predictor import Predicted
     from edlz.services.worker.tables import GroupedIds
     from edlz.services.worker.trainer import Built, Computed, Trainer
@@ -120,6 +121,8 @@ class WorkerService:
         self._loss_log = LossLog(config.log_loss_steps)
         self._writer: PartWriter | None = None
         self._local_steps = False
+        self._tells_losses = False  # callbacks are to know the mean
+        self._batch_calls: CallbackCalls | None = None  # callbacks that are called at each minibatch
         self._error: BaseException | None = None
         when_failed(self._master.failed, self._on_error)
 
@@ -303,6 +306,8 @@ class WorkerService:
     def _on_built(self, built: "Built") -> None:
         assert self._job is not None
         self._built = built
+        self._tells_losses = built.callbacks is not None and built.callbacks.runs
+        self._batch_calls = self._ready_trainer.batch_calls
         local = built.optimizer if self._local_steps else None
         self._parameters = Parameters(built.layout, self._job.partitions, local)
         dense = built.layout.dense
@@ -310,7 +315,7 @@ class WorkerService:
         self._meter.state = "waiting"
         if built.export_wish is not None:
             self._feed("on_wish", built.export_wish)
-        self._feed("on_built", bool(built.tables))
+        self._feed("on_built", bool(built.tables), built.callbacks, built.stops_on_nan)
 
     def _on_fatal(self, error: BaseException) -> None:
         """Another attempt would end in the same way: the master ends the job."""
@@ -378,15 +383,21 @@ class WorkerService:
         self._meter.begin("training", compute.task)
 
         def work() -> "tuple[Computed, Push, tuple[RowIds, ...] | None, bool]":
-            trainer = self._ready_trainer
+            trainer, calls = self._ready_trainer, self._batch_calls
             self._load(compute.parts)
+            if calls is not None:
+                calls.on_batch_begin(compute.version)
             computed = trainer.compute(compute.task, compute.index, self._join(compute.ids, compute.rows))
+            if calls is not None and computed.loss is not None:
+                calls.on_batch_end(compute.version, computed.loss)
+            rate = compute.learning_rate
             push = Push(
                 task=compute.task,
                 index=computed.index,
                 is_last=computed.is_last,
-                learning_rate=trainer.learning_rate(compute.version),
-                table_rates=trainer.table_rates(compute.version),
+                learning_rate=trainer.learning_rate(compute.version) if rate is None else rate,
+                table_rates=trainer.table_rates(compute.version, rate),
+                loss=computed.loss if self._tells_losses else None,
                 gradient=computed.gradient,
                 state=computed.state,
                 counters=computed.counters,
@@ -519,12 +530,17 @@ class WorkerService:
         self._feed("on_evaluation_failed", error.record("evaluation", round=lease.round, attempt=attempt))
 
     def _conclude(self, conclusion: Conclusion) -> None:
-        def then(metrics: dict[str, float]) -> None:
-            self._feed("on_concluded", EvaluationResult(round=conclusion.round, metrics=metrics))
+        trainer, shown = self._ready_trainer, conclusion.shown
 
-        self._keras.submit(
-            "conclusion", lambda: self._ready_trainer.conclude(conclusion.states), then, self._on_fatal
-        )
+        def work() -> EvaluationResult:
+            metrics = trainer.conclude(conclusion.states)
+            decision = None if shown is None else trainer.decide(shown, metrics)
+            return EvaluationResult(round=conclusion.round, metrics=metrics, decision=decision)
+
+        def then(result: EvaluationResult) -> None:
+            self._feed("on_concluded", result)
+
+        self._keras.submit("conclusion", work, then, self._on_fatal)
 
     # -- the end
 

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from edlz.services.concluded_rounds import CallbackNeeds, Decision, ShownRound
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.layout import Layout
@@ -25,6 +26,7 @@ from edlz.services.worker.user_code import TaskError, UserCodeError
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from edlz.services.worker.assembly import Assembly
+    from edlz.services.worker.callbacks.calls import CallbackCalls
     from edlz.services.worker.predictor import Predicted
     from edlz.services.worker.tables import GroupedIds
 
@@ -46,6 +48,10 @@ class Built:
         Of the embedding tables, which are not in `dense`.
     export_wish : ExportWish, optional
         Of the model's callbacks().
+    callbacks : CallbackNeeds or None
+        What the model's callbacks need of the job, if anything.
+    stops_on_nan : bool
+        Whether they end it at a loss that is not finite.
     """
 
     layout: Layout
@@ -55,6 +61,8 @@ class Built:
     counters: npt.NDArray[np.int64]
     tables: tuple[TableSpec, ...] = ()
     export_wish: ExportWish | None = None
+    callbacks: CallbackNeeds | None = None
+    stops_on_nan: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +131,35 @@ class Trainer:
         from edlz.services.worker.assembly import Assembly
 
         assembly = self._assembly = Assembly(self._config, self._plan, self._reader, self._partitions)
-        updates = assembly.updates
+        updates, calls = assembly.updates, assembly.callbacks
+        needs = CallbackNeeds(
+            runs=calls is not None,
+            decides=calls is not None and calls.decides,
+            max_steps=assembly.max_steps,
+        )
         return Built(
-            assembly.built.layout, updates.optimizer, *assembly.initial, updates.tables, updates.export_wish
+            assembly.built.layout,
+            updates.optimizer,
+            *assembly.initial,
+            updates.tables,
+            updates.export_wish,
+            None if needs == CallbackNeeds() else needs,
+            assembly.stops_on_nan,
         )
 
     def learning_rate(self, version: int) -> float:
         """Return the learning rate of the step from `version` (updates so far) to version + 1."""
         return self._ready.updates.learning_rate(version)
 
-    def table_rates(self, version: int) -> tuple[float, ...]:
-        """Return the learning rate of each table for the same step; nothing, if all have the model's."""
-        return self._ready.updates.table_rates(version)
+    def table_rates(self, version: int, rate: float | None = None) -> tuple[float, ...]:
+        """Return the learning rate of each table for the same step; nothing, if all have the model's.
+
+        Parameters
+        ----------
+        rate : float, optional
+            In place of the model's.
+        """
+        return self._ready.updates.table_rates(version, rate)
 
     def load(
         self,
@@ -303,8 +328,29 @@ class Trainer:
         return self._ready.predictor.predict(task, records, self._ready.vectors, rows, attempt)
 
     def conclude(self, states: MetricState) -> dict[str, float]:
-        """Return the metrics of a round from the sum of its tasks' states."""
-        return self._ready.evaluator.conclude(states)
+        """Return the metrics of a round from the sum of its tasks' states; of none if nothing was evaluated."""
+        return self._ready.evaluator.conclude(states) if states else {}
+
+    # -- callbacks
+
+    def decide(self, shown: ShownRound, metrics: dict[str, float]) -> Decision:
+        """Show a round to the user's callbacks, and return what they decide.
+
+        Raises
+        ------
+        ModelError
+            If one of them raises, or does what it cannot do.
+        """
+        calls = self._ready.callbacks
+        if calls is None:
+            raise LocalProtocolError("the master has rounds shown to callbacks that there are not")
+        return calls.conclude(shown, metrics)
+
+    @property
+    def batch_calls(self) -> "CallbackCalls | None":
+        """Callbacks that want to be called at each minibatch."""
+        calls = self._ready.callbacks
+        return calls if calls is not None and calls.sees_batches else None
 
     def close(self) -> None:
         """Let go of files and threads; the trainer is of no use afterwards."""

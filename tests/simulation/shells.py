@@ -148,6 +148,7 @@ class MasterShell(Shell):
         process = self._job.processes[name]
         if process.is_up:
             self._job.carry_out(process, process.core.on_published(missing))
+
     def _dropcheckpoint(self, process: Process, order: master_core.DropCheckpoint) -> None:
         if order.version not in self._job.begun_from:
             self._job.checkpoint_folder.versions.pop(order.version, None)

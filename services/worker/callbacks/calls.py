@@ -1,0 +1,207 @@
+"""Calls the user's callbacks outside of `fit`, and finds out what they have decided.
+
+Theory of operation.  Callbacks that decide are functions of what they have been shown, so whoever concludes a round
+makes them anew, shows them all rounds before in order, as the master tells them, and then this one: any worker comes
+to the same decision.  Observers are called for the round alone, once in a process.  Hooks come as `fit` calls them, where each round of evaluation is the end of an
+epoch: `on_epoch_begin` of the next one follows at once, so a learning rate that it sets holds from there on.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from edlz.services.concluded_rounds import Decision, ShownRound
+from edlz.services.errors import ModelError
+from edlz.services.worker.backend import keras
+from edlz.services.worker.callbacks.kinds import SortedCallbacks
+from edlz.services.worker.callbacks.model_view import ModelView, OptimizerView
+from edlz.services.worker.user_code import UserCode
+
+__all__ = ["CallbackCalls"]
+
+Logs = dict[str, float]
+
+
+class CallbackCalls:
+    """The callbacks of one job, in one worker.
+
+    Parameters
+    ----------
+    code : UserCode
+    make : callable () -> SortedCallbacks
+        Makes them, new ones each time.
+    model, optimizer : the user's own
+    rate : float or None
+        The learning rate before any decision; None where it follows from the version.
+    epochs : int
+        Of the job.
+
+    Raises
+    ------
+    ModelError
+        If `callbacks()` raises, or has callbacks that cannot be run.
+    """
+
+    def __init__(
+        self,
+        code: UserCode,
+        make: Callable[[], SortedCallbacks],
+        model: Any,
+        optimizer: Any,
+        rate: float | None,
+        epochs: int,
+    ) -> None:
+        self._code, self._make, self._model, self._optimizer = code, make, model, optimizer
+        self._rate, self._params = rate, {"epochs": epochs, "steps": None, "verbose": 0}
+        self._own = make()  # the observers, and those of the deciders that want to see minibatches
+        if self._own.deciders:  # what they do before training is found out at once
+            self._new_cast(make().deciders, decides=True)
+        self._observers: _Cast | None = None
+        self._observed = -1  # the last round that observers were called for
+        self._batches = self._own.with_batches
+        for callback in self._batches:
+            self._introduce(callback, decides=False)
+        self._batches_begun = False
+
+    @property
+    def decides(self) -> bool:
+        """Whether some of them may decide anything."""
+        return bool(self._own.deciders)
+
+    def conclude(self, shown: ShownRound, metrics: Logs) -> Decision:
+        """Show a round to all callbacks; return what those that decide have decided.
+
+        Raises
+        ------
+        ModelError
+            If a callback raises, or does what it cannot do.
+        """
+        logs = {} if shown.loss is None else {"loss": shown.loss}
+        logs |= {f"val_{name}": value for name, value in metrics.items()}
+        decision, seen = self._decide(shown, logs)
+        if self._own.observers and self._observed < len(shown.before):
+            self._observed = len(shown.before)
+            self._observe(shown, seen, is_over=shown.is_end or decision.stop)
+        return decision
+
+    def _decide(self, shown: ShownRound, logs: Logs) -> tuple[Decision, Logs]:
+        """Return the decision, and the logs as the callbacks have left them."""
+        if not self._own.deciders:
+            return Decision(logs=logs), dict(logs)
+        cast = self._new_cast(self._make().deciders, decides=True)
+        for number, round_ in enumerate(shown.before):
+            cast.play(number, round_.version, dict(round_.decision.logs))
+        before, seen = cast.optimizer.rate, dict(logs)
+        stop = cast.play(len(shown.before), shown.version, seen, is_end=shown.is_end)
+        rate = cast.optimizer.rate
+        if rate != before and self._rate is None:
+            raise ModelError(
+                "a callback sets the learning rate, which follows from a schedule", "keep one of them"
+            )
+        decision = Decision(
+            logs=logs,
+            stop=stop,
+            learning_rate=None if rate == before else rate,
+            kept=cast.kept,
+            result=cast.result,
+        )
+        return decision, seen
+
+    def _observe(self, shown: ShownRound, logs: Logs, *, is_over: bool) -> None:
+        if self._observers is None:
+            for callback in self._own.observers:
+                if isinstance(callback, keras.callbacks.CSVLogger):
+                    callback.append = callback.append or bool(shown.before)  # another worker began it
+            self._observers = self._new_cast(self._own.observers, decides=False)
+            self._observers.begin_epoch(len(shown.before))
+        self._observers.play(len(shown.before), shown.version, logs, is_end=is_over)
+
+    # -- minibatches
+
+    @property
+    def sees_batches(self) -> bool:
+        """Whether some callback wants to be called at each minibatch."""
+        return bool(self._batches)
+
+    def on_batch_begin(self, version: int) -> None:
+        """A minibatch of this worker is about to be computed on the parameters of a version."""
+        for callback in self._batches:
+            with self._code.running(f"{type(callback).__name__}.on_train_batch_begin()"):
+                if not self._batches_begun:
+                    callback.on_train_begin({})
+                callback.on_train_batch_begin(version, {})
+        self._batches_begun = True
+
+    def on_batch_end(self, version: int, loss: float) -> None:
+        """It has been."""
+        for callback in self._batches:
+            with self._code.running(f"{type(callback).__name__}.on_train_batch_end()"):
+                callback.on_train_batch_end(version, {"loss": loss})
+
+    # -- casts
+
+    def _introduce(
+        self, callback: Any, *, decides: bool, optimizer: OptimizerView | None = None
+    ) -> ModelView:
+        optimizer = optimizer or OptimizerView(self._optimizer, self._rate or 0.0)
+        view = ModelView(self._model, optimizer, type(callback).__name__, decides=decides)
+        callback.set_params(dict(self._params))
+        callback.set_model(view)
+        return view
+
+    def _new_cast(self, callbacks: Sequence[Any], *, decides: bool) -> "_Cast":
+        optimizer = OptimizerView(self._optimizer, self._rate or 0.0)
+        views = [self._introduce(callback, decides=decides, optimizer=optimizer) for callback in callbacks]
+        cast = _Cast(self._code, callbacks, views, optimizer)
+        cast.begin()
+        if decides:
+            cast.begin_epoch(0)
+        if optimizer.rate != OptimizerView(None, self._rate or 0.0).rate:
+            raise ModelError(
+                "a callback sets the learning rate before training",
+                "give the optimizer that rate; callbacks set it at evaluations",
+            )
+        return cast
+
+
+class _Cast:
+    """Callbacks that are shown the same rounds, and share the optimizer that they see."""
+
+    def __init__(
+        self, code: UserCode, callbacks: Sequence[Any], views: Sequence[ModelView], optimizer: OptimizerView
+    ) -> None:
+        self._code, self._callbacks, self._views = code, list(callbacks), list(views)
+        self.optimizer = optimizer
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(sorted({view.kept for view in self._views if view.kept is not None}))
+
+    @property
+    def result(self) -> int:
+        return next((view.result for view in self._views if view.result is not None), -1)
+
+    def begin(self) -> None:
+        self._call("on_train_begin", {})
+
+    def begin_epoch(self, number: int) -> None:
+        self._call("on_epoch_begin", number, {})
+
+    def play(self, number: int, version: int, logs: Logs, *, is_end: bool = False) -> bool:
+        """Show them a round; return whether one of them stops the job."""
+        for view in self._views:
+            view.version = version
+        tested = {name.removeprefix("val_"): value for name, value in logs.items() if name[:4] == "val_"}
+        self._call("on_test_begin", {})
+        self._call("on_test_end", tested)
+        self._call("on_epoch_end", number, logs)
+        stop = any(view.stop_training for view in self._views)
+        if stop or is_end:
+            self._call("on_train_end", logs)
+        else:
+            self.begin_epoch(number + 1)
+        return stop
+
+    def _call(self, hook: str, *arguments: Any) -> None:
+        for callback in self._callbacks:
+            with self._code.running(f"{type(callback).__name__}.{hook}()"):
+                getattr(callback, hook)(*arguments)
