@@ -110,6 +110,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         epochs = [by_place[self._order(epoch)] for epoch in range(self.epochs)]
         return np.concatenate([by_place[:0], *epochs])
 
+    def size_of(self, tasks: int) -> tuple[int, int]:
+        """Return the records and minibatches of the first tasks of the job, for a feed that keeps every record."""
+        if tasks == self.task_count:
+            return self.records_per_epoch * self.epochs, self.minibatches_per_epoch * self.epochs
+        whole, rest = divmod(tasks, self.tasks_per_epoch)
+        records = whole * self.records_per_epoch
+        records += sum(self.task_records(whole * self.tasks_per_epoch + place) for place in range(rest))
+        return records, int(self.minibatches[:tasks].sum())
+
     def barriers(self, every: int) -> npt.NDArray[np.int64]:
         """Return the last task before each place where callbacks are called; the job's last one always.
 

@@ -224,12 +224,14 @@ class Progress:
         if self._final is not None:
             return msgspec.structs.replace(self._final, events=self.events.since(since))
         core, plan = self._core, self._core.plan
-        total = plan.records_per_epoch * plan.epochs - core.skips.records
+        planned, minibatches = plan.size_of(core.queue.task_count)
+        total = planned - core.skips.records
         total = total if plan.is_training else plan.evaluation_records - core.skips.unpredicted
         records = total if core.is_complete else min(self.records, total)
         snapshot, snapshot_s, snapshot_ratio = self._snapshot_seen
-        done = plan.task_count if core.is_complete else len(core.queue.done)
-        epoch = min(plan.epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0
+        done = core.queue.task_count if core.is_complete else len(core.queue.done)
+        epochs = -(-core.queue.task_count // plan.tasks_per_epoch) if plan.task_count else 0
+        epoch = min(epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0
         return JobStatus(
             name=core.job.name,
             state=self._state,
@@ -239,11 +241,11 @@ class Progress:
             now=now + self._wall_offset_s,
             ratio=records / total if total else 1.0,
             epoch=epoch,
-            epochs=plan.epochs,
+            epochs=epochs,
             records=records,
             records_total=total,
             minibatches=self.minibatches,
-            minibatches_total=plan.minibatches_per_epoch * plan.epochs - core.skips.minibatches,
+            minibatches_total=minibatches - core.skips.minibatches,
             version=core.version,
             records_per_s=self._records_per_s,
             eta_s=self._eta_s(total - records, now),
@@ -251,7 +253,7 @@ class Progress:
             stalled_s=self._stalled_s(now),
             loss=self.loss,
             tasks_done=done,
-            tasks_total=plan.task_count,
+            tasks_total=core.queue.task_count,
             evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.results),
             workers=tuple(
                 self._worker_view(worker, now)

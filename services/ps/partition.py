@@ -204,7 +204,8 @@ class Partition:
     def _heartbeat_s(self) -> float:
         if self._cuts.near:
             return NEAR_HEARTBEAT_S
-        return HURRIED_HEARTBEAT_S if self._hurries or self._leaving.is_under_way else HEARTBEAT_S
+        is_waited_for = self._hurries or self._leaving.is_under_way or self._is_at_fence
+        return HURRIED_HEARTBEAT_S if is_waited_for else HEARTBEAT_S
 
     def _recount(self) -> Recount:
         store = self.store

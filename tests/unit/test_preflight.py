@@ -132,11 +132,11 @@ def test_a_module_that_is_not_python() -> None:
 
 
 def test_what_this_version_does_not_call_is_said() -> None:
-    Path("model.py").write_text(MODEL.replace("eval_metrics_fn", "callbacks"))
+    Path("model.py").write_text(MODEL.replace("eval_metrics_fn", "custom_data_reader"))
     found = check_job(job(model_def="", model_file="model.py", validation_data="data/mnist/test"))
     assert found.errors == []
     assert [warning.message.split(":")[0] for warning in found.warnings] == [
-        "of callbacks() only learning rate schedulers and SavedModelExporter are heeded in this version of edlz",
+        "custom_data_reader() of the model is not used",
         "the model defines no eval_metrics_fn()",
     ]
 
