@@ -225,7 +225,8 @@ class Progress:
             return msgspec.structs.replace(self._final, events=self.events.since(since))
         core, plan = self._core, self._core.plan
         planned, minibatches = plan.size_of(core.queue.task_count)
-        total = planned - core.skips.records
+        cut_records, cut_minibatches = core.skips.cut_off
+        total = planned - cut_records - core.skips.records
         total = total if plan.is_training else plan.evaluation_records - core.skips.unpredicted
         records = total if core.is_complete else min(self.records, total)
         snapshot, snapshot_s, snapshot_ratio = self._snapshot_seen
@@ -245,7 +246,7 @@ class Progress:
             records=records,
             records_total=total,
             minibatches=self.minibatches,
-            minibatches_total=minibatches - core.skips.minibatches,
+            minibatches_total=minibatches - cut_minibatches - core.skips.minibatches,
             version=core.version,
             records_per_s=self._records_per_s,
             eta_s=self._eta_s(total - records, now),

@@ -87,6 +87,15 @@ class Skips:
         return sum(max(0, self._plan.task_records(task) - end * size) for task, end in self._skipped)
 
     @property
+    def cut_off(self) -> tuple[int, int]:
+        """Records and minibatches of the last task that are no part of the job, for a feed that keeps every record."""
+        if self._planned is None:
+            return 0, 0
+        task, end = self._planned
+        size, records = self._plan.minibatch_size, self._plan.task_records(task)
+        return max(0, records - end * size), max(0, -(-records // size) - end)
+
+    @property
     def training_tasks(self) -> int:
         return len(self._skipped)
 
