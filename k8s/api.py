@@ -7,6 +7,7 @@ anew.  Nothing here knows what a job is.
 
 import asyncio
 import logging
+import os
 import random
 import ssl
 import time
@@ -465,6 +466,8 @@ def _reason(error: BaseException) -> bytes:
     if isinstance(error, TimeoutError):
         return b"it does not answer"
     inner = getattr(error, "os_error", None) or error
+    if isinstance(inner, ConnectionError) and inner.errno:  # asyncio says where it called, in Python's words
+        return os.strerror(inner.errno).encode()
     text = (getattr(inner, "strerror", None) or str(inner)) or type(error).__name__
     return str(text).encode()
 

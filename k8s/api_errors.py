@@ -172,8 +172,8 @@ def _forbidden(text: str, namespace: str, status: Status) -> Forbidden:
     user, verb, resource = found["user"], found["verb"], found["resource"]
     if user == _ANONYMOUS:
         return NotPermitted(
-            f"nobody is logged in, so {resource} in {namespace} may not be used ({verb})",
-            "give the kubeconfig's user credentials: kubectl auth whoami",
+            f'nobody is logged in: the cluster takes this for "{_ANONYMOUS}", which may do nothing here',
+            "log in, or give the context's user credentials: kubectl config view --minify",
             status,
         )
     subject = Subject.of(user)

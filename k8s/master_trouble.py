@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from edlz.k8s.access import may, user_name
 from edlz.k8s.api import Cluster
 from edlz.k8s.api_errors import NotPermitted, told
-from edlz.k8s.rights import Subject, rights_line, with_own_path
+from edlz.k8s.rights import Subject, listed, rights_line, with_own_path
 from edlz.services.errors import EdlzError
 
 __all__ = ["UNSEEN", "UNTOLD", "check_rights", "trouble_in"]
@@ -38,7 +38,7 @@ async def check_rights(cluster: Cluster, patience_s: float = RIGHTS_S) -> None:
     try:
         while missing := [right for right in _NEEDED if not await may(cluster, *right)]:
             if time.monotonic() >= end:
-                raise await _refusal(cluster, [" ".join(right) for right in missing])
+                raise await _refusal(cluster, missing)
             await asyncio.sleep(POLL_S)
     except NotPermitted:
         raise
@@ -52,9 +52,9 @@ def trouble_in(lines: Iterable[str]) -> str:
     return with_own_path(found[-1]) if found else ""
 
 
-async def _refusal(cluster: Cluster, missing: list[str]) -> NotPermitted:
+async def _refusal(cluster: Cluster, missing: list[tuple[str, str]]) -> NotPermitted:
     subject = Subject.of(await user_name(cluster) or "default")
-    text = f'{subject.told(cluster.namespace)} may not {", ".join(missing)} in "{cluster.namespace}"'
+    text = f'{subject.told(cluster.namespace)} may not {listed(missing)} in "{cluster.namespace}"'
     return NotPermitted(text, rights_line(cluster.namespace, subject))
 
 

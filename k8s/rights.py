@@ -7,10 +7,11 @@ The manifest that comes with edlz is for the first; a user has to be bound to a 
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MANIFEST", "Subject", "rights_line", "with_own_path"]
+__all__ = ["MANIFEST", "Subject", "listed", "rights_line", "with_own_path"]
 
 MANIFEST = "k8s/manifests/edlz-rbac.yaml"  # in a clone
 _OWN = Path(__file__).parent / "manifests" / "edlz-rbac.yaml"
@@ -51,6 +52,14 @@ def rights_line(namespace: str, subject: Subject) -> str:
     if subject.namespace:
         return f"{apply}; {bind} --role={_ROLE} --serviceaccount={subject.namespace}:{subject.name}"
     return f"ask an administrator for: {bind} --clusterrole={_USERS_ROLE} --user={shlex.quote(subject.name)}"
+
+
+def listed(rights: Sequence[tuple[str, ...]]) -> str:
+    """Return verbs and resources, with their subresources, as a sentence has them: `create, get pods; get pods/log`."""
+    verbs: dict[str, list[str]] = {}
+    for verb, *resource in rights:
+        verbs.setdefault("/".join(filter(None, resource)), []).append(verb)
+    return "; ".join(f"{', '.join(each)} {resource}" for resource, each in verbs.items())
 
 
 def with_own_path(text: str) -> str:

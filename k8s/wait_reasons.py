@@ -5,7 +5,15 @@ Master and commands say it in the same words: `0/6 nodes: Insufficient cpu`.
 
 import re
 
-__all__ = ["IMAGE_REASONS", "LONGEST", "image_reason", "on_one_line", "plain_reason", "says_no_cause"]
+__all__ = [
+    "IMAGE_REASONS",
+    "LONGEST",
+    "image_help",
+    "image_reason",
+    "on_one_line",
+    "plain_reason",
+    "says_no_cause",
+]
 
 LONGEST = 160  # letters of a note
 IMAGE_REASONS = frozenset(
@@ -34,6 +42,25 @@ _BEFORE_CAUSE = re.compile(
     re.VERBOSE,
 )
 _NO_CAUSE = re.compile(r"Error: \w+|Back-off pulling image \"[^\"]*\"")
+_HELP = (  # words of the cause, and what to do
+    (("pull policy of Never",), "load it onto each node, or leave --image_pull_policy=Never out"),
+    (("no match for platform",), "build it for the nodes: edlz zoo build --platform=linux/amd64 (or arm64)"),
+    (
+        ("access denied", "authoriz", "unauthorized", "denied", "401", "403"),
+        "correct --image_name, or give the nodes a login: imagePullSecrets of the service account",
+    ),
+    (
+        ("HTTP response to HTTPS client",),
+        "its registry speaks http: whoever runs the nodes has to allow that there",
+    ),
+    (("x509", "certificate"), "whoever runs the nodes has to let them trust the registry's certificate"),
+    (
+        ("no such host", "connection refused", "i/o timeout", "deadline exceeded"),
+        "the nodes do not reach that registry: see the name in --image_name",
+    ),
+    (("not found", "manifest unknown"), "push it, or submit the job with the right --image_name"),
+    (("must be lowercase", "invalid reference format"), "submit the job with the right --image_name"),
+)
 _LEAST_CAUSE = 60  # letters of the cause, however long the image's name is
 
 
@@ -62,6 +89,13 @@ def image_reason(image: str, message: str, *, event: str = "") -> str:
     return f"{lead}: {_both_ends(cause, max(_LEAST_CAUSE, LONGEST - len(lead) - 2))}" if cause else lead
 
 
+def image_help(reason: str) -> str:
+    """Return what to do about an image that cannot be pulled, by what `image_reason` says; nothing if that says it all."""
+    if "cannot be pulled" not in reason:
+        return ""
+    return next((help_ for words, help_ in _HELP if any(word in reason for word in words)), "")
+
+
 def says_no_cause(message: str) -> bool:
     """Whether an event only repeats that an image cannot be pulled."""
     return _NO_CAUSE.fullmatch(message.strip()) is not None
@@ -77,7 +111,7 @@ def _cause_of(message: str) -> str:
     cause = " ".join(message.split()).removeprefix("Failed: ")
     while found := _BEFORE_CAUSE.match(cause):
         cause = cause[found.end() :]
-    return cause
+    return cause.partition(": server message: ")[0]  # which says once more that it is denied
 
 
 def _both_ends(text: str, longest: int) -> str:

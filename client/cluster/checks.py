@@ -16,11 +16,11 @@ from edlz.client.cluster.pod_facts import facts_of
 from edlz.client.cluster.room import nodes_of, quotas_of, room_for
 from edlz.client.cluster.sight import sight_of
 from edlz.k8s.access import may, user_name
-from edlz.k8s.api_errors import Forbidden, NotFound
+from edlz.k8s.api_errors import Forbidden, NotFound, NotPermitted
 from edlz.k8s.names import JOB_DIR, MASTER, pod_name
 from edlz.k8s.priorities import priority_classes
 from edlz.k8s.resources import requests_of
-from edlz.k8s.rights import Subject, rights_line
+from edlz.k8s.rights import Subject, listed, rights_line
 from edlz.k8s.volumes import parse_volumes
 from edlz.services.config import JobConfig
 from edlz.services.configuration.export_flags import checkpoints_beside
@@ -142,17 +142,14 @@ async def _server(cluster: "Cluster") -> Sequence[Check]:
 
 async def _rights(cluster: "Cluster") -> Sequence[Check]:
     answers = await asyncio.gather(*(may(cluster, *right) for right in _RIGHTS))
-    missing = [_right(*right) for right, is_given in zip(_RIGHTS, answers, strict=True) if not is_given]
-    count = f"{len(_RIGHTS) - len(missing)} of {len(_RIGHTS)}"
+    missing = [right for right, is_given in zip(_RIGHTS, answers, strict=True) if not is_given]
     if not missing:
-        return [Check("ok", "permissions", f"{count} (pods and their logs)")]
-    text = f'{count}: you may not {", ".join(missing)} in "{cluster.namespace}"'
-    user = await user_name(cluster) or "YOUR NAME"
-    return [Check("no", "permissions", text, rights_line(cluster.namespace, Subject.of(user)))]
-
-
-def _right(verb: str, resource: str, subresource: str) -> str:
-    return f"{verb} {resource}{'/' + subresource if subresource else ''}"
+        return [Check("ok", "permissions", f"{len(_RIGHTS)} of {len(_RIGHTS)} (pods and their logs)")]
+    who = await user_name(cluster)
+    subject = Subject.of(who or "YOUR NAME")
+    told = subject.told(cluster.namespace) if who else "you"
+    text = f'{told} may not {listed(missing)} in "{cluster.namespace}"'
+    return [Check("no", "permissions", text, rights_line(cluster.namespace, subject))]
 
 
 async def _masters_rights(cluster: "Cluster", account: str) -> Sequence[Check]:
@@ -162,13 +159,11 @@ async def _masters_rights(cluster: "Cluster", account: str) -> Sequence[Check]:
     except (Forbidden, NotFound):
         text = f'what service account "{account}" may do is not to be seen from here'
         return [Check("later", "master may", text)]
-    missing = [
-        _right(*right) for right, is_given in zip(_MASTERS_RIGHTS, answers, strict=True) if not is_given
-    ]
+    missing = [right for right, is_given in zip(_MASTERS_RIGHTS, answers, strict=True) if not is_given]
     if not missing:
         text = f'service account "{account}" has its {len(answers)} rights (pods, services, secrets)'
         return [Check("ok", "master may", text)]
-    text = f'service account "{account}" in "{cluster.namespace}" may not {", ".join(missing)}'
+    text = f'service account "{account}" in "{cluster.namespace}" may not {listed(missing)}'
     subject = Subject(account, cluster.namespace)
     return [Check("no", "master may", text, rights_line(cluster.namespace, subject))]
 
@@ -193,6 +188,8 @@ async def _name(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
         pod = await cluster.get_pod(pod_name(name, MASTER))
     except NotFound:
         return [Check("ok", "job name", f'"{name}" is free')]
+    except NotPermitted:
+        return []  # told by the check of the permissions
     sight = sight_of(Place(name=name, namespace=cluster.namespace), cluster.context, [pod])
     word, state = sight.word, sight.status.state
     ways = f"edlz stop {word}" if sight.is_live else f"edlz rm {word}"

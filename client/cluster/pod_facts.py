@@ -11,7 +11,7 @@ from edlz.k8s.api_records import ContainerStatus, Pod, Terminated
 from edlz.k8s.names import short_name
 from edlz.k8s.pod_exits import is_out_of_reach
 from edlz.k8s.rights import with_own_path
-from edlz.k8s.wait_reasons import IMAGE_REASONS, image_reason, plain_reason, says_no_cause
+from edlz.k8s.wait_reasons import IMAGE_REASONS, image_help, image_reason, plain_reason, says_no_cause
 from edlz.services.post_mortem import LastWords, last_words
 
 __all__ = ["PodFacts", "facts_of", "warnings_by_pod"]
@@ -36,7 +36,7 @@ class PodFacts:
     end : how it ended; nothing if it has not
     created_at : seconds since the epoch; 0 if it is not known
     code : of its container's last end, if it has failed
-    error, help : what its container said then, as far as its pod keeps that
+    error, help : what its container said then, as far as its pod keeps that; what to do about its image
     """
 
     name: str
@@ -80,10 +80,11 @@ def facts_of(job: str, pod: Pod, warnings: Mapping[str, str] | None = None) -> P
     ended = _last_end(containers)
     said = _said(ended)
     created = pod.metadata.creation_timestamp
+    waits_for = _waits_for(pod, (warnings or {}).get(pod.uid, ""))
     return PodFacts(
         name=short_name(job, pod.name),
         phase=status.phase,
-        waits_for=_waits_for(pod, (warnings or {}).get(pod.uid, "")),
+        waits_for=waits_for,
         is_running=any(one.state is not None and one.state.running is not None for one in containers),
         is_leaving=pod.is_deleted,
         is_out_of_reach=is_out_of_reach(pod),
@@ -92,7 +93,7 @@ def facts_of(job: str, pod: Pod, warnings: Mapping[str, str] | None = None) -> P
         created_at=created.timestamp() if created is not None else 0.0,
         code=ended.exit_code if ended is not None else 0,
         error=said.error,
-        help=with_own_path(said.help),
+        help=with_own_path(said.help) or image_help(waits_for),
     )
 
 

@@ -183,5 +183,6 @@ def _numbers(amounts: Mapping[str, Any]) -> dict[str, Fraction]:
 
 def _text(name: str, amount: Fraction) -> str:
     if name in ("memory", "ephemeral-storage"):
-        return f"{int(amount) >> 20}Mi"
+        mebibytes = int(amount) >> 20
+        return f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes >> 10}Gi"
     return f"{float(amount):g}"

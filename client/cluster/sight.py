@@ -204,7 +204,7 @@ def _state(status: JobStatus, master: PodFacts, trouble: str, *, has_spoken: boo
     if master.is_leaving:
         return msgspec.structs.replace(status, state="Stopping"), "its pods are removed"
     if master.phase == "Pending":
-        return msgspec.structs.replace(status, state="Pending"), f"the master waits: {master.waits_for}"
+        return msgspec.structs.replace(status, state="Pending"), f"the master waits: {_advised(master)}"
     if not master.is_running:
         return msgspec.structs.replace(status, state="Starting"), f"the master waits: {_advised(master)}"
     if not has_spoken:

@@ -284,7 +284,8 @@ def _outcome(sight: ClusterSight, text: str, took_s: float, config: JobConfig) -
         return f"{text} ({took_s:.0f}s). {crew_text(sight, config)}."
     if not sight.is_live or sight.is_master_in_vain:
         return text
-    return f"still waits after {took_s:.0f}s: {text}"
+    advice = f"; {sight.master.help}" if sight.master is not None and sight.master.help else ""
+    return f"still waits after {took_s:.0f}s: {text}{advice}"
 
 
 def _give_up(sight: ClusterSight) -> int:

@@ -51,6 +51,9 @@ def _settings(path: str, root: "yaml.MappingNode") -> tuple[dict[str, Setting], 
         about = flags_by_spelling().get(setting.spelling)
         if setting.spelling in LATER_FLAGS:
             problems.append(refusal_of_later(setting))
+        elif about is None and value.id == "mapping":
+            message = f'{place}: unknown key "{key.value}", with keys of its own under it'
+            problems.append(Problem(message, "one flag a line, without groups, e.g. num_epochs: 2"))
         elif about is None:
             near = did_you_mean(nearest(setting.spelling, flags_by_spelling()))
             problems.append(Problem(f'{place}: unknown key "{key.value}"', near))

@@ -30,7 +30,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")
 
 ACCOUNT = User("system:serviceaccount:default:default", ("system:serviceaccounts", "system:authenticated"))
-REFUSAL = 'service account "default" may not list pods, watch pods, patch pods in "default"'
+REFUSAL = 'service account "default" may not list, watch, patch pods in "default"'
 POD = "elasticdl-j-master"
 
 

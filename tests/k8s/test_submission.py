@@ -136,7 +136,11 @@ def test_missing_rights(cluster: PlayedCluster, capsys: pytest.CaptureFixture[st
     cluster.server.write_kubeconfig(home.parent / "kubeconfig", User("ann"), "research")
     assert main(FLAGS) == 3
     printed = capsys.readouterr()
-    assert "may not create pods" in printed.err
+    assert printed.err.count("error: ") == 1, "once"
+    assert (
+        'error: user "ann" may not create, get, list, watch, patch, delete pods; get pods/log in'
+        in printed.err
+    )
     line = (
         "help: ask an administrator for: "
         "kubectl create rolebinding edlz-ann -n research --clusterrole=edit --user=ann"
@@ -150,14 +154,24 @@ def test_missing_rights(cluster: PlayedCluster, capsys: pytest.CaptureFixture[st
     assert pods(cluster) == []
 
 
+def test_nobody_is_logged_in(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    kubeconfig = yaml.safe_load((home.parent / "kubeconfig").read_text())
+    kubeconfig["users"][0]["user"] = {}
+    (home.parent / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    assert main(FLAGS) == 3
+    assert capsys.readouterr().err.splitlines() == [
+        'error: nobody is logged in: the cluster takes this for "system:anonymous", which may do nothing here',
+        "help: log in, or give the context's user credentials: kubectl config view --minify",
+    ]
+
+
 def test_a_master_without_rights(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with played_cluster(home.parent / "kubeconfig") as cluster:
         cluster.add_node()
         assert main(FLAGS) == 3
         assert capsys.readouterr().err.splitlines() == [
-            'error: service account "default" in "default" may not create pods, delete pods, get pods, '
-            "list pods, watch pods, patch pods, create services, get services, delete services, create secrets, "
-            "delete secrets",
+            'error: service account "default" in "default" may not create, delete, get, list, watch, patch pods; '
+            "create, get, delete services; create, delete secrets",
             f"help: kubectl apply -n default -f {MANIFESTS / 'edlz-rbac.yaml'}",
         ]
         cluster.grant()

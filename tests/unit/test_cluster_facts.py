@@ -355,7 +355,7 @@ def test_a_quota_is_left_to_the_servers_first() -> None:
 
 def test_what_no_node_has() -> None:
     room = room_for(nodes_of([node("a", "4")], []), [], {"cpu": "1", "memory": "16Gi"}, 2)
-    assert room.impossible == ("worker", "memory", "16Gi", "8192Mi")
+    assert room.impossible == ("worker", "memory", "16Gi", "8Gi")
     assert (
         room_for(
             nodes_of([node("a", "4")], [bound("a", "4")]), [("ps", {"cpu": "1"})], {"cpu": "1"}, 2

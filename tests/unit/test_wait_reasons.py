@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.k8s.wait_reasons import LONGEST, image_reason, plain_reason
+from edlz.k8s.wait_reasons import LONGEST, image_help, image_reason, plain_reason
 
 RECORDED = Path(__file__).parents[1] / "k8s" / "kubernetes-1.36.2-room.jsonl"
 PULL = 'failed to pull and unpack image "docker.io/library/edlz:mnst": failed to resolve reference "docker.io/library/edlz:mnst": '
@@ -75,7 +75,8 @@ def test_other_texts_stay_as_they_are_on_one_line(text: str, shown: str) -> None
     [
         (PULL + "docker.io/library/edlz:mnst: not found", "docker.io/library/edlz:mnst: not found"),
         (
-            PULL + "pull access denied, repository does not exist or may require authorization",
+            PULL + "pull access denied, repository does not exist or may require authorization: "
+            "server message: insufficient_scope: authorization failed",
             "pull access denied, repository does not exist or may require authorization",
         ),
         (
@@ -128,6 +129,23 @@ def test_a_cause_that_only_an_event_tells() -> None:
     )
     assert image_reason("edlz:mnst", waiting) == "image edlz:mnst cannot be pulled"
     assert image_reason("edlz:mnst", waiting, event=event) == "image edlz:mnst cannot be pulled: not found"
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("image e:m cannot be pulled: docker.io/library/e:m: not found", "the right --image_name"),
+        ("image e:m cannot be pulled: pull access denied, repository does not exist", "imagePullSecrets"),
+        ("image e:m cannot be pulled: dial tcp: lookup r.lab: no such host", "do not reach that registry"),
+        ("image e:m cannot be pulled: x509: certificate signed by unknown authority", "trust"),
+        ("image e:m cannot be pulled: http: server gave HTTP response to HTTPS client", "http"),
+        ("image e:m cannot be pulled: no match for platform in manifest: not found", "--platform"),
+        ('image e cannot be pulled: Container image "e" is not present with pull policy of Never', "load it"),
+    ],
+)
+def test_what_to_do_about_an_image(reason: str, advice: str) -> None:
+    assert advice in image_help(reason)
+    assert image_help("0/2 nodes: volume not found") == ""
 
 
 def test_the_end_of_an_unknown_text_is_kept() -> None:
