@@ -22,6 +22,7 @@ from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.messages import (
     ErrorReply,
     Exchange,
+    Identity,
     Initialise,
     NewestPull,
     PartInfo,
@@ -94,7 +95,8 @@ class PartitionService:
         self._status_request: tuple[int, float] | None = None  # under way, and since when
         self._waiting_status: PartitionStatus | None = None  # to be sent when that is answered
         self._requests = 0
-        self._full_since: float | None = None  # since when the base, or the seal, does not fit on the disk
+        # The era in which the base, or the seal, does not fit on the disk, and since when.
+        self._full_since: tuple[Identity, float] | None = None
         self._error: BaseException | None = None
         when_failed(master.failed, self._on_error)
 
@@ -283,8 +285,9 @@ class PartitionService:
             self._put(self._core.on_snapshot_over)
             return
         is_full, now = error.errno in NO_ROOM, self._loop.time()
-        self._full_since = now if self._full_since is None else self._full_since
-        if is_full and now - self._full_since < FULL_S:
+        if self._full_since is None or self._full_since[0] != write.state.era:
+            self._full_since = write.state.era, now
+        if is_full and now - self._full_since[1] < FULL_S:
             logger.warning("%s; it is tried again until there is room", what)
             self._put(lambda: self._core.on_no_room(write, now))
             return
