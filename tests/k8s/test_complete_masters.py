@@ -5,15 +5,12 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from complete_jobs import FINAL, completed, config_of
 
-from edlz.api.recordio import Writer
 from edlz.k8s.ended_mark import read_mark
 from edlz.k8s.master import OwnPod, run_master
 from edlz.k8s.names import STATUS
 from edlz.services import named_status
-from edlz.services.config import JobConfig
-from edlz.services.job_status import JobStatus, PartitionView
-from edlz.services.master.planning import open_journal
 from edlz.services.runtime import Stop
 from tests.k8s.history import Change
 from tests.k8s.played import PlayedCluster, played_cluster
@@ -34,51 +31,18 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
         yield played
 
 
-def config_of(folder: Path) -> JobConfig:
-    (folder / "data").mkdir()
-    with Writer(folder / "data" / "part-0") as writer:
-        writer.write(b"x")
-    return JobConfig(
-        job_name="j",
-        model_def="a.b",
-        training_data=str(folder / "data"),
-        job_dir=str(folder / "job"),
-        endpoint=f"ipc://{folder}/m",
+def test_it_ends_with_0_and_creates_no_pod(tmp_path: Path, cluster: PlayedCluster) -> None:
+    cluster.add_pod("j", "master")
+    uid = cluster.store.get("pods", POD, "default")["metadata"]["uid"]
+    config = config_of(
+        tmp_path,
         image_name="edlz:mnist",
         num_ps_pods=2,
         num_workers=2,
         transport_security="none",
         restart_policy="Never",
     )
-
-
-def left_complete(config: JobConfig, launch: str) -> JobStatus:
-    """Leave the journal of a launch whose master was killed as soon as it was complete."""
-    sealed = PartitionView(id="0", state="sealed", version=7, expected=9, applied=9)
-    final = JobStatus(
-        name="j",
-        state="Succeeded",
-        mode="sync",
-        slots=1,
-        started_at=1.0,
-        now=9.0,
-        version=7,
-        digest="sha",
-        partitions=(sealed,),
-    )
-    config.job_directory.mkdir()
-    journal, _ = open_journal(dataclasses.replace(config, launch_id=launch), config.job_directory)
-    with journal:
-        journal.write(1, {"term": 1})
-        journal.write(1, {"is_complete": True, "digest": "sha", "final": final})
-    return final
-
-
-def test_it_ends_with_0_and_creates_no_pod(tmp_path: Path, cluster: PlayedCluster) -> None:
-    config = config_of(tmp_path)
-    cluster.add_pod("j", "master")
-    uid = cluster.store.get("pods", POD, "default")["metadata"]["uid"]
-    final = left_complete(config, uid)
+    completed(dataclasses.replace(config, launch_id=uid))
     assert read_mark(config.job_directory, uid) is None
     changes: list[Change] = []
     cluster.store.subscribe(changes.append)
@@ -94,4 +58,4 @@ def test_it_ends_with_0_and_creates_no_pod(tmp_path: Path, cluster: PlayedCluste
     assert (told.state, told.digest, told.version) == ("Succeeded", "sha", 7)
     assert {change.resource for change in changes if change.kind == "ADDED"} <= {"events"}
     assert {change.after["metadata"]["name"] for change in changes if change.resource == "pods"} == {POD}
-    assert read_mark(config.job_directory, uid) == (0, final)
+    assert read_mark(config.job_directory, uid) == (0, FINAL)

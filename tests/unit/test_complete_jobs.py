@@ -3,56 +3,23 @@
 import asyncio
 import contextlib
 from pathlib import Path
-from typing import Any
 
 import pytest
+from complete_jobs import FINAL, completed, config_of
 from statuses import partition_status
 
-from edlz.api.recordio import Writer
 from edlz.client.local.ending import written_status
 from edlz.services import named_status
 from edlz.services.config import JobConfig
-from edlz.services.job_status import JobStatus, PartitionView
+from edlz.services.job_status import JobStatus
 from edlz.services.master import last_word
 from edlz.services.master.full_disk import DiskFull
 from edlz.services.master.journal import Journal
 from edlz.services.master.planning import open_journal
 from edlz.services.master.service import MasterService, serve_master
-from edlz.services.messages import Job, SupervisorStatus
+from edlz.services.messages import SupervisorStatus
 from edlz.services.rpc import ReplyTo
 from edlz.services.runtime import Stop
-
-FINAL = JobStatus(
-    name="j",
-    state="Succeeded",
-    mode="sync",
-    slots=1,
-    started_at=1.0,
-    now=9.0,
-    version=7,
-    digest="sha",
-    partitions=(PartitionView(id="0", state="sealed", version=7, expected=9, applied=9),),
-)
-COMPLETE = {"is_complete": True, "digest": "sha", "final": FINAL}
-
-
-def config_of(folder: Path, **fields: Any) -> JobConfig:
-    data = folder / "data"
-    data.mkdir(exist_ok=True)
-    with Writer(data / "part-0") as writer:
-        writer.write(b"x")
-    defaults = {"job_dir": str(folder / "job"), "endpoint": f"ipc://{folder}/m", "num_ps_pods": 1}
-    return JobConfig(job_name="j", model_def="a.b", training_data=str(data), **{**defaults, **fields})
-
-
-def completed(config: JobConfig, **facts: Any) -> Job:
-    """Leave the journal of a job whose master was killed when it was complete."""
-    config.job_directory.mkdir()
-    journal, job = open_journal(config, config.job_directory)
-    with journal:
-        journal.write(1, {"term": 1})
-        journal.write(1, COMPLETE | facts)
-    return job
 
 
 def run_after(config: JobConfig) -> str:

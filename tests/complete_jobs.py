@@ -1,0 +1,45 @@
+"""Jobs whose master was killed when they were complete, before it could say so."""
+
+from pathlib import Path
+from typing import Any
+
+from edlz.api.recordio import Writer
+from edlz.services.config import JobConfig
+from edlz.services.job_status import JobStatus, PartitionView
+from edlz.services.master.planning import open_journal
+from edlz.services.messages import Job
+
+__all__ = ["COMPLETE", "FINAL", "completed", "config_of"]
+
+FINAL = JobStatus(
+    name="j",
+    state="Succeeded",
+    mode="sync",
+    slots=1,
+    started_at=1.0,
+    now=9.0,
+    version=7,
+    digest="sha",
+    partitions=(PartitionView(id="0", state="sealed", version=7, expected=9, applied=9),),
+)
+COMPLETE = {"is_complete": True, "digest": "sha", "final": FINAL}
+
+
+def config_of(folder: Path, **fields: Any) -> JobConfig:
+    """Return a job on one record, in this folder."""
+    data = folder / "data"
+    data.mkdir(exist_ok=True)
+    with Writer(data / "part-0") as writer:
+        writer.write(b"x")
+    defaults = {"job_dir": str(folder / "job"), "endpoint": f"ipc://{folder}/m", "num_ps_pods": 1}
+    return JobConfig(job_name="j", model_def="a.b", training_data=str(data), **{**defaults, **fields})
+
+
+def completed(config: JobConfig, **facts: Any) -> Job:
+    """Leave the journal of a job whose master was killed when it was complete."""
+    config.job_directory.mkdir()
+    journal, job = open_journal(config, config.job_directory)
+    with journal:
+        journal.write(1, {"term": 1})
+        journal.write(1, COMPLETE | facts)
+    return job
