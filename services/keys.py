@@ -20,7 +20,7 @@ import zmq
 from zmq.utils import z85
 
 from edlz.services import strict_json
-from edlz.services.checkpoints.durable import fsync_folder, write_all
+from edlz.services.checkpoints.durable import fsync_path, write_all
 from edlz.services.errors import ConfigError
 
 __all__ = [
@@ -120,7 +120,7 @@ def write_keys(folder: Path, keys: JobKeys) -> None:
         try:
             for name, content in keys.files().items():
                 _write_file(unfinished / name, content)
-            fsync_folder(unfinished)
+            fsync_path(unfinished)
             os.rename(unfinished, folder)  # takes the place of an empty folder, of no other
         except BaseException:
             for name in keys.files():
@@ -128,7 +128,7 @@ def write_keys(folder: Path, keys: JobKeys) -> None:
                     (unfinished / name).unlink()
             unfinished.rmdir()
             raise
-        fsync_folder(folder.parent)
+        fsync_path(folder.parent)
     except OSError as error:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             message = f"{folder} is there already: keys are never written over"

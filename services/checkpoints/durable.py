@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edlz.services.descriptors import spared
 
-__all__ = ["NO_ROOM", "fsync_folder", "make_folder", "replace_file", "write_all", "write_file"]
+__all__ = ["NO_ROOM", "fsync_path", "make_folder", "replace_file", "write_all", "write_file"]
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # a disk that is full, or a user's share of it
 
@@ -56,7 +56,7 @@ def replace_file(path: Path, content: bytes | str) -> None:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise OSError(e.errno, os.strerror(e.errno or 0), str(path)) from e
-    fsync_folder(path.parent)
+    fsync_path(path.parent)
 
 
 def make_folder(path: Path) -> None:
@@ -64,12 +64,12 @@ def make_folder(path: Path) -> None:
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
-        fsync_folder(path.parent)
+        fsync_path(path.parent)
 
 
 @spared
-def fsync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
+def fsync_path(path: Path) -> None:
+    """Make the content of a file, or the names in a folder, durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

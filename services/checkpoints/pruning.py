@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection
 from pathlib import Path
 
-from edlz.services.checkpoints.durable import fsync_folder
+from edlz.services.checkpoints.durable import fsync_path
 from edlz.services.checkpoints.records import MANIFEST, is_checkpoint_file, version_folder
 from edlz.services.checkpoints.versions import VersionInfo, list_versions, look_at
 from edlz.services.descriptors import spared
@@ -90,7 +90,7 @@ def _remove(info: VersionInfo) -> None:
     manifest = info.folder / MANIFEST
     if manifest.exists():
         manifest.unlink()
-        fsync_folder(info.folder)
+        fsync_path(info.folder)
     for path in info.folder.iterdir():
         if is_checkpoint_file(path.name) and not path.is_dir():
             path.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from edlz.services.checkpoints.blocks import DamagedFile
-from edlz.services.checkpoints.durable import fsync_folder, make_folder, write_file
+from edlz.services.checkpoints.durable import fsync_path, make_folder, write_file
 from edlz.services.checkpoints.records import (
     MANIFEST,
     Manifest,
@@ -91,7 +91,7 @@ def write_part(
         _remove_manifest(folder)
         os.replace(temporary[0], body_of(head))
         os.replace(temporary[1], head)
-        fsync_folder(folder)
+        fsync_path(folder)
     finally:
         for path in temporary:
             path.unlink(missing_ok=True)
@@ -187,8 +187,8 @@ def write_manifest(
         write_file(temporary, manifest_data(manifest))
         os.replace(temporary, folder / MANIFEST)
         try:
-            fsync_folder(folder)
-            fsync_folder(checkpoint_dir)
+            fsync_path(folder)
+            fsync_path(checkpoint_dir)
         except BaseException:  # what may be gone after a power failure is not to be found before it
             (folder / MANIFEST).unlink(missing_ok=True)
             raise
@@ -241,7 +241,7 @@ def _remove_manifest(folder: Path) -> None:
         (folder / MANIFEST).unlink()
     except FileNotFoundError:
         return
-    fsync_folder(folder)
+    fsync_path(folder)
 
 
 def _reported_head(folder: Path, part: PartInfo) -> StateHead:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edlz.services.checkpoints.durable import fsync_folder
+from edlz.services.checkpoints.durable import fsync_path
 
 __all__ = ["find_version", "publish_file", "publish_folder", "staging", "versions_in"]
 
@@ -75,15 +75,15 @@ def publish_folder(staged: Path, root: Path, is_same: Callable[[Path], bool] = l
                 raise
             number += 1
             continue
-        fsync_folder(root)
+        fsync_path(root)
         return place
 
 
 def publish_file(staged: Path, place: Path) -> None:
     """Make a staged file durable and put it where another one may be; that is there until this one is."""
-    _fsync_file(staged)
+    fsync_path(staged)
     os.replace(staged, place)
-    fsync_folder(place.parent)
+    fsync_path(place.parent)
 
 
 def find_version(root: Path, is_wanted: Callable[[Path], bool]) -> Path | None:
@@ -137,13 +137,5 @@ def _remove_leftovers(root: Path) -> None:
 def _make_durable(folder: Path) -> None:
     for parent, _, files in os.walk(folder, topdown=False):
         for name in files:
-            _fsync_file(Path(parent, name))
-        fsync_folder(Path(parent))
-
-
-def _fsync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            fsync_path(Path(parent, name))
+        fsync_path(Path(parent))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.services.checkpoints.durable import fsync_folder, make_folder, replace_file
+from edlz.services.checkpoints.durable import fsync_path, make_folder, replace_file
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.messages import PartFile
 
@@ -179,7 +179,7 @@ def write_part(folder: Path, name: str, run: str, tag: str, write: Callable[[Pat
         part = _sealed(temporary)
         if _check_claim(folder, run):
             os.replace(temporary, folder / name)
-            fsync_folder(folder)
+            fsync_path(folder)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -213,7 +213,7 @@ def publish(folder: Path, manifest: PredictionManifest, run: str) -> tuple[int, 
                 left.unlink(missing_ok=True)
         replace_file(folder / MANIFEST, data)
     (folder / CLAIM).unlink(missing_ok=True)
-    fsync_folder(folder)
+    fsync_path(folder)
     return ()
 
 

@@ -24,7 +24,7 @@ import secrets
 from pathlib import Path
 
 from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat
-from edlz.services.checkpoints.durable import fsync_folder, make_folder
+from edlz.services.checkpoints.durable import fsync_path, make_folder
 from edlz.services.checkpoints.reading import read_partition
 from edlz.services.checkpoints.records import MANIFEST, is_listed
 from edlz.services.config import JobConfig, edlz_home
@@ -94,7 +94,7 @@ class SnapshotFolder:
             for (
                 life
             ) in self._lives():  # the life before may have been killed between a name and its durability
-                fsync_folder(life)
+                fsync_path(life)
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(
@@ -191,8 +191,8 @@ class SnapshotFolder:
         try:
             for path, name in zip((body, head), final, strict=True):
                 os.replace(path, name)
-            fsync_folder(body.parent)
-            fsync_folder(self._folder)
+            fsync_path(body.parent)
+            fsync_path(self._folder)
         except OSError:
             if not was_there:
                 self._withdraw(final[1])
@@ -341,8 +341,8 @@ class SnapshotFolder:
                 (folder / path.name).unlink(missing_ok=True)
                 os.link(path, folder / path.name)
             self._listed_at = ()
-            fsync_folder(folder)
-            fsync_folder(self._folder)
+            fsync_path(folder)
+            fsync_path(self._folder)
             return
 
     def drop(self, name: SnapshotName, life: Identity) -> None:

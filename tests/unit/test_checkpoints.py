@@ -383,15 +383,15 @@ def test_a_manifest_whose_name_is_not_durable_makes_nothing_valid(
 ) -> None:
     older = save(tmp_path, 300)
     parts = write_parts(tmp_path, make_cut(1, version=600))
-    left, real = [after], writing.fsync_folder
+    left, real = [after], writing.fsync_path
 
-    def fsync_folder(path: Path) -> None:
+    def fsync_path(path: Path) -> None:
         if not left[0]:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         left[0] -= 1
         real(path)
 
-    monkeypatch.setattr(writing, "fsync_folder", fsync_folder)
+    monkeypatch.setattr(writing, "fsync_path", fsync_path)
     with pytest.raises(OSError, match="Input/output"):
         finish_version(tmp_path, parts, 600)
     assert newest_good(tmp_path) == older

@@ -12,7 +12,7 @@ import pytest
 from states import assert_same_state, make_state, save
 
 from edlz.services import descriptors
-from edlz.services.checkpoints.durable import fsync_folder, write_file
+from edlz.services.checkpoints.durable import fsync_path, write_file
 from edlz.services.checkpoints.pruning import prune
 from edlz.services.checkpoints.records import version_folder
 from edlz.services.checkpoints.versions import list_versions, newest_good
@@ -74,7 +74,7 @@ def test_files_are_written_with_what_was_kept_back(tmp_path: Path, caplog: pytes
         with pytest.raises(OSError):
             (tmp_path / "b").write_bytes(b"2")
         write_file(tmp_path / "a", b"1")
-        fsync_folder(tmp_path)
+        fsync_path(tmp_path)
         spared((tmp_path / "b").write_bytes)(b"2")
         assert len(descriptors._reserve._held) == SPARE
     assert (tmp_path / "a").read_bytes() == b"1"

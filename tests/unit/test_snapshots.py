@@ -157,8 +157,8 @@ class FailingFolder:
     """fsync of a folder fails from some call on, as on a disk that is going."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, module: ModuleType, after: int = 0) -> None:
-        self._left, self._real = after, module.fsync_folder
-        monkeypatch.setattr(module, "fsync_folder", self)
+        self._left, self._real = after, module.fsync_path
+        monkeypatch.setattr(module, "fsync_path", self)
 
     def __call__(self, path: Path) -> None:
         if not self._left:
