@@ -19,7 +19,7 @@ demo: $(VENV)/built
 	$(EDLZ) train --model_def=mnist.mnist_functional_api.custom_model \
 	    --training_data=build/data/mnist/train --validation_data=build/data/mnist/test \
 	    --num_workers=2 --num_ps_pods=2 --num_epochs=8 --minibatch_size=32 \
-	    --evaluation_steps=100 --job_name=$(DEMO_JOB)
+	    --evaluation_steps=100 --job_name=$(DEMO_JOB) --fresh
 
 test: $(VENV)/tools
 	$(VENV)/bin/tox

@@ -9,12 +9,13 @@ from pathlib import Path
 from edlz.client.cluster.index import list_places
 from edlz.client.job_index import list_jobs
 from edlz.client.model_symbols import read_symbols
+from edlz.client.sight import ENDED_STATES
 from edlz.services.config import JobConfig
 from edlz.services.configuration.flags import Flag
 from edlz.services.errors import EdlzError
 from edlz.services.model_location import FEED_NAMES, MODEL_NAMES, model_zoo_directory, zoo_modules
 
-__all__ = ["complete_checkpoint", "complete_job", "complete_value"]
+__all__ = ["complete_checkpoint", "complete_ended_state", "complete_job", "complete_value"]
 
 _PATHS = frozenset(("FILE", "DIR", "PATH"))
 
@@ -38,6 +39,11 @@ def complete_job(incomplete: str) -> list[str]:
     """Return the names of jobs, here and submitted from here, that a word may become."""
     names = dict.fromkeys([*(job.word for job in list_jobs()), *(place.name for place in list_places())])
     return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_ended_state(incomplete: str) -> list[str]:
+    """Return the states of jobs that have ended that a word may become."""
+    return [state for state in ENDED_STATES if state.startswith(incomplete.lower())]
 
 
 def _candidates(about: Flag, incomplete: str) -> list[str]:

@@ -10,7 +10,7 @@ JOB_COMMANDS = {
     "wait": "wait until a job ends; leaves with its exit code",
     "stop": "save a job and stop it",
     "scale": "another number of workers for a job that runs",
-    "rm": "remove a job and its files",
+    "rm": "remove jobs and their files",
 }
 JOB_FLAGS = {
     "ls": ("--output", "--all", "--namespace"),
@@ -30,7 +30,7 @@ JOB_FLAGS = {
     "wait": ("--timeout", "--namespace"),
     "stop": ("--now", "--all", "--namespace"),
     "scale": ("--workers", "--namespace"),
-    "rm": ("--force", "--namespace"),
+    "rm": ("--all", "--force", "--namespace"),
 }
 _JOB = """\
   JOB                      name of a job, or its folder on this machine;
@@ -105,13 +105,15 @@ Another number of workers for a job that runs.
       --workers N          workers that should run from now on         required
 """,
     "rm": """\
-Usage: edlz rm JOB [flags]
-Remove a job that does not run: its folder, with snapshots, logs and the
+Usage: edlz rm JOB… [flags]
+Remove jobs that do not run: of each its folder, with snapshots, logs and the
 checkpoints in it.  Nothing outside of that folder is touched.  On a cluster
 its pods, services and keys are deleted; its volumes are not touched.
 
-  JOB                      name of a job, or its folder                required
-      --force              kill it first, if it runs
-  -n, --namespace NAME     of a cluster, where the job is
+  JOB                      name of a job, or its folder
+      --all STATE          all that are succeeded | failed | stopped, with
+                           earlier runs: mnist.1; asks first
+      --force              kill what runs first
+  -n, --namespace NAME     of a cluster, where the jobs are
 """,
 }

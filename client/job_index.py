@@ -31,6 +31,7 @@ __all__ = [
     "earlier_runs",
     "find_job",
     "forget",
+    "is_job",
     "list_jobs",
     "no_such_job",
     "remember",
@@ -107,7 +108,7 @@ def earlier_runs() -> list[LocalJob]:
     for job in list_jobs():
         for name in _names_in(job.path.parent):
             path = job.path.with_name(name)
-            if _EARLIER.fullmatch(name.removeprefix(job.path.name)) and _is_job(path):
+            if _EARLIER.fullmatch(name.removeprefix(job.path.name)) and is_job(path):
                 is_at_home = path.parent == _jobs_folder()
                 found.append(LocalJob(name, path, name if is_at_home else str(path), is_earlier=True))
     return sorted(found, key=lambda job: job.path)
@@ -126,7 +127,7 @@ def find_job(text: str) -> LocalJob:
         if job is not None:
             return job
     path = Path(text).absolute()
-    if _is_job(path):
+    if is_job(path):
         for job in (*list_jobs(), *earlier_runs()):
             if job.path == path:
                 return job
@@ -176,7 +177,7 @@ def _job_elsewhere(name: str) -> LocalJob | None:
     path = _read_entry(entry)
     if path is None:
         return None
-    if not _is_job(path):
+    if not is_job(path):
         with suppress(OSError):
             entry.unlink(missing_ok=True)
         return None
@@ -185,7 +186,7 @@ def _job_elsewhere(name: str) -> LocalJob | None:
 
 def _job_at_home(name: str) -> LocalJob | None:
     path = _jobs_folder() / name
-    if not _is_job(path):
+    if not is_job(path):
         return None
     return LocalJob(name, path, name, is_earlier=bool(_EARLIER.search(name)))
 
@@ -205,7 +206,7 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
-def _is_job(path: Path) -> bool:
+def is_job(path: Path) -> bool:
     return path.is_dir() and any((path / sign).is_file() for sign in _SIGNS)
 
 

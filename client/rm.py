@@ -1,27 +1,82 @@
-"""`edlz rm`: a job and its files are forgotten."""
+"""`edlz rm`: jobs and their files are forgotten."""
 
+import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from edlz.client.completion import complete_job
-from edlz.client.jobs import NamespaceFlag, named_job
+from edlz.client.all_jobs import look_at_all
+from edlz.client.completion import complete_ended_state, complete_job
+from edlz.client.consent import is_agreed
+from edlz.client.jobs import Job, NamespaceFlag, named_job
+from edlz.client.sight import ENDED_STATES, Sight
+from edlz.services.configuration.problems import InvalidConfigError, Problem
+from edlz.services.errors import ConfigError, EdlzError
 
 __all__ = ["rm"]
 
 
 def rm(
-    job: Annotated[
-        str, typer.Argument(metavar="JOB", help="name of a job, or its folder", autocompletion=complete_job)
-    ],
-    is_forced: Annotated[bool, typer.Option("--force", help="kill it first, if it runs")] = False,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="JOB…", help="names of jobs, or their folders", autocompletion=complete_job),
+    ] = None,
+    state: Annotated[
+        str,
+        typer.Option(
+            "--all",
+            metavar="STATE",
+            help="all that are " + " | ".join(ENDED_STATES),
+            autocompletion=complete_ended_state,
+        ),
+    ] = "",
+    is_forced: Annotated[bool, typer.Option("--force", help="kill what runs first")] = False,
     namespace: NamespaceFlag = "",
 ) -> None:
-    """Remove a job that does not run: its folder, with snapshots, logs and the checkpoints in it; or its pods."""
-    found = named_job(job, namespace)
-    if is_forced:
-        for line in found.end_now():
-            print(line)
-    for line in found.remove():
-        print(line)
+    """Remove jobs that do not run: their folders, with snapshots, logs and the checkpoints in them; or their pods."""
+    found = _of_state(state, jobs or [], namespace) if state else _named(jobs or [], namespace)
+    problems = []
+    for job in found:
+        try:
+            for line in (*(job.end_now() if is_forced else ()), *job.remove()):
+                print(line)
+        except EdlzError as error:
+            if len(found) == 1:
+                raise
+            problems.append(Problem(error.message, error.help or ""))
+    if problems:
+        raise InvalidConfigError(problems)
     print("next: edlz ls")
+
+
+def _named(names: Sequence[str], namespace: str) -> list[Job]:
+    """Return these jobs; none if one of them is not there."""
+    if not names:
+        raise ConfigError("which job?", "edlz rm JOB…, or edlz rm --all " + "|".join(ENDED_STATES))
+    return [named_job(name, namespace) for name in dict.fromkeys(names)]
+
+
+def _of_state(state: str, names: Sequence[str], namespace: str) -> list[Job]:
+    """Return all jobs that have ended so, if whoever is asked agrees."""
+    if names:
+        raise ConfigError(f"--all {state} and {names[0]}: both say which jobs", "leave one of them out")
+    if state.lower() not in ENDED_STATES:
+        raise ConfigError(
+            f'--all "{state}" is no state in which a job has ended', f"one of {', '.join(ENDED_STATES)}"
+        )
+    sights = look_at_all(namespace, is_all=True)
+    ended = [sight for sight in sights if not sight.is_live and sight.status.state.lower() == state.lower()]
+    jobs = [_job_of(sight) for sight in ended]
+    if not jobs:
+        print(f"no job {f'in {namespace}' if namespace else 'here'} is {state.lower()}")
+    elif not is_agreed("remove", jobs):
+        print("nothing was removed", file=sys.stderr)
+        raise typer.Exit(1)
+    return jobs
+
+
+def _job_of(sight: Sight) -> Job:
+    if sight.where == "local":
+        return named_job(sight.word)
+    return named_job(sight.name, sight.where.removeprefix("k8s/"))

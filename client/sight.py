@@ -5,7 +5,9 @@ from typing import Any, Protocol
 
 from edlz.services.job_status import JobStatus
 
-__all__ = ["Sight"]
+__all__ = ["ENDED_STATES", "Sight"]
+
+ENDED_STATES = ("succeeded", "failed", "stopped")  # as they are typed
 
 
 class Sight(Protocol):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from edlz.client.consent import is_agreed
 from edlz.client.jobs import Job, JobArgument, NamespaceFlag, all_that_run, chosen_job
 from edlz.client.screen.terminal import print_lines
 from edlz.client.status import left_the_view, print_status
@@ -54,15 +55,10 @@ def _agreed_jobs(namespace: str) -> list[Job]:
     if not running:
         print(f"no job runs {f'in {namespace}' if namespace else 'here'}\nnext: edlz ls")
         raise typer.Exit(0)
-    if not _is_agreed(running):
+    if not is_agreed("stop", running):
         print("nothing was stopped", file=sys.stderr)
         raise typer.Exit(1)
     return running
-
-
-def _is_agreed(running: Sequence[Job]) -> bool:
-    print(f"stop {', '.join(job.word for job in running)}? [y/N] ", end="", file=sys.stderr, flush=True)
-    return (sys.stdin.readline() if sys.stdin else "").strip().lower() in ("y", "yes")
 
 
 def _tell(said: Sequence[str]) -> None:

@@ -55,6 +55,10 @@ def run_job(command: Reader, argv: Sequence[str]) -> int:
 def _run_here(reading: Reading) -> int:
     errors, warnings = list(reading.errors), list(reading.warnings)
     errors += _without_image(reading)
+    if not errors:
+        from edlz.client.local.taken_name import taken_name
+
+        errors += taken_name(reading.config)
     if errors:
         print_problems(warnings, "warning")
         raise InvalidConfigError(errors)

@@ -309,6 +309,7 @@ class JobConfig:
     job_dir: str = _run(
         "", "DIR", "the job's files", readers=f"{_JOB} ps", default_text="EDLZ_HOME/jobs/NAME"
     )
+    fresh: bool = _run(False, "", "a new job, though one of its name was stopped", readers=_COMMANDS)
     restart_master: bool = _run(True, "", "start the master again if it is lost", readers=_COMMANDS)
     export_from_checkpoint: bool = _run(
         False, "", "the partitions' folders are not the workers'", readers="master", hidden=True
@@ -479,7 +480,7 @@ class JobConfig:
 
     def to_yaml(self) -> str:
         """Return the settings as a config file that repeats the job, on this machine or another."""
-        left_out = {"config", "job_dir", "progress"}
+        left_out = {"config", "fresh", "job_dir", "progress"}
         command = COMMANDS[self.purpose]
         lines = [
             f"{about.name}: {json.dumps(getattr(self, about.name), ensure_ascii=False)}"

@@ -145,7 +145,6 @@ _NAMES_BY_REASON: dict[str, str] = {
     _PARTS: "job_command need_tf_config need_task_manager need_pod_manager need_elasticdl_job_service use_go_ps",
     "TensorBoard": "tensorboard_log_dir",
     "giving up at the first error (a task is tried three times)": "task_fault_tolerance",
-    "going on with an earlier job": "fresh",
 }
 
 LATER_FLAGS: dict[str, str] = {

@@ -133,7 +133,7 @@ def test_ctrl_c_before_anything_runs(job: list[str], monkeypatch: pytest.MonkeyP
         (["zoo", "data", "mnst", "x"], 'no data set "mnst"', "did you mean mnist?"),
         (["zoo", "data"], "missing argument 'name'", "edlz zoo data --help"),
         (["logs", "mnist", "--tial=3"], "no flag --tial", "did you mean --tail?"),
-        (["rm"], "missing argument 'JOB'", "edlz rm --help"),
+        (["rm"], "which job?", "edlz rm JOB…, or edlz rm --all succeeded|failed|stopped"),
         (["--foo"], "no flag --foo here", "a command comes first: edlz --help"),
         (
             ["train", "--help=wrkers"],

@@ -5,8 +5,10 @@ something outside of the one job that is to go fails the test before it does.
 """
 
 import fcntl
+import io
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,10 @@ from edlz.client.cli import main
 from edlz.client.job_index import LocalJob, find_job
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.job_removal import remove_job
+from edlz.services import named_status
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
+from edlz.services.job_status import JobState, JobStatus
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +72,88 @@ def test_a_job_is_removed(job: Path, capsys: pytest.CaptureFixture[str], tmp_pat
     assert rest == ["next: edlz ls"]
     assert not job.exists()
     assert main(["rm", "mnist"]) == 4
+
+
+def another(name: str, state: JobState | None = None, **about: Any) -> Path:
+    """Leave another job."""
+    config = JobConfig(job_name=name, model_def="a.b", training_data="x", **about)
+    with open_job_directory(config) as folder:
+        (folder.path / "journal.sqlite").touch()
+        if state is not None:
+            status = JobStatus(name=name, state=state, mode="sync", slots=1, started_at=1.0, now=2.0)
+            (folder.path / "status.json").write_bytes(named_status.encode(status))
+    return folder.path
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home in which all jobs can be removed."""
+    home = tmp_path / "own"
+    monkeypatch.undo()
+    monkeypatch.setenv("EDLZ_HOME", str(home))
+    monkeypatch.chdir(tmp_path / "precious")
+    return home
+
+
+def test_several_jobs_are_removed_or_none(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = another("first"), another("second")
+    assert main(["rm", "first", "thrid", "second"]) == 4
+    assert 'no job "thrid"' in capsys.readouterr().err
+    assert first.exists()
+    assert main(["rm", "first", "second", "first"]) == 0
+    assert capsys.readouterr().out.count(" is removed: ") == 2
+    assert not first.exists()
+    assert not second.exists()
+
+
+def test_one_that_cannot_be_removed_keeps_no_other(
+    own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, third = another("first"), another("second"), another("third")
+    (first / ".edlz-job").unlink()
+    (third / ".edlz-job").unlink()
+    assert main(["rm", "first", "second", "third"]) == 2
+    assert capsys.readouterr().err.count("does not carry the mark of a job") == 2
+    assert not second.exists()
+
+
+def test_all_of_a_state_are_removed(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = another("kept", "Failed")
+    gone = [another(name, "Stopped") for name in ("a", "b")]
+    gone.append(another("elsewhere", "Stopped", job_dir=str(own_home / "elsewhere")))
+    another("twice", "Stopped")
+    another("twice", "Succeeded")
+    gone.append(own_home / "jobs" / "twice.1")
+    assert gone[-1].exists()
+    for answer, code in (("n", 1), ("y", 0)):
+        assert all(path.exists() for path in gone)
+        monkeypatch.setattr(sys, "stdin", io.StringIO(f"{answer}\n"))
+        assert main(["rm", "--all", "Stopped"]) == code
+    printed = capsys.readouterr()
+    assert printed.err.count("remove a, b, elsewhere, twice.1? [y/N] ") == 2
+    assert printed.err.count("nothing was removed") == 1
+    assert not any(path.exists() for path in gone)
+    assert kept.exists()
+    assert (own_home / "jobs" / "twice").exists()
+    assert main(["rm", "--all", "stopped"]) == 0
+    assert "no job here is stopped" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "error"),
+    [
+        (["--all", "running"], 'error: --all "running" is no state in which a job has ended'),
+        (["mnist", "--all", "failed"], "error: --all failed and mnist: both say which jobs"),
+    ],
+)
+def test_states_that_say_nothing(
+    argv: list[str], error: str, job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rm", *argv]) == 2
+    assert error in capsys.readouterr().err
+    assert job.exists()
 
 
 def test_checkpoints_elsewhere_stay(job: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
