@@ -149,13 +149,10 @@ def _left_out(status: JobStatus) -> list[str]:
         minibatches = count_of(status.skipped_minibatches, "minibatch")
         lines.append(f"{count_of(status.skipped_tasks, 'task')} skipped after errors: {minibatches} left out")
     if status.skipped_evaluation_tasks:
-        kind, what = (
-            ("prediction", "no rows for")
-            if status.is_prediction
-            else ("evaluation", "the metrics are without")
-        )
+        kind = "prediction" if status.is_prediction else "evaluation"
         tasks = count_of(status.skipped_evaluation_tasks, f"{kind} task")
-        lines.append(f"{tasks} skipped after errors: {what} their records")
+        without = "there are no rows for" if status.is_prediction else "the metrics are without"
+        lines.append(f"{tasks} skipped after errors: {without} their records")
     return lines
 
 
