@@ -23,6 +23,7 @@ _NAMES = (
     "memory",
     "checkpoint",
     "export",
+    "predict",
     "training",
     "ctr",
     "recovery",

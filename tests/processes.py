@@ -190,6 +190,8 @@ class TrainJob:
         The descriptor of a terminal that it is to run in, as its own: all of it is told when that goes away.
     stdout : int, optional
         Where its standard output goes.  Both outputs go to a file if neither is given.
+    command : str
+        What it is begun by: train, evaluate or predict.
     """
 
     def __init__(
@@ -199,16 +201,17 @@ class TrainJob:
         name: str = "test",
         terminal: int | None = None,
         stdout: int | None = None,
+        command: str = "train",
     ) -> None:
         self.home, self.name, self.folder = home, name, home / "jobs" / name
         self._output = home / f"{name}.out"
         self._environment = {**os.environ, "EDLZ_HOME": str(home), "CUDA_VISIBLE_DEVICES": "-1"}
-        command = [sys.executable, "-m", "edlz.client", "train", f"--job_name={name}", *flags]
+        words = [sys.executable, "-m", "edlz.client", command, f"--job_name={name}", *flags]
         if terminal is not None:
-            command = [sys.executable, "-c", _IN_ITS_TERMINAL, *command]
+            words = [sys.executable, "-c", _IN_ITS_TERMINAL, *words]
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(
-                command,
+                words,
                 stdin=terminal,
                 stdout=next((file for file in (terminal, stdout) if file is not None), output),
                 stderr=output if terminal is None else terminal,

@@ -88,9 +88,10 @@ class StreamedFeed:
         with _refusing_iteration():
             graph = self._minibatches.get_concrete_function().graph
         self.random_ops = stateful_random_ops(graph)
-        inner = {node.op for f in graph.as_graph_def().library.function for node in f.node_def}
+        definition = graph.as_graph_def()
+        inner = {node.op for f in definition.library.function for node in f.node_def}
         self.calls_python = bool(_PYTHON_OPS & inner)
-        self.shuffles = any("Shuffle" in op for op in inner)
+        self.shuffles = any("Shuffle" in op for op in inner | {node.op for node in definition.node})
         self._only_reads = all(_only_reads(op) for op in inner)
 
     def open(self) -> Stream:
