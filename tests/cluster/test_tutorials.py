@@ -1,10 +1,11 @@
 """The commands of the tutorials about this machine, as they stand there."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
-from tutorials import ROOT, finish, run, start, steps, write_files
+from tutorials import ROOT, Step, finish, run, start, steps, write_files
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +76,20 @@ def check_exports(place: Path) -> None:
     for name in ("export", "predict", "zeros", "keras", "numbers", "look"):
         blocks[name].check(run(blocks[name].command, place))
     assert sorted(entry.name for entry in (place / "out" / "census").iterdir()) == ["1", "2"]
+
+
+README = "../../README.md"
+
+
+def test_the_tour_of_the_readme(place: Path) -> None:
+    """Every command, in its order, as it is typed; the first one only puts `edlz` on the path."""
+    (place / ".venv").symlink_to(Path(sys.prefix))
+    blocks = steps(README)
+    for name, step in blocks.items():
+        printed = run(step.command, place)
+        # How long a job takes decides whether it has a time left to tell, and which workers have a loss.
+        Step(step.command, tuple(line for line in step.output if " progress=" not in line)).check(printed)
+        assert name != "train" or "768 steps, 1,504 minibatches, each in the model exactly once" in printed
 
 
 def test_by_hand(place: Path) -> None:

@@ -80,3 +80,37 @@ def test_shown_output_may_differ_in_numbers_only() -> None:
     )
     with pytest.raises(AssertionError):
         Step("", ("[INFO] [a.py:1:f] Loss = 1.5",)).check("[INFO] [b.py:216:f] Loss = 0.25")
+
+
+README = "../../README.md"
+
+
+def flags_of(command: str) -> dict[str, str]:
+    words = shlex.split(command.replace("\\\n", " "))
+    given = dict(word.removeprefix("--").split("=", 1) for word in words if word.startswith("--"))
+    return {
+        name: value
+        for name, value in given.items()
+        if name not in ("job_name", "training_data", "validation_data")
+    }
+
+
+def test_the_readme_shows_the_demo() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    demo = re.search(r"\$\(EDLZ\) train (?:.*\\\n)+.*", makefile)
+    assert demo is not None
+    assert flags_of(steps(README)["train"].command) == flags_of(demo.group())
+
+
+def test_the_readme_says_what_the_digest_depends_on() -> None:
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    about = text[text.index("The digest is that of") :][:900]
+    for word in (
+        "--grads_to_wait",
+        "--worker_threads",
+        "--minibatch_size",
+        "kind of processor",
+        "TensorFlow",
+        "NumPy",
+    ):
+        assert word in about, word
