@@ -130,7 +130,8 @@ def best_evaluation(status: JobStatus, name: str) -> EvaluationView | None:
 
 def rate_now(status: JobStatus) -> float:
     """Return records per second, of a job that works on records just now; 0 if that is over, or not known."""
-    is_at_work = status.state == "Training" or (status.state == "Evaluating" and not status.is_training)
+    is_alone = status.state == "Evaluating" and not status.is_training  # not the last part of a training job
+    is_at_work = is_alone or status.state in ("Training", "Predicting")
     return status.records_per_s if is_at_work else 0.0
 
 

@@ -154,7 +154,7 @@ class Progress:
         """Take the rate while the job trains; when that is over, the last one stays."""
         core, records = self._core, self.records
         is_under_way = core.phase is Phase.RUNNING or (
-            self._state == "Evaluating" and not core.plan.is_training
+            self._state in ("Evaluating", "Predicting") and not core.plan.is_training
         )
         life = (core.partitions.incarnations, core.eras.newest) if is_under_way else None
         if life != self._life and life is not None:

@@ -714,9 +714,9 @@ def test_no_rate_is_shown_of_what_is_over() -> None:
     over = changed(state="Evaluating")
     assert "records/s" not in block(over)
     assert "records_per_s" not in progress_line(over, 2)
-    alone = changed(state="Evaluating", epochs=0)
-    assert "4,260 records/s" in block(alone)
-    assert "records_per_s=4260" in progress_line(alone, 2)
+    for alone in (changed(state="Evaluating", epochs=0), changed(state="Predicting", epochs=0)):
+        assert "4,260 records/s" in block(alone)
+        assert "records_per_s=4260" in progress_line(alone, 2)
 
 
 # ---------------------------------------------------------------- the screens of UX, at both widths
