@@ -4,6 +4,7 @@ Help is answered before anything heavy is imported: no TensorFlow, NumPy, ZeroMQ
 """
 
 import os
+import re
 import sys
 import time
 import traceback
@@ -116,10 +117,16 @@ def _dispatch(arguments: list[str]) -> int:
         if message is None:
             raise
         words = arguments[:2] if " ".join(arguments[:2]) in COMMANDS else arguments[:1]
-        text = message().rstrip(".")
-        print_problems([Problem(text[:1].lower() + text[1:], f"{' '.join(['edlz', *words])} --help")])
+        command = " ".join(["edlz", *words])
+        print_problems([Problem(_reworded(message().rstrip("."), command), f"{command} --help")])
         return USAGE
     return result if isinstance(result, int) else 0
+
+
+def _reworded(text: str, command: str) -> str:
+    """Return what Typer says of a mistake in words that need no knowledge of it."""
+    extra = re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", text)
+    return f'{command} takes no "{extra[1]}"' if extra else text[:1].lower() + text[1:]
 
 
 def _build(command: str) -> Callable[..., object]:

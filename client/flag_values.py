@@ -55,6 +55,8 @@ def whole_number(flag: str, text: str) -> int:
     ConfigError
         If it is none.
     """
+    if re.fullmatch(r"-[0-9]+", text.strip()):
+        raise ConfigError(f"--{flag}={text} is below 0", f"e.g. --{flag}=4")
     if not _WHOLE.fullmatch(text.strip()):
         raise ConfigError(f'--{flag}="{text}" is not a whole number', f"e.g. --{flag}=4")
     return int(text)

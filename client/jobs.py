@@ -147,7 +147,7 @@ def chosen_job(name: str | None, namespace: str = "") -> Job:
     where = f"in {namespace}" if namespace else "here"
     running = f"{len(live)} jobs run" if live else "no job runs"
     there = ", ".join(job.word for job in live or known)
-    nothing = f"edlz ls -n {namespace}" if namespace else "none has been run here yet"
+    nothing = f"edlz ls -n {namespace}" if namespace else "none has been run here yet: edlz train --help"
     raise ConfigError(f"which job? {running} {where} now", f"name one of: {there}" if there else nothing)
 
 

@@ -7,6 +7,7 @@ import typer
 
 from edlz.client.completion import complete_job
 from edlz.client.jobs import NamespaceFlag, named_job
+from edlz.services.errors import ConfigError
 from edlz.services.outputs import outlive_output
 
 __all__ = ["resume", "run_resume"]
@@ -14,7 +15,9 @@ __all__ = ["resume", "run_resume"]
 
 def resume(
     ctx: typer.Context,
-    job: Annotated[str, typer.Argument(help="name of the job, or its folder", autocompletion=complete_job)],
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="name of the job, or its folder", autocompletion=complete_job)
+    ],
     namespace: NamespaceFlag = "",
 ) -> None:
     """Go on with a job that was stopped or interrupted."""
@@ -34,4 +37,8 @@ def run_resume(job: str, argv: Sequence[str], namespace: str = "") -> int:
         If a flag would change what the job trains.
     """
     outlive_output()
+    if job.startswith("--"):
+        raise ConfigError(
+            f"the name of the job comes before {job}", f"edlz resume JOB {' '.join([job, *argv])}"
+        )
     return named_job(job, namespace).resume(argv)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from edlz.services.config import flags_by_spelling
+from edlz.services.config import flags, flags_by_spelling
 from edlz.services.configuration.flags import LATER_FLAGS
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem
@@ -26,8 +26,16 @@ def settings_from_file(path: str) -> tuple[dict[str, Setting], list[Problem]]:
     except FileNotFoundError:
         return {}, [Problem(f'--config="{path}" does not exist', _near_file(path))]
     except (OSError, UnicodeDecodeError) as e:
+        if isinstance(e, IsADirectoryError):
+            return {}, [
+                Problem(f'--config="{path}" is a folder', f"name a file in it: --config={path}/job.yaml")
+            ]
         reason = getattr(e, "strerror", None) or "it is not UTF-8 text"
-        return {}, [Problem(f'--config="{path}" cannot be read: {reason}')]
+        return {}, [
+            Problem(
+                f'--config="{path}" cannot be read: {reason}', "text with one flag a line, e.g. num_epochs: 2"
+            )
+        ]
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as e:
@@ -38,7 +46,7 @@ def settings_from_file(path: str) -> tuple[dict[str, Setting], list[Problem]]:
     if root is None:
         return {}, []
     if not isinstance(root, yaml.MappingNode):
-        return {}, [Problem(f"{path}: holds no flags", "one flag a line, e.g. num_epochs: 2")]
+        return {}, [Problem(f"{path} holds no flags", "one flag a line, e.g. num_epochs: 2")]
     return _settings(path, root)
 
 
@@ -55,14 +63,21 @@ def _settings(path: str, root: "yaml.MappingNode") -> tuple[dict[str, Setting], 
             message = f'{place}: unknown key "{key.value}", with keys of its own under it'
             problems.append(Problem(message, "one flag a line, without groups, e.g. num_epochs: 2"))
         elif about is None:
-            near = did_you_mean(nearest(setting.spelling, flags_by_spelling()))
+            near = did_you_mean(
+                nearest(setting.spelling, (name for about in flags() for name in about.spellings[:1]))
+            )
             problems.append(Problem(f'{place}: unknown key "{key.value}"', near))
         elif about.name == "config":
             problems.append(
                 Problem(f"{place}: a config file cannot name another", "put the settings in one file")
             )
         elif value.id != "scalar":
-            problems.append(Problem(f"{place}: {setting.spelling} has several values, not one"))
+            problems.append(
+                Problem(
+                    f"{place}: {setting.spelling} has several values, not one",
+                    f"one value, e.g. {setting.spelling}: {about.example or about.default}",
+                )
+            )
         elif about.name in found:
             problems.append(
                 Problem(f"{place}: {about.name} stands twice", f"also at {found[about.name].place}")
@@ -75,5 +90,7 @@ def _settings(path: str, root: "yaml.MappingNode") -> tuple[dict[str, Setting], 
 def _near_file(path: str) -> str:
     parent = Path(path).parent
     names = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
-    near = [str(parent / name) for name in nearest(Path(path).name, names)]
+    wanted = Path(path)
+    alike = nearest(wanted.stem, {Path(name).stem for name in names})  # an ending is like any other one
+    near = [str(parent / name) for stem in alike for name in sorted(names) if Path(name).stem == stem]
     return f"nearest: {near[0]}" if near else ""

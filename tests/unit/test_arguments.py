@@ -230,7 +230,7 @@ def test_row_6_unknown_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ("seed: [1, 2]", "job.yaml:1: seed has several values, not one"),
         ("seed: 1\nseed: 2", "job.yaml:2: seed stands twice"),
         ("training_data: a\ntraining-data-dir: b", "job.yaml:2: training_data stands twice"),
-        ("- seed", "job.yaml: holds no flags"),
+        ("- seed", "job.yaml holds no flags"),
         ("seed: 'x", "job.yaml:1: not YAML: found unexpected end of stream"),
         ("config: other.yaml", "job.yaml:1: a config file cannot name another"),
         ("seed: two", '--seed="two" (job.yaml:1) is not a whole number'),

@@ -429,7 +429,7 @@ def test_stopping_all_asks_first(
         (["ls", "-o", "xml"], 2, '--output="xml" is none of table, wide, json, yaml', "e.g. -o json"),
         (["logs", "--since=10x"], 2, '--since="10x" is not a duration', "e.g. --since=45s, 10m, 2h or 1d"),
         (["wait", "--timeout=soon"], 2, '--timeout="soon" is not a duration', None),
-        (["logs", "--tail=-1"], 2, '--tail="-1" is not a whole number', "e.g. --tail=4"),
+        (["logs", "--tail=-1"], 2, "--tail=-1 is below 0", "e.g. --tail=4"),
         (["scale", "--workers=x"], 2, '--workers="x" is not a whole number', "e.g. --workers=4"),
         (["scale"], 2, "--workers is missing", "e.g. --workers=4"),
         (["stop", "mnist", "--all"], 2, '--all stops every job: "mnist" is one too many', "edlz stop mnist"),
