@@ -87,11 +87,11 @@ README = "../../README.md"
 
 def flags_of(command: str) -> dict[str, str]:
     words = shlex.split(command.replace("\\\n", " "))
-    given = dict(word.removeprefix("--").split("=", 1) for word in words if word.startswith("--"))
+    given = dict(word.removeprefix("--").partition("=")[::2] for word in words if word.startswith("--"))
     return {
         name: value
         for name, value in given.items()
-        if name not in ("job_name", "training_data", "validation_data")
+        if name not in ("fresh", "job_name", "training_data", "validation_data")
     }
 
 
