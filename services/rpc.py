@@ -402,12 +402,12 @@ class RpcClient:
 
     def _on_refused(self, error: EdlzError) -> None:
         """Give up: the server will not take this process' keys, however often it is asked."""
-        logger.error("%s; %s", error.message, error.help)
+        logger.debug("given up: %s", error.message)  # whoever ends by it says why; its first time was logged
         self._fail_awaited(error)
         self.close()
         if not self.failed.done():
             self.failed.set_exception(error)
-            self.failed.exception()  # it has been logged, should nobody ask for it
+            self.failed.exception()  # a warning has told it, should nobody ask for it
 
     def _repeat(self, request: _Request, now: float) -> None:
         request.retry_s = min(2 * request.retry_s, self._retry_max_s)

@@ -59,12 +59,26 @@ def test_a_master_that_finds_no_cluster(ready: TestCluster, capsys: pytest.Captu
     )
     assert main(["status", "test-mnist"]) == 0
     assert reason in capsys.readouterr().out
-    assert main(["ls"]) == 0
+    assert main(["ls", "-o", "wide"]) == 0
     assert reason in capsys.readouterr().out
     assert main(["logs", "test-mnist", "--master"]) == 0
     assert f"error: {reason}" in capsys.readouterr().out
     assert main(["stop", "test-mnist"]) == 0  # there is nobody who could hear of it
     ready.wait_until_gone(POD)
+
+
+def test_a_master_without_rights(ready: TestCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever submits may not always ask what the master's account may do."""
+    ready.delete("rolebindings", "edlz-master")
+    assert submit(ready, "--skip_preflight") == 5
+    error, hint = capsys.readouterr().err.splitlines()
+    reason = 'service account "default" may not list, watch, patch pods in "default"'
+    assert error == f'error: the master of job "test-mnist -n default" cannot run: {reason}'
+    assert hint == f"help: kubectl apply -n default -f {RIGHTS}", "where it is here, not in the pod"
+    assert main(["status", "test-mnist"]) == 0
+    shown = capsys.readouterr().out
+    assert reason in shown
+    assert "no answer yet" not in shown
 
 
 def test_a_folder_that_cannot_be_written_to(
