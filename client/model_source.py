@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edlz.client.job_index import JOURNAL, LocalJob, NoSuchJob, find_job, list_jobs
 from edlz.client.preflight import check_job
-from edlz.services.checkpoints.records import part_head, read_manifest, version_of
+from edlz.services.checkpoints.records import part_head, read_manifest, version_folder, version_of
 from edlz.services.checkpoints.sealed import sealed_parts
 from edlz.services.checkpoints.versions import NoCheckpoint, list_versions, newest_good
 from edlz.services.checkpoints.whole_cut import WholeCut
@@ -16,7 +16,9 @@ from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.errors import DataError
 from edlz.services.master.journal import planned_job
+from edlz.services.master.journal_facts import job_end
 from edlz.services.master.planning import make_plan
+from edlz.services.messages import Job
 from edlz.services.plan import Plan
 
 __all__ = ["ModelSource", "model_source"]
@@ -118,16 +120,22 @@ def _of_job(job: LocalJob, given: Mapping[str, str]) -> ModelSource:
     planned = planned_job(job.path / JOURNAL)
     if planned is None:
         raise NoCheckpoint(f'job "{job.name}" has not begun: it has no model', f"edlz status {job.word}")
-    heads = sealed_parts(job.path, planned)
+    task_count, result = job_end(job.path / JOURNAL)
+    heads = sealed_parts(job.path, planned, task_count)
+    checkpoints = JobConfig.from_record(planned.config).checkpoint_directory
+    if result >= 0:  # callbacks have put back its weights
+        return _of_version(planned, newest_good(version_folder(checkpoints, result)), given)
     if heads:
         return _source(planned.name, planned.run, job.path, heads, planned.config, given)
-    checkpoints = JobConfig.from_record(planned.config).checkpoint_directory
     if not list_versions(checkpoints):
         raise NoCheckpoint(
             f'job "{job.name}" is not at its end, and has no checkpoint',
             f"edlz stop {job.word} saves one; so does --checkpoint_steps=N",
         )
-    folder = newest_good(checkpoints, planned.plan.hash)
+    return _of_version(planned, newest_good(checkpoints, planned.plan.hash), given)
+
+
+def _of_version(planned: Job, folder: Path, given: Mapping[str, str]) -> ModelSource:
     manifest = read_manifest(folder)
     heads = tuple(part_head(folder, i, manifest.partitions) for i in range(manifest.partitions))
     return _source(planned.name, manifest.run, folder, heads, planned.config, given)

@@ -402,6 +402,8 @@ class ExportLease(Record, frozen=True, kw_only=True):
     digest: str
     wish: ExportWish
     checkpoint: int = -1  # a complete one that holds it, if there is any
+    result: int = -1  # the checkpoint that is exported in its place: callbacks have put back its weights
+    task_count: int = 0  # the job has ended behind so many tasks; 0: the plan's
 
 
 class WorkerOrders(Message, frozen=True, kw_only=True, tag=21):

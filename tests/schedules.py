@@ -4,7 +4,7 @@ import dataclasses
 import random
 
 from hypothesis import strategies as st
-from simulation.schedule import EXPORT_MOMENTS, MOMENTS, Fault, Schedule
+from simulation.schedule import BARRIER_MOMENTS, EXPORT_MOMENTS, MOMENTS, Fault, Schedule
 
 __all__ = [
     "contended_schedule",
@@ -13,6 +13,7 @@ __all__ = [
     "random_schedule",
     "schedules",
     "wide_schedules",
+    "with_callbacks",
     "with_checkpoints",
     "with_departures",
 ]
@@ -274,4 +275,32 @@ def with_checkpoints(schedule: Schedule) -> Schedule:
             for fault in schedule.faults
         ),
         begins_from=rng.choice((0, 300)),
+    )
+
+
+def with_callbacks(schedule: Schedule) -> Schedule:
+    """The same job with callbacks, which decide or not, and something more that happens at barriers."""
+    rng = random.Random(schedule.seed)
+    roles = ["m", *(f"p{p}" for p in range(schedule.partitions)), *(f"w{w}" for w in range(schedule.workers))]
+    kinds = ("kill", "kill", "stall", "cut", "term", "wipe")
+    more = [
+        Fault(
+            rng.uniform(0, 3),
+            rng.choice(kinds),
+            rng.choice(roles),
+            rng.uniform(1, 30),
+            during=rng.choice(BARRIER_MOMENTS),
+        )
+        for _ in range(rng.randint(0, 3))
+    ]
+    return dataclasses.replace(
+        schedule,
+        has_callbacks=True,
+        decides=rng.random() < 0.8,
+        stops_behind=rng.choice((-1, -1, 0, 1, 2)),
+        keeps_best=schedule.mode == "sync" and rng.random() < 0.5,
+        max_step=rng.choice((0, 0, rng.randint(1, 20))),
+        failing=(),  # a history that ends tasks by chance is another one after a roll-back
+        lame=(),
+        faults=(*schedule.faults, *more, Fault(200.0, "join", "w0")),
     )

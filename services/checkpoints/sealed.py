@@ -13,10 +13,15 @@ from edlz.services.ps.state_head import StateHead, read_head
 __all__ = ["are_full", "sealed_parts"]
 
 
-def sealed_parts(job_folder: Path, job: Job) -> tuple[Path, ...]:
+def sealed_parts(job_folder: Path, job: Job, task_count: int = 0) -> tuple[Path, ...]:
     """Return the heads of the newest states in which every task of the job is, that of partition i at place i.
 
     They are one cut: their ledgers are full.
+
+    Parameters
+    ----------
+    task_count : int
+        The job has ended behind so many tasks; 0: its plan's.
 
     Returns
     -------
@@ -28,7 +33,7 @@ def sealed_parts(job_folder: Path, job: Job) -> tuple[Path, ...]:
         found = [
             (head, place)
             for place in snapshot_heads(job_folder, partition, job.run)
-            if (head := _read(place)) is not None and _is_full(head, job.plan)
+            if (head := _read(place)) is not None and _is_full(head, job.plan, task_count)
         ]
         if not found:
             return ()
@@ -36,9 +41,9 @@ def sealed_parts(job_folder: Path, job: Job) -> tuple[Path, ...]:
     return tuple(heads)
 
 
-def are_full(heads: Sequence[Path], plan: Plan) -> bool:
-    """Whether every task of a plan is in each of these states."""
-    return all((head := _read(place)) is not None and _is_full(head, plan) for place in heads)
+def are_full(heads: Sequence[Path], plan: Plan, task_count: int = 0) -> bool:
+    """Whether every task of a plan, or the first ones, is in each of these states."""
+    return all((head := _read(place)) is not None and _is_full(head, plan, task_count) for place in heads)
 
 
 def _read(place: Path) -> StateHead | None:
@@ -48,7 +53,7 @@ def _read(place: Path) -> StateHead | None:
         return None
 
 
-def _is_full(head: StateHead, plan: Plan) -> bool:
+def _is_full(head: StateHead, plan: Plan, task_count: int) -> bool:
     ledger = Ledger(head.ledger)
-    is_full = len(ledger.finished) == plan.task_count and not ledger.marks
+    is_full = ledger.finished.first_missing() >= (task_count or plan.task_count) and not ledger.marks
     return is_full and head.plan_hash == plan.hash

@@ -42,7 +42,7 @@ def export_finished(config: JobConfig, job: Job, lease: ExportLease) -> ExportRe
         about={"job": job.name, "run": job.run, "digest": lease.digest},
         identity="-".join((job.run, lease.digest, *wish.formats, wish.unknown_ids)),
     )
-    with _finished_cut(job, lease.checkpoint) as cut:
+    with _finished_cut(job, lease) as cut:
         done = export_model(config, job.plan, cut, export)
     return ExportReport(
         digest=lease.digest,
@@ -55,16 +55,18 @@ def export_finished(config: JobConfig, job: Job, lease: ExportLease) -> ExportRe
     )
 
 
-def _finished_cut(job: Job, checkpoint: int) -> WholeCut:
-    config = JobConfig.from_record(job.config)
+def _finished_cut(job: Job, lease: ExportLease) -> WholeCut:
+    config, checkpoint = JobConfig.from_record(job.config), lease.checkpoint
     try:
-        if heads := sealed_parts(config.job_directory, job):
+        if lease.result >= 0:
+            return WholeCut.of_checkpoint(version_folder(config.checkpoint_directory, lease.result))
+        if heads := sealed_parts(config.job_directory, job, lease.task_count):
             return WholeCut(heads)
         folder = version_folder(config.checkpoint_directory, checkpoint)
         if checkpoint >= 0 and folder.is_dir():
             manifest = read_manifest(folder)
             heads = tuple(part_head(folder, i, manifest.partitions) for i in range(manifest.partitions))
-            if are_full(heads, job.plan):
+            if are_full(heads, job.plan, lease.task_count):
                 return WholeCut.of_checkpoint(folder)
     except OSError as e:
         raise DataError(f"{e.filename or config.job_directory} cannot be read: {e.strerror or e}") from e

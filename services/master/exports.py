@@ -56,6 +56,10 @@ class Exports:
         What was exported last; of the finished model if `is_done`.
     reported : int
         Exports since this master began.
+    result : int
+        The version whose checkpoint is to be exported, in place of what is sealed; -1: none.
+    task_count : int
+        Behind so many tasks the job has ended; 0: the plan's.
     """
 
     def __init__(self, job: Job, journal: JournalState) -> None:
@@ -65,6 +69,7 @@ class Exports:
         self._wish = (wished or journal.export_wish) if job.plan.is_training else None
         self.report = journal.exported
         self.reported = 0
+        self.result, self.task_count = -1, 0
         self._digest = ""  # of the model that is to be exported now
         self._lives: tuple[Identity, ...] = ()  # of the partitions, when it was read
         self._holders: dict[Identity, str] = {}  # workers -> the digest of what they export
@@ -118,6 +123,7 @@ class Exports:
         self._digest, self._lives = digest, lives
         if self.is_done or not is_new or self._wish is None:
             return []
+        version = self.result if self.result >= 0 else version
         return [Announce("export", f"export of v{version} to {self._wish.output} begins.")]
 
     def put_off(self) -> None:
@@ -156,7 +162,13 @@ class Exports:
         assert self._wish is not None
         self.note(status.incarnation, self._digest)
         newest = -1 if checkpoint is None else checkpoint
-        return ExportLease(digest=self._digest, wish=self._wish, checkpoint=newest)
+        return ExportLease(
+            digest=self._digest,
+            wish=self._wish,
+            checkpoint=newest,
+            result=self.result,
+            task_count=self.task_count,
+        )
 
     # -- reports
 

@@ -497,6 +497,7 @@ class MasterCore:
             return out
         if self.plan.is_training and not any(status.minibatches for status in statuses):
             return out + self.fail(failure_of_nothing(self.job, len(self.skips.ends)))
+        self.exports.result, self.exports.task_count = self.barriers.result, self.barriers.task_count
         return [*out, *self._completion.advance()]
 
     def on_digest(self, lives: tuple[Identity, ...], digest: str | None) -> list[Instruction]:

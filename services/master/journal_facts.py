@@ -14,9 +14,19 @@ from urllib.parse import quote
 import msgspec
 
 from edlz.services import strict_json
+from edlz.services.concluded_rounds import ConcludedRound
 from edlz.services.job_status import JobStatus
 
-__all__ = ["UNREADABLE", "DamagedFact", "checksum_of", "fact", "final_status", "looked_up", "text_of"]
+__all__ = [
+    "UNREADABLE",
+    "DamagedFact",
+    "checksum_of",
+    "fact",
+    "final_status",
+    "job_end",
+    "looked_up",
+    "text_of",
+]
 
 LOOK_S = 1.0  # for another process' transaction
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)  # SQLite's module decodes names of a damaged schema itself
@@ -35,6 +45,24 @@ def final_status(path: Path) -> JobStatus | None:
         return fact(database, "final", JobStatus) if fact(database, "is_complete", bool) else None
 
     return looked_up(path, look)
+
+
+def job_end(path: Path) -> tuple[int, int]:
+    """Return where callbacks have ended a job, writing nothing.
+
+    Returns
+    -------
+    task_count : int
+        Behind so many tasks; 0: the plan's.
+    result : int
+        The version whose checkpoint is the result, in place of what is sealed; -1: none.
+    """
+
+    def look(database: sqlite3.Connection) -> tuple[int, int]:
+        rounds = fact(database, "rounds", tuple[ConcludedRound, ...])
+        return fact(database, "task_count", int) or 0, rounds[-1].decision.result if rounds else -1
+
+    return looked_up(path, look) or (0, -1)
 
 
 def looked_up(path: Path, look: Callable[[sqlite3.Connection], _T | None]) -> _T | None:

@@ -2,10 +2,17 @@
 
 import dataclasses
 import random
+from collections.abc import Hashable, Iterable
 
 import pytest
-from simulation.job import Fault, Schedule, SimulatedJob
+from schedules import ending_schedule, random_schedule, with_callbacks
+from simulation.job import Fault, Schedule, SimulatedJob, Violation
 from simulation.schedule import BARRIER_MOMENTS
+
+from edlz.services.master.barriers import Barriers
+from edlz.services.messages import NewestPull
+from edlz.services.ps.exchanges import Exchanges
+from edlz.services.ps.instructions import Reply
 
 LENGTHS = (2, 3, 0, 2, 1, 3, 2, 2)
 
@@ -52,19 +59,52 @@ def test_a_job_of_so_many_minibatches_ends_inside_its_last_task(steps: int, mode
     assert (job.journal["task_count"] or len(LENGTHS)) == min(len(LENGTHS), -(-steps // 4))
 
 
+def disturbed(rng: random.Random, moment: str, role: str) -> Schedule:
+    more = {"evaluation_steps": rng.choice((0, 2)), "stops_behind": rng.choice((-1, 1)), "keeps_best": True}
+    at, kind = (
+        rng.choice((0.0, 0.1, rng.uniform(0, 3))),
+        rng.choice(("kill", "kill", "stall", "wipe", "term")),
+    )
+    fault = Fault(at, kind, role, rng.uniform(1, 20), during=moment)
+    return schedule(rng.randrange(1000), **more, noise=rng.choice((0.0, 0.05)), faults=(fault,))
+
+
 @pytest.mark.parametrize("role", ["m", "p0", "p1", "w0"])
-@pytest.mark.parametrize("kind", ["kill", "stall", "wipe", "term"])
 @pytest.mark.parametrize("moment", BARRIER_MOMENTS)
-def test_whoever_is_lost_at_a_barrier(moment: str, kind: str, role: str) -> None:
-    for seed in range(3):
-        rng = random.Random(f"{moment}{kind}{role}{seed}")
-        more = {
-            "evaluation_steps": rng.choice((0, 2)),
-            "stops_behind": rng.choice((-1, 1)),
-            "keeps_best": True,
-        }
-        fault = Fault(
-            rng.choice((0.0, 0.1, rng.uniform(0, 3))), kind, role, rng.uniform(1, 20), during=moment
-        )
-        noise = rng.choice((0.0, 0.05))
-        SimulatedJob(schedule(seed, **more, noise=noise, faults=(fault,))).run()
+def test_whoever_is_lost_at_a_barrier(moment: str, role: str) -> None:
+    SimulatedJob(disturbed(random.Random(f"{moment}{role}"), moment, role)).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_anything_may_happen_at_a_barrier(seed: int) -> None:
+    for mode in ("sync", "async"):
+        for make in (random_schedule, ending_schedule):
+            SimulatedJob(with_callbacks(make(seed, mode))).run()
+        rng = random.Random(seed)
+        about = disturbed(rng, rng.choice(BARRIER_MOMENTS), rng.choice(("m", "p0", "p1", "w0", "w1")))
+        SimulatedJob(about).run()
+
+
+def test_the_parameters_of_a_barrier_are_those_that_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were leases given beyond it, what callbacks see would depend on who was quicker."""
+    monkeypatch.setattr(Barriers, "_holds", property(lambda self: False))
+    with pytest.raises(Violation):
+        run_all(schedule(seed) for seed in range(20))
+
+
+def test_an_evaluation_asks_for_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were the newest values taken, those of a partition that has lost some would be evaluated."""
+    monkeypatch.setattr(Exchanges, "newest", newest_whatever_it_is)
+    faults = (Fault(0.0, "wipe", "p0", during="barrier"),)
+    with pytest.raises(Violation, match="evaluated"):
+        run_all(schedule(seed, faults=faults) for seed in range(60))
+
+
+def run_all(jobs: Iterable[Schedule]) -> None:
+    for job in jobs:
+        SimulatedJob(job).run()
+
+
+def newest_whatever_it_is(self: Exchanges, to: Hashable, pull: NewestPull) -> list[Reply]:
+    return [Reply(to, self._exchanged(None, pull, pull.have_version))]

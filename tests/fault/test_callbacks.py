@@ -1,0 +1,84 @@
+"""A job whose callbacks decide: the same decisions and the same bits, whoever runs it and whoever is killed."""
+
+import random
+from pathlib import Path
+
+import pytest
+from processes import MODELS, HandJob
+
+from edlz.services.master.journal import Journal
+
+pytestmark = [pytest.mark.fault, pytest.mark.slow]
+
+FLAGS = (
+    f"--model_file={MODELS}/tiny_callbacks.py",
+    "--minibatch_size=20",
+    "--records_per_task=90",
+    "--grads_to_wait=2",
+    "--worker_threads=1",
+    "--num_epochs=20",
+    "--log_level=DEBUG",
+)
+# Of a worker or a partition it is killed at one of these, of the master at one that it has written itself.
+MOMENTS = (
+    "Task:20 completed",
+    "Evaluation of v116 begins.",
+    "checkpoint v116 is complete.",
+    "Evaluation metrics[v=116]",
+    "Evaluation of v352 begins.",
+    "Evaluation metrics[v=390]",
+    "a callback has stopped it",
+)
+
+
+def run(folder: Path, data: Path, workers: int, partitions: int, lost: str) -> tuple[str, str]:
+    """Return the digest, and what callbacks have decided."""
+    flags = (*FLAGS, f"--training_data={data}/train", f"--validation_data={data}/test")
+    with HandJob(folder, *flags, partitions=partitions).start(workers) as job:
+        gone: tuple[str, ...] = ()
+        if lost:
+            moment = random.Random(f"{workers}{partitions}{lost}").choice(MOMENTS)
+            job.wait_for_log("master", moment)
+            name = lost if lost == "master" else f"{lost}-0"
+            job.kill(name)
+            gone = (name,) if lost == "worker" else ()
+            if lost == "worker":
+                job.start_worker(9)
+            elif lost == "ps":
+                job.start_ps(0)
+            else:
+                job.start_master()
+        status = job.finish(without=gone)
+    with Journal(folder / "journal.sqlite") as journal:
+        rounds = journal.state().rounds
+    assert status.state == "Succeeded"
+    assert (folder / "checkpoints" / f"version-{rounds[-1].decision.result}").is_dir()
+    return status.digest, repr(rounds)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        found = run(folder, small_mnist, 1, 1, "")
+    assert "stop=True" in found[1]
+    assert found[1].count("learning_rate=None") < found[1].count("learning_rate=")
+    return found
+
+
+@pytest.mark.parametrize("lost", ["", "worker", "ps", "master"])
+@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_the_same_decisions_and_bits(
+    workers: int,
+    partitions: int,
+    lost: str,
+    undisturbed: tuple[str, str],
+    tmp_path: Path,
+    small_mnist: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where CSVLogger writes
+    assert run(tmp_path, small_mnist, workers, partitions, lost) == undisturbed
+    assert (tmp_path / "rounds.csv").read_text().count("\n") >= 2
