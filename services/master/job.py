@@ -496,7 +496,7 @@ class MasterCore:
         if not all(status.is_sealed for status in statuses):
             return out
         if self.plan.is_training and not any(status.minibatches for status in statuses):
-            return out + self.fail(failure_of_nothing(self.job, len(self.skips.ends)))
+            return out + self.fail(failure_of_nothing(self.job, self.skips.training_tasks))
         self.exports.result, self.exports.task_count = self.barriers.result, self.barriers.task_count
         return [*out, *self._completion.advance()]
 

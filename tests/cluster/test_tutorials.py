@@ -61,6 +61,17 @@ def test_recommendation(place: Path) -> None:
     check_predictions(place)
 
 
+@pytest.mark.slow
+def test_callbacks(place: Path) -> None:
+    make_data(place)
+    write_files("callbacks.md", place)
+    blocks = steps("callbacks.md")
+    output = run(blocks["train"].command, place)
+    blocks["train"].check(output)
+    blocks["look"].check(run(blocks["look"].command, place))
+    assert (place / "out" / "early" / "1").is_dir()
+
+
 def check_predictions(place: Path) -> None:
     """Run the tutorial that goes on with the checkpoints of the job of the one before."""
     write_files("predict.md", place)

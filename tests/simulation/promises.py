@@ -120,11 +120,20 @@ def check_failure(schedule: Schedule, failure: FailureView) -> None:
     bad = {task for task, _ in schedule.bad if bad_minibatches(schedule, task)}
     bad |= {task for task, _ in schedule.poison}
     if "no minibatch was trained on" in failure.text and all(
-        length == 0 or task in often | bad for task, length in enumerate(schedule.lengths)
+        length == 0 or task in often | bad for task, length in enumerate(schedule.lengths[: _least(schedule)])
     ):
         return
     if failure.task not in (often if schedule.skips else often | bad):
         raise Violation(f"the job failed: {failure}")
+
+
+def _least(schedule: Schedule) -> int:
+    """How many tasks the job has at least, if callbacks stop it."""
+    barriers = schedule.plan.barriers(schedule.evaluation_steps).tolist()
+    stop = schedule.stops_behind if schedule.decides else -1
+    return min(
+        schedule.task_count, barriers[stop] + 1 if 0 <= stop < len(barriers) else len(schedule.lengths)
+    )
 
 
 def _check_ends(schedule: Schedule, ends: dict[int, int]) -> None:
