@@ -18,6 +18,8 @@ __all__ = [
     "skip_text",
 ]
 
+_KEPT = "it is trained, and kept"
+
 Attempts = list[tuple[str, FailedTask]]
 """Failed attempts at one task, each with its worker, in the order in which they were reported."""
 
@@ -69,7 +71,8 @@ def failure_of_loss(job: Job, failed: FailedTask) -> FailureView:
 def failure_of_export(job: Job, failure: Failure) -> FailureView:
     """Describe a finished model that cannot be exported; what was trained is kept."""
     return FailureView(
-        text=f"the model is trained, but not exported: {failure.message}",
+        text=f"the model could not be exported: {failure.message}",
+        error=_KEPT,
         help="\n".join(filter(None, (failure.help, _export_again(job)))),
         traceback=failure.traceback,
     )
@@ -79,7 +82,8 @@ def failure_of_exporters(job: Job, workers: list[str]) -> FailureView:
     """Describe an export during which each of these workers has ended."""
     who = ", ".join(workers)
     return FailureView(
-        text=f"the model is trained, but not exported: that ended its worker {len(workers)} times (workers {who})",
+        text=f"the model could not be exported: that ended its worker {len(workers)} times (workers {who})",
+        error=_KEPT,
         help=f"more memory for the workers, or another --output_format\n{_export_again(job)}",
     )
 

@@ -154,7 +154,7 @@ def test_a_full_disk_ends_the_job_at_the_third_try() -> None:
     assert core.lease(status(1), None, AGAIN_S / 2) is None, "it is given a moment"
     assert failed(core, FULL, AGAIN_S) is None
     failure = failed(core, FULL, 3 * AGAIN_S)
-    assert failure.text == f"the model is trained, but not exported: {FULL.message}"
+    assert failure.text == f"the model could not be exported: {FULL.message}"
     assert failure.help == "make room there\nnothing is trained again by: edlz resume j --output=DIR"
     assert failure.exit_code == 1
 
@@ -162,7 +162,7 @@ def test_a_full_disk_ends_the_job_at_the_third_try() -> None:
 @pytest.mark.parametrize("code", ["config", "model", "local-protocol"])
 def test_what_cannot_be_exported_ends_the_job_at_once(code: str) -> None:
     failure = failed(exports(), Failure(code=code, message="no", traceback="T"), 0.0)
-    assert (failure.text, failure.traceback) == ("the model is trained, but not exported: no", "T")
+    assert (failure.text, failure.traceback) == ("the model could not be exported: no", "T")
 
 
 def test_a_failure_does_not_count_if_a_partition_was_lost_meanwhile() -> None:
