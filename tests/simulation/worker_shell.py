@@ -118,20 +118,24 @@ class WorkerShell(Shell):
 
     def _exportmodel(self, process: Process, export: worker_core.ExportModel) -> None:
         process.pace.begin("export", self._job.now)
-        self._job.within(0.1, 3, self._publish, process, export.lease, self._finished_states())
+        self._job.within(0.1, 3, self._publish, process, export.lease, self._finished_states(export.lease))
 
-    def _finished_states(self) -> list[State] | None:
-        """What the partitions' folders hold of the finished model, as `sealed_parts` finds it."""
+    def _finished_states(self, lease: ExportLease) -> list[State] | None:
+        """What the folders hold of the finished model, as `finished_job` finds it."""
+        if lease.result >= 0:
+            kept = self._job.checkpoint_folder.versions.get(lease.result)
+            return None if kept is None else kept[1]
+        count = lease.task_count or self._job.plan.task_count
         found = [
-            [state for state in disk.states.values() if self._is_full(state)] for disk in self._job.disks
+            [state for state in disk.states.values() if self._is_full(state, count)]
+            for disk in self._job.disks
         ]
         if not all(found):
             return None
         return [max(states, key=lambda state: (state.era, state.version)) for states in found]
 
-    def _is_full(self, state: State) -> bool:
-        ledger = state.ledger
-        return len(TaskSet(ledger.finished)) == self._job.plan.task_count and not ledger.marks
+    def _is_full(self, state: State, count: int) -> bool:
+        return TaskSet(state.ledger.finished).first_missing() >= count and not state.ledger.marks
 
     def _publish(self, process: Process, lease: ExportLease, states: list[State] | None) -> None:
         """Rename what was written, unless another try has done so; the process hears of that a little later."""
