@@ -101,6 +101,8 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument("-l", dest="selector")
         if name != "logs":
             verb.add_argument("kind")
+        if name == "logs":
+            verb.add_argument("-p", "--previous", action="store_true")
         if name == "get":
             verb.add_argument("-A", "--all-namespaces", action="store_true")
         verb.add_argument("names", nargs="*")
@@ -166,7 +168,8 @@ def _logs(server: Server, asked: argparse.Namespace) -> Iterator[str]:
     row = RESOURCES["pods"]
     tail = _TAIL_LINES if asked.selector else None
     for name in server.names(row, asked.selector) if asked.selector else asked.names:
-        yield from server.call("GET", f"{server.path(row, name)}/log", tailLines=tail).decode().splitlines()
+        query = {"tailLines": tail, "previous": "true" if asked.previous else None}
+        yield from server.call("GET", f"{server.path(row, name)}/log", **query).decode().splitlines()
 
 
 _VERBS = {"get": _get, "delete": _delete, "apply": _apply, "logs": _logs}

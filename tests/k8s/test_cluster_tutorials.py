@@ -88,6 +88,14 @@ class Terminal:
 
         self.cluster.wait_for(running, f"{count} running pods of {job}", LIMIT_S)
 
+    def wait_for_restart(self, pod: str) -> None:
+        def restarts() -> int:
+            found = self.cluster.find("pods", pod)
+            containers = (found or {}).get("status", {}).get("containerStatuses") or []
+            return sum(one["restartCount"] for one in containers)
+
+        self.cluster.wait_for(restarts, f"{pod} is started again", LIMIT_S)
+
     def wait_for_log(self, pod: str, *texts: str) -> None:
         def found() -> bool:
             try:
@@ -239,7 +247,7 @@ def test_a_demo_without_rights(terminal: Terminal, mnist_sample: Path) -> None:
     blocks = steps("build_and_test.md")
     add_demo_image(terminal, mnist_sample)
     terminal.do(blocks["demo_any"])
-    terminal.wait_for_log("elasticdl-test-mnist-master", "may not")
+    terminal.wait_for_restart("elasticdl-test-mnist-master")
     terminal.do(blocks["demo_forbidden"])
     terminal.run(blocks["demo"].command.splitlines()[0])
     terminal.wait_for_phases("test-mnist", 4)
