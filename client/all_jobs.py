@@ -6,16 +6,16 @@ from edlz.client.sight import Sight
 __all__ = ["asks_clusters", "look_at_all"]
 
 
-def look_at_all(namespace: str = "", *, is_all: bool = False) -> list[Sight]:
+def look_at_all(namespace: str = "", *, is_all: bool = False, is_brief: bool = False) -> list[Sight]:
     """Return how the jobs fare: those of this machine and those submitted from here, or all of a namespace.
 
-    It takes no longer than a master or an API server has to answer.
+    `is_all`: with earlier runs; `is_brief`: see `local.sight.look_at`.  It takes no longer than a master or an API server has to answer.
     """
     from edlz.client.local.sight import look_at
 
     found: list[Sight] = []
     if not namespace:
-        found += look_at([*list_jobs(), *(earlier_runs() if is_all else [])])
+        found += look_at([*list_jobs(), *(earlier_runs() if is_all else [])], is_brief=is_brief)
     if asks_clusters(namespace):
         from edlz.client.cluster.look import look_at_clusters
 

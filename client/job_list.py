@@ -54,7 +54,7 @@ def print_jobs(output: str = "table", *, is_all: bool = False, namespace: str = 
         If a namespace is given, and its cluster does not answer.
     """
     output_format(output, FORMATS)
-    sights = look_at_all(namespace, is_all=is_all)
+    sights = look_at_all(namespace, is_all=is_all, is_brief=output in ("table", "wide"))
     if output in ("json", "yaml"):
         print(object_text(jobs_object(sights), output))
         return

@@ -13,6 +13,7 @@ import msgspec
 from edlz.client.job_index import JOURNAL, SETTINGS, LocalJob
 from edlz.client.local.ending import FINAL_STATES, written_status
 from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand
+from edlz.client.local.live_status import live_status
 from edlz.services.errors import ConfigError
 from edlz.services.job_status import FailureView, JobStatus
 from edlz.services.post_mortem import last_words
@@ -106,14 +107,19 @@ class JobSight:
         return int(self.by_hand) if self.by_hand and self.by_hand.isdecimal() else None
 
 
-def look_at(jobs: Sequence[LocalJob]) -> list[JobSight]:
-    """Return how the jobs fare, in their order; it takes no longer than a master has to answer."""
+def look_at(jobs: Sequence[LocalJob], *, is_brief: bool = False) -> list[JobSight]:
+    """Return how the jobs fare, in their order; it takes no longer than a master has to answer.
+
+    Parameters
+    ----------
+    is_brief : without events, as their supervisors have heard it within the last seconds, if they say so
+    """
     holders = [lock_holder(job.path) for job in jobs]
     masters = [
         None if holder else master_by_hand(job.path) for job, holder in zip(jobs, holders, strict=True)
     ]
     runners = list(zip(jobs, holders, masters, strict=True))
-    answers = _answers(runners)
+    answers = _answers(runners, is_brief=is_brief)
     return [_sight(*runner, answer) for runner, answer in zip(runners, answers, strict=True)]
 
 
@@ -133,13 +139,23 @@ def refuse_idle(sight: JobSight) -> None:
     )
 
 
-def _answers(runners: Sequence[_Runner]) -> list[JobStatus | None]:
-    """Return what masters say; where none runs, what it takes to ask one is not even imported."""
-    if not any(holder or by_hand for _, holder, by_hand in runners):
-        return [None] * len(runners)
+def _answers(runners: Sequence[_Runner], *, is_brief: bool) -> list[JobStatus | None]:
+    """Return what masters say; where none has to be asked, what it takes to ask one is not even imported."""
+    known = [
+        live_status(holder.sockets) if is_brief and holder and holder.sockets else None
+        for _, holder, _ in runners
+    ]
+    if not any(
+        found is None and (holder or by_hand)
+        for found, (_, holder, by_hand) in zip(known, runners, strict=True)
+    ):
+        return known
     from edlz.client.local.master_line import ask_all
 
-    return ask_all([_address(*runner) for runner in runners])
+    addresses = [
+        _address(*runner) if found is None else None for found, runner in zip(known, runners, strict=True)
+    ]
+    return [found or answer for found, answer in zip(known, ask_all(addresses), strict=True)]
 
 
 def _address(job: LocalJob, holder: LockHolder | None, by_hand: str | None) -> "MasterAddress | None":

@@ -14,6 +14,7 @@ from typing import Protocol
 from edlz.client.local.ending import FINAL_STATES, Evidence, written_status
 from edlz.client.local.job_directory import JobDirectory
 from edlz.client.local.job_slots import LocalSlots
+from edlz.client.local.live_status import LiveStatus
 from edlz.client.local.process_launcher import ProcessLauncher
 from edlz.client.local.start_watch import StartWatch
 from edlz.client.screen.screens import Screen
@@ -98,6 +99,7 @@ class Supervisor:
         self._master_due_s: float | None = None  # when it is started again
         self._launcher: ProcessLauncher
         self._start = StartWatch(time.monotonic())
+        self._live = LiveStatus(folder.sockets)
 
     async def run(self) -> None:
         """Start the master, follow the job to its end, and end every process.
@@ -248,6 +250,7 @@ class Supervisor:
         self._seen = max((event.seq for event in status.events), default=self._seen)
         self._tell_losses(status)
         self._screen.update(status)
+        self._live.note(status, time.monotonic())
 
     def _on_signal(self, number: int) -> None:
         if self.evidence.signal is not None:

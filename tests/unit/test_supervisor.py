@@ -177,6 +177,7 @@ def test_a_job_runs_to_its_end(folder: JobDirectory) -> None:
     assert unnumbered(evidence.master) == ProcessExit(name="master", code=0, reason="exit code 0")
     assert evidence.first_crash is None
     assert ("worker-0", "ready") in screen.lines
+    assert (folder.sockets / "status.json").is_file(), "what it has heard is left for lists of jobs"
     log = (folder.logs / "worker-0.log").read_text()
     assert log.startswith("ready\n")
     assert "killed by signal 12 (SIGUSR2)" in log
