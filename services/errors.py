@@ -42,6 +42,11 @@ class EdlzError(Exception):
     retryable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
 
+    # Marks that AutoGraph and Keras look for.  Raised in a model's code while it is traced, an error of another class
+    # is replaced by one of theirs, with its text but not its help, and nobody knows any more that it was ours.
+    ag_pass_through: ClassVar[bool] = True
+    _keras_call_info_injected: ClassVar[bool] = True
+
     def __init__(self, message: str, help: str = "") -> None:  # noqa: A002
         self.message, self.help = valid_text(message), valid_text(help)
         super().__init__(self.message)

@@ -1,14 +1,26 @@
-"""What a process said last: the reason of its end, read from the last lines of its log."""
+"""What a process said last: the reason of its end, read from the last lines of its log.
 
+Three things tell it: an `error:` line of ours, a traceback of Python, a crash that `faulthandler` wrote down.  Without
+any of them it is the last line that is a warning at least, or no log line at all; what went well is no reason.
+"""
+
+import json
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from edlz.services.error_text import is_library, main_line
+
 __all__ = ["LastWords", "last_words"]
 
-_FRAME = re.compile(r'\s*File "(?P<path>.+)", line (?P<line>\d+), in (?P<function>\S+)')
-_RAISED = re.compile(r"\s*([A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Warning|Group)\b.*)")
-_LIBRARIES = ("/site-packages/", "/lib/python", "<frozen", "__autograph_generated")
+_FRAME = re.compile(r'\s*File "(?P<path>.+)", line (?P<line>\d+),? in (?P<function>.+)')
+_TRACEBACK = re.compile(r"(?:[A-Za-z ]+ )?Traceback \(most recent call last\):")
+_GROUP = re.compile(r"\s*(?:\||\+-[+-]*|\+(?= )) ?")  # what stands before the lines of an exception group
+_CRASH = "Fatal Python error: "
+_STACK = "Current thread "
+_LOG_LINE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+\] \[(?P<level>[A-Z]+)\] \[[^\]]+\] (?P<text>.*)")
+_GLOG_LINE = re.compile(r"(?P<level>[IWEF])\d{4} |(?P<early>WARNING: All log messages before absl)")
+_WELL, _ERRORS = frozenset(("DEBUG", "INFO")), frozenset(("ERROR", "CRITICAL"))
 
 
 class LastWords(NamedTuple):
@@ -27,21 +39,81 @@ class LastWords(NamedTuple):
 
 
 def last_words(tail: Sequence[str]) -> LastWords:
-    """Return what the last lines of a log say: an `error:` line of ours, an exception, or the last line."""
+    """Return what the last lines of a log say of the end of its process."""
     for place, line in enumerate(tail):
         if line.startswith("error: "):
             following = tail[place + 1] if place + 1 < len(tail) else ""
             is_help = following.startswith("help: ")
             return LastWords(line.removeprefix("error: "), "", following[len("help: ") :] if is_help else "")
-    began = max((i for i, line in enumerate(tail) if line.startswith("Traceback (")), default=None)
-    if began is None:
-        said = [line for line in tail if line.strip() and not line.startswith("--- ended")]
-        return LastWords(said[-1].strip() if said else "")
-    error = where = ""
-    for line in tail[began:]:
-        frame = _FRAME.match(line)
-        if frame and not any(part in frame["path"] for part in _LIBRARIES):
+    crash = next((place for place, line in enumerate(tail) if line.startswith(_CRASH)), None)
+    if crash is not None:
+        return LastWords(tail[crash].removeprefix(_CRASH), _frame_of_crash(tail[crash:]))
+    lines = [_GROUP.sub("", line, count=1) for line in tail]
+    began = [place for place, line in enumerate(lines) if _TRACEBACK.match(line)]
+    if began:
+        return _raised(lines, began)
+    told, is_error = "", False
+    for line in tail:
+        logged = _LOG_LINE.match(line)
+        if logged or not is_error:  # what follows an error without a head of its own belongs to it
+            told = _told(line) or told
+        is_error = is_error if logged is None else logged["level"] in _ERRORS
+    return LastWords(told)
+
+
+def _raised(lines: Sequence[str], began: Sequence[int]) -> LastWords:
+    """Read tracebacks that follow one another: the last one is of the error that ended the process."""
+    ends = [*began[1:], len(lines)]
+    blocks = [lines[start + 1 : end] for start, end in zip(began, ends, strict=True)]
+    frames = (_users_frame(block) for block in reversed(blocks))
+    return LastWords(_message(blocks[-1]), next(filter(None, frames), ""))
+
+
+def _message(block: Sequence[str]) -> str:
+    """Return what a traceback ends with: the first line that is not indented, and those that belong to it."""
+    start = next((place for place, line in enumerate(block) if line[:1].strip()), None)
+    if start is None:
+        return ""
+    text = [block[start]]
+    for line in block[start + 1 :]:
+        if _LOG_LINE.match(line) or line.startswith(("--- ended", "The above exception", "During handling")):
+            break
+        text.append(line)
+    return main_line("\n".join(text))
+
+
+def _users_frame(block: Sequence[str]) -> str:
+    where = ""
+    for frame in filter(None, map(_FRAME.match, block)):
+        if not is_library(frame["path"]):
             where = f"{frame['path']}:{frame['line']} in {frame['function']}"
-        raised = _RAISED.match(line)
-        error = raised[1].strip() if raised and not frame else error
-    return LastWords(error, where)
+    return where
+
+
+def _frame_of_crash(lines: Sequence[str]) -> str:
+    """Return the user's innermost frame of the thread that crashed; its stack begins with the innermost one."""
+    start = next((place for place, line in enumerate(lines) if line.startswith(_STACK)), len(lines))
+    for line in lines[start + 1 :]:
+        frame = _FRAME.match(line)
+        if frame is None and not line.startswith("  "):
+            break
+        if frame is not None and not is_library(frame["path"]):
+            return f"{frame['path']}:{frame['line']} in {frame['function']}"
+    return ""
+
+
+def _told(line: str) -> str:
+    """Return what a line outside of tracebacks says of an end; nothing if it is of what goes well."""
+    if not line.strip() or line.startswith("--- ended"):
+        return ""
+    if logged := _LOG_LINE.match(line):
+        return "" if logged["level"] in _WELL else logged["text"]
+    if glog := _GLOG_LINE.match(line):
+        return line.strip() if glog["level"] in ("E", "F") else ""
+    if line.startswith('{"ts"'):
+        try:
+            event = json.loads(line)
+            return "" if event.get("level") in _WELL else str(event.get("event", ""))
+        except (ValueError, RecursionError):
+            return ""
+    return line.strip()

@@ -24,7 +24,7 @@ from edlz.services.worker.embedding_replacement import replacing
 from edlz.services.worker.lookups import without_rows
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.tables import find_tables
-from edlz.services.worker.user_code import brief, through_autograph
+from edlz.services.worker.user_code import brief
 from edlz.services.worker.vectors import initial_vector, vector_layout
 
 __all__ = ["BuiltModel", "build_model", "start_from"]
@@ -190,8 +190,7 @@ class _TracedLoss:
     def _loss(self, labels: Any, predictions: Any, weights: Any) -> Any:
         try:
             return self._contract.loss(labels, predictions, weights)
-        except ModelError as e:
-            through_autograph(e)
+        except ModelError:
             raise
         except Exception as e:
             raise self._loss_error(e, labels, predictions) from e

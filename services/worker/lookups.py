@@ -105,12 +105,10 @@ class Lookups:
 
     def _note(self, layer: Any) -> int:
         if tf.compat.v1.get_default_graph() is not self._graph:
-            raise _through_keras(
-                ModelError(
-                    f"layer {layer.name} is called inside a tf.cond, tf.while_loop or tf.map_fn: which ids it "
-                    "looks up is not known before the step",
-                    "call it outside, on all ids, and choose from its output inside",
-                )
+            raise ModelError(
+                f"layer {layer.name} is called inside a tf.cond, tf.while_loop or tf.map_fn: which ids it "
+                "looks up is not known before the step",
+                "call it outside, on all ids, and choose from its output inside",
             )
         table = self._numbers[id(layer)]
         self.tables.append(table)
@@ -176,14 +174,7 @@ class Gathered(Lookups):
         def names(tables: Sequence[int]) -> str:
             return ", ".join(self._layers[table].name for table in tables) or "nothing"
 
-        error = ModelError(
+        return ModelError(
             f"the model looked up {names(self.tables)}, but {names(self._expected)} when it was traced before",
             "its call() must make the same lookups each time it is traced",
         )
-        return _through_keras(error)
-
-
-def _through_keras(error: ModelError) -> ModelError:
-    """Return the error, marked so that neither Keras nor AutoGraph replaces it by one of its own."""
-    error._keras_call_info_injected = error.ag_pass_through = True  # type: ignore[attr-defined]
-    return error

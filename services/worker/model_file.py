@@ -52,7 +52,7 @@ def load_file(path: Path, zoo: Path | None, code: UserCode) -> ModuleType:
         setattr(sys.modules[package], stem, module)
     try:
         with code.running(_shown(path)):
-            _execute(spec.loader, module, path, code)
+            _execute(spec.loader, module)
     except ModelError:
         if before is None:
             del sys.modules[name]
@@ -72,18 +72,9 @@ def module_name(path: Path, zoo: Path | None) -> str:
     return path.stem
 
 
-def _execute(loader: object, module: ModuleType, path: Path, code: UserCode) -> None:
+def _execute(loader: object, module: ModuleType) -> None:
     assert isinstance(loader, importlib.machinery.SourceFileLoader)
-    try:
-        loader.exec_module(module)
-    except ModuleNotFoundError as e:
-        where = code.where(e) or _shown(path)
-        package = (e.name or "").partition(".")[0]
-        raise code.error(
-            e,
-            f'{where.partition(" in ")[0]}: no module named "{e.name}"',
-            f"pip install {package}; for the image add it to model_zoo/requirements.txt",
-        ) from e
+    loader.exec_module(module)
 
 
 def _importable_name(dotted: str, path: Path) -> str:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
+from edlz.services.error_text import is_library, main_line
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.messages import FailedTask
 from edlz.services.valid_text import valid_text
+from edlz.services.worker.missing_module import missing_module_help
 
 __all__ = [
     "Blame",
@@ -28,29 +30,13 @@ __all__ = [
     "describe",
     "exit_error",
     "message_of",
-    "through_autograph",
     "told",
 ]
 
-ErrorT = TypeVar("ErrorT", bound=EdlzError)
-
 _MAX_TRACEBACK = 20_000  # characters; TensorFlow's messages can be endless
-_MAX_LINE = 500
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in (\S+))?')
-_NOISE = re.compile(
-    r"Error in user-defined function passed to \S+ transformation with iterator: \S+: "
-    r"|\{\{function_node [^}]*\}\}|\[\[\{\{node [^}]*\}\}\]\]|\[Op:[^\]]*\](?: name:.*)?|\(\d+\) [A-Z_]+: "
-)
-_KERAS = re.compile(r"Exception encountered when calling [^\n]*\n\n(.*?)\n\nArguments received", re.DOTALL)
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt): ")
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_NESTED = (
-    "in user code:",
-    "Traceback (most recent call last)",
-    "Detected at node",
-    "Graph execution error",
-)
 
 
 class UserCodeError(ModelError):
@@ -62,8 +48,6 @@ class UserCodeError(ModelError):
         `file:line in function` of the innermost frame of the user's own, or nothing.
     traceback : str
     """
-
-    ag_pass_through = True  # see through_autograph
 
     def __init__(
         self,
@@ -147,9 +131,12 @@ class UserCode:
         """
         try:
             yield
-        except EdlzError as e:
-            through_autograph(e)
+        except (EdlzError, MemoryError):  # this machine's, not the code's
             raise
+        except ModuleNotFoundError as e:
+            if e.name is None:
+                raise self.error(e, f"{what} raised {told(e)}", "", fallback) from e
+            raise self._missing(e, e.name, what) from e
         except Exception as e:
             message = f"{what} raised {told(e)}"
             raise self.error(e, message, "", fallback) from e
@@ -166,6 +153,13 @@ class UserCode:
         return UserCodeError(
             f"{message} ({where})" if where else message, help, where=where, traceback=self.text(cause)
         )
+
+    def _missing(self, cause: ModuleNotFoundError, name: str, what: str) -> UserCodeError:
+        """Return the error of a module that the user's code imports and that is not there."""
+        where = self.where(cause)
+        message = f'{where.partition(" in ")[0] or what}: no module named "{name}"'
+        advice = missing_module_help(name, self.folder)
+        return UserCodeError(message, advice, where=where, traceback=self.text(cause))
 
     def task_error(
         self,
@@ -202,25 +196,13 @@ class UserCode:
         return text if len(text) <= _MAX_TRACEBACK else "...\n" + text[-_MAX_TRACEBACK:]
 
     def _is_users(self, path: str) -> bool:
-        try:
-            parts = Path(path).resolve().relative_to(self.folder).parts
-        except ValueError:
-            return False
-        return not {"site-packages", "dist-packages"}.intersection(parts)
+        return Path(path).resolve().is_relative_to(self.folder) and not is_library(path, self.folder)
 
 
 def brief(cause: BaseException) -> str:
     """Return the one line of an error's message that says what is wrong."""
-    text = _COLOUR.sub("", message_of(cause))
-    inner = _KERAS.search(text)
-    if inner:
-        text = inner.group(1).rpartition("Error encountered:")[2]
-    lines = [line.strip() for line in _NOISE.sub(" ", text).splitlines()]
-    lines = [line for line in lines if line and line.strip("^~ ")]
-    if not lines:
-        return "no message"
-    line = lines[-1] if any(mark in text for mark in _NESTED) else lines[0]
-    return re.sub(r"\s+", " ", line.removeprefix(f"{type(cause).__name__}: "))[:_MAX_LINE]
+    line = main_line(message_of(cause))
+    return line.removeprefix(f"{type(cause).__name__}: ") or "no message"
 
 
 def message_of(cause: BaseException) -> str:
@@ -259,15 +241,9 @@ def describe(function: object) -> str:
 def definition(function: Callable[..., Any]) -> str:
     """Return `file:line in name` of where a function is defined, or nothing."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None:
+    if code is None or is_library(code.co_filename):
         return ""
     return f"{_short(code.co_filename)}:{code.co_firstlineno} in {code.co_name}"
-
-
-def through_autograph(error: ErrorT) -> ErrorT:
-    """Return the error, marked so that AutoGraph does not replace it by one of its own."""
-    error.ag_pass_through = True  # type: ignore[attr-defined]
-    return error
 
 
 def _full_text(cause: BaseException) -> str:

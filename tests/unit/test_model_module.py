@@ -256,6 +256,34 @@ def test_a_package_that_is_not_installed(tmp_path):
     assert error.value.help.startswith("pip install no_such_package;")
 
 
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("import sklearn.svm", "pip install scikit-learn; for the image"),
+        (
+            "import keras.no_such_part",
+            f"keras {keras.__version__} has no keras.no_such_part: another version",
+        ),
+        ("import my_parts", "parts/my_parts.py is not where Python looks: move it beside the model's file"),
+    ],
+)
+def test_what_to_do_about_a_missing_module(tmp_path, monkeypatch, line, advice):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "zoo" / "parts").mkdir(parents=True)
+    (tmp_path / "zoo" / "parts" / "my_parts.py").write_text("")
+    with pytest.raises(UserCodeError) as error:
+        load(tmp_path, MODEL + f"\n{line}\n")
+    assert error.value.help.removeprefix("zoo/").startswith(advice)
+
+
+def test_a_module_that_is_missing_only_when_it_is_used(tmp_path):
+    contract = load(tmp_path, MODEL + "\ndef optimizer():\n    import no_such_package\n")
+    with pytest.raises(UserCodeError) as error:
+        contract.make_optimizer()
+    assert error.value.message == f'{tmp_path}/zoo/ctr/deep.py:19: no module named "no_such_package"'
+    assert error.value.help.startswith("pip install no_such_package;")
+
+
 def test_a_module_that_does_not_run_leaves_nothing_behind(tmp_path):
     with pytest.raises(UserCodeError, match="NameError: name 'nothing' is not defined") as error:
         load(tmp_path, MODEL + "\nnothing\n")
