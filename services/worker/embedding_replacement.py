@@ -13,6 +13,7 @@ from typing import Any
 from keras.src.backend import name_scope
 
 from edlz.api.embedding import Embedding, Source, least_bound, rows_like
+from edlz.core_ext.table import MAX_DIM
 from edlz.services.errors import ModelError
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.initializers import initializer_spec
@@ -134,6 +135,8 @@ def _obstacle(layer: Any) -> str:
             return f"it has {option}"
     if not layer.trainable:
         return "it is not trained"
+    if layer.output_dim > MAX_DIM:
+        return f"its rows are longer than {MAX_DIM:,}"
     if layer.variable_dtype != "float32":
         return f"its weight is {layer.variable_dtype}"
     try:

@@ -57,7 +57,7 @@ class Evaluator:
         self._metrics = MetricSet(contract, with_loss=with_loss)
         forward = Forward(contract, built, feed.spec, self._tasks.ids)
         element, inputs = self._tasks.first(ranges)
-        self._metrics.prepare(*forward(element, vectors, inputs))
+        self._metrics.prepare(*forward.first("validation", element, vectors, inputs))
         self._update = Forward(contract, built, feed.spec, self._tasks.ids, then=self._metrics.update)
 
     @property
@@ -110,5 +110,6 @@ class Evaluator:
         try:
             self._update(element, vectors, inputs)
         except Exception as e:
-            raise self._contract.code.task_error(task, index, e) from e
+            shown = self._update.explain(e, element, inputs)
+            raise self._contract.code.task_error(task, index, shown) from e
         return row_count(element)

@@ -26,7 +26,7 @@ from edlz.services.worker.model_file import load_file, module_name
 from edlz.services.worker.optimizer import accept_older_spellings
 from edlz.services.worker.user_code import UserCode, describe
 
-__all__ = ["FeedForm", "LossFunction", "ModelContract", "load_contract", "takes_predictions_first"]
+__all__ = ["FeedForm", "LossFunction", "ModelContract", "code_of", "load_contract", "takes_predictions_first"]
 
 FeedForm = Literal["dataset", "records"]
 
@@ -197,6 +197,18 @@ def load_contract(config: JobConfig) -> ModelContract:
     )
 
 
+def code_of(config: JobConfig) -> UserCode:
+    """Return the folder of the user's code.
+
+    Raises
+    ------
+    ModelError
+        If there is no such module.
+    """
+    path = locate_model(config).path
+    return UserCode(_zoo_of(config, path) or path.parent)
+
+
 def takes_predictions_first(function: Callable[..., Any]) -> bool:
     """Whether the names of a function's first two parameters are (predictions, labels)."""
     names = [p.name for p in _positional(function)][:2]
@@ -211,7 +223,7 @@ class _Names:
         self._location = locate_model(config)
         zoo = _zoo_of(config, self._location.path)
         self.title = module_name(self._location.path, zoo)
-        self.code = UserCode(zoo or self._location.path.parent)
+        self.code = code_of(config)
         self._modules: dict[Path, ModuleType] = {}
         self._module = self._load(self._location.path)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from edlz.core_ext.table import MAX_DIM
 from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.errors import ModelError
 from edlz.services.messages import ExportWish, OptimizerSpec, TableSpec
@@ -98,6 +99,12 @@ def _own_rate(layer: Any, optimizer: ModelOptimizer | None) -> LearningRate | No
 
 
 def _table(layer: Any, optimizer: ModelOptimizer) -> TableSpec:
+    if layer.output_dim > MAX_DIM:
+        raise ModelError(
+            f"layer {layer.name}: rows of output_dim={layer.output_dim:,} are longer than those of parameter servers, "
+            f"{MAX_DIM:,} at most",
+            "is it the number of ids? That is input_dim; or look the ids up in several layers, side by side",
+        )
     try:
         initializer = initializer_spec(layer.embeddings_initializer, layer.input_dim, layer.output_dim)
     except ModelError as e:

@@ -85,7 +85,7 @@ class Predictor:
         self._names: Sequence[str] = ()
         self._forward = Forward(contract, built, feed.spec, self._tasks.ids, then=self._note_outputs)
         element, inputs = self._tasks.first(ranges)
-        self._check_rows(row_count(element), self._forward(element, vectors, inputs))
+        self._check_rows(row_count(element), self._forward.first("prediction", element, vectors, inputs))
 
     def find_ids(self, task: int, records: TaskRange) -> tuple[GroupedIds, ...]:
         """Read a task's minibatches, and return the distinct ids of each table; errors as for `predict`."""
@@ -120,7 +120,8 @@ class Predictor:
             try:
                 predictions = self._forward(element, vectors, inputs)
             except Exception as e:
-                raise self._contract.code.task_error(task, index, e) from e
+                shown = self._forward.explain(e, element, inputs)
+                raise self._contract.code.task_error(task, index, shown) from e
             size = row_count(element)
             self._check_rows(size, predictions)
             outputs.append((index, count, predictions))

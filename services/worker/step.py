@@ -16,6 +16,7 @@ from keras.src.random.seed_generator import global_seed_generator
 
 from edlz.services.worker.backend import tf
 from edlz.services.worker.elements import row_count, shown, split_element
+from edlz.services.worker.embedding_ranges import named_ranges
 from edlz.services.worker.ids_function import IdsFunction
 from edlz.services.worker.keras_model import BuiltModel
 from edlz.services.worker.lookups import inlined_functions, serving
@@ -23,7 +24,7 @@ from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.random_ops import stateful_random_ops, stateless
 from edlz.services.worker.row_inputs import RowInputs
 from edlz.services.worker.traced_function import TracedFunction, flat_tensors, packed
-from edlz.services.worker.user_code import TaskError
+from edlz.services.worker.user_code import TaskError, told
 from edlz.services.worker.vectors import assign, flatten, shared_array, shared_tensor
 
 __all__ = ["Forward", "Gradient", "LoadedVectors", "TrainingStep"]
@@ -148,7 +149,7 @@ class TrainingStep:
         """
         code, (features, labels, weights) = self._contract.code, split_element(element)
         try:
-            with _served(self._built, self._rows, rows):
+            with _served(self._built, self._rows, rows), named_ranges():
                 predictions = self._built.model(features, training=True)
         except Exception as e:
             return code.task_error(task, index, e)
@@ -237,6 +238,35 @@ class Forward:
 
     def __call__(self, element: Any, vectors: LoadedVectors, rows: Sequence[Any] = ()) -> Any:
         return self._function([*flat_tensors(element), *vectors.tensors, *rows])
+
+    def first(self, what: str, element: Any, vectors: LoadedVectors, rows: Sequence[Any] = ()) -> Any:
+        """Return the pass of the first minibatch of all.
+
+        Raises
+        ------
+        UserCodeError
+            If the values are refused; `what` is what the records are called.
+        """
+        try:
+            return self(element, vectors, rows)
+        except Exception as e:
+            shown = self.explain(e, element, rows)
+            raise self._contract.code.error(shown, f"the first {what} records: {told(shown)}", "") from e
+
+    def explain(self, cause: Exception, element: Any, rows: Sequence[Any] = ()) -> Exception:
+        """Return the error of a minibatch that made the pass raise, from the user's own line if that can be had.
+
+        Runs the model once more, op by op, and then what follows.
+        """
+        features, labels, _ = split_element(element)
+        try:
+            with _served(self._built, self._rows, rows), named_ranges():
+                predictions = self._built.model(features, training=False)
+            if self._then is not None:
+                self._then(labels, predictions)
+        except Exception as e:
+            return e
+        return cause
 
     def _run(self, *tensors: Any) -> Any:
         features, labels, _ = split_element(packed(self._spec, tensors[: self._parts]))

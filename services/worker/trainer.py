@@ -22,7 +22,7 @@ from edlz.services.plan import Plan, TaskRange
 from edlz.services.seeds import derive_seed
 from edlz.services.worker.task_reader import TaskReader
 from edlz.services.worker.tensorflow_environment import prepare_environment
-from edlz.services.worker.user_code import TaskError, UserCodeError
+from edlz.services.worker.user_code import TaskError, UserCodeError, told
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from edlz.services.worker.assembly import Assembly
@@ -130,7 +130,13 @@ class Trainer:
         prepare_environment(self._config)
         from edlz.services.worker.assembly import Assembly
 
-        assembly = self._assembly = Assembly(self._config, self._plan, self._reader, self._partitions)
+        try:
+            assembly = Assembly(self._config, self._plan, self._reader, self._partitions)
+        except (EdlzError, MemoryError):
+            raise
+        except Exception as e:
+            raise self._build_error(e) from e
+        self._assembly = assembly
         updates, calls = assembly.updates, assembly.callbacks
         needs = CallbackNeeds(
             runs=calls is not None,
@@ -357,6 +363,19 @@ class Trainer:
         if self._assembly is not None:
             self._assembly.close()
         self._reader.close()
+
+    def _build_error(self, cause: Exception) -> Exception:
+        """Return what stands for an error that the user's code did not raise directly, but a trace or a first run of it.
+
+        Another worker would meet it as well, unless it is this one's machine that has no memory.
+        """
+        from edlz.services.worker.backend import tf
+        from edlz.services.worker.model_module import code_of
+
+        is_without_memory: bool = isinstance(cause, tf.errors.ResourceExhaustedError)
+        if is_without_memory:
+            return cause
+        return code_of(self._config).error(cause, f"building the model raised {told(cause)}", "")
 
     @property
     def _ready(self) -> "Assembly":

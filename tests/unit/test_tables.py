@@ -239,7 +239,7 @@ def plain_error(trainer, built, ranges):
     """The mean absolute error, one minibatch after another."""
     errors = []
     parts = trainer._assembly
-    lanes = parts.evaluator._lanes
+    lanes = parts.evaluator._tasks._lanes
     for task, records in enumerate(ranges):
         lanes.begin(task, records)
         for index in range(-(-records.count // BATCH)):
@@ -370,6 +370,7 @@ def test_ids_may_depend_on_the_shape_of_rows(make):
         ("Embedding(3, embeddings_constraint='non_neg')", "has no embeddings_constraint"),
         ("Embedding(3, combiner='max')", "combiner='max' is none of sum, mean, sqrtn"),
         ("Embedding(0)", "output_dim=0 is not a positive integer"),
+        ("Embedding(4097, name='x')", "layer x: rows of output_dim=4,097 are longer than .* 4,096 at most"),
     ],
 )
 def test_layers_that_cannot_be_kept(make, table, message):
