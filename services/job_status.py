@@ -119,6 +119,7 @@ class FailureView(Record, frozen=True, kw_only=True):
     traceback: str = ""
     exit_code: int = 1
     task: int | None = None  # the training task that failed
+    process: str = ""  # whose end it was: what that said last may tell more
 
 
 class JobStatus(Message, frozen=True, kw_only=True, tag=43):

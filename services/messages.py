@@ -274,6 +274,7 @@ class Failure(Record, frozen=True, kw_only=True):
     message: str
     help: str = ""
     traceback: str = ""
+    where: str = ""  # file:line in function, of the user's own frame; the message ends with it in brackets
 
 
 class NonFiniteLoss(Record, frozen=True, kw_only=True):

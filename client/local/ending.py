@@ -41,7 +41,7 @@ class Evidence:
     signal : the signal that stopped the supervisor
     master : how the master ended, if it did by itself
     first_crash : the first process that ended by itself with an error
-    tails : the last lines of these processes, by name
+    tails : the last lines of these processes, and of the one whose end the job failed by, by name
     took_s : seconds from start to end
     """
 
@@ -108,21 +108,27 @@ def _exit_code(master: "ProcessExit | None", status: JobStatus | None) -> int:
 
 
 def _with_reason(evidence: Evidence, failure: FailureView | None) -> FailureView:
-    """Return the failure, with what the process that ended first had to say if the master knows no more."""
-    if failure is not None and failure.error:
-        return failure
+    """Return the failure, with what the process had to say whose end it was; once, if the text says it already."""
+    if failure is not None:
+        tail = evidence.tails.get(failure.process, [])
+        return _with_last_words(failure, tail, evidence.logs / f"{failure.process}.log") if tail else failure
     gone = evidence.first_crash or evidence.master
     if gone is None:
-        return failure or FailureView(text="the master did not say how it ended")
+        return FailureView(text="the master did not say how it ended")
     tail = evidence.tails.get(gone.name, [])
     said = last_words(tail)
-    if failure is None and said.help and gone.name == "master":  # its own words, as good as ours
+    if said.help and gone.name == "master":  # its own words, as good as ours
         return FailureView(text=said.error, help=said.help)
-    return FailureView(
-        text=failure.text if failure is not None else f"{gone.name} ended: {gone.reason}",
-        data=failure.data if failure is not None else "",
+    failure = FailureView(text=f"{gone.name} ended: {gone.reason}")
+    return _with_last_words(failure, tail, evidence.logs / f"{gone.name}.log")
+
+
+def _with_last_words(failure: FailureView, tail: Sequence[str], log: Path) -> FailureView:
+    said = last_words(tail)
+    return msgspec.structs.replace(
+        failure,
         where=said.where,
-        error=said.error,
-        help=said.help or f"the whole story: {evidence.logs / gone.name}.log",
+        error="" if said.error in failure.text else said.error,
+        help=said.help or f"the whole story: {log}",
         traceback="\n".join(tail),
     )

@@ -29,6 +29,7 @@ from edlz.client.local.out_of_memory import OutOfMemory
 from edlz.services.config import edlz_home, flags_by_spelling
 from edlz.services.errors import LaunchError
 from edlz.services.messages import ProcessExit
+from edlz.services.post_mortem import last_words
 from edlz.services.runtime import END_SIGNAL
 
 __all__ = ["SCRATCH_VARIABLE", "ProcessLauncher", "describe_exit", "service_environment"]
@@ -225,7 +226,7 @@ class ProcessLauncher:
             code = await service.process.wait()
             await asyncio.wait([pump], timeout=_DRAIN_S)
             pump.cancel()
-            how = self._how(name, code, service.launch)
+            how = self._how(name, code, service)
             log.write(f"--- ended after {time.monotonic() - began:.1f}s: {how.reason}\n".encode())
             if not service.is_stopped:
                 self._exits.append(how)
@@ -235,8 +236,8 @@ class ProcessLauncher:
             del self._services[name]
             service.gone.set()
 
-    def _how(self, name: str, code: int, launch: int) -> ProcessExit:
-        how = msgspec.structs.replace(describe_exit(name, code), launch=launch)
+    def _how(self, name: str, code: int, service: _Service) -> ProcessExit:
+        how = msgspec.structs.replace(describe_exit(name, code, service.tail), launch=service.launch)
         if how.signal == signal.SIGKILL and self._out_of_memory.has_killed():
             reason = f"{how.reason}: the system was out of memory"
             return msgspec.structs.replace(how, reason=reason, cause="out of memory")
@@ -266,10 +267,11 @@ class ProcessLauncher:
             self._keep(error)
 
 
-def describe_exit(name: str, code: int) -> ProcessExit:
-    """Return how a process ended, from its return code as Python gives it (negative: a signal)."""
+def describe_exit(name: str, code: int, tail: Sequence[str] = ()) -> ProcessExit:
+    """Return how a process ended, from its return code as Python gives it (negative: a signal) and its last lines."""
     if code >= 0:
-        return ProcessExit(name=name, code=code, reason=f"exit code {code}")
+        said = last_words(tail).error if code else ""
+        return ProcessExit(name=name, code=code, reason=f"exit code {code}{': ' if said else ''}{said}")
     number = -code
     try:
         word = f"signal {number} ({signal.Signals(number).name})"

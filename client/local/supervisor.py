@@ -147,8 +147,10 @@ class Supervisor:
                 await self._launcher.stop_all(GRACE_S)
                 if self._slots is not None:
                     self._slots.leave()
-        crashed = (self.evidence.master, self.evidence.first_crash)
-        self.evidence.tails = {gone.name: self._launcher.tail(gone.name) for gone in crashed if gone}
+        crashed = [gone.name for gone in (self.evidence.master, self.evidence.first_crash) if gone]
+        if self.evidence.status is not None and self.evidence.status.failure is not None:
+            crashed.append(self.evidence.status.failure.process)
+        self.evidence.tails = {name: self._launcher.tail(name) for name in crashed if name}
         error = error or self._launcher.error
         if error is not None:
             raise error
@@ -313,6 +315,8 @@ class Supervisor:
     def _tell_losses(self, status: JobStatus) -> None:
         """Say what the master does not say itself, with more to it: it knows which task was at stake."""
         texts = [event.text for event in status.events]
+        if status.failure is not None:  # whoever ends now ends for that
+            self._losses.clear()
         for name, text in self._losses.items():
             if not any(told.startswith(f"{name} lost") or f"{name} was lost" in told for told in texts):
                 self._screen.say(text)

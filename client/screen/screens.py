@@ -9,8 +9,9 @@ import json
 import logging
 import re
 import sys
+from collections import OrderedDict, deque
 from collections.abc import Sequence
-from typing import Protocol, TextIO
+from typing import Literal, Protocol, TextIO
 
 from edlz.client.screen.columns import wrapped
 from edlz.client.screen.json_objects import json_line
@@ -27,6 +28,9 @@ logger = logging.getLogger(__name__)
 _LOG_LINE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+\] \[(?P<level>[A-Z]+)\] \[[^\]]+\] (?P<text>.*)")
 _AT_WORK = ("Training", "Evaluating", "Exporting", "Predicting")
 _SHOWN_LEVELS = frozenset(("WARNING", "ERROR", "CRITICAL"))
+_REPEATED = re.compile(r" \(\d+ times in \d+s\)$")  # what a handler counts; see services.logs
+_JOB_FAILED = re.compile(r'job "[^"]*" failed: ')  # the master's last line, which the end says as well
+_REMEMBERED = 256  # texts that a live screen has shown, and does not show again
 
 
 class Screen(Protocol):
@@ -205,6 +209,8 @@ class LiveScreen(_Base):
         super().__init__(out, is_coloured=is_coloured)
         self._asked_workers, self._glyphs, self._footer = asked_workers, glyphs, footer
         self._has_status = False
+        self._said: OrderedDict[str, None] = OrderedDict()  # what workers have warned of
+        self._told: deque[tuple[str, str]] = deque(maxlen=_REMEMBERED)  # what has come one way only so far
         self._console = Console(file=out, force_terminal=True, no_color=not is_coloured, highlight=False)
         self._live = Live(
             console=self._console,
@@ -227,7 +233,11 @@ class LiveScreen(_Base):
     def log_line(self, source: str, text: str) -> None:
         """Show warnings and errors of the services; the rest is in their files."""
         found = _LOG_LINE.match(text)
-        if found and found["level"] in _SHOWN_LEVELS:
+        if not found or found["level"] not in _SHOWN_LEVELS or _JOB_FAILED.match(found["text"]):
+            return
+        text = _REPEATED.sub("", found["text"])
+        is_new = self._is_first(text, "log") if source == "master" else self._is_new(text)
+        if is_new:
             self.say(f"{source}: {found['text']}")
 
     def log_stream(self) -> TextIO:
@@ -242,7 +252,10 @@ class LiveScreen(_Base):
         """Redraw."""
         self._has_status = True
         for event in status.events:
-            self.say(event.text)
+            if event.kind != "failed" and self._is_first(
+                event.text, "event"
+            ):  # how it failed is said at its end
+                self.say(event.text)
         block = live_block(
             status,
             self._console.width,
@@ -257,6 +270,24 @@ class LiveScreen(_Base):
         """Take the block away and show the end in its place."""
         self._live.stop()
         super().close(ending, is_error=is_error)
+
+    def _is_new(self, text: str) -> bool:
+        """Whether no worker has said this yet: several fail in the same way."""
+        if text in self._said:
+            return False
+        self._said[text] = None
+        if len(self._said) > _REMEMBERED:
+            self._said.popitem(last=False)
+        return True
+
+    def _is_first(self, text: str, way: Literal["log", "event"]) -> bool:
+        """Whether what the master tells has not come the other way: what it logs as a warning is an event, too."""
+        other = "event" if way == "log" else "log"
+        if (text, other) in self._told:
+            self._told.remove((text, other))
+            return False
+        self._told.append((text, way))
+        return True
 
     def _draw(self, lines: Sequence[Line]) -> None:
         from rich.text import Text

@@ -120,7 +120,8 @@ def skip_text(plan: Plan, attempts: Attempts, end: int | None = None) -> str:
 def failure_of_worker(failure: Failure) -> FailureView:
     """Describe what no other attempt can mend, as a worker reported it."""
     return FailureView(
-        text=failure.message,
+        text=failure.message.removesuffix(f" ({failure.where})"),
+        where=failure.where,
         help=failure.help,
         traceback=failure.traceback,
         exit_code=2 if failure.code == "config" else 1,

@@ -249,7 +249,7 @@ class Fleet:
         delay_s = pod.line.on_end(self._lived_s(pod, now), self._furthest)
         if pod.line.vain_lives >= (MOST_FAILED if cause not in _BLAMELESS else _most_vain(cause)):
             text = f"{name} ended {pod.line.vain_lives} times while the job got no further, at last: {reason}"
-            return Loss(name, reason, failure=FailureView(text=text, help="its log says why"))
+            return Loss(name, reason, failure=FailureView(text=text, help="its log says why", process=name))
         pod.not_before_s, pod.seen_s = now + delay_s, None
         return Loss(name, reason, replacement=name, delay_s=delay_s, is_explained=_is_explained(cause))
 
@@ -294,10 +294,12 @@ class Fleet:
         self._lost_for_good[name] = reason + before
         if self._crew or self._wanted:
             return Loss(name, reason)
-        reasons = "; ".join(f"{lost} {why}" for lost, why in self._lost_for_good.items())
-        failure = FailureView(
-            text=f"no worker is left: {reasons}", help="the workers' logs say why they ended"
-        )
+        by_reason: dict[str, list[str]] = {}
+        for lost, why in self._lost_for_good.items():
+            by_reason.setdefault(why, []).append(lost)
+        reasons = "; ".join(f"{', '.join(lost)} {why}" for why, lost in by_reason.items())
+        text = f"no worker is left: {reasons}"
+        failure = FailureView(text=text, help="the workers' logs say why they ended", process=name)
         return Loss(name, reason, failure=failure)
 
     def _lived_s(self, pod: _Pod, now: float) -> float:

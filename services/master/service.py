@@ -504,7 +504,8 @@ class MasterService:
         self._stop.set(error.exit_code, str(error))
 
     def _announce(self, announce: Announce) -> None:
-        logger.log(announce.level, "%s", announce.text)
+        if announce.kind != "failed":  # that is the last line, with all there is to say
+            logger.log(announce.level, "%s", announce.text)
         if announce.level >= logging.INFO:
             self._progress.add_event(announce.kind, announce.text, self._clock())
 

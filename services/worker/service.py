@@ -575,10 +575,10 @@ def _failure_of(error: Exception) -> Failure:
         lines = "".join(traceback.format_exception(error))
         logger.error("%s", lines)
         return Failure(code="local-protocol", message=f"{type(error).__name__}: {error}", traceback=lines)
-    lines = error.traceback if isinstance(error, UserCodeError) else ""
-    if lines:
-        logger.error("%s\n%s", error.message, lines)
-    return Failure(code=error.code, message=error.message, help=error.help, traceback=lines)
+    lines, where = (error.traceback, error.where) if isinstance(error, UserCodeError) else ("", "")
+    if lines:  # the master says what it is
+        logger.info("%s\n%s", error.message, lines)
+    return Failure(code=error.code, message=error.message, help=error.help, traceback=lines, where=where)
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[Any], None], value: Any) -> None:

@@ -478,7 +478,7 @@ def test_the_first_process_that_crashed_gives_the_reason_the_master_does_not_kno
             "RuntimeError: no such layer",
         ]
     }
-    status = changed(state="Failed", failure=FailureView(text="no worker is left"))
+    status = changed(state="Failed", failure=FailureView(text="no worker is left", process="worker-0"))
     text, _, _ = concluded(
         tmp_path, status=status, master=ended("master"), first_crash=ended("worker-0"), tails=tails
     )
@@ -486,6 +486,17 @@ def test_the_first_process_that_crashed_gives_the_reason_the_master_does_not_kno
     assert "/models/model.py:7 in custom_model" in text
     assert "RuntimeError: no such layer" in text
     assert f"{tmp_path}/worker-0.log" in text
+
+
+def test_what_the_master_knows_of_a_failure_is_not_said_again_by_a_log(tmp_path: Path) -> None:
+    tails = {"worker-0": ["Traceback (most recent call last):", "ValueError: x"]}
+    failure = FailureView(text="loss() raised ValueError: x", where="/models/model.py:3 in loss")
+    status = changed(state="Failed", failure=failure)
+    text, _, _ = concluded(
+        tmp_path, status=status, master=ended("master"), first_crash=ended("worker-0"), tails=tails
+    )
+    assert text.count("ValueError: x") == 1
+    assert "worker-0" not in text
 
 
 def test_a_killed_master(tmp_path: Path) -> None:
@@ -708,6 +719,30 @@ def test_a_terminal_gets_a_block_with_events_and_warnings_above(monkeypatch: pyt
     assert "ETA ~12s" in text
     assert text.rstrip().endswith("/jobs/mnist/logs")
     assert "\x1b[?25h" in text  # the cursor is there again
+
+
+def log_line(level: str, text: str) -> str:
+    return f"[2026-05-04 09:12:14,170] [{level}] [service.py:201:push] {text}"
+
+
+def test_a_live_view_says_once_what_several_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    screen = LiveScreen(out, 2, UNICODE, is_coloured=False)
+    screen.open()
+    for worker in (0, 1, 0):
+        screen.log_line(f"worker-{worker}", log_line("WARNING", "task 5, minibatch 2: ValueError: bad"))
+    screen.log_line("master", log_line("WARNING", "task 5 is skipped"))
+    told = [("skip", "task 5 is skipped"), ("ps", "ps-0 lost: killed."), ("failed", "it raised 3 times")]
+    screen.update(changed(events=[EventView(seq=1, at=1.0, kind=kind, text=text) for kind, text in told]))
+    screen.update(changed(events=[EventView(seq=2, at=9.0, kind="ps", text="ps-0 lost: killed.")]))
+    screen.log_line("master", log_line("ERROR", 'job "mnist" failed: it raised 3 times'))
+    screen.close((), is_error=False)
+    text = out.getvalue()
+    assert text.count("task 5, minibatch 2: ValueError: bad") == 1
+    assert text.count("task 5 is skipped") == 1
+    assert text.count("ps-0 lost: killed.") == 2, "it was lost twice"
+    assert "it raised" not in text, "that is for the end"
 
 
 def test_no_rate_is_shown_of_what_is_over() -> None:
