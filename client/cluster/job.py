@@ -8,7 +8,7 @@ import msgspec
 
 from edlz.client.cluster.connection import asked, connected
 from edlz.client.cluster.index import Place, forget_place
-from edlz.client.cluster.look import look_at_clusters, look_at_job
+from edlz.client.cluster.look import look_at_clusters, look_at_job, refuse_missing_namespace
 from edlz.client.cluster.removal import delete_master, delete_pods
 from edlz.client.job_index import NoSuchJob
 from edlz.client.log_choice import LogChoice, LogOutput
@@ -174,6 +174,7 @@ class ClusterJob:
         sight = await look_at_job(cluster, self._at)
         self._was_seen |= bool(sight.pods)
         if not self._was_seen:
+            await refuse_missing_namespace(cluster)
             raise no_job_there(self._at)
         return sight
 

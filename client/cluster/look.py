@@ -15,7 +15,7 @@ from edlz.services.errors import EdlzError
 if TYPE_CHECKING:
     from edlz.k8s.api import Cluster
 
-__all__ = ["look_at_clusters", "look_at_job"]
+__all__ = ["look_at_clusters", "look_at_job", "refuse_missing_namespace"]
 
 ANSWER_S = 1.0  # that a list of jobs waits for a cluster
 LOGIN_S = 10.0  # and for the command by which a kubeconfig logs in
@@ -50,9 +50,25 @@ def look_at_clusters(namespace: str = "") -> list[ClusterSight]:
     return asyncio.run(_of_namespace(namespace) if namespace else _of_index())
 
 
+async def refuse_missing_namespace(cluster: "Cluster") -> None:
+    """Raise NotFound if a namespace in which nothing was found is not there, as far as that may be seen."""
+    from edlz.k8s.api_errors import NotFound
+
+    try:
+        await cluster.get("Namespace", cluster.namespace)
+    except NotFound as error:
+        raise NotFound(
+            f'there is no namespace "{cluster.namespace}"', "those that there are: kubectl get namespaces"
+        ) from error
+    except EdlzError:
+        return
+
+
 async def _of_namespace(namespace: str) -> list[ClusterSight]:
     async with connected(Place(name="", namespace=namespace)) as cluster:
         pods = (await cluster.list_pods(ALL_JOBS)).items
+        if not pods:
+            await refuse_missing_namespace(cluster)
         warnings = await _warnings(cluster, pods)
     names = sorted({pod.labels[JOB_LABEL] for pod in pods if JOB_LABEL in pod.labels})
     return [

@@ -149,6 +149,12 @@ def test_what_is_not_there(cluster: PlayedCluster, capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == 'error: no job "mnist" in k8s/research\nhelp: edlz ls -n research\n'
     assert main(["status", "mnist"]) == 4
     capsys.readouterr()
+    for command in (["status", "mnist"], ["ls"], ["stop", "mnist"], ["rm", "mnist"]):
+        assert main([*command, "-n", "reserach"]) == 4, command
+        assert capsys.readouterr().err.splitlines() == [
+            'error: there is no namespace "reserach"',
+            "help: those that there are: kubectl get namespaces",
+        ]
     submitted(settings="num_workers: 2\n")
     assert main(["status", "mnist"]) == 0  # submitted from here, deleted by somebody
     shown = capsys.readouterr().out
