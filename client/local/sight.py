@@ -16,6 +16,7 @@ from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand
 from edlz.client.local.live_status import live_status
 from edlz.services.errors import ConfigError
 from edlz.services.job_status import FailureView, JobStatus
+from edlz.services.master.journal_facts import beginning
 from edlz.services.post_mortem import last_words
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def _sight(
 
 def _bare_status(job: LocalJob, settings: Mapping[str, Any]) -> JobStatus:
     """Return a status that says no more than the folder does."""
-    began = _changed_at(job.path / SETTINGS) or _changed_at(job.path)
+    began = beginning(job.path / JOURNAL) or _changed_at(job.path / SETTINGS) or _changed_at(job.path)
     return JobStatus(
         name=job.name,
         state="Stopped",

@@ -20,6 +20,7 @@ from edlz.services.job_status import JobStatus
 __all__ = [
     "UNREADABLE",
     "DamagedFact",
+    "beginning",
     "checksum_of",
     "fact",
     "final_status",
@@ -63,6 +64,11 @@ def job_end(path: Path) -> tuple[int, int]:
         return fact(database, "task_count", int) or 0, rounds[-1].decision.result if rounds else -1
 
     return looked_up(path, look) or (0, -1)
+
+
+def beginning(path: Path) -> float:
+    """Return when a job was planned, in seconds since the epoch, writing nothing; 0 if its journal does not say so."""
+    return looked_up(path, lambda database: fact(database, "began", float)) or 0.0
 
 
 def looked_up(path: Path, look: Callable[[sqlite3.Connection], _T | None]) -> _T | None:

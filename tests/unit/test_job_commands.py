@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,10 @@ STATUS = JobStatus(
     partitions=(PartitionView(id="0", state="serving", version=354),),
     events=(EventView(seq=3, at=110.0, kind="worker", text="worker-0 joined."),),
 )
+
+
+SHARDS = (Shard(name="a", first=0, count=9),)
+PLAN = Plan(mode="sync", seed=0, shards=SHARDS, records_per_task=2, minibatch_size=1, epochs=1, slots=1)
 
 
 @pytest.fixture(autouse=True)
@@ -174,6 +179,15 @@ def test_a_job_whose_supervisor_was_killed(capsys: pytest.CaptureFixture[str], h
         assert "next: edlz resume mnist" in shown
         (path / "status.json").unlink(missing_ok=True)
     assert main(["wait", "mnist"]) == 7
+
+
+def test_a_job_keeps_its_age_while_no_master_speaks(capsys: pytest.CaptureFixture[str]) -> None:
+    with open_job_directory(config()) as folder:
+        job = Job(name="mnist", run="r", config={}, plan=PLAN, partitions=1)
+        with Journal(folder.path / "journal.sqlite") as journal:
+            journal.begin(job, at=time.time() - 3 * 86400)
+        assert main(["ls"]) == 0
+    assert "  local  3d   the master restarts" in capsys.readouterr().out
 
 
 def test_a_job_that_has_succeeded_is_not_resumed(capsys: pytest.CaptureFixture[str], home: Path) -> None:
@@ -460,10 +474,8 @@ def master_by_hand(path: Path, endpoint: str, name: str = "mnist") -> Iterator[N
     """What a master that somebody started by hand has in its folder."""
     path.mkdir(parents=True)
     record = {"job_name": name, "endpoint": endpoint}
-    shards = (Shard(name="a", first=0, count=9),)
-    plan = Plan(mode="sync", seed=0, shards=shards, records_per_task=2, minibatch_size=1, epochs=1, slots=1)
     with Journal(path / "journal.sqlite") as journal, (path / "master.lock").open("w") as lock:
-        journal.begin(Job(name=name, run="r", config=record, plan=plan, partitions=1))
+        journal.begin(Job(name=name, run="r", config=record, plan=PLAN, partitions=1))
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write("77")
         lock.flush()
