@@ -13,13 +13,12 @@ from edlz.services.strict_json import plain
 __all__ = ["API_VERSION", "json_line", "object_text", "status_object"]
 
 API_VERSION = 1
+_OTHER_WORK = ("evaluating", "exporting", "predicting")  # than training tasks
 
 
 def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
     """Return the status, of a job that is `local` or in `k8s/NAMESPACE`, as nested dictionaries and lists."""
-    held = {worker.task for worker in status.workers if worker.state not in ("evaluating", "exporting")} - {
-        None
-    }
+    held = {worker.task for worker in status.workers if worker.state not in _OTHER_WORK} - {None}
     leased = min(len(held), status.tasks_total - status.tasks_done)
     return {
         "api": API_VERSION,
@@ -68,6 +67,7 @@ def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
         ],
         "nonfinite_losses": status.nonfinite_losses,
         "exported": None if status.exported is None else named(status.exported),
+        "predictions": status.predictions or None,
     }
 
 

@@ -96,9 +96,9 @@ def _end_of_progress(status: JobStatus, is_eta_rough: bool) -> Span:
         last = next((worker for worker in status.workers if worker.task is not None), None)
         where = f", last: task {last.task} on worker-{last.id}" if last else ""
         return Span(f"  stalled {duration(status.stalled_s)}{where}", "wait")
-    if status.state in ("Evaluating", "Predicting"):
+    if status.state == "Evaluating" or (status.state == "Predicting" and status.eta_s is None):
         return Span(f"  {status.state.lower()}")
-    if status.state != "Training":
+    if status.state not in ("Training", "Predicting"):
         return Span(f"  {status.state.lower()}")
     if status.eta_s is None:
         return Span("")

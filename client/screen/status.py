@@ -61,6 +61,8 @@ def status_screen(
         lines += _tables(status.tables)
     if status.exported is not None:
         lines.append([Span("EXPORTED  ", "dim"), Span(exported_text(status.exported))])
+    if status.predictions:
+        lines.append([Span("OUTPUT  ", "dim"), Span(status.predictions)])
     lines += _events(status, now)
     if is_wide:
         lines.append(

@@ -26,6 +26,7 @@ __all__ = [
 _ROLES: dict[str, Role] = {
     "training": "good",
     "evaluating": "good",
+    "predicting": "good",
     "serving": "good",
     "done": "good",
     "sealed": "good",
@@ -33,7 +34,7 @@ _ROLES: dict[str, Role] = {
     "lost": "bad",
     "failed": "bad",
 }
-_WORKING = frozenset(("training", "waiting", "evaluating"))
+_WORKING = frozenset(("training", "waiting", "evaluating", "predicting"))
 _SMALLER_IS_BETTER = ("loss", "error", "mse", "mae", "rmse", "perplexity", "crossentropy", "deviance")
 
 

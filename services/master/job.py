@@ -608,7 +608,8 @@ class MasterCore:
         self.evaluation.reconcile(status.incarnation, status.evaluating)
         lease = self._lease(status, now)
         export = self._lease_export(status, now)
-        has_news = status.done or status.results or (self.plan.predicts and status.evaluated)
+        has_predicted = self.plan.predicts and status.evaluated and self.evaluation.is_idle
+        has_news = status.done or status.results or has_predicted
         is_held = not self.barriers.are_passed  # then callbacks may be waited for
         if (self.queue.is_done or is_held) and has_news:
             out += self._advance()  # else only what partitions say takes the job further

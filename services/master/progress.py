@@ -144,7 +144,7 @@ class Progress:
         if self._snapshot != self._snapshot_seen[0]:
             total = self._core.plan.records_per_epoch * self._core.plan.epochs
             self._snapshot_seen = (self._snapshot, now, self.records / total if total else 1.0)
-        if self._core.phase is Phase.RUNNING and self._training_since_s is None:
+        if self._is_at_work and self._training_since_s is None:
             self._training_since_s = now
         if len(live) != self._crew:
             self._crew, self._crew_changed_s = len(live), now
@@ -283,17 +283,25 @@ class Progress:
             is_prediction=plan.predicts,
         )
 
+    @property
+    def _is_at_work(self) -> bool:
+        """Whether records should be done now: to train on, or to predict once the first ones are."""
+        if not self._core.plan.predicts:
+            return self._core.phase is Phase.RUNNING
+        return self._core.phase is Phase.CONCLUDING and 0 < self.records < self._core.plan.evaluation_records
+
     def _eta_s(self, left: int, now: float) -> float | None:
-        if self._core.phase is not Phase.RUNNING or self._training_since_s is None:
+        if not self._is_at_work or self._training_since_s is None:
             return None
-        if now - self._training_since_s < FIRST_ETA_S or len(self._core.queue.done) < 2:
+        is_early = len(self._core.queue.done) < 2 and not self._core.plan.predicts
+        if now - self._training_since_s < FIRST_ETA_S or is_early:
             return None
         if self._rate.span_s < SHORTEST_SPAN_S or self._stalled_s(now) is not None:
             return None
         return left / self._records_per_s if self._records_per_s else None
 
     def _stalled_s(self, now: float) -> float | None:
-        if self._core.phase is not Phase.RUNNING or self._training_since_s is None:
+        if not self._is_at_work or self._training_since_s is None:
             return None
         passed = now - max(self._moved_s, self._training_since_s)
         return passed if passed > STALL_S else None

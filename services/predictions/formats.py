@@ -1,4 +1,4 @@
-"""The formats of predictions: each writes the file of one task.  The same table gives the same bytes."""
+"""The formats of predictions: each writes the file of one task, not durably.  The same table gives the same bytes."""
 
 import csv
 import importlib.util
@@ -13,7 +13,6 @@ import numpy as np
 from edlz.api.example import encode_example
 from edlz.api.recordio import Writer
 from edlz.services import strict_json
-from edlz.services.checkpoints.durable import write_file
 from edlz.services.errors import ConfigError, ModelError
 from edlz.services.predictions.table import RECORD, Column, PredictionTable, Ragged, text_of
 
@@ -56,7 +55,7 @@ def _write_jsonl(path: Path, table: PredictionTable) -> None:
     names = [RECORD, *table.columns]
     columns = [table.records, *(_values(name, column) for name, column in table.columns.items())]
     rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-    write_file(path, _encoder.encode_lines(rows))
+    path.write_bytes(_encoder.encode_lines(rows))
 
 
 def _values(name: str, column: Column) -> list[Any]:
@@ -84,7 +83,7 @@ def _write_csv(path: Path, table: PredictionTable) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
     writer.writerows(zip(*columns, strict=True))
-    write_file(path, text.getvalue().encode())
+    path.write_bytes(text.getvalue().encode())
 
 
 def _flat(name: str, column: Column) -> Iterator[tuple[str, list[Any]]]:
@@ -133,7 +132,7 @@ def _write_parquet(path: Path, table: PredictionTable) -> None:
     columns |= {name: _arrow_array(pyarrow, name, column) for name, column in table.columns.items()}
     buffer = io.BytesIO()
     parquet.write_table(pyarrow.table(columns), buffer)
-    write_file(path, buffer.getvalue())
+    path.write_bytes(buffer.getvalue())
 
 
 def _arrow_array(pyarrow: Any, name: str, column: Column) -> Any:

@@ -4,6 +4,8 @@ Theory of operation.  A job claims its folder by a small file before any worker 
 manifest is there.  A task's file is written beside its place, made durable, and renamed; two workers with the same
 task write the same bytes, so whoever comes last changes nothing.  A process of another run, or one that comes after
 the manifest, finds no claim of its own and puts nothing in place.  Without a manifest the predictions are not whole.
+The content of a task's file is durable when the task is reported; its name becomes so with the manifest, before which
+each file is looked for, so a name that a power failure has taken away costs time only.
 """
 
 import hashlib
@@ -155,7 +157,7 @@ def claim(folder: Path, job: str, run: str, *, is_new: bool) -> None:
 
 
 def write_part(folder: Path, name: str, run: str, tag: str, write: Callable[[Path], None]) -> PartFile:
-    """Put the file of a task in its place; it is durable when this returns.
+    """Put the file of a task in its place; its content is durable when this returns.
 
     Nothing is put in place any more once the predictions are whole.
 
@@ -179,7 +181,6 @@ def write_part(folder: Path, name: str, run: str, tag: str, write: Callable[[Pat
         part = _sealed(temporary)
         if _check_claim(folder, run):
             os.replace(temporary, folder / name)
-            fsync_path(folder)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -211,6 +212,7 @@ def publish(folder: Path, manifest: PredictionManifest, run: str) -> tuple[int, 
         for left in [*_files_in(folder, _PART), *_files_in(folder, _TEMPORARY)]:
             if left.name not in listed:
                 left.unlink(missing_ok=True)
+        fsync_path(folder)
         replace_file(folder / MANIFEST, data)
     (folder / CLAIM).unlink(missing_ok=True)
     fsync_path(folder)

@@ -29,7 +29,7 @@ from edlz.services.worker.runs import BACK_OFF_MAX_S
 
 __all__ = ["Evaluations"]
 
-MOST_WRITING = 2  # tasks whose outputs are in memory
+MOST_WRITING = 4  # tasks whose outputs are in memory
 
 Key = tuple[int, int]  # (round, task)
 

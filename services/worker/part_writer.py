@@ -1,4 +1,4 @@
-"""Writes predictions in a thread of its own, while the next task is computed."""
+"""Writes predictions in threads of its own, while the next task is computed."""
 
 import errno
 import logging
@@ -21,6 +21,7 @@ from edlz.services.predictions.table import PredictionTable
 
 __all__ = ["PartWriter"]
 
+WRITERS = 4  # a disk makes several files durable in the time of one
 FULL_DISK_S = 300.0  # how long a full disk is waited for
 PAUSE_S = 1.0
 
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartWriter:
-    """Writes the files of tasks one after another, waiting for room where the disk is full.
+    """Writes the files of tasks, waiting for room where the disk is full.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class PartWriter:
         self._folder, self._kind, self._run = folder, kind, run
         self._tasks, self._patience_s = len(plan.evaluation_ranges), patience_s
         self._is_closed = threading.Event()
-        self._thread = ThreadPoolExecutor(1, "predictions")
+        self._threads = ThreadPoolExecutor(WRITERS, "predictions")
         self._tag = f"{os.getpid()}-{secrets.token_hex(4)}"
 
     def submit(
@@ -61,7 +62,7 @@ class PartWriter:
         then: Callable[[PartFile], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
-        """Write a task's file; one of the others is called, in the writer's thread, when that is over."""
+        """Write a task's file; one of the others is called, in a thread of the writer's, when that is over."""
 
         def work() -> None:
             try:
@@ -71,10 +72,10 @@ class PartWriter:
             else:
                 then(part)
 
-        self._thread.submit(work)
+        self._threads.submit(work)
 
     def write(self, task: int, table: PredictionTable) -> PartFile:
-        """Write a task's file; it is durable when this returns.
+        """Write a task's file; its content is durable when this returns.
 
         Raises
         ------
@@ -99,7 +100,7 @@ class PartWriter:
     def close(self) -> None:
         """Wait for nothing: what is under way may end, or not."""
         self._is_closed.set()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _wait(self, began: float | None, error: OSError) -> float:
         """Return since when there is no room, a pause later."""

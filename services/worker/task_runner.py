@@ -346,7 +346,8 @@ class TaskRunner:
         """The metric state of an evaluation task is there."""
         self._ready_training.on_evaluating()
         self._evaluations.on_evaluated(done)
-        return self._status(now)
+        # While another task is computed, the report goes with the wish for the one after that.
+        return [] if self.plan.predicts and not self._evaluations.wants_lease else self._status(now)
 
     def on_evaluation_failed(self, failed: FailedTask, now: float) -> list[Instruction]:
         """The user's code raised on this evaluation task's records."""

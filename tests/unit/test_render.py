@@ -277,6 +277,7 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
         "events",
         "nonfinite_losses",
         "exported",
+        "predictions",
     ]
     assert (found["api"], found["seq"]) == (1, 811)
     assert found["job"] == {
