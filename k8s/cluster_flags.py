@@ -8,11 +8,11 @@ from pathlib import PurePosixPath
 from edlz.k8s.cluster_spec import load_cluster_spec
 from edlz.k8s.envs import parse_env_names, parse_envs
 from edlz.k8s.grammar import MAX_LABEL, is_image, is_label, problem_of
-from edlz.k8s.names import KEYS_DIR, MAX_JOB_NAME
+from edlz.k8s.names import KEYS_DIR
 from edlz.k8s.priorities import priority_problems
 from edlz.k8s.resources import resource_problems
 from edlz.k8s.volumes import Volumes, parse_volumes
-from edlz.services.config import JobConfig, legal_job_name
+from edlz.services.config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.errors import ConfigError
 
@@ -46,12 +46,6 @@ def _raised(parse: Callable[[], object]) -> tuple[Problem, ...]:
 
 
 def _name_problems(config: JobConfig) -> Iterator[Problem]:
-    name = config.job_name
-    if len(name) > MAX_JOB_NAME:
-        message = (
-            f"{len(name)} letters: on a cluster at most {MAX_JOB_NAME}, for names of pods have {MAX_LABEL}"
-        )
-        yield problem_of("job_name", name, message, f"--job_name={legal_job_name(name[:MAX_JOB_NAME])}")
     if config.namespace and not is_label(config.namespace):
         near = re.sub(r"[^a-z0-9]+", "-", config.namespace.lower()).strip("-")[:MAX_LABEL] or "default"
         message = f"is no name of a namespace: a-z, 0-9 and -, at most {MAX_LABEL}"

@@ -6,7 +6,6 @@ select by goes on working.
 
 from dataclasses import dataclass
 
-from edlz.k8s.grammar import MAX_LABEL
 from edlz.services.launcher import split_name
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "MASTER",
     "MASTER_KEYS_DIR",
     "MASTER_PORT",
-    "MAX_JOB_NAME",
     "PS_PORT",
     "STATUS",
     "STOP",
@@ -58,8 +56,6 @@ _PREFIX = "elasticdl"
 JOB_LABEL = "elasticdl-job-name"
 ALL_JOBS = f"app={_PREFIX}"
 """Label selector of everything that belongs to any job."""
-_LONGEST_ROLE = len("-worker-99999")
-MAX_JOB_NAME = MAX_LABEL - len(_PREFIX) - 1 - _LONGEST_ROLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ ConfigRecord = dict[str, Scalar]
 _Self = TypeVar("_Self", bound="JobConfig")
 
 MOST_THREADS = 1024  # of one process
-MAX_JOB_NAME = 50  # a pod's name adds a prefix and a role, and may have 63 letters
+MAX_JOB_NAME = 40  # a pod's name adds a prefix and a role, and may have 63 letters
 PS_PORT = 2222  # of partition 0 by hand; partition i listens on PS_PORT + i
 
 _COMMANDS = "train evaluate predict"
@@ -309,7 +309,7 @@ class JobConfig:
     job_dir: str = _run(
         "", "DIR", "the job's files", readers=f"{_JOB} ps", default_text="EDLZ_HOME/jobs/NAME"
     )
-    fresh: bool = _run(False, "", "a new job, though one of its name was stopped", readers=_COMMANDS)
+    fresh: bool = _run(False, "", "begin anew, though a job was stopped there", readers=_COMMANDS)
     restart_master: bool = _run(True, "", "start the master again if it is lost", readers=_COMMANDS)
     export_from_checkpoint: bool = _run(
         False, "", "the partitions' folders are not the workers'", readers="master", hidden=True
@@ -517,7 +517,7 @@ def edlz_home() -> Path:
 
 
 def legal_job_name(text: str) -> str:
-    """Return the job name nearest to a text: letters a-z, digits and -, at most 50 of them."""
+    """Return the job name nearest to a text: letters a-z, digits and -, not too many."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_JOB_NAME].rstrip("-")
     return name or "job"
 

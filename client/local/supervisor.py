@@ -120,12 +120,18 @@ class Supervisor:
             for number in heard:
                 loop.remove_signal_handler(number)
         self.evidence.took_s = time.monotonic() - began
-        last = self.evidence.status
+        self._take_last_word()
+
+    def _take_last_word(self) -> None:
+        """Go by what the master has left, as everybody does who looks later, not by what it said before."""
+        last, written = self.evidence.status, written_status(self._folder.path)
+        if written is None:
+            return
         if last is None or last.state not in FINAL_STATES:
-            written = written_status(self._folder.path)
-            if written is not None:
-                self.evidence.status = written
-                self._screen.update(written)
+            self.evidence.status = written
+            self._screen.update(written)
+        elif written.state == last.state:
+            self.evidence.status = written
 
     async def _run_processes(self) -> None:
         error: Exception | None = None

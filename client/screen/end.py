@@ -51,7 +51,7 @@ def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -
     if status.loss is not None and not (status.evaluations and "loss" in status.evaluations[-1].metrics):
         facts.append(f"loss {metric(status.loss)}")
     if status.lost_workers:
-        facts.append(f"{count_of(status.lost_workers, 'worker')} replaced")
+        facts.append(f"{count_of(status.lost_workers, 'worker')} lost")
     if facts:
         lines.append([Span("  " + "   ".join(facts))])
     lines += [[Span(f"  {warning}", "wait")] for warning in (*_not_finite(status), *_left_out(status))]
@@ -120,8 +120,15 @@ def failure_block(
 
 def _kept(status: JobStatus) -> str:
     """What the job can go on from."""
-    if not status.snapshot:
+    if not status.snapshot and not status.checkpoint:
         return "nothing yet: it goes on from the beginning"
+    if (status.checkpoint or 0) > (status.snapshot or 0):
+        age = (
+            ""
+            if status.checkpoint_age_s is None
+            else f", checkpoint of {duration(status.checkpoint_age_s)} ago"
+        )
+        return f"v{status.checkpoint:,}{age}"
     age = "" if status.snapshot_age_s is None else f", snapshot of {duration(status.snapshot_age_s)} ago"
     return f"v{status.snapshot:,} ({percent(status.snapshot_ratio)}){age}"
 
@@ -158,25 +165,32 @@ def _left_out(status: JobStatus) -> list[str]:
 
 def stopped_block(status: JobStatus | None, job_name: str, ending: Ending) -> list[Line]:
     """Return what stands after Ctrl-C or SIGTERM."""
-    where = ""
-    if status is not None:
+    if status is None:
+        lines: list[Line] = [[Span("Stopped", "wait"), Span(f"  {job_name} before it began.")]]
+    else:
         epoch = f"epoch {status.epoch} of {status.epochs}, " if status.is_training else ""
         where = f" at {percent(status.ratio)}, {epoch}v{status.version:,}"
-    lines: list[Line] = [[Span("Stopped", "wait"), Span(f"  {job_name}{where}. {_saved(status)}")]]
-    if status is None:
-        lines = [[Span("Stopped", "wait"), Span(f"  {job_name} before it began.")]]
-    else:
         fewer = f" (or with fewer: edlz resume {job_name} --num_workers=1)"
-        lines.append([Span("  go on   ", "dim"), Span(f"edlz resume {job_name}"), Span(fewer, "dim")])
+        lines = [[Span("Stopped", "wait"), Span(f"  {job_name}{where}. {_saved(status)}")]]
+        has_more = status.target_workers > 1
+        go_on = [Span("  go on   ", "dim"), Span(f"edlz resume {job_name}")]
+        lines.append([*go_on, Span(fewer, "dim")] if has_more else go_on)
         lines.append([Span("  forget  ", "dim"), Span(f"edlz rm {job_name}")])
     return [*lines, [Span("  logs    ", "dim"), Span(str(ending.logs))]]
 
 
-def _saved(status: JobStatus | None) -> str:
-    """Return what a stop has kept: what was trained after its checkpoint was cut is trained again."""
-    if status is None or status.checkpoint is None or status.checkpoint == status.version:
+def _saved(status: JobStatus) -> str:
+    """Return what a stop has kept."""
+    if not status.is_training:
+        return "It begins again when it is resumed."
+    if not status.version:
+        return "Nothing was trained yet."
+    kept = max(status.checkpoint or 0, status.snapshot or 0)
+    if kept >= status.version:
         return "Nothing is lost."
-    return f"Nothing is lost: it goes on from v{status.checkpoint:,}."
+    if not kept:
+        return "Nothing could be saved: it begins again when it is resumed."
+    return f"Saved is v{kept:,}: what came after it is trained again."
 
 
 def _digest_lines(status: JobStatus, ending: Ending, glyphs: Glyphs) -> list[Line]:

@@ -12,13 +12,13 @@ from edlz.client.screen.wording import (
     best_evaluation,
     count_of,
     duration,
+    joined,
     memory,
     metric,
     percent,
     rate_now,
     role_of,
     short_count,
-    working,
 )
 from edlz.services.job_status import EvaluationView, JobStatus, PartitionView, WorkerView
 
@@ -76,7 +76,7 @@ def _progress_line(
     label = Span(_labelled(status.name), "bold")
     if status.state in _NOT_YET:
         there = (
-            f"{len(status.partitions)} ps, {working(status.workers)} of {count_of(asked_workers, 'worker')}"
+            f"{len(status.partitions)} ps, {joined(status.workers)} of {count_of(asked_workers, 'worker')}"
         )
         return [label, Span(f"{status.state.lower()}: {there} there", "wait")]
     epoch = f"epoch {status.epoch}/{status.epochs} " if status.is_training else ""

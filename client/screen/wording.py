@@ -12,6 +12,7 @@ __all__ = [
     "best_evaluation",
     "count_of",
     "duration",
+    "joined",
     "memory",
     "metric",
     "nonfinite_losses",
@@ -111,6 +112,11 @@ def size(size_bytes: int) -> str:
         if amount < 999.95:
             return f"{amount:.1f} {unit}"
     return f"{amount / 1000:,.1f} TB"
+
+
+def joined(workers: Iterable[WorkerView]) -> int:
+    """Return how many of the workers are there, though they may not take part yet; a note says why one is not."""
+    return sum(not (worker.state == "starting" and worker.note) for worker in workers)
 
 
 def working(workers: Iterable[WorkerView]) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from edlz.services.config import JobConfig, flags_by_spelling, legal_job_name
+from edlz.services.config import MAX_JOB_NAME, JobConfig, flags_by_spelling, legal_job_name
 from edlz.services.configuration.export_flags import export_problems
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, PURPOSES, Purpose, Reader
 from edlz.services.configuration.model_params import parse_model_params
@@ -137,7 +137,7 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
     if reader in PURPOSES:
         yield from _check_workers(config)
     if config.job_name != legal_job_name(config.job_name):
-        message = f'--job_name="{config.job_name}" is no job name: a-z, 0-9 and - (at most 50)'
+        message = f'--job_name="{config.job_name}" is no job name: a-z, 0-9 and - (at most {MAX_JOB_NAME})'
         yield _error(message, f"--job_name={legal_job_name(config.job_name)}", "job_name")
     idle = idle_workers(config)
     if idle is not None:

@@ -192,6 +192,11 @@ class MasterCore:
         return self._stopping.is_over
 
     @property
+    def stopped_at(self) -> int:
+        """The version that a job which was stopped goes on from; 0 if it has taken no checkpoint for that."""
+        return self._stopping.saved
+
+    @property
     def is_over(self) -> bool:
         return self.is_complete or self.is_stopped or self.failure is not None
 
@@ -287,7 +292,8 @@ class MasterCore:
             return death
         if back:
             tasks = ", ".join(str(task) for task in back)
-            text += f" Task {tasks} goes on elsewhere: no minibatch is lost, none counts twice."
+            how = "goes on elsewhere" if self.crew.workers else "waits for the next worker"
+            text += f" Task {tasks} {how}: no minibatch is lost, none counts twice."
         return [Announce("worker", text), *death]
 
     def _take_death(self, worker: str, reason: str, last: WorkerEntry) -> list[Instruction]:

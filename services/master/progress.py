@@ -247,7 +247,7 @@ class Progress:
             records_total=total,
             minibatches=self.minibatches,
             minibatches_total=minibatches - cut_minibatches - core.skips.minibatches,
-            version=core.version,
+            version=core.stopped_at or core.version,  # what is trained after the cut is trained again
             records_per_s=self._records_per_s,
             eta_s=self._eta_s(total - records, now),
             is_eta_rough=now - self._crew_changed_s < RATE_WINDOW_S,

@@ -26,6 +26,8 @@ class Stopping:
     ----------
     is_over : bool
         Whether the job is stopped.
+    saved : int
+        Version of the checkpoint that was taken; 0 for none.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
@@ -34,6 +36,7 @@ class Stopping:
         self._version = 0  # what the checkpoint has to have at least; 0 while none is asked for
         self._heard: tuple[int, ...] = ()  # the partitions' words when it began
         self.is_over = False
+        self.saved = 0
 
     @property
     def has_begun(self) -> bool:
@@ -71,6 +74,7 @@ class Stopping:
         self.is_over = True
         newest = self._checkpoints.newest
         if self._version and newest is not None and newest >= self._version:
+            self.saved = newest
             text = f"stopped; the checkpoint of v{newest} is complete."
             return [Journal({"saved": newest}), Announce("job", text)]
         return [Announce("job", "stopped; the recovery snapshots remain.")]

@@ -442,7 +442,8 @@ class Partition:
         if self._is_sealing:  # and when that is written, all is
             return []
         if self._is_saved(self.store):
-            return [*left(f"v{self.store.version} is saved")]
+            alone = "the master does not answer; " if self._leaving.is_forsaken(now) else ""
+            return [*left(f"{alone}v{self.store.version} is saved")]
         return self._snapshot(now)
 
     def _is_saved(self, store: Store) -> bool:

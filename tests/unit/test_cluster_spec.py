@@ -10,10 +10,10 @@ import pytest
 from edlz.k8s.cluster_flags import check_cluster_flags
 from edlz.k8s.cluster_spec import MAX_SPEC_BYTES, SPEC_VARIABLE, ClusterSpec, load_cluster_spec
 from edlz.k8s.manifest import to_plain
-from edlz.k8s.names import CLUSTER_SPEC, MAX_JOB_NAME, Owner
+from edlz.k8s.names import CLUSTER_SPEC, Owner
 from edlz.k8s.pods import master_pod, service_pod, settings_in_pods
 from edlz.k8s.ps_service import ps_service
-from edlz.services.config import JobConfig
+from edlz.services.config import MAX_JOB_NAME, JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.errors import ConfigError
 
@@ -336,11 +336,6 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message", "help_line"),
     [
-        (
-            {"job_name": "a" * 41},
-            f'--job_name: "{"a" * 41}": 41 letters: on a cluster at most 40, for names of pods have 63',
-            f"--job_name={'a' * 40}",
-        ),
         (
             {"namespace": "My_Space"},
             '--namespace: "My_Space": is no name of a namespace: a-z, 0-9 and -, at most 63',

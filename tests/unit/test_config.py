@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.config import JobConfig, flags, flags_by_spelling, legal_job_name
+from edlz.services.config import MAX_JOB_NAME, JobConfig, flags, flags_by_spelling, legal_job_name
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import GROUPS, LATER_FLAGS, READERS
 from edlz.services.configuration.model_params import parse_model_params
@@ -53,7 +53,7 @@ def test_job_name_follows_from_the_model(model_def: str, model_file: str, name: 
 def test_legal_job_names_are_legal(text: str) -> None:
     name = legal_job_name(text)
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
-    assert 1 <= len(name) <= 50
+    assert 1 <= len(name) <= MAX_JOB_NAME
     assert name[0] != "-" != name[-1]
     assert legal_job_name(name) == name
 

@@ -364,7 +364,8 @@ with open_job_directory(config) as folder:
 @contextmanager
 def supervisor(name: str, state: str, signals: int = 1) -> Iterator["subprocess.Popen[str]"]:
     """A process that runs a job until it has got so many signals, and leaves the job in this state."""
-    status = msgspec.structs.replace(STATUS, name=name, state=state) if state else None
+    about = {"name": name, "state": state, "checkpoint": STATUS.version, "target_workers": 2}
+    status = msgspec.structs.replace(STATUS, **about) if state else None
     text = msgspec.json.encode(status).decode() if status else ""
     process = subprocess.Popen(
         [sys.executable, "-c", SUPERVISOR, name, text, str(signals)],

@@ -174,6 +174,17 @@ def test_a_worker_that_never_joined_is_told_of_as_lost_too() -> None:
     assert master.core.lose_worker("a", "killed") == [], "once is enough"
 
 
+def test_what_the_last_worker_held_waits_for_the_next_one() -> None:
+    master = Master(tasks=3)
+    for name in ("a", "b"):
+        assert master.worker(name, wants_task=True)[0].lease is not None
+    kept = "no minibatch is lost, none counts twice."
+    (told,) = master.core.lose_worker("a", "killed")
+    assert told == Announce("worker", f"worker-a lost: killed. Task 0 goes on elsewhere: {kept}")
+    (told,) = master.core.lose_worker("b", "killed")
+    assert told == Announce("worker", f"worker-b lost: killed. Task 1 waits for the next worker: {kept}")
+
+
 def test_a_spare_has_no_share_of_a_round() -> None:
     master = Master("sync", tasks=4, slots=2)
     master.core.crew.supervise(1)

@@ -18,12 +18,12 @@ from edlz.k8s.demo import DEMOS, MANIFESTS, demo_manifest
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.manifest import to_plain, to_yaml
 from edlz.k8s.master import own_pod
-from edlz.k8s.names import MAX_JOB_NAME, labels, pod_name, selector, short_name
+from edlz.k8s.names import labels, pod_name, selector, short_name
 from edlz.k8s.object_check import object_problems
 from edlz.k8s.pods import Owner, master_pod, service_pod, settings_in_pods
 from edlz.k8s.ps_service import ps_service
 from edlz.k8s.secret import keys_secret
-from edlz.services.config import JobConfig
+from edlz.services.config import MAX_JOB_NAME, JobConfig
 from edlz.services.configuration.arguments import read_config
 
 VERSIONS = [f"1.{minor}" for minor in range(28, int(kubernetes_validate.latest_version().split(".")[1]) + 1)]

@@ -73,6 +73,12 @@ class Watched:
             self.core.on_tick(self.now)
             self.progress.sample(self.now)
 
+    def be_at(self, version: int) -> None:
+        """Let the partition be at a version of the newest era, and time pass."""
+        about = {"version": version, "era": self.core.eras.newest, "snapshots": ((NO_IDENTITY, 0),)}
+        self._partition = msgspec.structs.replace(self._partition, **about)
+        self.run(2.0)
+
     def tell(self) -> None:
         minibatches = int(self.applied / MINIBATCH)
         tasks, more = divmod(minibatches, TASK // MINIBATCH)
@@ -182,6 +188,19 @@ def test_a_workers_rate_is_right_from_the_tenth_second_on_and_copies_do_not_coun
         (worker,) = job.progress.status(0, job.now).workers
         if second >= 10:
             assert worker.records_per_s == pytest.approx(250, rel=0.1)
+
+
+def test_a_stopped_job_is_at_the_version_of_its_checkpoint() -> None:
+    """Partitions train on until they hear of the stop; the log, the screens and what is resumed name one version."""
+    job = Watched("sync")
+    job.be_at(0)
+    job.be_at(7)
+    job.core.stop(job.now)
+    job.core.on_manifest(9)
+    job.be_at(12)
+    status = job.progress.status(0, job.now)
+    assert job.core.version == 12
+    assert (status.state, status.version, status.checkpoint) == ("Stopped", 9, 9)
 
 
 def test_when_training_is_over_its_last_rate_stays() -> None:

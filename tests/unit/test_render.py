@@ -241,6 +241,13 @@ def test_before_training_there_is_no_bar() -> None:
     assert "v354" not in text
 
 
+def test_a_worker_that_has_joined_is_there_before_it_works() -> None:
+    starts = WorkerView(id="0", state="starting")
+    awaited = WorkerView(id="1", state="starting", note="Pending: no room")
+    text = block(changed(state="Starting", workers=(starts, awaited), partitions=()))
+    assert text.splitlines()[0] == " mnist   starting: 0 ps, 1 of 2 workers there"
+
+
 def test_a_rough_eta_is_marked() -> None:
     assert "ETA ~12s" in block(STATUS, is_eta_rough=True)
 
@@ -308,7 +315,7 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
 def test_success() -> None:
     assert plain(success_block(DONE, ENDING)) == (
         "Succeeded  mnist in 34s: 600 steps, 1,200 minibatches, each in the model exactly once\n"
-        "  accuracy 0.971 (v600)   loss 0.061   1 worker replaced\n"
+        "  accuracy 0.971 (v600)   loss 0.061   1 worker lost\n"
         "  digest   sha256 3f9ac41e… (the same on any number of workers and ps\n"
         "           at --grads_to_wait=2)\n"
         "  logs     /jobs/mnist/logs\n"
@@ -335,7 +342,7 @@ def test_success_in_ascii_in_a_file_and_in_colour() -> None:
     undisturbed = msgspec.structs.replace(DONE, lost_workers=0)
     whole = plain(success_block(undisturbed, Ending(34.2, Path("l"), is_full=True)))
     assert f"sha256 {DONE.digest} (" in whole
-    assert "replaced" not in whole
+    assert "worker lost" not in whole
     assert paint(success_block(DONE, ENDING)).startswith("\x1b[32mSucceeded\x1b[0m  mnist")
 
 
@@ -395,6 +402,12 @@ def test_failure(tmp_path: Path) -> None:
     )
 
 
+def test_a_failed_job_goes_on_from_a_checkpoint_that_is_newer_than_its_snapshot() -> None:
+    kept = changed(snapshot=412, snapshot_age_s=12.2, checkpoint=450, checkpoint_age_s=3.1)
+    text = plain(failure_block(FailureView(text="x", help="y"), "a", ENDING, kept))
+    assert "  kept    v450, checkpoint of 3s ago\n" in text
+
+
 def test_a_failure_before_the_first_snapshot_keeps_nothing() -> None:
     text = plain(failure_block(FailureView(text="x", help="y"), "a", ENDING, changed(snapshot=0)))
     assert text.endswith(
@@ -418,13 +431,33 @@ def test_failure_on_another_machine_names_the_place_only() -> None:
 
 
 def test_stopped() -> None:
-    assert plain(stopped_block(STATUS, "mnist", ENDING)) == (
+    saved = changed(checkpoint=354, target_workers=2)
+    assert plain(stopped_block(saved, "mnist", ENDING)) == (
         "Stopped  mnist at 59 %, epoch 2 of 2, v354. Nothing is lost.\n"
         "  go on   edlz resume mnist (or with fewer: edlz resume mnist --num_workers=1)\n"
         "  forget  edlz rm mnist\n"
         "  logs    /jobs/mnist/logs\n"
     )
     assert plain(stopped_block(None, "mnist", ENDING)).startswith("Stopped  mnist before it began.\n")
+    alone = plain(stopped_block(changed(checkpoint=354, target_workers=1), "mnist", ENDING))
+    assert "fewer" not in alone, "one worker is the fewest"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"checkpoint": 352, "snapshot": 354}, "v354. Nothing is lost."),
+        ({"checkpoint": 352, "snapshot": 300}, "v354. Saved is v352: what came after it is trained again."),
+        ({"snapshot": 300}, "v354. Saved is v300: what came after it is trained again."),
+        ({"snapshot": 0}, "v354. Nothing could be saved: it begins again when it is resumed."),
+        ({}, "v354. Nothing could be saved: it begins again when it is resumed."),
+        ({"version": 0}, "v0. Nothing was trained yet."),
+        ({"epochs": 0}, "at 59 %, v354. It begins again when it is resumed."),
+    ],
+)
+def test_a_stop_says_what_it_has_kept(fields: dict[str, object], said: str) -> None:
+    text = plain(stopped_block(changed(**fields), "mnist", ENDING))
+    assert said in " ".join(text.split())
 
 
 # ---------------------------------------------------------------- conclusions
@@ -786,7 +819,7 @@ def test_the_end_at_120_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     job = msgspec.structs.replace(DONE, threads=2)
     assert shown(success_block(job, ENDING), 120, monkeypatch) == [
         "Succeeded  mnist in 34s: 600 steps, 1,200 minibatches, each in the model exactly once",
-        "  accuracy 0.971 (v600)   loss 0.061   1 worker replaced",
+        "  accuracy 0.971 (v600)   loss 0.061   1 worker lost",
         "  digest   sha256 3f9ac41e… (the same on any number of workers and ps",
         "           at --grads_to_wait=2 --worker_threads=2 and on CPUs of one type)",
         "  logs     /jobs/mnist/logs",
@@ -797,7 +830,7 @@ def test_the_end_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(success_block(DONE, ENDING), 80, monkeypatch)[:3] == [
         "Succeeded  mnist in 34s: 600 steps, 1,200 minibatches, each in the model exactly",
         "           once",
-        "  accuracy 0.971 (v600)   loss 0.061   1 worker replaced",
+        "  accuracy 0.971 (v600)   loss 0.061   1 worker lost",
     ]
 
 

@@ -21,7 +21,7 @@ from edlz.client.local.process_launcher import ProcessLauncher, describe_exit, s
 from edlz.client.local.run import service_command
 from edlz.client.local.supervisor import STOP_S, Supervisor
 from edlz.client.screen.spans import Line
-from edlz.services import backoff
+from edlz.services import backoff, named_status
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import LaunchError, PeerUnavailable, RemoteProtocolError
@@ -493,6 +493,33 @@ def test_what_hangs_says_where_before_it_ends(folder: JobDirectory) -> None:
     log = (folder.logs / "worker-0.log").read_text()
     assert "Fatal Python error: Aborted" in log
     assert "killed by signal 6 (SIGABRT)" in log
+
+
+def test_the_last_word_is_what_everybody_sees_later(folder: JobDirectory) -> None:
+    """The master was asked a moment before it had ended."""
+    go, done = folder.path / "go", folder.path / "status.json"
+    link = Master(lambda status: ())
+
+    def decide(status: SupervisorStatus) -> Sequence[str]:
+        link.state = "Stopped"
+        final = JobStatus(
+            name="job",
+            state="Stopped",
+            mode="sync",
+            slots=1,
+            started_at=0.0,
+            now=2.0,
+            version=7,
+            checkpoint=7,
+        )
+        done.write_bytes(named_status.encode(final))
+        go.touch()
+        return ()
+
+    link.decide = decide
+    evidence = run(folder, Screen(), link, {"master": leaves_when(go)})
+    assert evidence.status is not None
+    assert (evidence.status.state, evidence.status.version) == ("Stopped", 7)
 
 
 def test_a_master_that_does_not_answer_is_asked_again(folder: JobDirectory) -> None:
