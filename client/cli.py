@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from edlz.client.help import COMMANDS, asked_help, unknown_command
 from edlz.client.help_jobs import JOB_COMMANDS
+from edlz.client.left_view import LeftTheView
 from edlz.services.checkpoints.durable import replace_file
 from edlz.services.config import edlz_home
 from edlz.services.configuration.flags import READERS
@@ -50,7 +51,7 @@ def _answer(arguments: list[str]) -> int:
             traceback.print_exc()
         print_error(e)
         return e.exit_code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, LeftTheView):
         return INTERRUPTED
     except Exception as e:
         return _report_bug(e, arguments)

@@ -8,9 +8,9 @@ import typer
 
 from edlz.client.flag_values import seconds_of, whole_number
 from edlz.client.jobs import JobArgument, NamespaceFlag, chosen_job
+from edlz.client.left_view import left_the_view
 from edlz.client.log_choice import LogChoice, LogOutput
 from edlz.client.log_lines import Selection
-from edlz.client.status import left_the_view
 
 __all__ = ["logs"]
 

@@ -10,15 +10,14 @@ import typer
 from edlz.client.flag_values import output_format
 from edlz.client.job_list import FORMATS
 from edlz.client.jobs import Job, JobArgument, NamespaceFlag, chosen_job
+from edlz.client.left_view import left_the_view
 from edlz.client.ls import OutputFlag
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_lines, width_for
 
 if TYPE_CHECKING:
     from edlz.client.sight import Sight
 
-__all__ = ["left_the_view", "print_status", "status", "top"]
-
-INTERRUPTED = 130
+__all__ = ["print_status", "status", "top"]
 
 
 def status(
@@ -59,13 +58,6 @@ def print_status(sight: "Sight", output: str = "table", *, is_line: bool = False
         glyphs=glyphs_for(sys.stdout),
     )
     print_lines(screen)
-
-
-def left_the_view(word: str, back: str) -> typer.Exit:
-    """Say that the job goes on; return what leaves the command."""
-    text = f"\nLeft the view; {word} goes on. Back: {back}   Stop: edlz stop {word}"
-    print(text, file=sys.stderr)
-    return typer.Exit(INTERRUPTED)
 
 
 def _watch(job: Job, output: str) -> None:

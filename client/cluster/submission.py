@@ -27,10 +27,10 @@ from edlz.client.cluster.render_preflight import (
 )
 from edlz.client.cluster.sight import ClusterSight
 from edlz.client.dry_run import print_plan
+from edlz.client.left_view import left_the_view
 from edlz.client.preflight import check_visible_model
 from edlz.client.screen.spans import Span
 from edlz.client.screen.terminal import print_lines
-from edlz.client.status import left_the_view
 from edlz.k8s.connection import require_kubernetes
 from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, SUBMISSION, pod_name
 from edlz.services.checkpoints.durable import replace_file
