@@ -205,7 +205,8 @@ class Progress:
     def _state(self) -> _State:
         state = _STATES[self._core.phase]
         if state not in ("Training", "Evaluating") or self._core.plan.is_training:
-            return state
+            is_held = self._core.phase is Phase.RUNNING and self._core.barriers.stands_at
+            return "Evaluating" if is_held else state
         return "Predicting" if self._core.plan.predicts else "Evaluating"
 
     @property
@@ -303,6 +304,8 @@ class Progress:
     def _stalled_s(self, now: float) -> float | None:
         if not self._is_at_work or self._training_since_s is None:
             return None
+        if self._core.barriers.stands_at:  # training waits for an evaluation
+            self._moved_s = now
         passed = now - max(self._moved_s, self._training_since_s)
         return passed if passed > STALL_S else None
 

@@ -355,7 +355,10 @@ class Partition:
         if self.plan.is_sync and orders.era != self.era:
             return []
         if orders.fence != self._fence:
-            self._fence, self._is_at_fence = orders.fence, False
+            self._fence = orders.fence
+            self._is_at_fence = 0 < orders.fence <= self.store.ledger.finished.first_missing()
+            if self._is_at_fence:
+                self._next_status_s = min(self._next_status_s, now + HURRIED_HEARTBEAT_S)
         task_count = orders.task_count or self.plan.task_count
         out: list[Instruction] = [
             Drop(name)

@@ -86,6 +86,32 @@ def test_anything_may_happen_at_a_barrier(seed: int) -> None:
         SimulatedJob(about).run()
 
 
+@pytest.mark.parametrize("role", ["p0", "m"])
+def test_a_version_that_finds_no_room_is_saved_again(role: str) -> None:
+    about = {"keeps_best": True, "faults": (Fault(0.0, "full", role, 20.0, during="barrier"),)}
+    SimulatedJob(schedule(6, **about)).run()
+
+
+def test_a_version_that_never_finds_room_fails_the_job() -> None:
+    about = {"keeps_best": True, "faults": (Fault(0.0, "full", "p0", 2000.0, during="barrier"),)}
+    job = SimulatedJob(schedule(1, **about))
+    with pytest.raises(Violation, match="which callbacks refer to, could not be saved"):
+        job.run()
+    assert job.now < 500
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_stop_while_a_barrier_holds_has_its_checkpoint(seed: int) -> None:
+    class StoppedAtBarrier(SimulatedJob):
+        def reach(self, moment: str) -> None:
+            if moment == "barrier" and "barrier" not in self._reached:
+                self.within(0, 0.5, self._stop)
+            super().reach(moment)
+
+    job = StoppedAtBarrier(schedule(seed, evaluation_steps=2)).run()
+    assert job.journal["saved"] in job.checkpoint_folder.versions
+
+
 def test_the_parameters_of_a_barrier_are_those_that_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were leases given beyond it, what callbacks see would depend on who was quicker."""
     monkeypatch.setattr(Barriers, "_holds", property(lambda self: False))
