@@ -16,8 +16,10 @@ they are shown the newest values when so many tasks are done, and what they deci
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from edlz.services.concluded_rounds import CallbackNeeds, ConcludedRound, Decision, LossSum, ShownRound
 from edlz.services.job_status import FailureView
@@ -158,8 +160,10 @@ class Barriers:
 
     def _end_after(self, steps: int) -> list[Instruction]:
         """Cut the plan behind the first tasks that make so many minibatches, the last of them at an index."""
+        if not steps or not self._plan.is_training:
+            return []
         sums = np.cumsum(self._plan.minibatches, dtype=np.int64)
-        if not steps or not self._plan.is_training or steps >= sums[-1]:
+        if steps >= sums[-1]:
             return []
         last = int(np.searchsorted(sums, steps))
         if last >= self._queue.task_count:  # callbacks have stopped it before
@@ -237,9 +241,13 @@ class Barriers:
         last, end = self.rounds[-1].task if self.rounds else -1, self._queue.task_count - 1
         if last >= end or (self.rounds and self.rounds[-1].decision.stop):
             return None
-        places = self._plan.barriers(self._every)
-        place = int(np.searchsorted(places, last, side="right"))
-        return min(end, int(places[place]) if place < len(places) else end)
+        place = int(np.searchsorted(self._places, last, side="right"))
+        return min(end, int(self._places[place]) if place < len(self._places) else end)
+
+    @cached_property
+    def _places(self) -> npt.NDArray[np.int64]:
+        """The last tasks before barriers, of a job that nothing ends before its plan."""
+        return self._plan.barriers(self._every)
 
     def _is_reached(self, statuses: Sequence[PartitionStatus]) -> bool:
         assert self._next is not None

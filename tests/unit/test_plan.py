@@ -68,3 +68,24 @@ def test_the_hash_leaves_out_what_does_not_change_minibatches(plan: Plan) -> Non
     evaluated = msgspec.structs.replace(plan, evaluation_shards=(Shard(name="x", first=0, count=1),))
     assert plan.hash == evaluated.hash
     assert plan.hash != msgspec.structs.replace(plan, slots=plan.slots + 1).hash
+
+
+@given(plans, st.integers(0, 9))
+def test_barriers_stand_behind_rounds_of_tasks(plan: Plan, every: int) -> None:
+    tasks, version, wanted = 0, 0, []
+    while tasks < plan.task_count:
+        round_ = plan.round_tasks(tasks)
+        sizes = [int(plan.minibatches[task]) for task in round_]
+        before, version = version, version + (max(sizes) if plan.is_sync else sum(sizes))
+        tasks = round_[-1] + 1
+        is_passed = version // every > before // every if every else tasks % plan.tasks_per_epoch == 0
+        if is_passed or tasks == plan.task_count:
+            wanted.append(tasks - 1)
+    assert (plan.barriers(every).tolist() if plan.task_count else []) == wanted
+
+
+@given(plans, st.data())
+def test_the_size_of_the_first_tasks(plan: Plan, data: st.DataObject) -> None:
+    tasks = data.draw(st.integers(0, plan.task_count))
+    records = sum(plan.task_records(task) for task in range(tasks))
+    assert plan.size_of(tasks) == (records, int(plan.minibatches[:tasks].sum()))
