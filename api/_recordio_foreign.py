@@ -7,7 +7,7 @@ import codecs
 import mmap
 import struct
 
-__all__ = ["ByteSource", "describe_start"]
+__all__ = ["ByteSource", "advice_for", "describe_start"]
 
 ByteSource = bytes | mmap.mmap  # slices of either are bytes
 
@@ -31,6 +31,8 @@ _SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
     (b"\x00\x00\x08\x01", "00 00 08 01", "IDX labels"),
     (b"\x00\x00\x08\x03", "00 00 08 03", "IDX images"),
 )
+_PACKED = frozenset(('"PK"', "1f 8b", '"BZh"', '"7zXZ"', "28 b5 2f fd", '"7z"'))  # a file with files in it
+_WRITE = "write its records as RecordIO; how: python -m pydoc edlz.api.recordio"
 _SAMPLE_BYTES = 512
 _SHOWN_BYTES = 12
 
@@ -59,6 +61,13 @@ def describe_start(source: ByteSource) -> str:
         line = text.splitlines()[0] if text.strip() else ""
         return f'starts with "{line[:_SHOWN_BYTES]}": a text file'
     return f"starts with {_hex(head)}: an unknown format"
+
+
+def advice_for(source: ByteSource) -> str:
+    """Say what to do with a file that is not RecordIO."""
+    head = bytes(source[:_SAMPLE_BYTES])
+    shown = next((shown for signature, shown, _ in _SIGNATURES if head.startswith(signature)), "")
+    return "unpack it: RecordIO files are packed themselves" if shown in _PACKED else _WRITE
 
 
 def _is_tfrecord(source: ByteSource) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.api._recordio_error import REWRITE, RecordIOError
-from edlz.api._recordio_foreign import ByteSource, describe_start
+from edlz.api._recordio_foreign import ByteSource, advice_for, describe_start
 
 __all__ = [
     "COMPRESSORS",
@@ -192,9 +192,8 @@ def _check_start(source: ByteSource, path: str) -> bool:
         raise RecordIOError(path, 0, f"{path} is empty (0 bytes at offset 0)", "remove it, or write it again")
     magic = LENGTH.pack(MAGIC)
     if source[: LENGTH.size] != magic[:size]:
-        raise RecordIOError(
-            path, 0, f"{path} is not RecordIO ({describe_start(source)})", "convert it: edlz zoo data --help"
-        )
+        message = f"{path} is not RecordIO ({describe_start(source)})"
+        raise RecordIOError(path, 0, message, advice_for(source))
     if size < HEADER.size:
         raise _cut_off_header(path, 0, size)
     # In the current order of fields this one is the body's length, and none of a valid chunk is 1 to 3.

@@ -17,7 +17,7 @@ from edlz.services.configuration.checks import idle_workers
 from edlz.services.configuration.export_flags import is_keras_file
 from edlz.services.configuration.flags import DATA_FLAGS
 from edlz.services.configuration.problems import Problem
-from edlz.services.data import list_shards
+from edlz.services.data import list_shards, nearest_path
 from edlz.services.errors import EdlzError
 from edlz.services.model_location import (
     FEED_NAMES,
@@ -37,6 +37,7 @@ _SIGNATURES = {
     "feed": "(dataset, mode, metadata)",
     "custom_model": "()",
 }
+_A_CHECKPOINT = "name a checkpoint folder, or one of its version-<V>: edlz checkpoint ls FOLDER"
 _CONTRACT = (*MODEL_NAMES, "loss", "optimizer", *FEED_NAMES, "eval_metrics_fn")
 _LATER_NAMES = {
     "custom_data_reader": "custom_data_reader() of the model is not used: only RecordIO is read in this version of edlz",
@@ -129,7 +130,10 @@ def _check_checkpoint(config: JobConfig) -> Iterator[Problem]:
     path = Path(config.checkpoint_dir_for_init)
     flag = f'checkpoint_dir_for_init "{path}"'
     if not path.is_dir():
-        yield Problem(f"{flag} {'is no folder' if path.exists() else 'does not exist'}")
+        if path.exists():
+            yield Problem(f"{flag} is no folder", _A_CHECKPOINT)
+        else:
+            yield Problem(f"{flag} does not exist", nearest_path(path) or _A_CHECKPOINT)
         return
     if path.resolve().is_relative_to(config.job_directory.resolve()):
         message = f'{flag} lies in the folder of job "{config.job_name}", which a new run moves aside'
@@ -137,7 +141,7 @@ def _check_checkpoint(config: JobConfig) -> Iterator[Problem]:
         return
     found = [look_at(path)] if version_of(path) is not None else list_versions(path)
     if not found:
-        yield Problem(f"{flag} holds no checkpoint", "name a checkpoint folder, or one of its version-<V>")
+        yield Problem(f"{flag} holds no checkpoint", _A_CHECKPOINT)
     elif not any(info.is_good for info in found):
         yield Problem(f"{flag} holds no good checkpoint", f"edlz checkpoint verify {path}")
 
@@ -205,7 +209,10 @@ def _symbols(path: Path) -> ModuleSymbols | Problem:
     try:
         return read_symbols(path)
     except SyntaxError as e:
-        return Problem(f"{path}:{e.lineno}: {e.msg}", "the model's module must be Python that imports")
+        line = f": {e.text.strip()}" if e.text else ""
+        return Problem(
+            f"{path}:{e.lineno}: {e.msg}{line}", "correct that line: the file must be Python that imports"
+        )
     except (OSError, ValueError) as e:
         return Problem(f"{path} cannot be read: {getattr(e, 'strerror', None) or e}")
 

@@ -20,12 +20,13 @@ from edlz.services.errors import ConfigError, DataError
 from edlz.services.plan import Shard, TaskRange
 from edlz.services.valid_text import is_valid_text, valid_text
 
-__all__ = ["RecordSource", "list_shards"]
+__all__ = ["RecordSource", "list_shards", "nearest_path"]
 
 MAX_OPEN_FILES = 16
 CACHE_BYTES = 256 << 20  # decompressed chunks, over all open files
 _COPIES = ("~", ".bak", ".orig")  # how the names of files end that editors keep beside those that they write
 _MOST_NAMED = 3
+_WRITE = "write RecordIO files there; how: python -m pydoc edlz.api.recordio"
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ def list_shards(
     if not filled:
         raise ConfigError(
             f'{flag} "{path}" has no records: {len(names)} empty file{"" if len(names) == 1 else "s"}',
-            "write RecordIO files there: edlz zoo data --help",
+            _WRITE,
         )
     return filled
 
@@ -142,7 +143,7 @@ def _file_names(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
     if place.is_file():
         return [path]
     if not place.is_dir():
-        raise ConfigError(f'{flag} "{path}" does not exist', _near(place))
+        raise ConfigError(f'{flag} "{path}" does not exist', nearest_path(place))
     entries = sorted(entry.name for entry in place.iterdir() if entry.name[0] not in "._")
     folders = [name for name in entries if (place / name).is_dir()]
     copies = [name for name in entries if name.endswith(_COPIES) and name not in folders]
@@ -151,7 +152,7 @@ def _file_names(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
         inside = [os.path.join(path, name) for name in folders]
         raise ConfigError(
             f'{flag} "{path}" has no files in it',
-            f"it has folders: {', '.join(inside[:_MOST_NAMED])}" if inside else "write RecordIO files there",
+            f"it has folders: {', '.join(inside[:_MOST_NAMED])}" if inside else _WRITE,
         )
     for name in names:
         _check_file(place / name, flag)
@@ -197,8 +198,8 @@ def _count(name: str) -> int:
         raise DataError(f"{name} cannot be read: {e.strerror or e}") from e
 
 
-def _near(place: Path) -> str:
-    """The nearest path that exists: the first part that is missing is looked up among its neighbours."""
+def nearest_path(place: Path) -> str:
+    """Return `nearest: …` with a path that exists: the first part that is missing is looked up among its neighbours."""
     for parent in place.parents:
         if parent.is_dir():
             missing, *rest = place.relative_to(parent).parts

@@ -26,6 +26,9 @@ _NOISE = re.compile(
     r"|\{\{function_node [^}]*\}\}|\[\[\{\{node [^}]*\}\}\]\]|\[Op:[^\]]*\](?: name:.*)?|\(\d+\) [A-Z_]+: "
 )
 _KERAS = re.compile(r"Exception encountered when calling [^\n]*\n\n(.*?)\n\nArguments received", re.DOTALL)
+_TRANSLATED = re.compile(
+    r"outer_factory\.<locals>\.inner_factory\.<locals>\.tf__(\w+)"
+)  # AutoGraph's name of a function
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NESTED = (
     "in user code:",
@@ -63,7 +66,7 @@ def is_library(path: str, home: Path | None = None) -> bool:
 
 def main_line(text: str) -> str:
     """Return the one line of an error's message that says what is wrong; nothing if none does."""
-    text = _COLOUR.sub("", text)
+    text = _TRANSLATED.sub(r"\1", _COLOUR.sub("", text))
     inner = _KERAS.search(text)
     if inner:
         text = inner.group(1).rpartition("Error encountered:")[2]

@@ -125,8 +125,15 @@ def _located(config: JobConfig, dotted: str, flag: str) -> ModelLocation:
         return ModelLocation(path, symbol)
     raise ModelError(
         f"no {path.relative_to(zoo)} in {where} (for --{flag}={dotted})",
-        _nearest_modules(zoo, dotted, symbol),
+        _nearest_modules(zoo, dotted, symbol) or _elsewhere(config, flag, symbol),
     )
+
+
+def _elsewhere(config: JobConfig, flag: str, symbol: str) -> str:
+    """Say where else a function may be that is in no module with a name like that."""
+    if flag == "model_def":
+        return "--model_zoo=DIR says in which folder it lies; --model_file=FILE names a file"
+    return f"--model_zoo=DIR says in which folder it lies; --{flag}={symbol} is one of the model's own file"
 
 
 def _nearest_modules(zoo: Path, dotted: str, symbol: str) -> str:

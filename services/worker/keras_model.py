@@ -216,9 +216,8 @@ class _TracedLoss:
             f"loss() raised {type(cause).__name__} on the first minibatch: "
             f"labels {shown(labels, size)}, predictions {shown(predictions, size)}"
         )
-        is_sparse = _is_class_numbers(labels, predictions)
-        advice = "integer labels need a sparse categorical loss" if is_sparse else brief(cause)
-        return self._contract.code.error(cause, message, advice, self._contract.loss.function)
+        advice = "" if isinstance(cause, TypeError) else _advice_on(labels, predictions)
+        return self._contract.code.error(cause, message, advice or brief(cause), self._contract.loss.function)
 
 
 def _check_dense(dense: Sequence[Any], assigned: set[int], has_tables: bool) -> None:
@@ -269,11 +268,18 @@ def _place(graph: Any, tensor: Any) -> int:
     return next(i for i, other in enumerate(graph.inputs) if other is tensor)
 
 
-def _is_class_numbers(labels: Any, predictions: Any) -> bool:
-    """Whether the labels look like class numbers, and the predictions like one figure per class."""
+def _advice_on(labels: Any, predictions: Any) -> str:
+    """Say what is wrong with labels and predictions whose shapes tell; nothing if they do not."""
     if not all(hasattr(value, "dtype") and hasattr(value, "shape") for value in (labels, predictions)):
-        return False
+        return ""
     ranks = labels.shape.rank, predictions.shape.rank
-    if None in ranks or not labels.dtype.is_integer:
-        return False
-    return bool(ranks[0] < ranks[1] or labels.shape[-1] == 1 != predictions.shape[-1])
+    if None in ranks or not ranks[1]:
+        return ""
+    is_short, is_one = ranks[0] < ranks[1], predictions.shape[-1] == 1
+    if is_short and is_one:
+        return "labels need the shape of the predictions: tf.reshape(labels, tf.shape(predictions))"
+    if labels.dtype.is_integer and (
+        is_short or (ranks[0] and labels.shape[-1] == 1 != predictions.shape[-1])
+    ):
+        return "integer labels need a sparse categorical loss"
+    return ""

@@ -1,5 +1,7 @@
 """The first cause of what goes wrong in the user's code reaches them: ours as ours, theirs with their own line."""
 
+import textwrap
+
 import pytest
 from table_jobs import job, write_job
 
@@ -69,6 +71,23 @@ def test_no_error_of_ours_is_replaced_by_autograph_or_keras(raised):
     with pytest.raises(type(raised)) as error:
         tf.function(lambda x: layer(x))(tf.zeros([2, 2]))
     assert error.value is raised
+
+
+@pytest.mark.parametrize(
+    ("loss", "advice"),
+    [
+        ("def loss(a):\n    return 0.0\n", "loss() takes 1 positional argument but 2 were given"),
+        (
+            "loss = keras.losses.binary_crossentropy\n",
+            "labels need the shape of the predictions: tf.reshape(labels, tf.shape(predictions))",
+        ),
+    ],
+)
+def test_the_advice_on_a_loss_is_about_what_is_wrong_with_it(make, loss, advice):
+    with pytest.raises(UserCodeError) as error:
+        make(textwrap.dedent(PLAIN) + loss).build()
+    assert error.value.message.startswith("loss() raised ")
+    assert error.value.help == advice
 
 
 def test_an_id_out_of_the_range_of_a_plain_embedding_names_its_layer(make):

@@ -87,6 +87,38 @@ def test_row_8_symbol_missing() -> None:
     )
 
 
+def test_a_file_that_is_no_python_is_told_with_the_line() -> None:
+    path = Path("model_zoo/mnist/mnist_functional_api.py")
+    path.write_text("import os\ndef custom_model(:\n")
+    assert only_error(job())[0] == f"{path}:2: invalid syntax: def custom_model(:"
+
+
+def test_a_function_of_a_module_that_is_nowhere() -> None:
+    assert only_error(job(loss="losses_of_mine.focal"))[1] == (
+        "--model_zoo=DIR says in which folder it lies; --loss=focal is one of the model's own file"
+    )
+
+
+def test_what_is_no_checkpoint() -> None:
+    Path("kept").mkdir()
+    advice = "name a checkpoint folder, or one of its version-<V>: edlz checkpoint ls FOLDER"
+    assert only_error(job(checkpoint_dir_for_init="kept")) == (
+        'checkpoint_dir_for_init "kept" holds no checkpoint',
+        advice,
+    )
+    assert only_error(job(checkpoint_dir_for_init="kep"))[1] == "nearest: kept"
+    assert only_error(job(checkpoint_dir_for_init="data/mnist/test/part-0")) == (
+        'checkpoint_dir_for_init "data/mnist/test/part-0" is no folder',
+        advice,
+    )
+
+
+def test_what_is_left_out_of_the_data_is_warned_of() -> None:
+    Path("data/mnist/train/sub").mkdir()
+    (warning,) = check_job(job()).warnings
+    assert warning.message == 'training_data "data/mnist/train": the folder sub in it is left out'
+
+
 def test_row_10_path_missing() -> None:
     assert only_error(job(training_data="data/mnits/train")) == (
         'training_data "data/mnits/train" does not exist',
@@ -99,7 +131,11 @@ def test_row_11_wrong_format() -> None:
     Path("data/zip/part-0").write_bytes(b"PK\x03\x04" + bytes(100))
     message, help_line = only_error(job(training_data="data/zip"))
     assert message == 'data/zip/part-0 is not RecordIO (starts with "PK": a zip file)'
-    assert help_line == "convert it: edlz zoo data --help"
+    assert help_line == "unpack it: RecordIO files are packed themselves"
+    Path("data/zip/part-0").write_text("age,income\n1,2\n")
+    message, help_line = only_error(job(training_data="data/zip"))
+    assert message == 'data/zip/part-0 is not RecordIO (starts with "age,income": a text file)'
+    assert help_line == "write its records as RecordIO; how: python -m pydoc edlz.api.recordio"
 
 
 def test_data_that_holds_nothing() -> None:
