@@ -103,6 +103,20 @@ def test_the_tour_of_the_readme(place: Path) -> None:
         assert name != "train" or "768 steps, 1,504 minibatches, each in the model exactly once" in printed
 
 
+def test_your_model(place: Path) -> None:
+    write_files("your_model.md", place)
+    blocks = steps("your_model.md")
+    printed = {}
+    for name, step in blocks.items():
+        printed[name] = run(step.command, place)
+        step.check(printed[name])
+    assert "300 minibatches, each in the model exactly once" in printed["train"]
+    found = [re.search(r"auc .*accuracy \S+ ", printed[name]) for name in ("train", "evaluate")]
+    assert found[0] and found[1]
+    assert found[0][0] == found[1][0]
+    assert len(list((place / "out" / "rows").glob("part-*"))) > 1
+
+
 def test_by_hand(place: Path) -> None:
     make_data(place)
     blocks = steps("by_hand.md")

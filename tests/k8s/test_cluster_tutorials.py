@@ -143,9 +143,10 @@ def test_minikube(terminal: Terminal) -> None:
     terminal.wait_for_log("elasticdl-test-mnist-master", "metrics[v=100]")
     for name in ("pods", "evaluation", "loss", "wait", "rm"):
         terminal.do(blocks[name])
-    terminal.do(blocks["two"])
+    for name in ("folder", "two"):
+        terminal.do(blocks[name])
     terminal.wait_for_log("elasticdl-test-mnist-two-worker-0", "steps = 20")
-    for name in ("two_pods", "two_loss"):
+    for name in ("two_pods", "two_loss", "two_model"):
         terminal.do(blocks[name])
 
 

@@ -115,6 +115,21 @@ def test_a_job_lives_through_losses_and_leaves_in_order(nodes: TestCluster, smal
     assert not list(kept.rglob("*.key"))
 
 
+def test_a_finished_model_is_exported_from_a_checkpoint(nodes: TestCluster, small_mnist: Path) -> None:
+    """The worker sees the volumes, and not the folder of the parameter server's pod."""
+    on_volume = {"output": "/kept/out/mnist", "output_format": "saved_model,safetensors"}
+    job = Submitted(nodes, small_mnist, num_workers=1, num_ps_pods=1, **on_volume)
+    status = job.wait_for_end("Succeeded")
+    kept = small_mnist.parent / "kept"
+    assert status.exported is not None
+    assert (status.exported.place, status.checkpoint) == ("/kept/out/mnist/1", status.version)
+    assert (kept / "checkpoints" / f"version-{status.version}").is_dir()
+    assert {entry.name for entry in (kept / "out" / "mnist" / "1").iterdir()} > {
+        "saved_model.pb",
+        "safetensors",
+    }
+
+
 def test_scaling_and_stopping_by_annotation(nodes: TestCluster, small_mnist: Path) -> None:
     job = Submitted(nodes, small_mnist, num_workers=1, num_ps_pods=1, num_epochs=50)
     job.wait_for_training()
