@@ -10,7 +10,7 @@ one block needs no scratch file.
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -43,12 +43,19 @@ class SortedRows:
         A folder with room for the ids and values.
     block_bytes : int, optional
         What blocks follow from, with the number of rows; nothing else decides where they begin.
+    on_progress : callable, optional
+        Called again and again while rows are read and sorted.
     """
 
     def __init__(
-        self, sources: Sequence[FileRows], dim: int, scratch: Path, block_bytes: int = BLOCK_BYTES
+        self,
+        sources: Sequence[FileRows],
+        dim: int,
+        scratch: Path,
+        block_bytes: int = BLOCK_BYTES,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
-        self._sources, self._dim, self._scratch = sources, dim, scratch
+        self._sources, self._dim, self._scratch, self._on_progress = sources, dim, scratch, on_progress
         self.row_count = sum(source.row_count for source in sources)
         self.block_rows = max(1, block_bytes // (8 + 4 * dim), -(-self.row_count // _MOST_BLOCKS))
 
@@ -91,6 +98,7 @@ class SortedRows:
                 ids, rows = np.empty(count, np.int64), np.empty((count, source.width), np.float32)
                 source.read_ids(first, count, ids)
                 source.read(first, count, rows.reshape(-1))
+                self._on_progress()
                 yield ids, rows[:, : self._dim]
 
     def _first_ids(self) -> Ids:
@@ -123,6 +131,7 @@ class SortedRows:
         ids, values = np.empty(count, np.int64), np.empty((count, self._dim), np.float32)
         _read(file, 8 * first, ids)
         _read(file, self._values_at(first), values)
+        self._on_progress()
         return _sorted(ids, values)
 
     def _write(self, file: IO[bytes], offset: int, data: npt.NDArray[np.generic]) -> None:

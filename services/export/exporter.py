@@ -4,7 +4,7 @@ Importing this module is cheap: TensorFlow is imported once it is known that the
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,8 @@ class Export:
     identity : str
         What makes it the same export as another try: of all tries together one gets a number.  Nothing: there is
         no other try.
+    on_progress : callable
+        Called again and again while tables are copied.
     """
 
     output: Path
@@ -47,6 +49,7 @@ class Export:
     unknown_ids: UnknownIds | None = None
     about: Mapping[str, object] = field(default_factory=dict)
     identity: str = ""
+    on_progress: Callable[[], None] = lambda: None
 
     @property
     def is_file(self) -> bool:
@@ -134,7 +137,7 @@ def _export(
     prepare_environment(config)
     from edlz.services.export.loaded_model import LoadedModel
 
-    model = LoadedModel(config, plan, cut)
+    model = LoadedModel(config, plan, cut, export.on_progress)
     signatures: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
     if "keras" in export.formats:

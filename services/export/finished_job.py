@@ -4,6 +4,7 @@ The model is read from what the partitions have sealed, if their folders are to 
 checkpoint that was made of the same state: on a cluster the volumes decide.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -19,13 +20,17 @@ from edlz.services.messages import ExportLease, ExportReport, Job
 __all__ = ["export_finished"]
 
 
-def export_finished(config: JobConfig, job: Job, lease: ExportLease) -> ExportReport:
+def export_finished(
+    config: JobConfig, job: Job, lease: ExportLease, on_progress: Callable[[], None] = lambda: None
+) -> ExportReport:
     """Export the finished model; if another try has done so, return what that came to.
 
     Parameters
     ----------
     config : JobConfig
         That the model is built with.
+    on_progress : callable, optional
+        Called again and again while tables are copied.
 
     Raises
     ------
@@ -41,6 +46,7 @@ def export_finished(config: JobConfig, job: Job, lease: ExportLease) -> ExportRe
         unknown_ids=cast(UnknownIds, wish.unknown_ids) if wish.unknown_ids else None,
         about={"job": job.name, "run": job.run, "digest": lease.digest},
         identity="-".join((job.run, lease.digest, *wish.formats, wish.unknown_ids)),
+        on_progress=on_progress,
     )
     with _finished_cut(job, lease) as cut:
         done = export_model(config, job.plan, cut, export)

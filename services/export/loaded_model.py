@@ -1,5 +1,6 @@
 """The user's model with the values of a cut in its variables, and its tables beside it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ class LoadedModel:
         Of the job; the plan's data is read for a few records at most.
     cut : WholeCut
         Open as long as the tables are read.
+    on_progress : callable, optional
+        Called again and again while rows are read.
 
     Attributes
     ----------
@@ -44,7 +47,9 @@ class LoadedModel:
         As JobModel; a DataError also if the cut is of another model.
     """
 
-    def __init__(self, config: JobConfig, plan: Plan, cut: WholeCut) -> None:
+    def __init__(
+        self, config: JobConfig, plan: Plan, cut: WholeCut, on_progress: Callable[[], None] = lambda: None
+    ) -> None:
         reader = TaskReader(plan)
         try:
             self.job = JobModel(config, plan, reader)
@@ -59,7 +64,9 @@ class LoadedModel:
                 _load(variables, layout, cut.vector(name))
         finally:
             reader.close()
-        self.tables = tuple(TableContent(cut, place, plan.seed) for place in range(len(built.tables)))
+        self.tables = tuple(
+            TableContent(cut, place, plan.seed, on_progress) for place in range(len(built.tables))
+        )
 
     @property
     def model(self) -> Any:

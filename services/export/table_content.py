@@ -1,6 +1,6 @@
 """What is in an embedding table: its trained rows in order, and what all other ids have."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,10 +30,14 @@ class TableContent:
         The table's, in the model's order.
     seed : int
         The job's.
+    on_progress : callable, optional
+        Called again and again while rows are read.
     """
 
-    def __init__(self, cut: WholeCut, place: int, seed: int) -> None:
-        self._cut, self.place = cut, place
+    def __init__(
+        self, cut: WholeCut, place: int, seed: int, on_progress: Callable[[], None] = lambda: None
+    ) -> None:
+        self._cut, self.place, self._on_progress = cut, place, on_progress
         spec = cut.head.tables[place].spec
         self.path, self.dim = spec.path, spec.dim
         self.initializer = Initializer(spec.initializer.kind, spec.initializer.a, spec.initializer.b)
@@ -67,7 +71,7 @@ class TableContent:
         OSError
             If there is no room for them.
         """
-        ordered = SortedRows(self._cut.sources(self.place), self.dim, scratch)
+        ordered = SortedRows(self._cut.sources(self.place), self.dim, scratch, on_progress=self._on_progress)
         try:
             yield from ordered.blocks()
         finally:
@@ -107,4 +111,5 @@ class TableContent:
     def _initial(self, first: int, end: int) -> Iterator[tuple[int, Rows]]:
         step = max(1, (16 << 20) // (4 * self.dim))
         for start in range(first, end, step):
+            self._on_progress()
             yield start, self.initial_rows(np.arange(start, min(start + step, end), dtype=np.int64))

@@ -551,7 +551,8 @@ class WorkerService:
             from edlz.services.export.finished_job import export_finished
 
             assert self._job is not None
-            return export_finished(self._config.joined_with(self._job.config), self._job, lease)
+            config = self._config.joined_with(self._job.config)
+            return export_finished(config, self._job, lease, self._on_export_progress)
 
         def then(report: ExportReport) -> None:
             self._meter.end(None)
@@ -567,6 +568,10 @@ class WorkerService:
                 self._on_error(error)
 
         self._keras.submit("export", work, then, on_error)
+
+    def _on_export_progress(self) -> None:
+        """In Keras' thread: a table may take hours, and each part of one is a piece of work."""
+        self._keras.pace.begin("export", time.monotonic())
 
 
 def _failure_of(error: Exception) -> Failure:

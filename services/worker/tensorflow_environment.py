@@ -14,7 +14,8 @@ def prepare_environment(config: JobConfig) -> None:
 
     What is imported already stays as it is.
     """
-    logging.getLogger("tensorflow").setLevel(logging.WARNING)  # of an export it tells how it names things
+    for name in ("tensorflow", "absl"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # of an export they tell how they name things
     if "tensorflow" not in sys.modules:
         os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1" if config.onednn else "0"
         os.environ["KERAS_BACKEND"] = "tensorflow"

@@ -112,7 +112,8 @@ def test_your_model(place: Path) -> None:
         step.check(printed[name])
     assert "300 minibatches, each in the model exactly once" in printed["train"]
     found = [re.search(r"auc .*accuracy \S+ ", printed[name]) for name in ("train", "evaluate")]
-    assert found[0] and found[1]
+    assert found[0]
+    assert found[1]
     assert found[0][0] == found[1][0]
     assert len(list((place / "out" / "rows").glob("part-*"))) > 1
 
