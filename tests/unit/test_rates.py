@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edlz.services.master.rates import Rate
@@ -50,6 +50,7 @@ def play(rate: Rate, life: Life, count: float, began_s: float) -> float:
     return heard
 
 
+@settings(deadline=None)
 @given(st.lists(lives, min_size=1, max_size=3), st.integers(0, 10**9))
 def test_a_rate_is_right_from_the_tenth_second_on_also_after_restarts(lives: list[Life], count: int) -> None:
     rate, now = Rate(30.0), 100.0
@@ -59,6 +60,7 @@ def test_a_rate_is_right_from_the_tenth_second_on_also_after_restarts(lives: lis
         now += life.silent_s + life.lasts_s
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_rate_is_what_has_risen_lately_whatever_the_steps(seed: int) -> None:
     random, rate = Random(seed), Rate(FIRST_S)
