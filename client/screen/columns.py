@@ -9,6 +9,7 @@ __all__ = ["Cell", "aligned", "cut", "shortened", "wrapped"]
 
 Cell = str | Span
 _CODE = re.compile(r"\s+\d+ \| ")
+_WORD = re.compile(r"\s*edlz \S+(?: \S+)*|\s*\S+|\s+$")  # a command is one
 _LONGEST_LABEL = 12
 
 
@@ -48,7 +49,7 @@ def cut(line: Line, width: int | None, glyphs: Glyphs = UNICODE) -> Line:
 def wrapped(lines: Iterable[Line], width: int | None, glyphs: Glyphs = UNICODE) -> list[Line]:
     """Return lines that fit: what does not goes on below the text of its line, but for a line of somebody's code.
 
-    A word is not broken: paths and values are to be copied.
+    Neither a word nor a command is broken: they are to be copied.
     """
     out: list[Line] = []
     for line in lines:
@@ -66,7 +67,7 @@ def _wrapped(line: Line, width: int) -> list[Line]:
     rows: list[list[Span]] = [[]]
     used = 0
     for span in line:
-        for word in re.findall(r"\s*\S+|\s+$", span.text):
+        for word in _WORD.findall(span.text):
             if used + len(word.rstrip()) > width and used > indent:
                 rows.append([Span(" " * indent)])
                 used, word = indent, word.lstrip()

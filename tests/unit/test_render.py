@@ -892,6 +892,16 @@ def test_a_line_of_code_is_cut_and_no_word_is_broken(tmp_path: Path, monkeypatch
     assert any(path in line for line in text)
 
 
+def test_a_command_is_not_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = f"edlz resume {'a' * 30} --num_workers=1 --skip_bad_tasks"
+    advice = f"correct feed() in model_zoo/census/census_wide.py, then: {command}"
+    text = shown(failed(tmp_path, monkeypatch, help=advice), 80, monkeypatch)
+    assert text[-2:] == [
+        "help: correct feed() in model_zoo/census/census_wide.py, then:",
+        f"      {command}",
+    ]
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_an_error_goes_on_below_itself(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
