@@ -519,7 +519,7 @@ def test_ctrl_c_leaves_the_view_and_the_job(
                 break
         running.send_signal(signal.SIGINT)
         _, error = running.communicate(timeout=60)
-    assert running.returncode == 130
+    assert running.returncode == 130, error
     back = f"edlz {'logs -f' if follow else 'status'} test-mnist -n research"
     assert error.splitlines()[-1] == (
         f"Left the view; test-mnist -n research goes on. Back: {back}   Stop: edlz stop test-mnist -n research"
