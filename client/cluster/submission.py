@@ -325,13 +325,16 @@ def _follow(config: JobConfig, at: Place) -> ClusterSight:
 
 def _conclude(sight: ClusterSight) -> int:
     """Print how the job ended; return its exit code."""
+    from edlz.client.screen.columns import wrapped
     from edlz.client.screen.end import Ending, success_block
+    from edlz.client.screen.terminal import width_for
     from edlz.client.status import print_status
     from edlz.client.wait import exit_code_of
 
     status = sight.status
     if status.state == "Succeeded":
-        print_lines(success_block(status, Ending(status.now - status.started_at, sight.logs)))
+        block = success_block(status, Ending(status.now - status.started_at, sight.logs))
+        print_lines(wrapped(block, width_for(sys.stdout)))
     else:
         print_status(sight)
     return exit_code_of(status)
