@@ -132,7 +132,7 @@ def _guarded(stream: TextIO | None, descriptor: int, *, is_deadly: bool) -> Text
     return io.TextIOWrapper(
         io.BufferedWriter(sink),
         stream.encoding,
-        stream.errors,
+        "backslashreplace" if stream.errors == "strict" else stream.errors,  # a name that it cannot express
         line_buffering=descriptor == 2 or stream.isatty(),
         write_through=getattr(stream, "write_through", False),
     )

@@ -12,7 +12,9 @@ def logging_restored() -> Iterator[None]:
     """Take back what a command that watches does to logging."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(False)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.captureWarnings(False)

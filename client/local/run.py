@@ -25,11 +25,25 @@ from edlz.client.screen.spans import Glyphs
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
 from edlz.services.config import JobConfig, edlz_home
 from edlz.services.configuration.worker_priority import local_rank, parse_worker_priority
+from edlz.services.errors import ConfigError
 from edlz.services.launcher import split_name
 from edlz.services.logs import configure_logging
 from edlz.services.rpc import RpcClient
+from edlz.services.valid_text import is_valid_text, valid_text
 
 __all__ = ["run_local", "service_command"]
+
+_PATHS = (
+    "training_data",
+    "validation_data",
+    "prediction_data",
+    "model_zoo",
+    "model_file",
+    "checkpoint_dir",
+    "checkpoint_dir_for_init",
+    "output",
+    "prediction_output",
+)
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +77,7 @@ def run_local(config: JobConfig, *, is_resumed: bool = False) -> int:
         stream=screen.log_stream(),
     )
     config = _with_absolute_paths(config)
+    _check_names(config)
     with _leaving_orderly(), open_job_directory(config, is_resumed=is_resumed) as folder:
         if folder.earlier is not None:
             logger.info("The files of the earlier run are in %s.", folder.earlier)
@@ -150,10 +165,25 @@ def _leaving_orderly() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _check_names(config: JobConfig) -> None:
+    """Refuse folders whose names the job's other processes cannot be told.
+
+    Raises
+    ------
+    ConfigError
+        If one is not UTF-8.
+    """
+    for path in (*(getattr(config, name) for name in _PATHS), str(config.job_directory)):
+        if not is_valid_text(path):
+            message = (
+                f"{valid_text(path)} has a name that is not UTF-8, and cannot be told to other processes"
+            )
+            raise ConfigError(message, "rename that folder; EDLZ_HOME says where jobs keep their files")
+
+
 def _with_absolute_paths(config: JobConfig) -> JobConfig:
     """Return the settings with paths that mean the same in any folder: they are kept in job.yaml."""
-    names = ["training_data", "validation_data", "prediction_data", "model_zoo", "model_file"]
-    names += ["checkpoint_dir", "checkpoint_dir_for_init", "output", "prediction_output"]
+    names = list(_PATHS)
     if config.model_def and (Path(config.model_def).exists() or "/" in config.model_def):
         names.append("model_def")
     changed: dict[str, Any] = {

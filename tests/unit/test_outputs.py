@@ -48,6 +48,15 @@ def full() -> int:
     return os.open(FULL, os.O_WRONLY)
 
 
+def test_a_terminal_that_cannot_express_a_name_shows_it_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    program = (
+        "from edlz.services.outputs import guard_outputs; guard_outputs(is_deadly=True); print('caf\xe9')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "caf\\xe9\n")
+
+
 def test_a_command_that_only_shows_ends_with_its_reader(closed_pipe: int) -> None:
     assert ended(COMMAND.format(before="pass"), closed_pipe) == (141, "")
 

@@ -3,14 +3,17 @@
 import os
 
 import pytest
+from command_logging import logging_restored
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edlz.api.recordio import Writer
+from edlz.client.local.run import run_local
 from edlz.services.codec import Codec
+from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import read_config
 from edlz.services.data import list_shards
-from edlz.services.errors import DataError, ModelError
+from edlz.services.errors import ConfigError, DataError, ModelError
 from edlz.services.messages import ErrorReply
 from edlz.services.valid_text import is_valid_text, valid_text
 from edlz.services.worker.user_code import UserCode, brief
@@ -75,6 +78,22 @@ def test_a_flag_of_such_a_value_is_refused(tmp_path):
         r'--training_data="caf\xe9.jpg" is not UTF-8, and cannot be told to other processes',
         rf'--model_zoo="a\0b" ({tmp_path}/job.yaml:1) holds a NUL',
     ]
+
+
+@pytest.mark.parametrize("where", ["here", "home"])
+def test_a_job_in_a_folder_of_such_a_name_is_refused(tmp_path, monkeypatch, where):
+    odd = tmp_path / CAFE
+    odd.mkdir()
+    if where == "here":
+        monkeypatch.chdir(odd)
+    else:
+        monkeypatch.setenv("EDLZ_HOME", str(odd))
+    with (
+        logging_restored(),
+        pytest.raises(ConfigError, match=r"/caf\\xe9\.jpg.* has a name that is not UTF-8"),
+    ):
+        run_local(JobConfig(model_file="model.py", training_data="train", job_name="x", progress="quiet"))
+    assert not list(odd.iterdir())
 
 
 # Without `make_errors_readable`, TensorFlow ends the process at the first of these.
