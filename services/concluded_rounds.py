@@ -7,7 +7,7 @@ master keeps that (in its journal); any worker can go on from it.
 
 from edlz.services.records import Record
 
-__all__ = ["CallbackNeeds", "ConcludedRound", "Decision", "LossSum", "ShownRound"]
+__all__ = ["NO_VERSION", "CallbackNeeds", "ConcludedRound", "Decision", "LossSum", "ShownRound"]
 
 NO_VERSION = -1
 

@@ -4,9 +4,11 @@ Whoever holds the job's keys may be broken.  A status is looked at before anythi
 that does not fit is answered by an error which says what is wrong, and changes nothing.
 """
 
+import math
 import re
 from collections.abc import Iterator
 
+from edlz.services.concluded_rounds import NO_VERSION, Decision
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.ledger import Ledger, LedgerRecord, TaskSet
 from edlz.services.messages import (
@@ -42,6 +44,7 @@ def check_partition(status: PartitionStatus, plan: Plan, term: int) -> None:
     _check_counts(who, (status.version, status.finished_tasks, status.minibatches, status.open_minibatches))
     _check_counts(who, (recount.expected, recount.applied, recount.missing, recount.doubled))
     _check_counts(who, (status.near, status.frozen, *(version for _, version in status.snapshots)))
+    _check_counts(who, (status.losses.count, status.losses.nonfinite))
     if status.ledger is not None:
         _check_ledger(who, status.ledger, plan.task_count)
     for closed in status.closed:
@@ -66,6 +69,22 @@ def check_worker(status: WorkerStatus, plan: Plan, term: int) -> None:
         _check_counts(who, (done.records, 0 if done.part is None else done.part.bytes))
     for failed in status.failed:
         _check_failed(who, failed, plan.task_count, evaluations)
+    if status.callbacks is not None:
+        _check_counts(who, (status.callbacks.max_steps,))
+    for result in status.results:
+        if result.decision is not None:
+            _check_decision(who, result.decision)
+
+
+def _check_decision(who: str, decision: Decision) -> None:
+    _check_counts(who, decision.kept)
+    rate = decision.learning_rate
+    if rate is not None and not (math.isfinite(rate) and rate >= 0):
+        raise RemoteProtocolError(
+            f"{who} says that callbacks set the learning rate to {rate}", "let them set a number from 0 on"
+        )
+    if decision.result not in (NO_VERSION, *decision.kept):
+        raise RemoteProtocolError(f"{who} says that callbacks put back v{decision.result}, which is not kept")
 
 
 def check_supervisor(status: SupervisorStatus, partitions: int) -> None:

@@ -168,6 +168,16 @@ class Sly(keras.callbacks.Callback):
         play(calls("Sly()", classes), [0.5])
 
 
+def test_a_learning_rate_that_is_none(calls) -> None:
+    classes = """
+class Odd(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.optimizer.learning_rate = float("nan")
+"""
+    with pytest.raises(ModelError, match="sets the learning rate to nan"):
+        play(calls("Odd()", classes), [0.5])
+
+
 def test_a_learning_rate_before_training_is_the_optimizers(calls) -> None:
     classes = """
 class Early(keras.callbacks.Callback):

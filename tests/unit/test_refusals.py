@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from statuses import partition_status
 
+from edlz.services.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.ledger import LedgerRecord
 from edlz.services.master.entries import JournalState
@@ -17,6 +18,7 @@ from edlz.services.messages import (
     DoneEvaluation,
     DoneTask,
     ErrorReply,
+    EvaluationResult,
     FailedTask,
     Job,
     MetricState,
@@ -87,6 +89,10 @@ def failed(kind: Any, task: int, index: int = 0) -> tuple[FailedTask, ...]:
     )
 
 
+def decided(**fields: Any) -> tuple[EvaluationResult, ...]:
+    return (EvaluationResult(round=1, metrics={}, decision=Decision(logs={}, **fields)),)
+
+
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
@@ -101,6 +107,10 @@ def failed(kind: Any, task: int, index: int = 0) -> tuple[FailedTask, ...]:
         ({"evaluated": (DoneEvaluation(round=1, task=1, records=-4, states={}),)}, "counts -4"),
         ({"incarnation": (1, -1)}, "lives in"),
         ({"steps": -1}, "counts -1"),
+        ({"callbacks": CallbackNeeds(max_steps=-1)}, "counts -1"),
+        ({"results": decided(kept=(-2,))}, "counts -2"),
+        ({"results": decided(learning_rate=float("nan"))}, "learning rate to nan"),
+        ({"results": decided(kept=(1,), result=2)}, "put back v2, which is not kept"),
     ],
 )
 def test_odd_workers(core: MasterCore, fields: dict[str, Any], complaint: str) -> None:

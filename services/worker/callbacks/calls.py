@@ -2,10 +2,12 @@
 
 Theory of operation.  Callbacks that decide are functions of what they have been shown, so whoever concludes a round
 makes them anew, shows them all rounds before in order, as the master tells them, and then this one: any worker comes
-to the same decision.  Observers are called for the round alone, once in a process.  Hooks come as `fit` calls them, where each round of evaluation is the end of an
+to the same decision.  One that has concluded just the rounds before goes on with those it has.  Observers are called
+for the round alone, once in a process.  Hooks come as `fit` calls them, where each round of evaluation is the end of an
 epoch: `on_epoch_begin` of the next one follows at once, so a learning rate that it sets holds from there on.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,6 +57,7 @@ class CallbackCalls:
         self._own = make()  # the observers, and those of the deciders that want to see minibatches
         if self._own.deciders:  # what they do before training is found out at once
             self._new_cast(make().deciders, decides=True)
+        self._cast: _Cast | None = None  # those that have decided last
         self._observers: _Cast | None = None
         self._observed = -1  # the last round that observers were called for
         self._batches = self._own.with_batches
@@ -87,9 +90,12 @@ class CallbackCalls:
         """Return the decision, and the logs as the callbacks have left them."""
         if not self._own.deciders:
             return Decision(logs=logs), dict(logs)
-        cast = self._new_cast(self._make().deciders, decides=True)
-        for number, round_ in enumerate(shown.before):
-            cast.play(number, round_.version, dict(round_.decision.logs))
+        before_it = [(round_.version, round_.decision.logs) for round_ in shown.before]
+        cast, self._cast = self._cast, None  # should one raise, they are made anew
+        if cast is None or cast.shown != before_it:
+            cast = self._new_cast(self._make().deciders, decides=True)
+            for number, (version, past) in enumerate(before_it):
+                cast.play(number, version, dict(past))
         before, seen = cast.optimizer.rate, dict(logs)
         stop = cast.play(len(shown.before), shown.version, seen, is_end=shown.is_end)
         rate = cast.optimizer.rate
@@ -97,6 +103,8 @@ class CallbackCalls:
             raise ModelError(
                 "a callback sets the learning rate, which follows from a schedule", "keep one of them"
             )
+        if not (math.isfinite(rate) and rate >= 0):
+            raise ModelError(f"a callback sets the learning rate to {rate}", "let it set a number from 0 on")
         decision = Decision(
             logs=logs,
             stop=stop,
@@ -104,6 +112,8 @@ class CallbackCalls:
             kept=cast.kept,
             result=cast.result,
         )
+        cast.shown = [*before_it, (shown.version, logs)]
+        self._cast = cast
         return decision, seen
 
     def _observe(self, shown: ShownRound, logs: Logs, *, is_over: bool) -> None:
@@ -164,13 +174,20 @@ class CallbackCalls:
 
 
 class _Cast:
-    """Callbacks that are shown the same rounds, and share the optimizer that they see."""
+    """Callbacks that are shown the same rounds, and share the optimizer that they see.
+
+    Attributes
+    ----------
+    shown : list of (int, dict)
+        Version and logs of those rounds, as far as somebody keeps count.
+    """
 
     def __init__(
         self, code: UserCode, callbacks: Sequence[Any], views: Sequence[ModelView], optimizer: OptimizerView
     ) -> None:
         self._code, self._callbacks, self._views = code, list(callbacks), list(views)
         self.optimizer = optimizer
+        self.shown: list[tuple[int, Logs]] = []
 
     @property
     def kept(self) -> tuple[int, ...]:
