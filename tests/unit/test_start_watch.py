@@ -11,8 +11,10 @@ import msgspec
 import pytest
 
 from edlz.client.local.start_watch import StartWatch
+from edlz.client.screen.first_sign import first_sign
 from edlz.client.screen.screens import LiveScreen, PlainScreen, QuietScreen
 from edlz.client.screen.spans import UNICODE
+from edlz.services.config import JobConfig
 from edlz.services.job_status import JobStatus, PartitionView, WorkerView
 
 STARTING = JobStatus(name="mnist", state="Starting", mode="sync", slots=2, started_at=0.0, now=0.0, epochs=1)
@@ -106,6 +108,32 @@ def test_plain_logs_it(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         PlainScreen(io.StringIO(), 2).wait("waiting for the master (5s)")
     assert caplog.messages == ["waiting for the master (5s)"]
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"  # type: ignore[assignment]
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_the_first_sign_goes_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    with first_sign(JobConfig(job_name="mnist"), "checking model and data"):
+        assert terminal.getvalue() == " mnist: checking model and data …"
+    assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+@pytest.mark.parametrize("progress", ["quiet", "json"])
+def test_where_only_the_end_is_wanted_there_is_no_first_sign(
+    progress: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with first_sign(JobConfig(job_name="mnist", progress=progress), "checking model and data"):
+        pass
+    assert capsys.readouterr() == ("", "")
 
 
 def test_the_first_sign_comes_before_anything_heavy_is_imported(tmp_path: Path) -> None:
