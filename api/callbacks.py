@@ -71,9 +71,6 @@ class SavedModelExporter(keras.callbacks.Callback):  # type: ignore[misc]
         if self.output.endswith(".keras"):
             self.model.save(self.output)
         elif self.output:
-            taken = (
-                [int(name) for name in os.listdir(self.output) if name.isdigit()]
-                if os.path.isdir(self.output)
-                else []
-            )
-            self.model.export(os.path.join(self.output, str(max(taken, default=0) + 1)))
+            names = os.listdir(self.output) if os.path.isdir(self.output) else []
+            taken = [int(name) for name in names if name.isdigit()]
+            self.model.export(os.path.join(self.output, str(max(taken, default=0) + 1)), verbose=False)

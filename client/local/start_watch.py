@@ -12,7 +12,7 @@ __all__ = ["StartWatch"]
 
 FIRST_S, OFTEN_S, SELDOM_S = 5.0, 10.0, 60.0
 _NOT_YET = ("Pending", "Starting")
-_AT_WORK = ("Training", "Evaluating", "Predicting")
+_AT_WORK = ("Training", "Evaluating", "Exporting", "Predicting")
 
 
 class StartWatch:
