@@ -300,6 +300,7 @@ def with_callbacks(schedule: Schedule) -> Schedule:
         stops_behind=rng.choice((-1, -1, 0, 1, 2)),
         keeps_best=schedule.mode == "sync" and rng.random() < 0.5,
         max_step=rng.choice((0, 0, rng.randint(1, 20))),
+        workers_tell_max_step=rng.random() < 0.5,
         failing=(),  # a history that ends tasks by chance is another one after a roll-back
         lame=(),
         faults=(*schedule.faults, *more, Fault(200.0, "join", "w0")),

@@ -239,19 +239,24 @@ class TaskQueue:
         first = self.done.first_missing()
         if first >= self.fence:
             return None
-        current = self.plan.round_tasks(first)
+        current = self._slots(first)
         if self._open_round[0] != current[0]:
             self._open_round = (current[0], now)
         tasks = current
         task = self._leases.first(current, self._overdue(status, now), status.holding)
         if task is None and current[-1] + 1 < self.fence:
-            tasks = self.plan.round_tasks(current[-1] + 1)
+            tasks = self._slots(current[-1] + 1)
             mine = (tasks[0] + held - current[0] for held in sorted(status.holding) if held in current)
             own = (slot for slot in mine if slot in tasks and self._leases.is_free(slot))
             task = next(own, None)
             if task is None:
                 task = self._leases.first_free(tasks)
         return task if task is not None and self._may_take(status, tasks, workers) else None
+
+    def _slots(self, task: int) -> range:
+        """The tasks of a task's round; the job's last round may have fewer than its plan's."""
+        tasks = self.plan.round_tasks(task)
+        return range(tasks.start, min(tasks.stop, self.fence))
 
     def _overdue(self, status: WorkerStatus, now: float) -> list[int]:
         """Return the tasks that others have held for too long."""

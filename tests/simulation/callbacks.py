@@ -14,9 +14,10 @@ RATE = 0.01  # the model's own
 
 def callback_needs(schedule: Schedule) -> CallbackNeeds | None:
     """What a worker tells of its model."""
-    if not schedule.has_callbacks:
+    max_steps = schedule.max_step if schedule.workers_tell_max_step else 0
+    if not (schedule.has_callbacks or max_steps):
         return None
-    return CallbackNeeds(runs=True, decides=schedule.decides)
+    return CallbackNeeds(runs=schedule.has_callbacks, decides=schedule.decides, max_steps=max_steps)
 
 
 def loss_of(task: int, index: int) -> float:

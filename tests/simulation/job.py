@@ -358,7 +358,7 @@ def _job_record(schedule: Schedule) -> Job:
             "stop_on_nan": schedule.stops_on_nan,
             "prediction_output": "out" if schedule.predicts else "",
             "output": "out" if schedule.exports else "",
-            "max_step": schedule.max_step,
+            "max_step": 0 if schedule.workers_tell_max_step else schedule.max_step,
         },
         plan=schedule.plan,
         partitions=schedule.partitions,

@@ -98,6 +98,7 @@ class Schedule:
     decides: bool = False  # they decide, so training waits for them (sync)
     stops_behind: int = -1  # so many barriers: there they stop the job
     max_step: int = 0  # minibatches after which the job ends; 0: none
+    workers_tell_max_step: bool = False  # callbacks have it, not the flag
     keeps_best: bool = False  # they keep the best version, and put it back at the end
     faults: tuple[Fault, ...] = ()
 

@@ -55,7 +55,13 @@ def test_the_best_version_is_kept_and_put_back() -> None:
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 10, 11, 14, 30, 31, 32, 50])
 def test_a_job_of_so_many_minibatches_ends_inside_its_last_task(steps: int, mode: str) -> None:
     decides = steps % 2 == 0
-    job = SimulatedJob(schedule(5, mode, max_step=steps, decides=decides, has_callbacks=decides)).run()
+    about = {
+        "max_step": steps,
+        "decides": decides,
+        "has_callbacks": decides,
+        "workers_tell_max_step": steps % 3 > 0,
+    }
+    job = SimulatedJob(schedule(5, mode, **about)).run()
     assert (job.journal["task_count"] or len(LENGTHS)) == min(len(LENGTHS), -(-steps // 4))
 
 

@@ -185,3 +185,17 @@ def test_it_decides_as_a_search_through_all_tasks_would(mode: str, seed: int) ->
             task: holder for task, (holder, _) in plain.leases.items()
         }
     assert leased
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_nothing_behind_the_fence_is_leased(mode: str) -> None:
+    queue = make_queue(mode)
+    queue.fence = 3  # in the middle of a round
+    workers = {name: Holder((1, place)) for place, name in enumerate("abcd")}
+    leased = [queue.next_task(status(name, (1, place)), workers, 0.0) for place, name in enumerate("abcd")]
+    assert sorted(task for task in leased if task is not None) == [0, 1, 2]
+    for task in range(3):
+        queue.finish(task, 1.0)
+    assert queue.next_task(status("a", A), workers, 1.0) is None
+    queue.task_count = queue.fence
+    assert queue.is_done
