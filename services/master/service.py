@@ -5,8 +5,10 @@ With no parameter servers it hosts the one partition in this process, behind the
 
 import asyncio
 import logging
+import signal
 import time
 from collections.abc import Callable, Coroutine, Hashable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -163,10 +165,21 @@ class MasterService:
                 self._stop_reading()
                 if attending is not None:
                     attending.cancel()
+                await self._let_hosted_leave()
                 self._hosted_stop.set(0, "the job is over")
         finally:
             self._hosted_stop.set(0, "the master ends")
         return self._end()
+
+    async def _let_hosted_leave(self) -> None:
+        """Told to end by SIGTERM, have the partition in this process saved first, as one in its own process."""
+        hosted = self._hosted
+        if hosted is None or self._core.is_over or self._stop.code != 128 + signal.SIGTERM:
+            return
+        hosted.leave(self._config.leave_secs)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._config.leave_secs):
+                await self._hosted_stop.wait()
 
     async def _serve(self) -> None:
         over_since: float | None = None

@@ -35,6 +35,7 @@ class Stopping:
         self._until_s: float | None = None  # somebody has asked for it, and waits until then
         self._version = 0  # what the checkpoint has to have at least; 0 while none is asked for
         self._heard: tuple[int, ...] = ()  # the partitions' words when it began
+        self._has_not_begun = False  # it trains, and no step is known of
         self.is_over = False
         self.saved = 0
 
@@ -53,10 +54,11 @@ class Stopping:
             The number of the last word of each partition.
         """
         self._until_s, self._heard = now if version is None else now + STOP_S, heard
+        self._has_not_begun = version == 0
         return self._save(version) if version else []
 
     def _save(self, version: int) -> list[Announce]:
-        self._version = version
+        self._version, self._has_not_begun = version, False
         self._checkpoints.ask(version, is_training=True)
         return [Announce("job", "stopping: a checkpoint is saved first.")]
 
@@ -77,6 +79,8 @@ class Stopping:
             self.saved = newest
             text = f"stopped; the checkpoint of v{newest} is complete."
             return [Journal({"saved": newest}), Announce("job", text)]
+        if self._has_not_begun:
+            return [Announce("job", "stopped; nothing was trained yet.")]
         return [Announce("job", "stopped; the recovery snapshots remain.")]
 
     def _have_told(self, heard: tuple[int, ...]) -> bool:

@@ -35,6 +35,23 @@ def test_sync_goes_on_where_it_was(
     assert f"all partitions go back to v{saved[1]}, which all of them have" in job.log("master")
 
 
+def test_a_master_that_has_the_partition_in_itself_saves_it(
+    tmp_path: Path, small_mnist: Path, sync_digest: str
+) -> None:
+    """All of a job that was started by hand is told to end."""
+    flags = (*FLAGS, MODES["sync"], f"--training_data={small_mnist}/train")
+    with HandJob(tmp_path, *flags, partitions=0).start(1) as job:
+        job.wait_for_log("master", "Task:3 completed")
+        for name in ("worker-0", "master"):
+            job.processes[name].send_signal(signal.SIGTERM)
+        assert [job.wait(name) for name in ("worker-0", "master")] == [ENDED, ENDED]
+        job.start(1)
+        assert job.finish().digest == sync_digest
+        job.check_exactly_once()
+    begun = [int(found) for found in re.findall(r"training begins at v(\d+)", job.log("master"))]
+    assert begun[0] == 0 < begun[1]
+
+
 def test_async_goes_on_where_it_was(tmp_path: Path, small_mnist: Path) -> None:
     flags = (*FLAGS, MODES["async"], f"--training_data={small_mnist}/train")
     with HandJob(tmp_path, *flags, partitions=2).start(1) as job:

@@ -54,7 +54,7 @@ def test_where_no_step_is_known_of_all_partitions_are_heard_first() -> None:
     assert stop.begin(0, (7, 3), 0.0) == []
     assert stop.on_tick(0, (9, 4), 1.0) == []
     [announced] = stop.on_tick(0, (9, 5), 2.0)
-    assert announced == Announce("job", "stopped; the recovery snapshots remain.")
+    assert announced == Announce("job", "stopped; nothing was trained yet.")
 
 
 def test_a_step_that_is_told_after_the_stop_is_saved() -> None:
