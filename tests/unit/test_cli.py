@@ -193,6 +193,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("edlz tr", "train"),
         ("edlz sca", "scale"),
         ("edlz logs --fol", "--follow"),
+        ("edlz rm --all su", "succeeded"),
+        ("edlz train --fre", "--fresh"),
         ("edlz zoo data fash", "fashion_mnist"),
     ],
 )
