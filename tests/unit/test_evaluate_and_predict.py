@@ -118,7 +118,7 @@ def test_the_data_tells_what_a_job_is_for() -> None:
     assert (both.purpose, both.data, both.job_name) == ("training", "x", "a")
     predict = JobConfig(model_def="a.b", prediction_data="x")
     assert (predict.purpose, predict.job_name) == ("prediction", "a-predict")
-    assert len(JobConfig(model_def=f"{'m' * 60}.b", validation_data="x").job_name) == 50
+    assert len(JobConfig(model_def=f"{'m' * 60}.b", validation_data="x").job_name) == 40
 
 
 def test_kept_settings_are_read_by_the_command_that_wrote_them(tmp_path: Path) -> None:

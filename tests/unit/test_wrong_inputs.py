@@ -143,20 +143,20 @@ MISTAKES = [
     (
         "job name",
         "--job_name=My_Job",
-        '--job_name="My_Job" is no job name: a-z, 0-9 and - (at most 50)',
+        '--job_name="My_Job" is no job name: a-z, 0-9 and - (at most 40)',
         "--job_name=my-job",
     ),
     (
         "job name",
         "--job_name=a/b",
-        '--job_name="a/b" is no job name: a-z, 0-9 and - (at most 50)',
+        '--job_name="a/b" is no job name: a-z, 0-9 and - (at most 40)',
         "--job_name=a-b",
     ),
     (
         "job name",
         f"--job_name={'a' * 60}",
-        f'--job_name="{"a" * 60}" is no job name: a-z, 0-9 and - (at most 50)',
-        f"--job_name={'a' * 50}",
+        f'--job_name="{"a" * 60}" is no job name: a-z, 0-9 and - (at most 40)',
+        f"--job_name={'a' * 40}",
     ),
 ]
 COMMANDS = [
