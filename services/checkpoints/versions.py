@@ -230,7 +230,10 @@ def newest_good(path: Path, plan_hash: str = "") -> Path:
         logger.warning("checkpoint %s is skipped: %s", info.folder, reason)
         bad.append(f"{info.folder.name}: {reason}")
     if bad:
-        raise NoCheckpoint(f"{path} holds no good checkpoint: {'; '.join(bad)}")
+        raise NoCheckpoint(
+            f"{path} holds no good checkpoint: {'; '.join(bad)}",
+            f"put a good copy of one of them back; what is wrong with each file: edlz checkpoint verify {path}",
+        )
     what = (
         "holds no checkpoint" if path.is_dir() else "does not exist" if not path.exists() else "is no folder"
     )

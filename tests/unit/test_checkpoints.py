@@ -289,6 +289,7 @@ def test_no_good_one_names_what_is_wrong_with_each(tmp_path: Path, caplog: pytes
         f"{tmp_path} holds no good checkpoint: version-600: it was never finished (no manifest); "
         "version-300: part 0 of 1 is damaged (checksum)"
     )
+    assert raised.value.help.endswith(f"edlz checkpoint verify {tmp_path}")
     assert "version-600 is skipped" in caplog.text
     assert "version-300 is skipped" in caplog.text
 
