@@ -29,7 +29,7 @@ from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.ps.state import State
 from edlz.services.records import Message
 
-__all__ = ["MODELS", "HandJob", "TrainJob", "check_exactly_once", "wait_for"]
+__all__ = ["END_S", "MODELS", "HandJob", "TrainJob", "check_exactly_once", "wait_for"]
 
 MODELS = Path(__file__).parent / "unit" / "models"
 START_S, END_S = 120.0, 240.0

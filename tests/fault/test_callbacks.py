@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from processes import MODELS, HandJob
+from processes import END_S, MODELS, HandJob, wait_for
 
 from edlz.services.master.journal import Journal
 
@@ -38,7 +38,7 @@ def run(folder: Path, data: Path, workers: int, partitions: int, lost: str) -> t
         gone: tuple[str, ...] = ()
         if lost:
             moment = random.Random(f"{workers}{partitions}{lost}").choice(MOMENTS)
-            job.wait_for_log("master", moment)
+            wait_for(lambda: moment in job.log("master"), moment, 2 * END_S)  # four workers begin slowly
             name = lost if lost == "master" else f"{lost}-0"
             job.kill(name)
             gone = (name,) if lost == "worker" else ()

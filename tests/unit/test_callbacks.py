@@ -206,6 +206,24 @@ class Watching(keras.callbacks.Callback):
         worker.on_batch_end(8, 0.25)
 
 
+def test_training_begins_once_for_an_observer_of_minibatches(calls, tmp_path: Path) -> None:
+    classes = f"""
+class Counting(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.count = getattr(self, "count", 0) + 100
+    def on_train_batch_end(self, batch, logs=None):
+        self.count += 1
+    def on_epoch_end(self, epoch, logs=None):
+        open({str(tmp_path / "count")!r}, "w").write(str(self.count))
+"""
+    worker = calls("Counting()", classes)
+    for version in range(3):
+        worker.on_batch_begin(version)
+        worker.on_batch_end(version, 0.5)
+    play(worker, [0.5, 0.4])
+    assert (tmp_path / "count").read_text() == "103"
+
+
 def test_kinds(contract) -> None:
     found = sort_callbacks(
         contract(

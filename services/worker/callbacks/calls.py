@@ -63,7 +63,8 @@ class CallbackCalls:
         self._batches = self._own.with_batches
         for callback in self._batches:
             self._introduce(callback, decides=False)
-        self._batches_begun = False
+        # Those for whom training begins with the first minibatch; for others it does with their first round.
+        self._begins: _Cast | None = _Cast(code, self._batches, (), OptimizerView(optimizer, rate or 0.0))
 
     @property
     def decides(self) -> bool:
@@ -117,13 +118,18 @@ class CallbackCalls:
         return decision, seen
 
     def _observe(self, shown: ShownRound, logs: Logs, *, is_over: bool) -> None:
+        self._observing(len(shown.before)).play(len(shown.before), shown.version, logs, is_end=is_over)
+
+    def _observing(self, number: int) -> "_Cast":
+        """Return the observers, for whom training begins with this round if it has not."""
         if self._observers is None:
             for callback in self._own.observers:
                 if isinstance(callback, keras.callbacks.CSVLogger):
-                    callback.append = callback.append or bool(shown.before)  # another worker began it
-            self._observers = self._new_cast(self._own.observers, decides=False)
-            self._observers.begin_epoch(len(shown.before))
-        self._observers.play(len(shown.before), shown.version, logs, is_end=is_over)
+                    callback.append = callback.append or number > 0  # another worker began it
+            fresh = [callback for callback in self._own.observers if callback not in self._batches]
+            self._observers = self._new_cast(self._own.observers, decides=False, beginning=fresh)
+            self._observers.begin_epoch(number)
+        return self._observers
 
     # -- minibatches
 
@@ -134,12 +140,12 @@ class CallbackCalls:
 
     def on_batch_begin(self, version: int) -> None:
         """A minibatch of this worker is about to be computed on the parameters of a version."""
+        if self._begins is not None:
+            self._begins.begin()
+            self._begins = None
         for callback in self._batches:
             with self._code.running(f"{type(callback).__name__}.on_train_batch_begin()"):
-                if not self._batches_begun:
-                    callback.on_train_begin({})
                 callback.on_train_batch_begin(version, {})
-        self._batches_begun = True
 
     def on_batch_end(self, version: int, loss: float) -> None:
         """It has been."""
@@ -158,11 +164,14 @@ class CallbackCalls:
         callback.set_model(view)
         return view
 
-    def _new_cast(self, callbacks: Sequence[Any], *, decides: bool) -> "_Cast":
+    def _new_cast(
+        self, callbacks: Sequence[Any], *, decides: bool, beginning: Sequence[Any] | None = None
+    ) -> "_Cast":
+        """Let training begin, for those of `beginning` if not for all."""
         optimizer = OptimizerView(self._optimizer, self._rate or 0.0)
         views = [self._introduce(callback, decides=decides, optimizer=optimizer) for callback in callbacks]
         cast = _Cast(self._code, callbacks, views, optimizer)
-        cast.begin()
+        cast.begin(beginning)
         if decides:
             cast.begin_epoch(0)
         if optimizer.rate != OptimizerView(None, self._rate or 0.0).rate:
@@ -197,8 +206,11 @@ class _Cast:
     def result(self) -> int:
         return next((view.result for view in self._views if view.result is not None), -1)
 
-    def begin(self) -> None:
-        self._call("on_train_begin", {})
+    def begin(self, those: Sequence[Any] | None = None) -> None:
+        """Let training begin, for some of them or for all."""
+        for callback in self._callbacks if those is None else those:
+            with self._code.running(f"{type(callback).__name__}.on_train_begin()"):
+                callback.on_train_begin({})
 
     def begin_epoch(self, number: int) -> None:
         self._call("on_epoch_begin", number, {})
