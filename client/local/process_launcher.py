@@ -41,6 +41,7 @@ _CHUNK_BYTES = 1 << 16
 _LONGEST_LINE = 1 << 20  # bytes; a longer one is passed on in pieces
 _TAIL_LINES = 200
 _KILL_S = 20.0  # what is killed is waited for so long
+_LAST_OWN_CODE = 128  # those above are a signal's, which no last words explain
 _DRAIN_S = 1.0  # what a process left in its pipe is read for so long, should a child of its own hold it open
 
 
@@ -270,7 +271,7 @@ class ProcessLauncher:
 def describe_exit(name: str, code: int, tail: Sequence[str] = ()) -> ProcessExit:
     """Return how a process ended, from its return code as Python gives it (negative: a signal) and its last lines."""
     if code >= 0:
-        said = last_words(tail).error if code else ""
+        said = last_words(tail).error if 0 < code <= _LAST_OWN_CODE else ""
         return ProcessExit(name=name, code=code, reason=f"exit code {code}{': ' if said else ''}{said}")
     number = -code
     try:

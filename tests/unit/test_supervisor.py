@@ -669,6 +669,7 @@ def test_how_processes_end_in_words() -> None:
     assert describe_exit("a", 3).reason == "exit code 3"
     assert describe_exit("a", 1, ["error: no room", "help: x"]).reason == "exit code 1: no room"
     assert describe_exit("a", 0, ["WARNING: x"]).reason == "exit code 0"
+    assert describe_exit("a", 143, ["WARNING: x"]).reason == "exit code 143"
     killed = ProcessExit(name="a", code=None, signal=9, reason="killed by signal 9 (SIGKILL)")
     assert describe_exit("a", -9) == killed
     assert describe_exit("a", -99).reason == "killed by signal 99"
