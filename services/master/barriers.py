@@ -302,10 +302,8 @@ class Barriers:
         if finished.metrics:
             self._results.append((finished.version, finished.metrics))
         if decision.stop and not is_end:
-            # What is in hand in asynchronous mode is finished; nothing behind it is begun.
-            self._queue.task_count = (
-                self._next + 1 if self._holds else max(self._next + 1, self._queue.furthest)
-            )
+            # What has been begun in asynchronous mode is finished.
+            self._queue.task_count = self._next + 1 if self._holds else max(self._next + 1, self._queue.begun)
         self._move_on()
         if self.result >= 0:
             of_result = next((m for v, m in reversed(self._results) if v == self.result), None)

@@ -408,6 +408,7 @@ class MasterCore:
             self.eras.on_new_life()
         else:
             self.queue.keep(self.partitions.entries[status.partition].finished)
+            self.queue.see(self.partitions.entries[status.partition].ledger)
         if is_first:
             # An ipc path says nothing to anybody; an address that somebody chose by hand does.
             where = f" at {status.endpoint}" if status.endpoint.startswith("tcp:") else ""

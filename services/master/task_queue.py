@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from statistics import median
 
-from edlz.services.ledger import TaskSet
+from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.master.leases import Leases
 from edlz.services.messages import UNKNOWN_INDEX, FailedTask, Identity, WorkerStatus
 from edlz.services.plan import Plan
@@ -52,6 +52,8 @@ class TaskQueue:
         How many tasks the job has: fewer than its plan, if it has been ended.
     fence : int
         No task from this one on is leased.
+    begun : int
+        No task from this one on has been begun, as far as is known: some partition may have minibatches of those before.
     """
 
     plan: Plan
@@ -66,6 +68,7 @@ class TaskQueue:
     _open_round: tuple[int, float] = (-1, 0.0)  # sync: first task of the round in work, and since when
     task_count: int = field(init=False)
     fence: int = field(init=False)
+    begun: int = 0
     _waiting_for: str = ""  # sync: a worker that had less than its share when `_may_take` last looked
 
     def __post_init__(self) -> None:
@@ -74,11 +77,6 @@ class TaskQueue:
     @property
     def is_done(self) -> bool:
         return self.done.first_missing() >= self.task_count
-
-    @property
-    def furthest(self) -> int:
-        """The number of the first task such that none from it on is done or leased."""
-        return max([*self.done.bounds[-1:], *(task + 1 for task in self._leases)], default=0)
 
     @property
     def lease_timeout_s(self) -> float:
@@ -95,6 +93,10 @@ class TaskQueue:
         """Begin again from what the ledgers have (a new era, or a restarted master)."""
         self.done, self._returned = done, {}
         self._leases = Leases(self._unleased)
+
+    def see(self, ledger: LedgerRecord) -> None:
+        """A partition has this ledger: the tasks in it have been begun."""
+        self.begun = max([self.begun, *ledger.finished[-1:], *(task + 1 for task, _ in ledger.marks)])
 
     def keep(self, finished: TaskSet) -> None:
         """A partition began a new life with this ledger: what it lacks is not done."""
@@ -218,6 +220,7 @@ class TaskQueue:
     def _lease(self, task: int, incarnation: Identity, now: float) -> None:
         self._leases.give(task, incarnation, now)
         self._returned.pop(task, None)
+        self.begun = max(self.begun, task + 1)
 
     def _next_of(self, only: frozenset[int], status: WorkerStatus, now: float) -> int | None:
         overdue, is_free = self._overdue(status, now), self._leases.is_free
