@@ -45,7 +45,7 @@ def run_job(command: Reader, argv: Sequence[str]) -> int:
     """
     outlive_output()
     reading = read_config(argv, command, os.environ)
-    if reading.config.is_for_cluster:
+    if reading.config.is_for_cluster and not reading.config.check:
         from edlz.client.cluster.submission import submit
 
         return submit(reading)
@@ -54,8 +54,8 @@ def run_job(command: Reader, argv: Sequence[str]) -> int:
 
 def _run_here(reading: Reading) -> int:
     errors, warnings = list(reading.errors), list(reading.warnings)
-    errors += _without_image(reading)
-    if not errors:
+    errors += [] if reading.config.is_for_cluster else _without_image(reading)
+    if not errors and not reading.config.check:
         from edlz.client.local.taken_name import taken_name
 
         errors += taken_name(reading.config)
@@ -75,6 +75,10 @@ def _run_here(reading: Reading) -> int:
     if reading.config.dry_run:
         print_plan(reading, preflight.records)
         return 0
+    if reading.config.check:
+        from edlz.client.check import check_here
+
+        return check_here(reading.config)
     return run_local(reading.config)
 
 

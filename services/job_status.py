@@ -8,6 +8,7 @@ from typing import Literal
 from edlz.services.records import Message, Record
 
 __all__ = [
+    "MISTAKE",
     "EvaluationView",
     "EventView",
     "ExportView",
@@ -20,6 +21,8 @@ __all__ = [
     "WorkerView",
     "events_before",
 ]
+
+MISTAKE = 2  # the exit code of what the user has to correct before anything can run
 
 JobState = Literal[
     "Pending",
@@ -120,6 +123,7 @@ class FailureView(Record, frozen=True, kw_only=True):
     exit_code: int = 1
     task: int | None = None  # the training task that failed
     process: str = ""  # whose end it was: what that said last may tell more
+    source: str = ""  # the line at `where`, if who has seen it has sent it
 
 
 class JobStatus(Message, frozen=True, kw_only=True, tag=43):

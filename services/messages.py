@@ -274,7 +274,10 @@ class Failure(Record, frozen=True, kw_only=True):
     message: str
     help: str = ""
     traceback: str = ""
-    where: str = ""  # file:line in function, of the user's own frame; the message ends with it in brackets
+    where: str = ""  # as of FailedTask, and so is `error`
+    source: str = ""  # that line of the user's code
+    error: str = ""
+    is_mistake: bool = False  # of the user's, found before anything was computed
 
 
 class NonFiniteLoss(Record, frozen=True, kw_only=True):
@@ -431,6 +434,7 @@ class WorkerOrders(Message, frozen=True, kw_only=True, tag=21):
     ends: tuple[tuple[int, int], ...] = ()  # (task, index) of tasks in hand that end there, without it
     export: ExportLease | None = None
     noted_export: str = ""  # the digest of the export whose report, or failure, is noted
+    check: bool = False  # nothing is trained in this run yet: try the model on a minibatch once it is built
 
 
 # ---------------------------------------------------------------- worker -> partition

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
 from edlz.client.screen.wording import count_of, duration, metric, nonfinite_losses, percent, size
-from edlz.services.job_status import ExportView, FailureView, JobStatus
+from edlz.services.job_status import MISTAKE, ExportView, FailureView, JobStatus
 
-__all__ = ["Ending", "exported_text", "failure_block", "stopped_block", "success_block"]
+__all__ = ["Ending", "cause_lines", "exported_text", "failure_block", "stopped_block", "success_block"]
 
 _DIGEST_LETTERS = 8
 _CODE_INDENT = " " * 10
@@ -96,17 +96,12 @@ def failure_block(
     `status`, if the master left one, tells what is kept.
     """
     lines: list[Line] = [[Span("error: ", "bad"), Span(f'job "{job_name}" failed: {failure.text}')]]
-    if failure.data:
-        lines.append([Span("  data    ", "dim"), Span(failure.data)])
-    if failure.where:
-        lines.append([Span("  code    ", "dim"), Span(failure.where)])
-        quoted = _source_line(failure.where)
-        if quoted:
-            lines.append([Span(f"{_CODE_INDENT}  {quoted}", "bold")])
-    if failure.error:
-        lead = _CODE_INDENT if failure.where else "  error   "
-        lines.append([Span(lead, "dim"), Span(failure.error)])
-    if status is not None and status.snapshot is not None:
+    lines += cause_lines(failure)
+    if (
+        status is not None
+        and status.snapshot is not None
+        and (status.snapshot or failure.exit_code != MISTAKE)
+    ):
         lines.append([Span("  kept    ", "dim"), Span(_kept(status))])
     if failure.task is None:
         lines.append([Span("  logs    ", "dim"), Span(str(ending.logs))])
@@ -115,6 +110,22 @@ def failure_block(
         lines.append([Span("  log     ", "dim"), Span(command), Span("       full traceback", "dim")])
     for place, line in enumerate(failure.help.splitlines()):
         lines.append([Span("      " if place else "help: ", "bold"), Span(line)])
+    return lines
+
+
+def cause_lines(failure: FailureView) -> list[Line]:
+    """Return where a failure comes from: on which data, in which line of whose code, and what that raised."""
+    lines: list[Line] = []
+    if failure.data:
+        lines.append([Span("  data    ", "dim"), Span(failure.data)])
+    if failure.where:
+        lines.append([Span("  code    ", "dim"), Span(failure.where)])
+        quoted = _source_line(failure.where, failure.source)
+        if quoted:
+            lines.append([Span(f"{_CODE_INDENT}  {quoted}", "bold")])
+    if failure.error:
+        lead = _CODE_INDENT if failure.where else "  error   "
+        lines.append([Span(lead, "dim"), Span(failure.error)])
     return lines
 
 
@@ -208,11 +219,13 @@ def _digest_lines(status: JobStatus, ending: Ending, glyphs: Glyphs) -> list[Lin
     return [line, *more]
 
 
-def _source_line(where: str) -> str:
-    """Return `41 |     age = …` for `model.py:41 in feed`; nothing if the file is not here."""
+def _source_line(where: str, source: str = "") -> str:
+    """Return `41 |     age = …` for `model.py:41 in feed`; nothing if the line was not sent and the file is not here."""
     found = re.match(r"(?P<path>.+):(?P<line>\d+)( in .*)?$", where)
     if found is None:
         return ""
+    if source:
+        return f"{found['line']} | {source}"
     try:
         lines = Path(found["path"]).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -52,6 +52,7 @@ def width_for(stream: TextIO) -> int | None:
     return shutil.get_terminal_size().columns if stream.isatty() else None
 
 
-def print_lines(lines: Sequence[Line]) -> None:
-    """Print lines on standard output, in colour where it takes it."""
-    sys.stdout.write(paint(lines) if has_colour(sys.stdout, os.environ) else plain(lines))
+def print_lines(lines: Sequence[Line], stream: TextIO | None = None) -> None:
+    """Print lines on standard output or another stream, in colour where it takes it."""
+    to = stream or sys.stdout
+    to.write(paint(lines) if has_colour(to, os.environ) else plain(lines))

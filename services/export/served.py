@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorflow.python.checkpoint import trackable_view
+from tensorflow.python.saved_model import save as saving
 from tensorflow.python.trackable import resource
 
 from edlz.api.mode import Mode
@@ -78,8 +79,13 @@ class Served:
         variables = _variables(model.built.model, traced, tables)
         self._saved = _Saved(tables, serve, variables, _resources(model.built.model))
 
-    def save(self, folder: str) -> None:
+    def save(self, folder: str, *, with_variables: bool = True) -> None:
         """Save it; tables are empty.
+
+        Parameters
+        ----------
+        with_variables : bool
+            Or only the graph, to see whether that can be done.
 
         Raises
         ------
@@ -87,7 +93,12 @@ class Served:
             If the model uses something that cannot be saved.
         """
         try:
-            tf.saved_model.save(self._saved, folder, signatures=self.signatures)
+            saving.save_and_return_nodes(
+                self._saved,
+                folder,
+                signatures=self.signatures,
+                experimental_skip_checkpoint=not with_variables,
+            )
         except (AssertionError, ValueError, TypeError) as e:
             raise ModelError(
                 f"the model cannot be saved: {brief(e)}",

@@ -4,17 +4,34 @@ While the model is traced the variables are empty; their shapes are open, so tha
 later may have any number of rows (see `variable_files`).
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from tensorflow.python.ops import gen_lookup_ops, lookup_ops
 
+from edlz.core_ext.table import Initializer
 from edlz.services.export.initial_values import InitialValues
-from edlz.services.export.table_content import TableContent, UnknownIds
+from edlz.services.export.table_content import UnknownIds
 from edlz.services.worker.backend import tf
 
 __all__ = ["IdTable", "WholeTable"]
+
+
+class LookedUp(Protocol):
+    """What is to be known of a table whose rows are looked up."""
+
+    @property
+    def dim(self) -> int:
+        """The length of a row."""
+
+    @property
+    def initializer(self) -> Initializer:
+        """What rows begin with."""
+
+    @property
+    def seed(self) -> int:
+        """The table's own."""
 
 
 class IdTable(tf.Module):  # type: ignore[misc]
@@ -35,7 +52,7 @@ class IdTable(tf.Module):  # type: ignore[misc]
 
     def __init__(
         self,
-        content: TableContent,
+        content: LookedUp,
         unknown_ids: UnknownIds,
         ids: npt.NDArray[np.int64] | None = None,
         rows: npt.NDArray[np.float32] | None = None,
@@ -75,7 +92,7 @@ class WholeTable(tf.Module):  # type: ignore[misc]
     rows : float32 variable, shape (input_dim, dim)
     """
 
-    def __init__(self, content: TableContent) -> None:
+    def __init__(self, content: LookedUp) -> None:
         super().__init__()
         self._dim = content.dim
         nothing = np.zeros((1, content.dim), np.float32)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from edlz.services.concluded_rounds import CallbackNeeds, ConcludedRound
-from edlz.services.job_status import EventView, JobStatus
+from edlz.services.job_status import EventView, FailureView, JobStatus
 from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.messages import ExportReport, ExportWish, Identity, PartitionStatus, WorkerOrders
 
@@ -54,6 +54,7 @@ class JournalState:
     ends: tuple[tuple[int, int], ...] = ()  # (task, index): bad tasks, and where they end
     skipped_evaluations: tuple[int, ...] = ()  # evaluation tasks that count as no records
     losses: LossRecord | None = None
+    refusal: FailureView | None = None  # a mistake that the check of the model has found: nobody tries again
     vain_terms: int = 0  # masters in a row that have achieved nothing; see `VainTerms`
     final: JobStatus | None = None  # of a complete job
     launch: str = ""  # which start of the job its last master belonged to: see JobConfig.launch_id

@@ -2,7 +2,7 @@
 
 import re
 
-from edlz.services.job_status import FailureView
+from edlz.services.job_status import MISTAKE, FailureView
 from edlz.services.messages import UNKNOWN_INDEX, FailedTask, Failure, Job
 from edlz.services.plan import Plan
 
@@ -117,14 +117,22 @@ def skip_text(plan: Plan, attempts: Attempts, end: int | None = None) -> str:
     return f"{_name(plan, first)} is skipped{which}, {_place(plan, first)}: {reason}{where}"
 
 
-def failure_of_worker(failure: Failure) -> FailureView:
-    """Describe what no other attempt can mend, as a worker reported it."""
+def failure_of_worker(failure: Failure, *, is_mistake: bool) -> FailureView:
+    """Describe what no other attempt can mend, as a worker reported it.
+
+    Parameters
+    ----------
+    is_mistake : bool
+        Of the user's, and found before anything ran.
+    """
     return FailureView(
-        text=failure.message.removesuffix(f" ({failure.where})"),
+        text=failure.message,
         where=failure.where,
+        source=failure.source,
+        error=failure.error,
         help=failure.help,
         traceback=failure.traceback,
-        exit_code=2 if failure.code == "config" else 1,
+        exit_code=MISTAKE if is_mistake or failure.code == "config" else 1,
     )
 
 

@@ -53,6 +53,7 @@ from edlz.services.messages import (
     EvaluationLease,
     EvaluationResult,
     ExportLease,
+    Failure,
     Granted,
     Identity,
     Job,
@@ -125,6 +126,7 @@ class MasterCore:
         self.losses = NonFiniteLosses.of(journal.losses)
         self.deaths = Deaths(self.queue, self.evaluation)
         self._vain_terms = VainTerms(journal.vain_terms)
+        self._refusal = journal.refusal
         self._stopping = Stopping(self.checkpoints)
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
@@ -157,7 +159,7 @@ class MasterCore:
         """The first instructions: the term is durable before anything is said under it."""
         out: list[Instruction] = [Journal({"term": self.term, "saved": -1, **self._vain_terms.fields})]
         out += [] if self.is_complete else self.barriers.begin()
-        failure = self._vain_terms.failure
+        failure = self._refusal or self._vain_terms.failure
         return out if failure is None else [*out, *self.fail(failure)]
 
     @property
@@ -324,6 +326,18 @@ class MasterCore:
             return []
         self.failure = failure
         return [Announce("failed", failure.text, 40)]
+
+    def _fail_for_good(self, failure: Failure) -> list[Instruction]:
+        """A worker met what no other attempt can mend.
+
+        A mistake is journalled, so that no later master tries again; not one that others did not meet, who have trained.
+        """
+        if self.is_over:
+            return []
+        is_mistake = failure.is_mistake and not self.achieved
+        view = failure_of_worker(failure, is_mistake=is_mistake)
+        journal = [Journal({"refusal": view})] if is_mistake else []
+        return [*journal, *self.fail(view)]
 
     # -- requests
 
@@ -558,7 +572,7 @@ class MasterCore:
                 out.append(Announce("worker", f"worker-{status.worker} joined."))
             entry = None
         if status.failure is not None:
-            out += self.fail(failure_of_worker(status.failure))
+            out += self._fail_for_good(status.failure)
         out += self.losses.take(status, now)
         answer = self._answer(status, entry, out, now)
         if self.is_over:
@@ -592,6 +606,7 @@ class MasterCore:
             stop=self.failure is not None or self.is_stopped,
             finished=self.is_complete,
             job=self.job,
+            check=not self.achieved,
         )
 
     def _answer(

@@ -15,6 +15,7 @@ import msgspec
 
 from edlz.services import strict_json
 from edlz.services.errors import DataError, LocalProtocolError
+from edlz.services.job_status import FailureView
 from edlz.services.master.entries import FleetRecord, JournalState
 from edlz.services.master.full_disk import FullDisk
 from edlz.services.master.journal_facts import (
@@ -148,7 +149,14 @@ class Journal:
         """
         self._write(0, {"job": job, "launch": launch, "began": at}, is_first=True)
 
-    def change_job(self, job: Job, term: int, launch: str = "", fleet: FleetRecord | None = None) -> None:
+    def change_job(
+        self,
+        job: Job,
+        term: int,
+        launch: str = "",
+        fleet: FleetRecord | None = None,
+        refusal: FailureView | None = None,
+    ) -> None:
         """Enter other settings of the job, before the next master's term; its plan stays.
 
         Parameters
@@ -159,13 +167,15 @@ class Journal:
             Which start of the job this is.
         fleet : FleetRecord, optional
             What it begins with of the processes of the start before.
+        refusal : FailureView, optional
+            The mistake that this start has found before.
 
         Raises
         ------
         TermLost
             If there is another one by now.
         """
-        self._write(term, {"job": job, "launch": launch, "fleet": fleet})
+        self._write(term, {"job": job, "launch": launch, "fleet": fleet, "refusal": refusal})
 
     def write(self, term: int, fields: dict[str, object], *, patience_s: float | None = None) -> None:
         """Write facts in one durable transaction; wait for room where the disk is full.

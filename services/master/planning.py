@@ -210,12 +210,12 @@ def _gone_on(config: JobConfig, journal: Journal, job: Job) -> Job:
     else:
         changed = _numbered(config, job, job.run_number)
         logger.info("job=%s goes on where its journal stands; the data is not listed again", job.name)
-    fleet = state.fleet
-    if (
-        fleet is not None and state.launch != config.launch_id
-    ):  # somebody has started it anew: all are tried again
-        fleet = dataclasses.replace(fleet, vain=(), given_up=())
-    journal.change_job(changed, state.term, config.launch_id, fleet)
+    fleet, refusal = state.fleet, state.refusal
+    # If somebody has started it anew, all is tried again.
+    if not config.launch_id or state.launch != config.launch_id:
+        fleet = fleet and dataclasses.replace(fleet, vain=(), given_up=())
+        refusal = None
+    journal.change_job(changed, state.term, config.launch_id, fleet, refusal)
     _claim_output(config, changed, is_new=False)
     return changed
 

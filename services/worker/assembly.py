@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from edlz.api.mode import Mode
 from edlz.services.config import JobConfig
+from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.errors import ConfigError
 from edlz.services.plan import Plan
 from edlz.services.worker.callbacks.calls import CallbackCalls
@@ -26,6 +27,9 @@ class Assembly:
 
     Attributes
     ----------
+    contract : ModelContract
+    spec : tuple of TensorSpec structures
+        Of what the feed yields.
     vectors : LoadedVectors
         What is computed on: the initial values at first.
     callbacks : CallbackCalls or None
@@ -37,20 +41,23 @@ class Assembly:
     """
 
     def __init__(self, config: JobConfig, plan: Plan, reader: TaskReader, partitions: int = 1) -> None:
-        self._partitions, self._plan = partitions, plan
+        self._partitions, self._plan, self._config = partitions, plan, config
         self._model = JobModel(config, plan, reader)
         contract, spec = self._model.contract, self._model.feed.spec
+        self.contract, self.spec = contract, spec
         self.lanes, self.built = self._model.lanes, self._model.built
         self.initial = self.built.initial_vectors()
         found = SortedCallbacks()
         if plan.is_training:
-            found = sort_callbacks(contract, is_sync=plan.is_sync, is_told=True)
+            with contract.code.blaming(contract.callbacks):
+                found = sort_callbacks(contract, is_sync=plan.is_sync, is_told=True)
         self.updates = ModelUpdates(contract, self.built, plan, found)
         has_tables = bool(self.built.tables)
         is_traced = has_tables and not plan.predicts
         ids = IdsFunction(contract, self.built, spec, is_training=True) if is_traced else None
         self.finder = RowFinder(contract.code, self.built.tables, ids, self.lanes, partitions)
-        self._step = None if plan.predicts else TrainingStep(contract, self.built, spec, ids)
+        scale = self.updates.loss_scale
+        self._step = None if plan.predicts else TrainingStep(contract, self.built, spec, ids, scale)
         self.vectors = LoadedVectors(*self.initial)
         is_evaluated = plan.evaluation_shards and not plan.predicts
         has_some = bool(found.deciders or found.observers)
@@ -68,6 +75,19 @@ class Assembly:
     def predictor(self) -> Predictor:
         assert self._predictor is not None, "this job predicts nothing"
         return self._predictor
+
+    @property
+    def model(self) -> JobModel:
+        """The model, and what it was built from."""
+        return self._model
+
+    @property
+    def is_to_be_saved(self) -> bool:
+        """Whether the finished model is to come out as a SavedModel."""
+        wish, config = self.updates.export_wish, self._config
+        if config.output:
+            return "saved_model" in chosen_formats(config.output, config.output_format)
+        return wish is not None and "saved_model" in wish.formats
 
     @property
     def evaluator(self) -> Evaluator:

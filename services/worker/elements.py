@@ -8,6 +8,8 @@ from edlz.services.worker.backend import tf
 
 __all__ = ["features_of", "row_count", "rows", "shown", "split_element", "whole_shape"]
 
+_MOST_SHOWN = 6
+
 
 def split_element(element: Any) -> tuple[Any, Any, Any]:
     """Return features, labels and sample weights (or None) of an element, or of its spec.
@@ -81,7 +83,8 @@ def shown(value: Any, batch: int | None = None) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {shown(part, batch)}" for key, part in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(shown(part, batch) for part in value) + "]"
+        more = f", … {len(value) - _MOST_SHOWN} more" if len(value) > _MOST_SHOWN else ""
+        return "[" + ", ".join(shown(part, batch) for part in value[:_MOST_SHOWN]) + more + "]"
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is None or dtype is None or shape.rank is None:
         return type(value).__name__

@@ -54,10 +54,13 @@ class Evaluator:
     ) -> None:
         self._contract = contract
         self._tasks = WholeTasks(contract, built, feed, "validation", partitions)
-        self._metrics = MetricSet(contract, with_loss=with_loss)
+        with contract.code.blaming(contract.metrics):
+            self._metrics = MetricSet(contract, with_loss=with_loss)
         forward = Forward(contract, built, feed.spec, self._tasks.ids)
         element, inputs = self._tasks.first(ranges)
-        self._metrics.prepare(*forward.first("validation", element, vectors, inputs))
+        labels, predictions = forward.first("validation", element, vectors, inputs)
+        with contract.code.blaming(contract.metrics):
+            self._metrics.prepare(labels, predictions)
         self._update = Forward(contract, built, feed.spec, self._tasks.ids, then=self._metrics.update)
 
     @property

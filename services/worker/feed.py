@@ -27,7 +27,8 @@ def open_feed(contract: ModelContract, settings: FeedSettings) -> Feed:
     DataError
         If the sample cannot be read.
     """
-    with contract.code.running(f"{describe(contract.feed)}()", contract.feed):
+    code, function = contract.code, contract.feed
+    with code.blaming(function), code.running(f"{describe(function)}()", function):
         if contract.feed_form == "records":
             return RecordsFeed(contract, settings)
         return _streamed(contract, settings) or RebuiltFeed(contract, settings)

@@ -88,7 +88,7 @@ class IdsFunction:
         with (
             serving(built.tables, recorder),
             inlined_functions(),
-            self._contract.code.running("the model's call()"),
+            self._contract.code.running("the model's call()", self._contract.model_definition),
         ):
             built.model(features, training=self._is_training)
         ids: list[list[Any]] = [[] for _ in built.tables]

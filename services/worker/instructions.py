@@ -71,9 +71,10 @@ class SendInitialise:
 
 @dataclass(frozen=True)
 class Build:
-    """Build the model of this job, then `on_built`."""
+    """Build the model of this job, then `on_built`; with `check`, try it on a minibatch before."""
 
     job: Job
+    check: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from edlz.services.worker.lanes import Lanes
 from edlz.services.worker.lookups import without_rows
 from edlz.services.worker.model_module import load_contract
 from edlz.services.worker.task_reader import TaskReader
+from edlz.services.worker.user_code import TaskError
 
 __all__ = ["JobModel"]
 
@@ -80,6 +81,10 @@ class JobModel:
 
     def _first_element(self) -> Any:
         plan = self._plan
-        if not plan.is_training:
-            return self.lanes.first_element(enumerate(plan.evaluation_ranges))
-        return self.lanes.first_element((task, plan.task_range(task)) for task in range(plan.tasks_per_epoch))
+        training = ((task, plan.task_range(task)) for task in range(plan.tasks_per_epoch))
+        try:
+            return self.lanes.first_element(
+                training if plan.is_training else enumerate(plan.evaluation_ranges)
+            )
+        except TaskError as e:
+            raise e.as_mistake("the first minibatch fails", self.contract.model_place) from e

@@ -18,13 +18,15 @@ from tensorflow.python.framework import auto_control_deps_utils
 
 from edlz.services.errors import ModelError
 from edlz.services.layout import Layout
+from edlz.services.worker.advice import advice_for
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.elements import shown, split_element, whole_shape
 from edlz.services.worker.embedding_replacement import replacing
+from edlz.services.worker.keras_features import check_features
 from edlz.services.worker.lookups import without_rows
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.tables import find_tables
-from edlz.services.worker.user_code import brief
+from edlz.services.worker.user_code import message_of
 from edlz.services.worker.vectors import initial_vector, vector_layout
 
 __all__ = ["BuiltModel", "build_model", "start_from"]
@@ -42,6 +44,7 @@ class BuiltModel:
     ----------
     seeds : the states of its seed generators, (2,) int64 each
     tables : the layers whose rows partitions keep
+    predictions : structure of specs of what the model gives
     """
 
     model: Any
@@ -51,6 +54,7 @@ class BuiltModel:
     seeds: tuple[Any, ...]
     layout: Layout
     tables: tuple[Any, ...] = ()
+    predictions: Any = None
 
     def initial_vectors(self) -> Vectors:
         """Return dense (float32), state (float32) and counters (int64) as they are now, padded and aligned."""
@@ -104,31 +108,34 @@ def build_model(
     """
     with replacing(threshold_bytes), without_rows():
         model = contract.build()
+        check_features(contract, model)
         _make_variables(contract, model, spec, sample)
-        tables, assigned = _traced(contract, model, minibatch_size, spec, has_labels=has_labels)
+        tables, assigned, predictions = _traced(contract, model, minibatch_size, spec, has_labels=has_labels)
     seeds = _seed_states(model)
     live = assigned - {_handle(state) for state in seeds}
     others = [v for v in model.non_trainable_variables if _handle(v) in live]
     dense = tuple(model.trainable_variables)
-    _check_dense(dense, assigned, has_tables=bool(tables))
+    with contract.code.blaming(contract.model_definition):
+        _check_dense(dense, assigned, has_tables=bool(tables))
     state = tuple(v for v in others if v.dtype == "float32")
     counters = tuple(v for v in others if v.dtype != "float32")
-    _check_counters(counters)
+    with contract.code.blaming(contract.model_definition):
+        _check_counters(counters)
     layout = Layout(dense=vector_layout(dense), state=vector_layout(state), counters=vector_layout(counters))
-    return BuiltModel(model, dense, state, counters, seeds, layout, tables)
+    return BuiltModel(model, dense, state, counters, seeds, layout, tables, predictions)
 
 
 def _traced(
     contract: ModelContract, model: Any, minibatch_size: int, spec: Any, *, has_labels: bool
-) -> tuple[tuple[Any, ...], set[int]]:
-    """Return the model's tables, and the handles of what a step assigns."""
+) -> tuple[tuple[Any, ...], set[int], Any]:
+    """Return the model's tables, the handles of what a step assigns, and the specs of its predictions."""
     while True:
         tables = find_tables(model)
         traced = _TracedLoss(contract, model, minibatch_size, has_labels=has_labels)
         assigned = traced.assigned_by(spec)
         # The trace may have met a use of a table that makes it a weight again.
         if find_tables(model) == tables:
-            return tables, assigned
+            return tables, assigned, traced.predictions
 
 
 def _make_variables(contract: ModelContract, model: Any, spec: Any, sample: Callable[[], Any]) -> None:
@@ -138,7 +145,7 @@ def _make_variables(contract: ModelContract, model: Any, spec: Any, sample: Call
     features = split_element(spec)[0]
     is_known = all(_is_known(leaf) for leaf in tf.nest.flatten(features))
     given = tf.nest.map_structure(_symbolic, features) if is_known else split_element(sample())[0]
-    with contract.code.running("the model's call()"):
+    with contract.code.running("the model's call()", contract.model_definition):
         model(given)
 
 
@@ -157,7 +164,7 @@ class _TracedLoss:
     def __init__(self, contract: ModelContract, model: Any, minibatch_size: int, *, has_labels: bool) -> None:
         self._contract, self._model = contract, model
         self._minibatch_size, self._has_labels = minibatch_size, has_labels
-        self._predictions_spec: Any = None
+        self.predictions: Any = None
 
     def assigned_by(self, spec: Any) -> set[int]:
         """Return the ids of the handles of the variables that a training step assigns.
@@ -180,16 +187,18 @@ class _TracedLoss:
 
     def _run(self, element: Any) -> Any:
         features, labels, weights = split_element(element)
-        with self._contract.code.running("the model's call()"):
+        with self._contract.code.running("the model's call()", self._contract.model_definition):
             predictions = self._model(features, training=True)
-        self._predictions_spec = tf.nest.map_structure(tf.type_spec_from_value, predictions)
+        self.predictions = tf.nest.map_structure(tf.type_spec_from_value, predictions)
         extra = [tf.cast(loss, tf.float32) for loss in self._model.losses]
         own = self._loss(labels, predictions, weights) if self._has_labels else tf.constant(0.0)
         return tf.add_n([own, *extra])
 
     def _loss(self, labels: Any, predictions: Any, weights: Any) -> Any:
+        code, loss = self._contract.code, self._contract.loss
         try:
-            return self._contract.loss(labels, predictions, weights)
+            with code.blaming(loss.function):
+                return loss(labels, predictions, weights)
         except ModelError:
             raise
         except Exception as e:
@@ -198,7 +207,7 @@ class _TracedLoss:
     def _check_whole_minibatch(self, spec: Any) -> None:
         """Trace the loss for a whole minibatch: shapes that cannot meet are seen only when all are known."""
         _, labels, weights = split_element(spec)
-        parts = [labels, self._predictions_spec, *([] if weights is None else [weights])]
+        parts = [labels, self.predictions, *([] if weights is None else [weights])]
         if not all(isinstance(leaf, tf.TensorSpec) for leaf in tf.nest.flatten(parts)):
             return
         whole = tf.nest.map_structure(self._with_rows, parts)
@@ -216,8 +225,17 @@ class _TracedLoss:
             f"loss() raised {type(cause).__name__} on the first minibatch: "
             f"labels {shown(labels, size)}, predictions {shown(predictions, size)}"
         )
-        advice = "" if isinstance(cause, TypeError) else _advice_on(labels, predictions)
-        return self._contract.code.error(cause, message, advice or brief(cause), self._contract.loss.function)
+        is_of_values = isinstance(cause, ValueError | tf.errors.InvalidArgumentError)
+        advice = _advice_on(labels, predictions) if is_of_values else ""
+        contract = self._contract
+        return contract.code.error(
+            cause,
+            message,
+            advice or advice_for(message_of(cause)),
+            contract.loss.function,
+            place=contract.loss_place,
+            shows_cause=True,
+        )
 
 
 def _check_dense(dense: Sequence[Any], assigned: set[int], has_tables: bool) -> None:

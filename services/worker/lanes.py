@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from edlz.services.errors import DataError, EdlzError, ModelError
+from edlz.services.errors import EdlzError, ModelError
 from edlz.services.plan import TaskRange
 from edlz.services.worker.feed import Feed, Stream
 from edlz.services.worker.task_reader import Assignment
-from edlz.services.worker.user_code import Blame, TaskError, UserCode, definition
+from edlz.services.worker.user_code import Blame, TaskError, UserCode, UserCodeError, definition
 
 __all__ = ["Lanes", "Minibatch"]
+
+_TRIES = 3  # of tasks that must fail until a first minibatch is given up
 
 _numbers = itertools.count(1)  # of assignments, in this process
 
@@ -139,24 +141,36 @@ class Lanes:
         return self._kept[task][index]
 
     def first_element(self, tasks: Iterable[tuple[int, TaskRange]]) -> Any:
-        """Return the first minibatch there is: a feed may leave all records of a task out.
+        """Return the first minibatch there is: a feed may leave all records of a task out, or raise on one of them.
 
         Raises
         ------
         TaskError
-            As `minibatch`.
-        DataError
+            As `minibatch`, of several tasks.
+        ModelError
             If it leaves out every record of these tasks.
         """
+        failures: list[TaskError] = []
         for task, records in tasks:
             self.begin(task, records)
             try:
                 element = self.minibatch(task, 0).element
+            except TaskError as error:
+                failures.append(error)
+                if len(failures) == _TRIES:
+                    break
+                continue
             finally:
                 self.drop(task)
             if element is not None:
                 return element
-        raise DataError("feed() leaves out every record of the data", "let it keep some")
+        if failures:
+            raise failures[0]
+        raise UserCodeError(
+            "feed() leaves out every record of the data",
+            "let it keep some: look at the condition of its filter()",
+            where=self._code.place(self._function),
+        )
 
     def drop(self, task: int) -> None:
         """Give a task up, whether in the middle or at its end; one that is not in hand is none."""
@@ -181,7 +195,8 @@ class Lanes:
         if lane is None or not lane.can_give(task, index):
             lane = self._move(task, index)
         try:
-            found = lane.give(index)
+            with self._code.blaming(self._function):
+                found = lane.give(index)
         except ModelError:  # on any records, not only on these
             self.drop(task)
             raise

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
+from keras.src.backend import get_keras_mask
+
 from edlz.api.callbacks import LearningRateScheduler
 from edlz.services.config import JobConfig
 from edlz.services.errors import ModelError
@@ -24,7 +26,7 @@ from edlz.services.model_location import (
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.model_file import load_file, module_name
 from edlz.services.worker.optimizer import accept_older_spellings
-from edlz.services.worker.user_code import UserCode, describe
+from edlz.services.worker.user_code import UserCode, UserCodeError, describe
 
 __all__ = ["FeedForm", "LossFunction", "ModelContract", "code_of", "load_contract", "takes_predictions_first"]
 
@@ -55,7 +57,7 @@ class LossFunction:
         self.takes_weights = self._is_keras or _positional_count(function) >= 3
 
     def __call__(self, labels: Any, predictions: Any, weights: Any = None) -> Any:
-        """Return a float32 scalar; a loss per row is averaged."""
+        """Return a float32 scalar; a loss per row is averaged, over what a mask of the predictions keeps."""
         first, second = (predictions, labels) if self._is_swapped else (labels, predictions)
         if weights is None:
             loss = self.function(first, second)
@@ -68,7 +70,14 @@ class LossFunction:
                 "feed() yields sample weights, but loss(labels, predictions) takes none",
                 "give loss() a third parameter: loss(labels, predictions, sample_weight)",
             )
-        return tf.reduce_mean(tf.cast(loss, tf.float32))
+        loss = tf.cast(loss, tf.float32)
+        mask = None if self._is_keras else _mask_of(predictions)
+        if mask is None or loss.shape.rank is None or loss.shape.rank < mask.shape.rank:
+            return tf.reduce_mean(loss)
+        mask = tf.cast(mask, tf.float32)
+        mask = tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (loss.shape.rank - mask.shape.rank)], 0))
+        mask = tf.broadcast_to(mask, tf.shape(loss))
+        return tf.math.divide_no_nan(tf.reduce_sum(loss * mask), tf.reduce_sum(mask))
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,22 @@ class ModelContract:
     outputs_processor: Any = None
     _callbacks: Callable[..., Any] | None = None
     _arguments: Mapping[str, Any] = field(default_factory=dict)
+    _loss_path: str = ""
+
+    @property
+    def model_place(self) -> str:
+        """Where the model is defined, for messages."""
+        return self.code.place(self.model_definition)
+
+    @property
+    def model_definition(self) -> Any:
+        """The function or the class that the model is made by."""
+        return type(self._model) if isinstance(self._model, keras.Model) else self._model
+
+    @property
+    def loss_place(self) -> str:
+        """Where the loss is defined, for messages: an object of Keras, where the module names it."""
+        return self.code.place(self.loss.function) or self.code.place_of_name(self._loss_path, "loss")
 
     def build(self) -> Any:
         """Return the user's model: from its function, its class, or as it stands in the module.
@@ -114,12 +139,14 @@ class ModelContract:
         """
         if isinstance(self._model, keras.Model):
             return self._model
+        self._check_call(self._model_name, self._model, "without arguments", **self._model_arguments)
         with self.code.running(f"{self._model_name}()", self._model):
             model = self._model(**self._model_arguments)
         if not isinstance(model, keras.Model):
-            raise ModelError(
+            raise UserCodeError(
                 f"{self._model_name}() returned {type(model).__name__}, not a keras.Model",
                 "build it with keras.Model(inputs, outputs), keras.Sequential or a subclass of keras.Model",
+                where=self.model_place,
             )
         return model
 
@@ -128,6 +155,11 @@ class ModelContract:
         """The arguments of the model's function: all but those that only the optimizer's names."""
         ours, others = _parameter_names(self._model), _parameter_names(self._optimizer)
         return {name: value for name, value in self._arguments.items() if name in ours or name not in others}
+
+    @property
+    def optimizer(self) -> Any:
+        """The user's `optimizer`, as it is."""
+        return self._optimizer
 
     def make_optimizer(self) -> Any:
         """Return the user's optimizer: a new one, or the one in the module.
@@ -143,8 +175,14 @@ class ModelContract:
             return self._optimizer
         names = _parameter_names(self._optimizer)
         own = {name: value for name, value in self._arguments.items() if name in names}
+        self._check_call("optimizer", self._optimizer, "without arguments", **own)
         with self.code.running("optimizer()", self._optimizer):
             return self._optimizer(**own)
+
+    @property
+    def callbacks(self) -> Any:
+        """The user's `callbacks`, as it is; None if there is none."""
+        return self._callbacks
 
     def make_callbacks(self) -> list[Any]:
         """Return what the user's `callbacks()` gives: instances of keras.callbacks.Callback.
@@ -156,16 +194,40 @@ class ModelContract:
         """
         if self._callbacks is None:
             return []
+        self._check_call("callbacks", self._callbacks, "without arguments")
         with self.code.running("callbacks()", self._callbacks):
             found = self._callbacks()
-        callbacks = [found] if isinstance(found, keras.callbacks.Callback) else list(found or ())
+        callbacks = list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
         for callback in callbacks:
             if not isinstance(callback, keras.callbacks.Callback):
-                raise ModelError(
+                raise UserCodeError(
                     f"callbacks() gives {callback!r}, which is no callback",
                     "return a list of keras.callbacks.Callback objects",
+                    where=self.code.place(self._callbacks),
                 )
         return callbacks
+
+    def check_loss(self) -> None:
+        """Raise ModelError if `loss` takes other parameters than labels, predictions and perhaps weights."""
+        count = 3 if self.loss.takes_weights else 2
+        self._check_call("loss", self.loss.function, "as loss(labels, predictions)", *[None] * count)
+
+    def _check_call(self, name: str, function: Any, how: str, /, *args: Any, **kwargs: Any) -> None:
+        """Raise ModelError if a function of the user's cannot be called with these arguments."""
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # a builtin, or nothing that can be called
+            return
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as e:
+            raise UserCodeError(
+                f"{name}{signature} cannot be called {how}: {e}",
+                "write loss(labels, predictions)"
+                if args
+                else "give its parameters defaults, or set --model_params",
+                where=self.code.place(function),
+            ) from e
 
 
 def load_contract(config: JobConfig) -> ModelContract:
@@ -180,7 +242,7 @@ def load_contract(config: JobConfig) -> ModelContract:
     names = _Names(config)
     model_name, model = names.model()
     feed, form = names.feed()
-    return ModelContract(
+    contract = ModelContract(
         name=names.title,
         code=names.code,
         loss=LossFunction(names.required("loss", "loss(labels, predictions)")),
@@ -194,7 +256,10 @@ def load_contract(config: JobConfig) -> ModelContract:
         outputs_processor=names.outputs_processor(),
         _callbacks=names.callbacks(),
         _arguments=config.model_arguments,
+        _loss_path=str(names.path),
     )
+    contract.check_loss()
+    return contract
 
 
 def code_of(config: JobConfig) -> UserCode:
@@ -221,6 +286,7 @@ class _Names:
     def __init__(self, config: JobConfig) -> None:
         self._config = config
         self._location = locate_model(config)
+        self.path = self._location.path
         zoo = _zoo_of(config, self._location.path)
         self.title = module_name(self._location.path, zoo)
         self.code = code_of(config)
@@ -301,6 +367,11 @@ class _Names:
             f"{self.title} defines no {signature}",
             f"it defines: {', '.join(defined)}" if defined else "it defines nothing",
         )
+
+
+def _mask_of(predictions: Any) -> Any:
+    """The mask that layers have given to the predictions, as Keras' losses heed it."""
+    return get_keras_mask(predictions) if isinstance(predictions, tf.Tensor) else None
 
 
 def _zoo_of(config: JobConfig, path: Path) -> Path | None:

@@ -13,6 +13,7 @@ from edlz.services.worker.backend import keras
 from edlz.services.worker.callbacks.kinds import SortedCallbacks
 from edlz.services.worker.gradient_clipping import GradientClipping
 from edlz.services.worker.initializers import initializer_spec
+from edlz.services.worker.keras_features import computes_in_float16
 from edlz.services.worker.keras_model import BuiltModel
 from edlz.services.worker.learning_rates import LearningRate, constant_rate, scheduled_rate
 from edlz.services.worker.model_module import ModelContract
@@ -20,6 +21,8 @@ from edlz.services.worker.optimizer import ModelOptimizer
 from edlz.services.worker.tables import table_path
 
 __all__ = ["ModelUpdates"]
+
+_FLOAT16_SCALE = 2.0**15  # what Keras' LossScaleOptimizer begins with
 
 
 class ModelUpdates:
@@ -38,6 +41,8 @@ class ModelUpdates:
     clipping : GradientClipping
     export_wish : ExportWish, or None
         Of a SavedModelExporter among the callbacks.
+    loss_scale : float or None
+        What the loss is multiplied by where gradients are computed in float16, as `compile` would arrange it.
 
     Raises
     ------
@@ -48,15 +53,18 @@ class ModelUpdates:
     def __init__(
         self, contract: ModelContract, built: BuiltModel, plan: Plan, callbacks: SortedCallbacks | None = None
     ) -> None:
-        model = ModelOptimizer(contract.make_optimizer())
+        with contract.code.blaming(contract.optimizer):
+            model = ModelOptimizer(contract.make_optimizer())
         callbacks = callbacks or SortedCallbacks()
         self.keras, self.export_wish = model.keras, _export_wish(callbacks.exporters)
+        self.loss_scale = model.loss_scale or (_FLOAT16_SCALE if computes_in_float16(built.model) else None)
         scheduled = scheduled_rate(callbacks.schedulers, model.keras, plan, contract.code)
         self._rate = LearningRate(model.keras, scheduled)
         own = [_own_optimizer(layer) for layer in built.tables]
         self._table_rates = [_own_rate(layer, o) for layer, o in zip(built.tables, own, strict=True)]
         self.optimizer: OptimizerSpec = model.dense_spec(built.dense)
-        self.tables = tuple(_table(layer, o or model) for layer, o in zip(built.tables, own, strict=True))
+        with contract.code.blaming(contract.model_definition):
+            self.tables = tuple(_table(layer, o or model) for layer, o in zip(built.tables, own, strict=True))
         clips = [None if o is None else o.clip for o in own]
         self.clipping = GradientClipping(built.layout.dense, model.clip, clips)
 

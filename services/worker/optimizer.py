@@ -23,7 +23,6 @@ __all__ = ["ModelOptimizer", "accept_older_spellings"]
 _SETTINGS = {known.name: tuple(field.name for field in fields(known)) for known in OPTIMIZERS}
 
 # Options of Keras' optimizers that partitions do not have, with the values that mean "off", and what to do.
-# loss_scale_factor is none of them: Keras multiplies the loss by it and divides the gradient.
 _OPTIONS_OFF: dict[str, tuple[tuple[Any, ...], str]] = {
     "use_ema": ((False, None), "leave use_ema out of optimizer()"),
     "gradient_accumulation_steps": ((None, 1), "leave it out, and use --grads_to_wait"),
@@ -45,6 +44,8 @@ class ModelOptimizer:
         For any variables; `dense_spec` and `table_spec` say which of them decay.
     keras : keras.optimizers.Optimizer
     clip : Clip
+    loss_scale : float or None
+        What it multiplies the loss by, at first.
 
     Raises
     ------
@@ -53,6 +54,10 @@ class ModelOptimizer:
     """
 
     def __init__(self, optimizer: Any, owner: str = "optimizer()") -> None:
+        self.loss_scale: float | None = getattr(optimizer, "loss_scale_factor", None)
+        if type(optimizer) is keras.optimizers.LossScaleOptimizer:
+            self.loss_scale = optimizer.initial_scale
+            optimizer = optimizer.inner_optimizer
         self.spec = _read(optimizer, owner)
         self.keras, self.clip = optimizer, Clip.of(optimizer)
 

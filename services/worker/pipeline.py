@@ -10,10 +10,11 @@ from tensorflow.python.data.ops import debug_mode, unbatch_op
 from edlz.api.mode import Mode
 from edlz.services.errors import ModelError
 from edlz.services.worker.backend import tf
+from edlz.services.worker.dataset_calls import is_batched, line_of_call
 from edlz.services.worker.elements import features_of, split_element
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.task_reader import Assignment
-from edlz.services.worker.user_code import Blame
+from edlz.services.worker.user_code import Blame, UserCodeError, shown_place
 
 __all__ = [
     "ENDLESS",
@@ -129,6 +130,14 @@ def plain_batches(
         raise ModelError(
             f"feed() returned {type(dataset).__name__}, not a tf.data.Dataset", "return dataset.map(parse)"
         )
+    if is_batched(dataset):
+        raise _refused_call(
+            contract,
+            settings,
+            ("batch", "padded_batch", "ragged_batch"),
+            "feed() batches its records, but edlz puts what it yields into minibatches",
+            "leave batch() out (--minibatch_size says how many), or end with unbatch()",
+        )
     batches = _rebatched(dataset, size)
     if batches is not None:  # rebatch() does not know that an endless dataset is
         cardinality = dataset.cardinality()
@@ -215,8 +224,26 @@ def maps_in_python() -> Iterator[None]:
         debug_mode.toggle_debug_mode(False)
 
 
-def endless() -> ModelError:
-    return ModelError(ENDLESS, "give repeat() a count, or leave it out: epochs are --num_epochs")
+def endless(contract: ModelContract, settings: FeedSettings) -> ModelError:
+    """Return the error of a feed whose dataset never ends."""
+    advice = "give repeat() a count, or leave it out: epochs are --num_epochs"
+    return _refused_call(contract, settings, ("repeat",), ENDLESS, advice)
+
+
+def _refused_call(
+    contract: ModelContract, settings: FeedSettings, methods: tuple[str, ...], text: str, advice: str
+) -> ModelError:
+    """Return the error of a feed that must not call one of these methods, with the line of the call."""
+    if not tf.executing_eagerly():
+        return ModelError(text, advice)
+
+    def run() -> Any:
+        records = tf.constant(settings.sample(), tf.string)
+        return contract.feed(tf.data.Dataset.from_tensor_slices(records), settings.mode, Metadata())
+
+    found = line_of_call(run, methods, contract.code.is_users)
+    where = shown_place(*found) if found else contract.code.place(contract.feed)
+    return UserCodeError(text, advice, where=where)
 
 
 def with_options(dataset: Any, settings: FeedSettings) -> Any:

@@ -29,7 +29,7 @@ from edlz.services.worker.pipeline import (
     with_options,
 )
 from edlz.services.worker.task_reader import Assignment
-from edlz.services.worker.user_code import Blame
+from edlz.services.worker.user_code import Blame, describe
 
 __all__ = ["RebuiltFeed", "RecordsFeed"]
 
@@ -67,7 +67,7 @@ class RebuiltFeed:
         try:
             batches, cardinality = batches_of(self._contract, settings, tf.constant(records, tf.string))
             if int(cardinality) == tf.data.INFINITE_CARDINALITY:
-                raise endless()
+                raise endless(self._contract, settings)
             return batches
         finally:
             tf.random.set_seed(settings.seed % 2**32)
@@ -110,7 +110,14 @@ class RecordsFeed:
         self._contract, self._settings = contract, settings
         self._features = _example_features(contract) if settings.is_example else None
         sample = self._decode(settings.sample()[: settings.minibatch_size])
-        split_element(sample)
+        try:
+            split_element(sample)
+        except ModelError as e:
+            raise ModelError(
+                f"{describe(contract.feed)}() takes one parameter, so it gets a list of records; it returned "
+                f"{shown(sample)}, not (features, labels)",
+                "write feed(dataset, mode, metadata) for a tf.data.Dataset, or return the minibatch of these records",
+            ) from e
         self.spec = tf.nest.map_structure(_spec_of_any_length, sample)
 
     def open(self) -> Stream:

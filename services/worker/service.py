@@ -9,7 +9,6 @@ import faulthandler
 import logging
 import secrets
 import time
-import traceback
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ import numpy.typing as npt
 from edlz.services.config import JobConfig
 from edlz.services.contact import Contact
 from edlz.services.endpoints import parse_endpoint
-from edlz.services.errors import EdlzError, LocalProtocolError
+from edlz.services.errors import ConfigError, EdlzError, LocalProtocolError, ModelError
 from edlz.services.messages import (
     Conclusion,
     DoneEvaluation,
@@ -69,7 +68,7 @@ from edlz.services.worker.parameters import Parameters, slice_of, slice_push
 from edlz.services.worker.part_writer import PartWriter
 from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
 from edlz.services.worker.task_runner import TaskRunner
-from edlz.services.worker.user_code import TaskError, UserCodeError, exit_error
+from edlz.services.worker.user_code import TaskError, exit_error, failure_of
 
 if TYPE_CHECKING:
     from edlz.services.worker.callbacks.calls import CallbackCalls
@@ -180,11 +179,11 @@ class WorkerService:
                 self._send_initialise(instruction)
             case Cancel(index):
                 self._hang_up(index)
-            case Build(job):
+            case Build(job, check):
                 self._job = job
                 hosts_partition = JobConfig.from_record(job.config).num_ps_pods == 0
                 self._server_role = "master" if hosts_partition else "ps"
-                self._keras.submit("build", lambda: self._build(job), self._on_built, self._on_fatal)
+                self._keras.submit("build", lambda: self._build(job, check), self._on_built, self._on_refused)
             case Begin(task, lane, end_at):
                 self._begin(task, lane, end_at)
             case Drop(task):
@@ -290,7 +289,7 @@ class WorkerService:
         assert self._trainer is not None, "the model is not built"
         return self._trainer
 
-    def _build(self, job: Job) -> "Built":
+    def _build(self, job: Job, check: bool) -> "Built":
         config = self._config.joined_with(job.config)
         self._loss_log.every = config.log_loss_steps
         self._local_steps = not job.plan.is_sync and config.get_model_steps > 1
@@ -301,7 +300,10 @@ class WorkerService:
         from edlz.services.worker.trainer import Trainer
 
         self._trainer = Trainer(config, job.plan, job.partitions)
-        return self._trainer.build()
+        built = self._trainer.build()
+        if check:
+            self._trainer.check()
+        return built
 
     def _on_built(self, built: "Built") -> None:
         assert self._job is not None
@@ -317,12 +319,18 @@ class WorkerService:
             self._feed("on_wish", built.export_wish)
         self._feed("on_built", bool(built.tables), built.callbacks, built.stops_on_nan)
 
-    def _on_fatal(self, error: BaseException) -> None:
+    def _on_refused(self, error: BaseException) -> None:
+        """The model cannot be built, or does not stand its check."""
+        if isinstance(error, SystemExit):
+            error = exit_error(error)
+        self._on_fatal(error, is_mistake=isinstance(error, ModelError | ConfigError))
+
+    def _on_fatal(self, error: BaseException, *, is_mistake: bool = False) -> None:
         """Another attempt would end in the same way: the master ends the job."""
         if not isinstance(error, EdlzError):
             self._on_error(error)
             return
-        self._feed("on_fatal", _failure_of(error))
+        self._feed("on_fatal", _logged(failure_of(error, is_mistake=is_mistake)))
 
     # -- rows
 
@@ -563,7 +571,7 @@ class WorkerService:
             if isinstance(error, SystemExit):  # only the user's code raises that
                 error = exit_error(error)
             if isinstance(error, Exception):
-                self._feed("on_export_failed", _failure_of(error))
+                self._feed("on_export_failed", _logged(failure_of(error)))
             else:
                 self._on_error(error)
 
@@ -574,16 +582,11 @@ class WorkerService:
         self._keras.pace.begin("export", time.monotonic())
 
 
-def _failure_of(error: Exception) -> Failure:
-    """Return what the master is told of an error; the log has all of it."""
-    if not isinstance(error, EdlzError):
-        lines = "".join(traceback.format_exception(error))
-        logger.error("%s", lines)
-        return Failure(code="local-protocol", message=f"{type(error).__name__}: {error}", traceback=lines)
-    lines, where = (error.traceback, error.where) if isinstance(error, UserCodeError) else ("", "")
-    if lines:  # the master says what it is
-        logger.info("%s\n%s", error.message, lines)
-    return Failure(code=error.code, message=error.message, help=error.help, traceback=lines, where=where)
+def _logged(failure: Failure) -> Failure:
+    """Leave all that is known of a failure in the log: the master says what it is."""
+    if failure.traceback:
+        logger.info("%s\n%s", failure.message, failure.traceback)
+    return failure
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[Any], None], value: Any) -> None:

@@ -2,6 +2,10 @@
 
 A step is a function of (vectors, rows, seed, minibatch) and of nothing else: it assigns the vectors and the
 seeds before it reads a variable, so what this process computed before leaves no trace in the gradient.
+
+For layers that compute in float16 the loss is scaled, so that small gradients do not become 0, and the gradient is scaled
+back.  Keras keeps a scale that falls when a gradient overflows, and leaves that step out.  Here the step is computed again with
+a smaller scale, from the same first one each time: the gradient remains a function of the above, and no step is left out.
 """
 
 import logging
@@ -32,6 +36,7 @@ __all__ = ["Forward", "Gradient", "LoadedVectors", "TrainingStep"]
 logger = logging.getLogger(__name__)
 
 _OWN_DRAWS = 2**32  # away from the seeds of Keras' generators, which follow the minibatch's
+_SCALE_STEP = 8.0  # between one loss scale and the next; powers of 2 change no bit of a gradient that fits
 _NO_STATE = np.empty(0, np.float32)
 _NO_COUNTERS = np.empty(0, np.int64)
 
@@ -84,6 +89,8 @@ class TrainingStep:
     ----------
     ids : IdsFunction or None
         The lookups that it makes; None for a model without tables.
+    loss_scale : float, optional
+        What the loss is multiplied by at first; None for no scaling.
 
     Raises
     ------
@@ -92,9 +99,15 @@ class TrainingStep:
     """
 
     def __init__(
-        self, contract: ModelContract, built: BuiltModel, spec: Any, ids: IdsFunction | None = None
+        self,
+        contract: ModelContract,
+        built: BuiltModel,
+        spec: Any,
+        ids: IdsFunction | None = None,
+        loss_scale: float | None = None,
     ) -> None:
         self._contract, self._built = contract, built
+        self._scales = _falling_scales(loss_scale) if loss_scale else ()
         self._rows = RowInputs(built.tables, ids)
         layout = built.layout
         self._has_state, self._has_counters = layout.state.size > 0, layout.counters.size > 0
@@ -104,6 +117,8 @@ class TrainingStep:
         self._vectors = len(_vector_specs(built))
         self._spec, self._parts = spec, len(flat_tensors(spec))
         specs = [*flat_tensors(spec), tf.TensorSpec([], tf.int64), *_vector_specs(built), *self._rows.specs]
+        if self._scales:
+            specs.append(tf.TensorSpec([], tf.float32))
         self._function = TracedFunction.trace(self._run, specs)
         for op in stateful_random_ops(self._function.graph):
             logger.warning(
@@ -128,7 +143,7 @@ class TrainingStep:
         tf.errors.OpError
             If a kernel refuses the values.
         """
-        loss, dense, state, counters, *row_gradients = self._function.flat(
+        loss, dense, state, counters, *row_gradients = self._outputs(
             [*flat_tensors(element), tf.constant(seed, tf.int64), *vectors.tensors, *rows]
         )
         return Gradient(
@@ -139,6 +154,16 @@ class TrainingStep:
             rows=row_count(element),
             row_gradients=row_gradients,
         )
+
+    def _outputs(self, inputs: list[Any]) -> Sequence[Any]:
+        """Run the step, with ever smaller scales of the loss until the gradient does not overflow."""
+        if not self._scales:
+            return self._function.flat(inputs)
+        for scale in self._scales:
+            loss, is_finite, *others = self._function.flat([*inputs, tf.constant(scale, tf.float32)])
+            if is_finite or not np.isfinite(loss):
+                break
+        return [loss, *others]
 
     def explain(
         self, task: int, index: int, cause: Exception, element: Any, rows: Sequence[Any] = ()
@@ -167,6 +192,7 @@ class TrainingStep:
         code, built = self._contract.code, self._built
         features, labels, weights = split_element(packed(self._spec, tensors[: self._parts]))
         seed, *inputs = tensors[self._parts :]
+        scale = inputs.pop() if self._scales else None
         vectors, rows = inputs[: self._vectors], inputs[self._vectors :]
         _assign_all(built, vectors)
         self._assign_seeds(seed)
@@ -180,12 +206,15 @@ class TrainingStep:
             with code.running("loss()", self._contract.loss.function):
                 loss = self._contract.loss(labels, predictions, weights)
             total = tf.add_n([loss, *[tf.cast(extra, tf.float32) for extra in built.model.losses]])
-        gradients = tape.gradient(total, [*self._dense, *served], unconnected_gradients="zero")
-        dense, of_rows = (
-            gradients[: len(self._dense)],
-            map(tf.convert_to_tensor, gradients[len(self._dense) :]),
-        )
-        return total, flatten(dense, built.layout.dense, tf.float32), *self._assigned(), *of_rows
+            scaled = total if scale is None else total * scale
+        gradients = tape.gradient(scaled, [*self._dense, *served], unconnected_gradients="zero")
+        of_rows = [tf.convert_to_tensor(part) for part in gradients[len(self._dense) :]]
+        dense = flatten(gradients[: len(self._dense)], built.layout.dense, tf.float32)
+        if scale is None:
+            return total, dense, *self._assigned(), *of_rows
+        dense, *of_rows = (part / scale for part in (dense, *of_rows))
+        is_finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(part)) for part in (dense, *of_rows)])
+        return total, is_finite, dense, *self._assigned(), *of_rows
 
     def _assign_seeds(self, seed: Any) -> None:
         zero = tf.zeros_like(seed)
@@ -274,7 +303,7 @@ class Forward:
         vectors, rows = inputs[: self._vectors], inputs[self._vectors :]
         _assign_all(self._built, vectors)
         with (
-            self._contract.code.running("the model's call()"),
+            self._contract.code.running("the model's call()", self._contract.model_definition),
             _served(self._built, self._rows, rows),
         ):
             predictions = self._built.model(features, training=False)
@@ -296,6 +325,14 @@ def _served(
     with serving(built.tables, source), inlined_functions():
         yield watched
     source.finish()
+
+
+def _falling_scales(first: float) -> tuple[float, ...]:
+    """Return the scales that are tried one after another, down to 1."""
+    scales = [first]
+    while scales[-1] > 1.0:
+        scales.append(max(1.0, scales[-1] / _SCALE_STEP))
+    return tuple(scales)
 
 
 def _vector_specs(built: BuiltModel) -> list[Any]:

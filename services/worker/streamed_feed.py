@@ -167,7 +167,7 @@ class _SharedStream:
             if failure is not None:
                 raise failure from e
             if ENDLESS in str(e):
-                raise endless() from e
+                raise endless(self._feed._contract, self._feed._settings) from e
             raise
         failure = self._feed.failures.pop(assignment.number, None)
         if failure is not None:

@@ -194,7 +194,7 @@ class TaskRunner:
         out: list[Instruction] = []
         if orders.job is not None and self.job is None:
             self.job, self._partitions.count = orders.job, orders.job.partitions
-            out.append(Build(orders.job))
+            out.append(Build(orders.job, orders.check))
         if self.incarnation is None:
             self.incarnation = orders.incarnation
             return [*out, *self._status(now)]

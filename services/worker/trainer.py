@@ -27,6 +27,7 @@ from edlz.services.worker.user_code import TaskError, UserCodeError, told
 if TYPE_CHECKING:  # it imports TensorFlow
     from edlz.services.worker.assembly import Assembly
     from edlz.services.worker.callbacks.calls import CallbackCalls
+    from edlz.services.worker.model_check import TriedMinibatch
     from edlz.services.worker.predictor import Predicted
     from edlz.services.worker.tables import GroupedIds
 
@@ -152,6 +153,20 @@ class Trainer:
             None if needs == CallbackNeeds() else needs,
             assembly.stops_on_nan,
         )
+
+    def check(self) -> "TriedMinibatch | None":
+        """Try the model on one minibatch, before anything else is computed; None if none was found in time.
+
+        Raises
+        ------
+        ModelError
+            If it cannot be trained; a UserCodeError has the line of the user's code.
+        DataError
+            If the records cannot be read.
+        """
+        from edlz.services.worker.model_check import ModelCheck
+
+        return ModelCheck(self, self._ready, self._plan).run()
 
     def learning_rate(self, version: int) -> float:
         """Return the learning rate of the step from `version` (updates so far) to version + 1."""

@@ -5,6 +5,7 @@ frame that matters often only the text is left.  So frames are looked for in the
 """
 
 import inspect
+import linecache
 import os
 import re
 import traceback
@@ -16,8 +17,9 @@ from typing import Any, Literal
 
 from edlz.services.error_text import is_library, main_line
 from edlz.services.errors import EdlzError, ModelError
-from edlz.services.messages import FailedTask
+from edlz.services.messages import FailedTask, Failure
 from edlz.services.valid_text import valid_text
+from edlz.services.worker.advice import advice_for
 from edlz.services.worker.missing_module import missing_module_help
 
 __all__ = [
@@ -29,12 +31,16 @@ __all__ = [
     "definition",
     "describe",
     "exit_error",
+    "failure_of",
     "message_of",
+    "shown_place",
     "told",
 ]
 
 _MAX_TRACEBACK = 20_000  # characters; TensorFlow's messages can be endless
 
+_PLACE = re.compile(r"(?P<path>.+):(?P<line>\d+)(?: in .*)?$")
+_DEFINES = re.compile(r"\s*(async )?(def|class) ")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in (\S+))?')
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt): ")
 
@@ -44,22 +50,37 @@ class UserCodeError(ModelError):
 
     Attributes
     ----------
+    text : str
+        The message without the place.
     where : str
         `file:line in function` of the innermost frame of the user's own, or nothing.
+    error : str
+        Type and message of what was raised, if `text` does not have them.
     traceback : str
     """
 
     def __init__(
         self,
-        message: str,
+        text: str,
         help: str = "",  # noqa: A002
         *,
         where: str = "",
+        error: str = "",
         traceback: str = "",
     ) -> None:
-        super().__init__(message, help)
-        self.where = where
+        place = f" ({where})" if where else ""
+        cause = f": {error}" if error else ""
+        super().__init__(f"{text}{cause}{place}", help)
+        self.text, self.where, self.error = text, where, error
         self.traceback = traceback
+
+    @property
+    def source(self) -> str:
+        """The line at `where`, if it can be read."""
+        found = _PLACE.match(self.where)
+        return (
+            "" if found is None else valid_text(linecache.getline(found["path"], int(found["line"])).rstrip())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +106,13 @@ class TaskError(EdlzError):
         super().__init__(f"task {task}, minibatch {index}: {error}")
         self.task, self.index = task, index
         self.error, self.where, self.traceback = error, where, traceback
+
+    def as_mistake(self, what: str, where: str = "") -> UserCodeError:
+        """Return the error that says so of any records: `what: …`, in the line `where` if none is known better."""
+        advice = advice_for(self.error)
+        return UserCodeError(
+            f"{what}: {self.error}", advice, where=self.where or where, traceback=self.traceback
+        )
 
     def record(
         self,
@@ -139,19 +167,49 @@ class UserCode:
             raise self._missing(e, e.name, what) from e
         except Exception as e:
             message = f"{what} raised {told(e)}"
-            raise self.error(e, message, "", fallback) from e
+            raise self.error(e, message, advice_for(message_of(e)), fallback) from e
+
+    @contextmanager
+    def blaming(self, function: Any) -> Iterator[None]:
+        """Let a ModelError that is raised inside, and names no line, name that of the function's definition."""
+        try:
+            yield
+        except UserCodeError:
+            raise
+        except ModelError as e:
+            raise UserCodeError(e.message, e.help, where=self.place(function)) from e
+
+    def place(self, function: Any) -> str:
+        """Return where a function or a class of the user's is defined, or nothing."""
+        where = definition(function)
+        return where if where and self.is_users(where.rpartition(":")[0]) else ""
+
+    def place_of_name(self, path: str, name: str) -> str:
+        """Return where a module of the user's gives a value to a name, or nothing."""
+        given = re.compile(rf"{re.escape(name)}\s*(:[^=]+)?=[^=]")
+        lines = [at for at, text in _lines_from(path, 1) if given.match(text)]
+        return f"{_short(path)}:{lines[-1]}" if lines else ""
 
     def error(
         self,
         cause: Exception,
-        message: str,
+        text: str,
         help: str,  # noqa: A002
         fallback: Callable[..., Any] | None = None,
+        *,
+        place: str = "",
+        shows_cause: bool = False,
     ) -> UserCodeError:
-        """Return the error with this message, its frame and traceback taken from `cause`."""
-        where = self.where(cause, fallback)
+        """Return the error with this text, its frame and traceback taken from `cause`, and its message if asked.
+
+        `place`: where it is if neither a frame nor the definition of `fallback` is found.
+        """
         return UserCodeError(
-            f"{message} ({where})" if where else message, help, where=where, traceback=self.text(cause)
+            text,
+            help,
+            where=self.where(cause, fallback) or place,
+            error=told(cause) if shows_cause else "",
+            traceback=self.text(cause),
         )
 
     def _missing(self, cause: ModuleNotFoundError, name: str, what: str) -> UserCodeError:
@@ -186,7 +244,7 @@ class UserCode:
         """Return `file:line in function` of the innermost frame in the user's folder, or nothing."""
         found = ""
         for path, line, function in _FRAME.findall(_full_text(cause)):
-            if self._is_users(path):
+            if self.is_users(path):
                 found = f"{_short(path)}:{line}" + (f" in {function}" if function else "")
         return found or (definition(fallback) if fallback else "")
 
@@ -195,7 +253,8 @@ class UserCode:
         text = _full_text(cause)
         return text if len(text) <= _MAX_TRACEBACK else "...\n" + text[-_MAX_TRACEBACK:]
 
-    def _is_users(self, path: str) -> bool:
+    def is_users(self, path: str) -> bool:
+        """Whether a file is the user's own."""
         return Path(path).resolve().is_relative_to(self.folder) and not is_library(path, self.folder)
 
 
@@ -224,6 +283,11 @@ def told(cause: BaseException) -> str:
     return text if is_of_python else f"{type(cause).__name__}: {text}"
 
 
+def shown_place(path: str, line: int, function: str) -> str:
+    """Return `file:line in function`."""
+    return f"{_short(path)}:{line} in {function}"
+
+
 def exit_error(cause: SystemExit) -> UserCodeError:
     """Return the error that stands for an exit which the user's code has asked for."""
     return UserCodeError(
@@ -238,12 +302,37 @@ def describe(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def definition(function: Callable[..., Any]) -> str:
-    """Return `file:line in name` of where a function is defined, or nothing."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+def failure_of(error: Exception, *, is_mistake: bool = False) -> Failure:
+    """Return what the master is told of an error that no other attempt can mend."""
+    if not isinstance(error, EdlzError):
+        lines = "".join(traceback.format_exception(error))
+        return Failure(code="local-protocol", message=f"{type(error).__name__}: {error}", traceback=lines)
+    if not isinstance(error, UserCodeError):
+        return Failure(code=error.code, message=error.message, help=error.help, is_mistake=is_mistake)
+    return Failure(
+        code=error.code,
+        message=error.text,
+        help=error.help,
+        traceback=error.traceback,
+        where=error.where,
+        source=error.source,
+        error=error.error,
+        is_mistake=is_mistake,
+    )
+
+
+def definition(function: Any) -> str:
+    """Return `file:line in name` of where a function or a class is defined, or nothing."""
+    if isinstance(function, type):
+        function = vars(function).get("__init__")
+    function = inspect.unwrap(function) if callable(function) else function
+    code = getattr(function, "__code__", None)
     if code is None or is_library(code.co_filename):
         return ""
-    return f"{_short(code.co_filename)}:{code.co_firstlineno} in {code.co_name}"
+    line = code.co_firstlineno
+    if linecache.getline(code.co_filename, line).lstrip().startswith("@"):  # its decorators count
+        line = next((at for at, text in _lines_from(code.co_filename, line) if _DEFINES.match(text)), line)
+    return f"{_short(code.co_filename)}:{line} in {code.co_name}"
 
 
 def _full_text(cause: BaseException) -> str:
@@ -251,6 +340,10 @@ def _full_text(cause: BaseException) -> str:
     metadata = getattr(cause, "ag_error_metadata", None)
     # AutoGraph runs a translation of the user's code; only its notes have the frames of the original.
     return valid_text(text if metadata is None else f"{text}\n{metadata.get_message()}\n")
+
+
+def _lines_from(path: str, first: int) -> Iterator[tuple[int, str]]:
+    return ((at, text) for at, text in enumerate(linecache.getlines(path), 1) if at >= first)
 
 
 def _short(path: str) -> str:

@@ -120,12 +120,15 @@ class WholeTasks:
         try:
             element = self._lanes.first_element(enumerate(ranges))
         except TaskError as e:
-            message = f"the first {self._what} records: {e.error}"
-            raise UserCodeError(message, where=e.where, traceback=e.traceback) from e
+            raise e.as_mistake(f"the first {self._what} records", self._contract.model_place) from e
         if self.ids is None:
             return element, ()
         ids, sizes = self.ids(element)
-        groups, (located,) = self._locate([ids], [sizes])
+        try:
+            groups, (located,) = self._locate([ids], [sizes])
+        except ValueError as e:
+            place = self._contract.model_place
+            raise UserCodeError(f"the first {self._what} records: {e}", where=place) from e
         rows = [
             np.zeros((len(g.ids), layer.output_dim), np.float32)
             for g, layer in zip(groups, self._tables, strict=True)

@@ -74,6 +74,7 @@ class SimulatedJob:
             "predicted": (),
             "rounds": (),
             "task_count": 0,
+            "refusal": None,
         }
         self.checkpoint_folder = CheckpointFolder(schedule.keeps)
         self.disks = [
@@ -91,6 +92,7 @@ class SimulatedJob:
         self.predicted: Counter[int] = Counter()  # how often each task was computed
         self.exports: list[tuple[str, bytes]] = []  # numbered folders: of which digest, and the model in it
         self.replaced: list[str] = []  # workers that hung
+        self.known_at_refusal = 0  # the newest process when the model's refusal was journalled; 0 before
         self.log: list[str] = []
         self.job = _job_record(schedule)
         self.faults_end = 0.0  # of those whose time is known
@@ -125,6 +127,10 @@ class SimulatedJob:
                 continue
             if master.core.is_stopped:
                 return self
+            if self.schedule.refuses:
+                if master.core.failure is not None and self._is_left_alone():
+                    return self
+                continue
             if master.core.failure is not None:
                 check_failure(self.schedule, master.core.failure)
                 return self
@@ -147,6 +153,11 @@ class SimulatedJob:
         if not self.journal["is_complete"] or self.now <= self.faults_end:
             return False
         return not any(process.is_up for process in self.processes.values() if process.role != "m")
+
+    def _is_left_alone(self) -> bool:
+        """Whether only the master is there, and nothing befalls it any more."""
+        others = [p for p in self.processes.values() if p.is_up and p.role != "m"]
+        return self.now > self.faults_end and not others
 
     def reach(self, moment: str) -> None:
         """A moment of the job has come, perhaps not for the first time."""

@@ -90,6 +90,7 @@ class Schedule:
     hangs: tuple[
         tuple[int, int], ...
     ] = ()  # minibatches (task, index) that whoever computes them first hangs in
+    refuses: bool = False  # the model does not stand its check, in any worker
     is_supervised: bool = False  # hung workers are given up, and replaced
     predicts: bool = False  # the evaluation tasks are to be predicted, into files
     lost_files: tuple[int, ...] = ()  # tasks whose files are gone when they are published for the first time

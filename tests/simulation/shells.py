@@ -59,6 +59,9 @@ class MasterShell(Shell):
         if "rounds" in instruction.fields:
             self._job.reach("decided")
         self._job.journal.update(instruction.fields)
+        if instruction.fields.get("refusal"):
+            self._job.known_at_refusal = max(self._job.processes)
+            self._job.reach("refused")
 
     def _retire(self, process: Process, instruction: master_core.Retire) -> None:
         hung = self._job.process(f"w{instruction.worker}")

@@ -78,12 +78,18 @@ class WorkerShell(Shell):
         self._job.network.ask(process, instruction.endpoint, (instruction.index, instruction.key), body)
 
     def _build(self, process: Process, instruction: worker_core.Build) -> None:
+        if self._job.known_at_refusal and process.name > self._job.known_at_refusal:
+            raise Violation("a worker builds a model that was refused before it began")
         process.pace.begin("build", self._job.now)
         least_s, most_s = (self._job.schedule.build_s,) * 2 if self._job.schedule.build_s else (0.5, 4)
         self._job.within(least_s, most_s, self._on_built, process)
 
     def _on_built(self, process: Process) -> None:
         process.pace.end(self._job.now)
+        if self._job.schedule.refuses:
+            mistake = Failure(code="model", message="a mistake", where="model.py:3 in loss", is_mistake=True)
+            self._job.event(process.name, "on_fatal", (mistake,))
+            return
         needs = callback_needs(self._job.schedule)
         self._job.event(process.name, "on_built", (self._job.schedule.has_tables, needs, False))
 

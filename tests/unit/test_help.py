@@ -36,7 +36,7 @@ Results        --evaluation_steps  --log_loss_steps [100]  --checkpoint_steps
 Kubernetes     --image_name  --namespace [the context's]  --volume
 This run       --job_name [the model's]  --config  --progress [auto]
 More: --help=GROUP  model(12)  training(16)  workers(11)  results(9)
-                    kubernetes(25)  images(9)  run(10)
+                    kubernetes(25)  images(9)  run(11)
       --help=WORD   flags about a word, e.g. --help=evaluation
       --help-all    all of them
 """

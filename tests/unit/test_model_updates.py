@@ -119,7 +119,7 @@ def test_optimizers_that_partitions_do_not_have_are_named():
     class Adam(O.Adam):
         """A subclass may do anything."""
 
-    for optimizer in (O.Adafactor(), Adam(), O.LossScaleOptimizer(O.SGD())):
+    for optimizer in (O.Adafactor(), Adam(), O.LossScaleOptimizer(O.Adafactor())):
         with pytest.raises(ModelError, match="has no parameter-server form yet") as error:
             ModelOptimizer(optimizer)
         assert error.value.help.startswith("use one of SGD, Adam, AdamW")
@@ -133,8 +133,12 @@ def test_optimizers_that_partitions_do_not_have_are_named():
 
 def test_a_factor_of_the_loss_cancels_out():
     """Keras multiplies the loss by it and divides the gradient; the worker's loss is not multiplied."""
-    spec = ModelOptimizer(O.SGD(0.1, loss_scale_factor=8.0)).spec
-    assert spec == ModelOptimizer(O.SGD(0.1)).spec
+    plain = ModelOptimizer(O.SGD(0.1))
+    scaled = ModelOptimizer(O.SGD(0.1, loss_scale_factor=8.0))
+    assert (scaled.spec, scaled.loss_scale) == (plain.spec, 8.0)
+    wrapped = ModelOptimizer(O.LossScaleOptimizer(O.SGD(0.1, clipnorm=2.0), initial_scale=64.0))
+    assert (wrapped.spec, wrapped.loss_scale, wrapped.clip.norm) == (plain.spec, 64.0, 2.0)
+    assert plain.loss_scale is None
 
 
 def test_variables_without_weight_decay():

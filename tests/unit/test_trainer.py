@@ -15,7 +15,7 @@ from edlz.api.recordio import Writer
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
-from edlz.services.errors import ConfigError, DataError, LocalProtocolError, ModelError
+from edlz.services.errors import ConfigError, LocalProtocolError, ModelError
 from edlz.services.metric_state import merge_states
 from edlz.services.plan import Plan, TaskRange
 from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
@@ -309,7 +309,7 @@ def test_a_task_that_keeps_no_record_ends_without_a_gradient(make):
 
 
 def test_a_feed_that_keeps_no_record_at_all(make):
-    with pytest.raises(DataError, match="leaves out every record"):
+    with pytest.raises(ModelError, match="leaves out every record"):
         make(MODEL.replace("dataset.shuffle(64)", "dataset.filter(lambda x, y: y > 99.0)"))
 
 

@@ -16,8 +16,8 @@ from edlz.services.data import list_shards
 from edlz.services.errors import ModelError
 from edlz.services.master.failures import failure_of_worker
 from edlz.services.plan import Plan
-from edlz.services.worker.service import _failure_of
 from edlz.services.worker.trainer import Trainer
+from edlz.services.worker.user_code import failure_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what TensorFlow and Keras remark on such models
 
@@ -157,7 +157,7 @@ def test_a_wrong_model_is_told_once_and_with_what_to_do(row, wrong, error, help_
     with pytest.raises(ModelError) as raised:
         trainer.build()
     trainer.close()
-    view = failure_of_worker(_failure_of(raised.value))
+    view = failure_of_worker(failure_of(raised.value), is_mistake=True)
     assert error in view.text
     assert view.help.startswith(help_line)
     shown = plain(wrapped(failure_block(view, "job", Ending(1.0, "/logs")), 80))

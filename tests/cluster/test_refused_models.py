@@ -1,0 +1,71 @@
+"""A mistake in the model's file, told at the first worker's first try; and the check alone."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checked_models import BASE, line
+
+from edlz.api.recordio import Writer
+
+BAD = "\ndef loss(labels, predictions):\n    return labels * predictions[:, 0]\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "good.py").write_text(BASE)
+    (tmp_path / "bad.py").write_text(BASE + BAD)
+    with Writer(tmp_path / "data") as writer:
+        for number in range(60):
+            writer.write(line(number))
+    return tmp_path
+
+
+def train(folder: Path, model: str, *flags: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "edlz.client", "train", f"--model_file={model}.py", "--job_name=job"),
+            *("--training_data=data", "--validation_data=data", "--minibatch_size=10", *flags),
+        ],
+        cwd=folder,
+        capture_output=True,
+        env={**os.environ, "EDLZ_HOME": str(folder / "home"), "CUDA_VISIBLE_DEVICES": "-1"},
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_job_with_a_mistake_ends_at_once_as_a_mistake(folder: Path) -> None:
+    code, out, err = train(folder, "bad", "--num_workers=2")
+    assert code == 2, out + err
+    number = len((BASE + BAD).splitlines())
+    assert f"bad.py:{number} in loss" in err
+    assert f"{number} |     return labels * predictions[:, 0]" in err
+    assert "help: convert one of them: tf.cast(x, tf.float32)" in err
+    whole = out + err
+    assert whole.count("error: ") == 1, whole
+    assert whole.count("does not match type") == 1, whole
+    assert "replacement" not in whole
+    assert "training begins" not in whole
+
+
+def test_the_check_alone_starts_nothing(folder: Path) -> None:
+    code, out, err = train(folder, "good", "--check", "--output=out")
+    assert code == 0, out + err
+    assert "Checked  job: this model can be trained" in out
+    assert "17 parameters in 4 variables" in out
+    assert "features (10, 2) float32, labels (10,) int32" in out
+    assert "signatures serving_default" in out
+    assert sorted(entry.name for entry in folder.iterdir()) == ["bad.py", "data", "good.py"]
+
+
+def test_the_check_alone_tells_of_a_mistake(folder: Path) -> None:
+    code, out, err = train(folder, "bad", "--check")
+    assert code == 2, out + err
+    assert err.count("error: ") == 1, err
+    assert "bad.py" in err
+    assert "Traceback" not in out + err
