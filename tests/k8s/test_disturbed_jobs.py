@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks.processes import is_complete
+from edlz.k8s.ended_mark import read_mark
 from edlz.k8s.names import CONFIG, pod_name, selector
 from tests.k8s.any_cluster import make_claim
 from tests.k8s.cluster import TestCluster
-from tests.k8s.command_line import ENDED, Shell, check_ledger, grant, told
+from tests.k8s.command_line import ENDED, JOB_S, Shell, check_ledger, grant, told
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")
@@ -83,6 +85,43 @@ def test_a_master_that_is_killed_goes_on_from_its_journal_and_nothing_is_compute
     computed = (desk.cluster.claim_folder("data") / "logs" / f"{pod_name(JOB, 'worker-0')}.log").read_text()
     steps = [int(found) for found in re.findall(r"Loss = \S+, steps = (\d+)", computed)]
     assert steps == list(range(1, status["progress"]["version"]))  # the last one is told to nobody
+
+
+def test_a_master_that_is_killed_when_its_job_is_complete_only_says_so(desk: Shell) -> None:
+    """It has journalled that, and has neither said so nor written the mark that keeps its next life from the job."""
+    created, folder = _creations(desk), desk.cluster.claim_folder("data") / "jobs" / JOB
+    more = ("--num_workers=1", "--num_epochs=2", "--job_dir=/data/jobs/mnist")
+    desk.edlz("train", *flags(desk, *more))
+    desk.wait_for_training(JOB)
+    uid = desk.pod(JOB, "master")["metadata"]["uid"]
+
+    deadline_s = time.monotonic() + JOB_S
+    while not is_complete(folder):
+        assert time.monotonic() < deadline_s, desk.cluster.log(MASTER)
+        time.sleep(0.005)
+    desk.cluster.kill_container(MASTER, signal.SIGKILL)
+    assert read_mark(folder, uid) is None, "the master was quicker than its end"
+
+    status = desk.wait_for_end(JOB)
+    check_ledger(status)
+    assert desk.pod(JOB, "master")["status"]["containerStatuses"][0]["restartCount"] == 1
+    assert "training begins" not in desk.cluster.log(MASTER)
+    mark = read_mark(folder, uid)
+    assert mark is not None
+    assert (mark[0], mark[1].digest) == (0, status["job"]["digest"])
+    assert created == {pod_name(JOB, name): 1 for name in ("master", "ps-0", "worker-0")}
+
+
+def _creations(shell: Shell) -> Counter[str]:
+    """Return what is going to count how often each pod is created."""
+    created = Counter[str]()
+
+    def on_change(change: Any) -> None:
+        if (change.resource, change.kind) == ("pods", "ADDED"):
+            created[change.after["metadata"]["name"]] += 1
+
+    shell.cluster.store.subscribe(on_change)
+    return created
 
 
 def test_a_master_that_its_node_ends_for_good_leaves_nobody_behind(shell: Shell) -> None:
@@ -213,13 +252,7 @@ def _lasting(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_job_ends_well_on_a_cluster_that_is_hardly_there(desk: Shell) -> None:
-    api, created = desk.cluster.api, Counter[str]()
-
-    def on_change(change: Any) -> None:
-        if (change.resource, change.kind) == ("pods", "ADDED"):
-            created[change.after["metadata"]["name"]] += 1
-
-    desk.cluster.store.subscribe(on_change)
+    api, created = desk.cluster.api, _creations(desk)
     manifest = desk.folder / "job.yaml"
     desk.edlz("train", *flags(desk, "--num_workers=2", "--num_epochs=60", f"--yaml={manifest}"))
     api.faults.watch_life_s, api.faults.doubles_events, api.faults.shuffle_seed = 1.0, True, 3
