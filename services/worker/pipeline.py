@@ -28,6 +28,7 @@ __all__ = [
     "endless",
     "maps_in_python",
     "plain_batches",
+    "seen",
     "shuffles",
     "with_options",
 ]
@@ -113,11 +114,16 @@ def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) ->
         Of what the feed gave: `tf.data.INFINITE_CARDINALITY` where it repeats its records without end.
     """
     batches, cardinality = plain_batches(contract, settings, records, settings.minibatch_size)
-    if settings.mode is Mode.PREDICTION:
-        features_of(batches.element_spec)
-        batches = batches.map(lambda features, *_: (features, ()))
-    split_element(batches.element_spec)
+    split_element(seen(batches.element_spec, settings))
     return batches, cardinality
+
+
+def seen(element: Any, settings: FeedSettings) -> Any:
+    """Return an element, or its spec, as all that is behind a feed has it: (features, ()) where it is to predict.
+
+    Not by the dataset: one more `map` would cost as much as a small model.
+    """
+    return (features_of(element), ()) if settings.mode is Mode.PREDICTION else element
 
 
 def plain_batches(

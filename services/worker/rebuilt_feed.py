@@ -15,7 +15,7 @@ from edlz.services.seeds import derive_seed
 from edlz.services.worker.backend import tf
 from edlz.services.worker.bad_record import blame_record
 from edlz.services.worker.dataset_iterator import DatasetIterator
-from edlz.services.worker.elements import features_of, shown, split_element
+from edlz.services.worker.elements import shown, split_element
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.pipeline import (
     PREFETCHED,
@@ -25,6 +25,7 @@ from edlz.services.worker.pipeline import (
     batches_of,
     endless,
     maps_in_python,
+    seen,
     shuffles,
     with_options,
 )
@@ -43,7 +44,7 @@ class RebuiltFeed:
         self._contract, self._settings = contract, settings
         nothing = Assignment(-1, 0, TaskRange(name="", first=0, count=0))
         sample = self._build(nothing, settings.sample())
-        self.spec, self.shuffles = sample.element_spec, shuffles(sample)
+        self.spec, self.shuffles = seen(sample.element_spec, settings), shuffles(sample)
 
     def open(self) -> Stream:
         return _SeparateStreams(self._minibatches)
@@ -57,7 +58,7 @@ class RebuiltFeed:
         dataset = self._build(assignment, self._settings.read(assignment))
         numbered = dataset.enumerate().skip(assignment.first).prefetch(PREFETCHED)
         iterator = DatasetIterator(with_options(numbered, self._settings))
-        return ((int(index), element) for index, element in iterator)
+        return ((int(index), seen(element, self._settings)) for index, element in iterator)
 
     def _build(self, assignment: Assignment, records: list[bytes]) -> Any:
         # The seed is the process's: nothing else may draw while this thread builds.
@@ -149,7 +150,7 @@ class RecordsFeed:
         if features is not None:
             decoded = [tf.io.parse_single_example(record, features) for record in records]
         element = tf.nest.map_structure(_as_tensor, self._contract.feed(decoded))
-        return (features_of(element), ()) if self._settings.mode is Mode.PREDICTION else element
+        return seen(element, self._settings)
 
 
 def _as_tensor(value: Any) -> Any:

@@ -30,6 +30,7 @@ from edlz.services.worker.pipeline import (
     batches_of,
     endless,
     maps_in_python,
+    seen,
     with_options,
 )
 from edlz.services.worker.random_ops import stateful_random_ops
@@ -78,7 +79,7 @@ class StreamedFeed:
     """
 
     def __init__(self, contract: ModelContract, settings: FeedSettings) -> None:
-        self._contract, self._settings = contract, settings
+        self._contract, self.settings = contract, settings
         self._inboxes: dict[int, queue.SimpleQueue[Assignment | None]] = {}
         self._stream_numbers = itertools.count()
         self.failures: dict[int, Exception] = {}  # assignment -> why its records could not be read
@@ -100,14 +101,14 @@ class StreamedFeed:
         source = tf.data.Dataset.from_tensors(tf.constant(number, tf.int64)).repeat()
         dataset = source.flat_map(self._minibatches).prefetch(PREFETCHED)
         with _reading_ahead() if self._only_reads else nullcontext():
-            iterator = DatasetIterator(with_options(dataset, self._settings))
+            iterator = DatasetIterator(with_options(dataset, self.settings))
         return _SharedStream(self, iterator, inbox)
 
     def blame(self, assignment: Assignment) -> Blame:
         def run(records: list[bytes]) -> Any:
-            return batches_of(self._contract, self._settings, tf.constant(records, tf.string))[0]
+            return batches_of(self._contract, self.settings, tf.constant(records, tf.string))[0]
 
-        return blame_record(self._settings, assignment, run, maps_in_python)
+        return blame_record(self.settings, assignment, run, maps_in_python)
 
     def _trace(self, stream: Any) -> Any:
         """One task's minibatches, each with its assignment's number and its index, and a marker behind them."""
@@ -115,14 +116,15 @@ class StreamedFeed:
         number.set_shape([])
         first.set_shape([])
         records.set_shape([None])
-        batches, cardinality = batches_of(self._contract, self._settings, records)
-        self.spec = batches.element_spec
+        batches, cardinality = batches_of(self._contract, self.settings, records)
+        spec = batches.element_spec
+        self.spec = seen(spec, self.settings)
         infinite = tf.constant(tf.data.INFINITE_CARDINALITY, tf.int64)
         is_finite = tf.debugging.assert_none_equal(cardinality, infinite, message=ENDLESS)
         with tf.control_dependencies([is_finite]):
             first = tf.identity(first)
         numbered = batches.enumerate().skip(first).map(lambda index, element: (number, index, element))
-        end = (number, tf.constant(-1, tf.int64), tf.nest.map_structure(_empty, self.spec))
+        end = (number, tf.constant(-1, tf.int64), tf.nest.map_structure(_empty, spec))
         return numbered.concatenate(tf.data.Dataset.from_tensors(end))
 
     def _pull(self, stream: Any) -> tuple[Any, Any, Any]:
@@ -132,7 +134,7 @@ class StreamedFeed:
             del self._inboxes[int(stream)]
             raise StopIteration
         try:
-            records = self._settings.read(assignment)
+            records = self.settings.read(assignment)
         except Exception as e:  # raised in the compute thread, where it means something
             self.failures[assignment.number] = e
             records = []
@@ -167,7 +169,7 @@ class _SharedStream:
             if failure is not None:
                 raise failure from e
             if ENDLESS in str(e):
-                raise endless(self._feed._contract, self._feed._settings) from e
+                raise endless(self._feed._contract, self._feed.settings) from e
             raise
         failure = self._feed.failures.pop(assignment.number, None)
         if failure is not None:
@@ -175,7 +177,7 @@ class _SharedStream:
         if int(number) != assignment.number:
             raise LocalProtocolError(f"minibatches of run {int(number)} came for run {assignment.number}")
         place = int(index)
-        return (place, element) if place >= 0 else None
+        return (place, seen(element, self._feed.settings)) if place >= 0 else None
 
     def close(self) -> None:
         self._free_thread()

@@ -33,7 +33,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> Path
 
 
 def predict(home: Path, trained: Path, small_mnist: Path) -> TrainJob:
-    """Begin a job of 400 tasks."""
+    """Begin a job of 401 tasks."""
     home.mkdir(exist_ok=True)
     data = (f"--prediction_data={small_mnist}/train", f"--checkpoint_dir_for_init={trained}")
     output = (f"--prediction_output={home}/out", "--progress=plain", "--relaunch_on_worker_failure=9")
@@ -50,7 +50,7 @@ def test_twenty_kills_change_no_byte(tmp_path: Path, trained: Path, small_mnist:
         job.finish()
     wanted = {path.name: path.read_bytes() for path in (tmp_path / "quiet" / "out").iterdir()}
     tasks, chance = len(wanted) - 1, random.Random(SEED)
-    assert tasks == 400
+    assert tasks == 401
 
     out, killed = tmp_path / "disturbed" / "out", []
     with predict(tmp_path / "disturbed", trained, small_mnist) as job:
