@@ -68,7 +68,8 @@ class UserCodeError(ModelError):
         error: str = "",
         traceback: str = "",
     ) -> None:
-        place = f" ({where})" if where else ""
+        is_placed = text.startswith(where.partition(" in ")[0])  # as `file:line: …`
+        place = f" ({where})" if where and not is_placed else ""
         cause = f": {error}" if error else ""
         super().__init__(f"{text}{cause}{place}", help)
         self.text, self.where, self.error = text, where, error
