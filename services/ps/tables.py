@@ -114,6 +114,8 @@ class Tables:
             raise ValueError(f"rows of {counts} for {len(self.specs)} tables")
         if rows.ids.shape != (sum(counts),):
             raise ValueError(f"ids of shape {rows.ids.shape} for {sum(counts)} rows")
+        if rows.ids.dtype != np.int64:
+            raise ValueError(f"ids are {rows.ids.dtype}, not int64")
         if gradients is not None and gradients.shape != (size := sum(map(mul, counts, self._dims)),):
             raise ValueError(f"rows' gradients have shape {gradients.shape}, their ids give {(size,)}")
 
