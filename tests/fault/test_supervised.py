@@ -131,17 +131,6 @@ def test_a_worker_that_fails_again_and_again_ends_the_job(start: Start, tmp_path
     assert "no worker is left: worker-1 exit code 9" in job.output()
 
 
-def test_a_machine_without_memory_is_told_by_what_the_worker_said_last(start: Start, tmp_path: Path) -> None:
-    model = tmp_path / "large.py"
-    source = (MODELS / "tiny_tables.py").read_text()
-    model.write_text(f"{source}\n\nraise MemoryError('no room')\n")
-    job = start("async", f"--model_file={model}", "--num_workers=1")
-    job.finish(code=1)
-    told = "no worker is left: worker-1 exit code 1: MemoryError: no room, like 1 before it in its place"
-    assert f'error: job "tiny-tables" failed: {told}' in job.output()
-    assert f"{model}:" in job.output()
-
-
 @pytest.mark.parametrize(
     ("end", "told"),
     [
