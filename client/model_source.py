@@ -163,7 +163,7 @@ def _config(where: Path, kept: Mapping[str, Scalar], given: Mapping[str, str]) -
     """
     argv = [] if "config" in given else _kept_arguments(kept, given)
     argv += [f"--{name}={value}" for name, value in given.items()]
-    reading = read_config(argv, "train", {})
+    reading = read_config(argv, "train", {}, begins_job=False)
     config = reading.config
     if not (config.model_def or config.model_file):
         what = f"{where} does not say which model it is of: it was written by an older edlz"

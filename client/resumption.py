@@ -47,7 +47,8 @@ def resumed_settings(
     problems = [problem for token in argv if (problem := _refusal(token)) is not None]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("EDLZ_")}
     command = _command_of(kept)
-    reading = read_config([f"--config={kept}", *argv, *own], command, environment)
+    arguments = [f"--config={kept}", *argv, *own]
+    reading = read_config(arguments, command, environment, begins_job=False)
     problems += reading.errors
     if not problems:
         problems += check(reading.config).errors

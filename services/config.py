@@ -28,6 +28,7 @@ _Self = TypeVar("_Self", bound="JobConfig")
 
 MOST_THREADS = 1024  # of one process
 MAX_JOB_NAME = 40  # a pod's name adds a prefix and a role, and may have 63 letters
+MAX_KEPT_JOB_NAME = 50  # of a job on this machine: it was the limit once
 PS_PORT = 2222  # of partition 0 by hand; partition i listens on PS_PORT + i
 
 _COMMANDS = "train evaluate predict"
@@ -517,9 +518,9 @@ def edlz_home() -> Path:
     return Path(os.environ.get("EDLZ_HOME") or Path.home() / ".edlz").absolute()
 
 
-def legal_job_name(text: str) -> str:
+def legal_job_name(text: str, most: int = MAX_JOB_NAME) -> str:
     """Return the job name nearest to a text: letters a-z, digits and -, not too many."""
-    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MAX_JOB_NAME].rstrip("-")
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:most].rstrip("-")
     return name or "job"
 
 

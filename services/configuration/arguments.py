@@ -78,7 +78,9 @@ def parse_arguments(argv: Sequence[str], service: Reader) -> JobConfig:
     return config
 
 
-def read_config(argv: Sequence[str], reader: Reader, environ: Mapping[str, str]) -> Reading:
+def read_config(
+    argv: Sequence[str], reader: Reader, environ: Mapping[str, str], *, begins_job: bool = True
+) -> Reading:
     """Read a configuration from its three sources.
 
     Parameters
@@ -86,6 +88,7 @@ def read_config(argv: Sequence[str], reader: Reader, environ: Mapping[str, str])
     argv : the arguments, without program and command
     reader : whose flags they are
     environ : the environment
+    begins_job : whether a command is to begin a job with it; one that there is keeps what was allowed to it
     """
     given, problems = _settings_from_arguments(argv, reader)
     from_environment, environment_problems, warnings = _settings_from_environment(environ, reader)
@@ -112,7 +115,9 @@ def read_config(argv: Sequence[str], reader: Reader, environ: Mapping[str, str])
     values = {name: value for name, value in values.items() if value != "" or name not in settings}
     config = JobConfig(**values, given=frozenset(values) & frozenset(settings))  # type: ignore[arg-type]
 
-    findings = [f for f in check_flags(config, settings, reader) if bad.isdisjoint(f.flags)]
+    begins_job = begins_job and reader in PURPOSES  # a master may have begun it long ago
+    found = check_flags(config, settings, reader, begins_job=begins_job)
+    findings = [finding for finding in found if bad.isdisjoint(finding.flags)]
     errors = problems + [f.problem for f in findings if f.level == "error"]
     warnings += [f.problem for f in findings if f.level == "warning"]
     return Reading(config, settings, tuple(errors), tuple(warnings))

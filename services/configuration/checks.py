@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from edlz.services.config import MAX_JOB_NAME, JobConfig, flags_by_spelling, legal_job_name
+from edlz.services.config import MAX_JOB_NAME, MAX_KEPT_JOB_NAME, JobConfig, flags_by_spelling, legal_job_name
 from edlz.services.configuration.export_flags import export_problems
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, PURPOSES, Purpose, Reader
 from edlz.services.configuration.model_params import parse_model_params
@@ -30,17 +30,21 @@ class Finding:
     problem: Problem
 
 
-def check_flags(config: JobConfig, settings: Mapping[str, Setting], reader: Reader) -> Iterator[Finding]:
+def check_flags(
+    config: JobConfig, settings: Mapping[str, Setting], reader: Reader, *, begins_job: bool
+) -> Iterator[Finding]:
     """Find everything in which the flags contradict each other or cannot work.
 
     Parameters
     ----------
     settings : the values as given, by flag name, for citing
     reader : the command whose flags they are
+    begins_job : whether a new job is to have them
     """
     if reader in PURPOSES or reader == "master":
         yield from _check_required(config, PURPOSES.get(reader) or _purpose_by_hand(config))
         yield from _check_modes(config, settings, reader)
+        yield from _check_name(config, MAX_JOB_NAME if begins_job else MAX_KEPT_JOB_NAME)
         yield from _check_results(config)
         yield from _check_export(config)
         yield from _check_priority(config, reader)
@@ -105,6 +109,12 @@ def _check_required(config: JobConfig, purpose: Purpose) -> Iterator[Finding]:
         yield _missing("checkpoint_dir_for_init")
 
 
+def _check_name(config: JobConfig, most: int) -> Iterator[Finding]:
+    if config.job_name != legal_job_name(config.job_name, most):
+        message = f'--job_name="{config.job_name}" is no job name: a-z, 0-9 and - (at most {MAX_JOB_NAME})'
+        yield _error(message, f"--job_name={legal_job_name(config.job_name)}", "job_name")
+
+
 def _check_transport(config: JobConfig, reader: Reader) -> Iterator[Finding]:
     if config.keys_dir and config.transport_security == "none":
         message = f"--keys_dir={config.keys_dir} with --transport_security=none"
@@ -136,9 +146,6 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
         )
     if reader in PURPOSES:
         yield from _check_workers(config)
-    if config.job_name != legal_job_name(config.job_name):
-        message = f'--job_name="{config.job_name}" is no job name: a-z, 0-9 and - (at most {MAX_JOB_NAME})'
-        yield _error(message, f"--job_name={legal_job_name(config.job_name)}", "job_name")
     idle = idle_workers(config)
     if idle is not None:
         yield Finding("warning", ("num_workers", "grads_to_wait", "use_async"), idle)

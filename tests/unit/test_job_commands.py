@@ -21,8 +21,12 @@ from edlz.client.job_list import Asked, asked_list
 from edlz.client.local import job as local_job
 from edlz.client.local.job_directory import JobDirectory, open_job_directory
 from edlz.client.local.live_status import LiveStatus
+from edlz.client.local.run import service_command
+from edlz.client.preflight import Preflight
+from edlz.client.resumption import resumed_settings
 from edlz.client.wait import exit_code_of
 from edlz.services.config import JobConfig
+from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import ConfigError, RemoteProtocolError
 from edlz.services.job_status import (
     EventView,
@@ -198,6 +202,25 @@ def test_a_job_that_has_succeeded_is_not_resumed(capsys: pytest.CaptureFixture[s
     said = 'job "mnist" has succeeded already (v7, digest 01234567): nothing is left to do\n'
     assert capsys.readouterr().out == said
     assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == before
+
+
+def test_a_job_from_before_may_have_a_longer_name(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    """The limit of a name is for new jobs: what there is goes on, is shown and read from, and can be removed."""
+    name = "m" * 45
+    with open_job_directory(config(name)) as folder:
+        path = folder.path
+        (path / "status.json").write_bytes(
+            msgspec.json.encode(msgspec.structs.replace(STATUS, name=name, state="Stopped"))
+        )
+    goes_on = resumed_settings(path / "job.yaml", ["--num_workers=1"], [], lambda _: Preflight())
+    assert (goes_on.job_name, goes_on.num_workers) == (name, 1)
+    assert read_config(service_command(goes_on, folder, "master")[3:], "master", {}).errors == ()
+    for command in (["ls"], ["status", name], ["rm", name, "--force"]):
+        assert main(command) == 0
+        assert name in capsys.readouterr().out
+    assert not path.exists()
+    assert main(["train", "--model_def=a.b", "--training_data=x", f"--job_name={name}"]) == 2
+    assert f'--job_name="{name}" is no job name: a-z, 0-9 and - (at most 40)' in capsys.readouterr().err
 
 
 def test_a_job_that_never_began_says_why(capsys: pytest.CaptureFixture[str]) -> None:
