@@ -16,12 +16,21 @@ they are shown the newest values when so many tasks are done, and what they deci
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.concluded_rounds import CallbackNeeds, ConcludedRound, Decision, LossSum, ShownRound
+from edlz.services.concluded_rounds import (
+    NO_VERSION,
+    CallbackNeeds,
+    ConcludedRound,
+    Decision,
+    LossSum,
+    ShownRound,
+)
 from edlz.services.job_status import FailureView
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.entries import JournalState
@@ -215,7 +224,7 @@ class Barriers:
         version = self._concluded.version
         if now - self._tried_s >= KEEP_AGAIN_S and self._checkpoints.is_idle and self._is_at_barrier:
             self._tried_s = now
-            self._checkpoints.ask(version)
+            self._checkpoints.ask_again(version)
         if now - self._trying_since_s >= KEEP_PATIENCE_S and self._is_at_barrier:
             self.failure = FailureView(
                 text=f"the checkpoint of v{version}, which callbacks refer to, could not be saved",
@@ -227,6 +236,8 @@ class Barriers:
         """The callbacks have answered; the first answer counts."""
         if self._open is None or finished.round != self._open[0] or self._next is None:
             return []
+        if not self._holds:
+            finished = _keeping_nothing(finished)
         return self._keep(finished)
 
     # -- the way from one barrier to the next
@@ -343,3 +354,10 @@ class Barriers:
         assert self._concluded is None or self._open is not None, "concluded, but not open"
         if self._holds and self._next is not None:
             assert self._queue.fence == self._next + 1, "leases may go beyond the barrier"
+
+
+def _keeping_nothing(finished: Finished) -> Finished:
+    """Return a round whose version is over: nobody can keep it any more, so nothing may wait for that."""
+    assert finished.decision is not None
+    decision = msgspec.structs.replace(finished.decision, kept=(), result=NO_VERSION)
+    return replace(finished, decision=decision)

@@ -96,6 +96,13 @@ class Checkpoints:
         else:
             self._is_asked = True
 
+    def ask_again(self, version: int) -> None:
+        """Sync: all partitions stand at this version; have it cut once more if its manifest could not be written."""
+        if self._spoilt == version:
+            self._spoilt = None
+            self.completed = min(self.completed, version - 1)
+        self.ask(version)
+
     def rewind(self, version: int) -> None:
         """What comes after `version` may differ from what was computed before all partitions went back to it."""
         if self._is_sync:

@@ -118,7 +118,7 @@ class Assembly:
             return check_monitors(sort_callbacks(contract, is_sync=self._plan.is_sync), metrics)
 
         about = (self.built.model, updates.keras, updates.constant_rate, self._plan.epochs)
-        return CallbackCalls(contract.code, make, *about)
+        return CallbackCalls(contract.code, make, *about, is_sync=self._plan.is_sync)
 
     def _make_evaluator(self, *, with_loss: bool) -> Evaluator:
         feed = self._model.open_feed(Mode.EVALUATION)

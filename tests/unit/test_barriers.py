@@ -3,12 +3,16 @@
 import dataclasses
 import random
 from collections.abc import Hashable, Iterable
+from typing import Any
 
 import pytest
 from schedules import ending_schedule, random_schedule, with_callbacks
 from simulation.job import Fault, Schedule, SimulatedJob, Violation
+from simulation.processes import Process
 from simulation.schedule import BARRIER_MOMENTS
+from simulation.shells import MasterShell
 
+from edlz.services.checkpoints.records import Manifest
 from edlz.services.master.barriers import Barriers
 from edlz.services.messages import NewestPull
 from edlz.services.ps.exchanges import Exchanges
@@ -104,6 +108,27 @@ def test_a_version_that_never_finds_room_fails_the_job() -> None:
     with pytest.raises(Violation, match="which callbacks refer to, could not be saved"):
         job.run()
     assert job.now < 500
+
+
+def test_a_version_whose_manifest_cannot_be_written_is_saved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    complete, tried = MasterShell._complete, []
+
+    def fail_once(self: MasterShell, process: Process, manifest: Manifest, *about: Any) -> None:
+        if tried:
+            complete(self, process, manifest, *about)
+            return
+        tried.append(manifest.version)
+        self._job.carry_out(process, process.core.on_manifest(manifest.version, "no room"))
+
+    monkeypatch.setattr(MasterShell, "_complete", fail_once)
+    job = SimulatedJob(schedule(4, keeps_best=True)).run()
+    assert tried == [job.journal["rounds"][0].version]
+
+
+def test_nothing_is_kept_where_training_does_not_wait() -> None:
+    """Its version is over when a worker says so: whoever waited for its checkpoint would wait for ever."""
+    job = SimulatedJob(schedule(1, "async", keeps_best=True)).run()
+    assert [round_.decision.kept for round_ in job.journal["rounds"]] == [(), ()]
 
 
 @pytest.mark.parametrize("seed", range(4))

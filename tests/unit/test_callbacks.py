@@ -60,13 +60,14 @@ def contract(tmp_path: Path):
 def calls(contract):
     """Makes the calls of what one worker has: another one begins anew."""
 
-    def make(callbacks: str, classes: str = "") -> CallbackCalls:
+    def make(callbacks: str, classes: str = "", *, is_sync: bool = True) -> CallbackCalls:
         module = contract(callbacks, classes)
 
         def sorted_ones() -> SortedCallbacks:
-            return check_monitors(sort_callbacks(module, is_sync=True), ("loss", "accuracy"))
+            return check_monitors(sort_callbacks(module, is_sync=is_sync), ("loss", "accuracy"))
 
-        return CallbackCalls(module.code, sorted_ones, module.build(), module.make_optimizer(), 0.5, 9)
+        about = (module.build(), module.make_optimizer(), 0.5, 9)
+        return CallbackCalls(module.code, sorted_ones, *about, is_sync=is_sync)
 
     return make
 
@@ -166,6 +167,19 @@ class Sly(keras.callbacks.Callback):
 """
     with pytest.raises(ModelError, match=message):
         play(calls("Sly()", classes), [0.5])
+
+
+@pytest.mark.parametrize("keep", ["get_weights()", "save('x.keras')"])
+def test_a_version_that_is_over_is_not_kept(calls, keep: str) -> None:
+    classes = f"""
+class Keeper(keras.callbacks.Callback):
+    decides = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.{keep}
+"""
+    with pytest.raises(ModelError, match=r"Keeper .* asynchronous mode"):
+        play(calls("Keeper()", classes, is_sync=False), [0.5])
 
 
 def test_a_learning_rate_that_is_none(calls) -> None:

@@ -36,6 +36,8 @@ class CallbackCalls:
         The learning rate before any decision; None where it follows from the version.
     epochs : int
         Of the job.
+    is_sync : bool
+        Whether it trains in synchronous mode.
 
     Raises
     ------
@@ -51,8 +53,11 @@ class CallbackCalls:
         optimizer: Any,
         rate: float | None,
         epochs: int,
+        *,
+        is_sync: bool = True,
     ) -> None:
         self._code, self._make, self._model, self._optimizer = code, make, model, optimizer
+        self._is_sync = is_sync
         self._rate, self._params = rate, {"epochs": epochs, "steps": None, "verbose": 0}
         self._own = make()  # the observers, and those of the deciders that want to see minibatches
         if self._own.deciders:  # what they do before training is found out at once
@@ -159,7 +164,8 @@ class CallbackCalls:
         self, callback: Any, *, decides: bool, optimizer: OptimizerView | None = None
     ) -> ModelView:
         optimizer = optimizer or OptimizerView(self._optimizer, self._rate or 0.0)
-        view = ModelView(self._model, optimizer, type(callback).__name__, decides=decides)
+        name = type(callback).__name__
+        view = ModelView(self._model, optimizer, name, decides=decides, is_sync=self._is_sync)
         callback.set_params(dict(self._params))
         callback.set_model(view)
         return view

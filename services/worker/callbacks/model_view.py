@@ -54,6 +54,8 @@ class ModelView:
         What messages call the callback.
     decides : bool
         Whether it may stop training, and keep versions.
+    is_sync : bool
+        Whether training stands still at the version that it is shown: no other one can be kept.
 
     Attributes
     ----------
@@ -62,8 +64,11 @@ class ModelView:
     result : the one whose weights it has put back
     """
 
-    def __init__(self, model: Any, optimizer: OptimizerView, name: str, *, decides: bool) -> None:
+    def __init__(
+        self, model: Any, optimizer: OptimizerView, name: str, *, decides: bool, is_sync: bool = True
+    ) -> None:
         self._model, self.optimizer, self._name, self._decides = model, optimizer, name, decides
+        self._is_sync = is_sync
         self._stops = False
         self.version = 0
         self.kept: int | None = None
@@ -89,7 +94,7 @@ class ModelView:
 
     def get_weights(self) -> list[Any]:
         """Have this version kept; what is returned stands for its weights."""
-        self._check("takes the model's weights")
+        self._check_keeping("takes the model's weights")
         self.kept = self.version
         return _Weights(self.version)
 
@@ -105,10 +110,18 @@ class ModelView:
 
     def save(self, *_: Any, **__: Any) -> None:
         """Have this version kept as a checkpoint, in place of a file."""
-        self._check("saves the model")
+        self._check_keeping("saves the model")
         self.kept = self.version
 
     save_weights = save
+
+    def _check_keeping(self, what: str) -> None:
+        self._check(what)
+        if not self._is_sync:
+            raise ModelError(
+                f"callback {self._name} {what}, and the job trains in asynchronous mode",
+                "there no version stands still to be kept: leave --use_async away, or that callback",
+            )
 
     def _check(self, what: str) -> None:
         if not self._decides:
