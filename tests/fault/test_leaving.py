@@ -52,6 +52,24 @@ def test_a_master_that_has_the_partition_in_itself_saves_it(
     assert begun[0] == 0 < begun[1]
 
 
+def test_parameter_servers_that_are_told_first_save_one_version(
+    tmp_path: Path, small_mnist: Path, sync_digest: str
+) -> None:
+    flags = (*FLAGS, MODES["sync"], f"--training_data={small_mnist}/train")
+    with HandJob(tmp_path, *flags, partitions=2).start(1) as job:
+        job.wait_for_log("master", "Task:3 completed")
+        for names in (("ps-0", "ps-1"), ("worker-0", "master")):
+            for name in names:
+                job.processes[name].send_signal(signal.SIGTERM)
+            assert [job.wait(name) for name in names] == [ENDED, ENDED]
+        saved = [re.findall(r"told to end; v(\d+) is saved everywhere", job.log(f"ps-{i}")) for i in (0, 1)]
+        assert saved[0] == saved[1] != [], job.logs()
+        job.start(1)
+        assert job.finish().digest == sync_digest
+        job.check_exactly_once()
+    assert f"training begins at v{saved[0][0]}," in job.log("master")
+
+
 def test_async_goes_on_where_it_was(tmp_path: Path, small_mnist: Path) -> None:
     flags = (*FLAGS, MODES["async"], f"--training_data={small_mnist}/train")
     with HandJob(tmp_path, *flags, partitions=2).start(1) as job:
