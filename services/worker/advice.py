@@ -53,7 +53,7 @@ _ADVICE = (
     (
         r"must have the same rank|must have the same shape|[Ss]hapes? .*(incompatible|must be equal|match)"
         r"|Incompatible shapes|Dimensions must be equal|logits.* and .*labels.* must",
-        "bring them to one shape: labels = tf.reshape(labels, tf.shape(predictions))",
+        "bring them to one shape: of labels and predictions, labels = tf.reshape(labels, tf.shape(predictions))",
     ),
 )
 _COMPILED = tuple((re.compile(pattern, re.DOTALL), text) for pattern, text in _ADVICE)

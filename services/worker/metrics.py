@@ -167,7 +167,8 @@ class MetricSet:
             raise ModelError(f'two metrics are called "{name}"', "rename one in eval_metrics_fn()")
         if isinstance(metric, keras.metrics.Metric):
             self._metrics[name] = metric
-            update = metric.update_state
+            is_of_keras = type(metric).__module__.startswith("keras.")
+            update = _of_rows(metric.update_state) if is_of_keras else metric.update_state
         elif callable(metric):
             update = _mean_of(self._mean(name), metric)
         else:
@@ -207,6 +208,17 @@ def _update_mean(mean: Any, value: Any, count: Any) -> None:
         mean.update_state(value, sample_weight=tf.cast(count, tf.float32))
     else:
         mean.update_state(value)
+
+
+def _of_rows(update: Update) -> Update:
+    """The update of a metric of Keras, which takes the last axis for values of one row: also if it is the rows'."""
+
+    def update_rows(labels: Any, predictions: Any) -> None:
+        if all(isinstance(part, tf.Tensor) and part.shape.rank == 1 for part in (labels, predictions)):
+            labels, predictions = labels[:, tf.newaxis], predictions[:, tf.newaxis]
+        update(labels, predictions)
+
+    return update_rows
 
 
 def _of_output(output: Any, update: Update) -> Update:

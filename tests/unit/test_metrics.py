@@ -60,6 +60,8 @@ def rows_of(kind, count=60, seed=0):
         return np.eye(4, dtype=np.float32)[rng.integers(0, 4, count)], scores / scores.sum(1, keepdims=True)
     if kind == "binary":
         return rng.integers(0, 2, (count, 1)).astype(np.float32), rng.random((count, 1)).astype(np.float32)
+    if kind == "one-dimensional":
+        return rng.integers(0, 2, count).astype(np.float32), rng.random(count).astype(np.float32)
     return rng.random((count, 1)).astype(np.float32), rng.random((count, 1)).astype(np.float32)
 
 
@@ -108,6 +110,29 @@ def test_parts_add_up_to_what_keras_says_of_the_whole(make, kind, metric):
     # The longest: R2Score has two sums of 60 squares of differences, one of them from a mean; AUC sums over 200
     # thresholds, with three quotients each.
     assert metrics.conclude(merged) == {"m": near(expected, 1000, size=1.0)}
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "MeanSquaredError()",
+        "MeanAbsoluteError()",
+        "BinaryCrossentropy()",
+        "Hinge()",
+        "R2Score()",
+        "RootMeanSquaredError()",
+        "BinaryAccuracy()",
+        "AUC()",
+    ],
+)
+def test_one_number_for_each_row_is_a_row_to_metrics_of_keras(make, metric):
+    """Of labels and predictions without a second axis, Keras' metrics take all rows for the values of one."""
+    labels, predictions = rows_of("one-dimensional")
+    metrics = make(returning(f"{{'m': keras.metrics.{metric}}}"))
+    merged = merge_states(states_of(metrics, labels, predictions, [0, 13, 14, 47, 60]))
+    whole = make(returning(f"{{'m': keras.metrics.{metric}}}"))._metrics["m"]  # a new object of Keras
+    whole.update_state(labels[:, np.newaxis], predictions[:, np.newaxis])
+    assert metrics.conclude(merged) == {"m": near(float(whole.result()), 1000, size=1.0)}
 
 
 def test_another_worker_concludes(make):
