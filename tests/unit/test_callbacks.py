@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -251,6 +252,14 @@ def test_kinds(contract) -> None:
     assert [type(each).__name__ for each in found.deciders] == ["EarlyStopping", "LambdaCallback"]
     assert [type(each).__name__ for each in found.observers] == ["CSVLogger", "LambdaCallback"]
     assert (len(found.schedulers), found.max_steps, found.stops_on_nan) == (1, 5, True)
+
+
+def test_callbacks_that_are_not_run_are_named_once(contract, caplog) -> None:
+    module = contract("History(), ModelCheckpoint('x.keras'), TerminateOnNaN()")
+    with caplog.at_level("INFO"):
+        sort_callbacks(module, is_sync=True, is_told=True)
+        sort_callbacks(module, is_sync=True)
+    assert re.findall(r"callback=(\w+) is not run: \w+", caplog.text) == ["History", "ModelCheckpoint"]
 
 
 @pytest.mark.parametrize(

@@ -553,8 +553,3 @@ def test_schedules_of_the_module_set_the_models_rate_and_not_a_tables_own(make, 
     assert [trainer.learning_rate(version) for version in (0, 3)] == [1.0, 0.25]
     assert trainer.table_rates(3) == (0.25, 0.25)
     assert trainer.table_rates(0) == (0.5, 1.0)
-
-
-def test_callbacks_that_are_not_heeded_are_named(make, caplog):
-    make(TWO_TABLES + "\ndef callbacks():\n    return [keras.callbacks.TerminateOnNaN()]\n")
-    assert "callback=TerminateOnNaN is not run" in caplog.text
