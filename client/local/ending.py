@@ -129,6 +129,7 @@ def _with_last_words(failure: FailureView, tail: Sequence[str], log: Path) -> Fa
         failure,
         where=said.where,
         error="" if said.error in failure.text else said.error,
-        help=said.help or f"the whole story: {log}",
+        help=said.help
+        or (f"the whole story: {log}" if said.error else f"it left no reason in its log: {log}"),
         traceback="\n".join(tail),
     )

@@ -243,11 +243,7 @@ class UserCode:
 
     def where(self, cause: BaseException, fallback: Callable[..., Any] | None = None) -> str:
         """Return `file:line in function` of the innermost frame in the user's folder, or nothing."""
-        found = ""
-        for path, line, function in _FRAME.findall(_full_text(cause)):
-            if self.is_users(path):
-                found = f"{_short(path)}:{line}" + (f" in {function}" if function else "")
-        return found or (definition(fallback) if fallback else "")
+        return _innermost(_full_text(cause), self.is_users) or (definition(fallback) if fallback else "")
 
     def text(self, cause: BaseException) -> str:
         """Return the traceback, the end of it if it is very long."""
@@ -291,10 +287,22 @@ def shown_place(path: str, line: int, function: str) -> str:
 
 def exit_error(cause: SystemExit) -> UserCodeError:
     """Return the error that stands for an exit which the user's code has asked for."""
+    text = _full_text(cause)
+    where = _innermost(text, lambda path: not is_library(path))
+    code = (
+        ""
+        if cause.code is None
+        else repr(valid_text(cause.code) if isinstance(cause.code, str) else cause.code)
+    )
+    by_parser = ", by argparse" if "/argparse.py" in text else ""
+    is_import = not where or where.endswith(" in <module>")
     return UserCodeError(
-        f"the model's code called sys.exit({'' if cause.code is None else cause.code!r}), perhaps by argparse",
-        "a worker imports the model's file: leave that to `if __name__ == '__main__':`",
-        traceback=_full_text(cause),
+        f"the model's code called sys.exit({code}){by_parser}",
+        "a worker imports the model's file: leave that to `if __name__ == '__main__':`"
+        if is_import
+        else "raise an error there that says what is wrong",
+        where=where,
+        traceback=text,
     )
 
 
@@ -341,6 +349,15 @@ def _full_text(cause: BaseException) -> str:
     metadata = getattr(cause, "ag_error_metadata", None)
     # AutoGraph runs a translation of the user's code; only its notes have the frames of the original.
     return valid_text(text if metadata is None else f"{text}\n{metadata.get_message()}\n")
+
+
+def _innermost(text: str, is_users: Callable[[str], bool]) -> str:
+    """Return `file:line in function` of a traceback's last frame in a file of the user's own, or nothing."""
+    found = ""
+    for path, line, function in _FRAME.findall(text):
+        if is_users(path):
+            found = f"{_short(path)}:{line}" + (f" in {function}" if function else "")
+    return found
 
 
 def _lines_from(path: str, first: int) -> Iterator[tuple[int, str]]:

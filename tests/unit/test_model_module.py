@@ -15,7 +15,7 @@ from edlz.services.worker.keras_model import start_from
 from edlz.services.worker.model_file import load_file
 from edlz.services.worker.model_module import LossFunction, load_contract
 from edlz.services.worker.optimizer import accept_older_spellings
-from edlz.services.worker.user_code import UserCode, UserCodeError, brief
+from edlz.services.worker.user_code import UserCode, UserCodeError, brief, exit_error
 
 MODEL = """
 import keras
@@ -289,6 +289,29 @@ def test_a_module_that_does_not_run_leaves_nothing_behind(tmp_path):
         load(tmp_path, MODEL + "\nnothing\n")
     assert "deep.py:18 in <module>" in error.value.where
     assert not any(name.endswith("deep") for name in sys.modules if "ctr" in name or "edlz_" in name)
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "asked", "advice"),
+    [
+        ("import sys\nsys.exit(3)", 19, r"called sys.exit(3) (", "leave that to `if __name__"),
+        (
+            "import argparse\nparser = argparse.ArgumentParser(prog='x')\nparser.parse_args(['--odd'])",
+            20,
+            "called sys.exit(2), by argparse (",
+            "leave that to `if __name__",
+        ),
+        ("def optimizer():\n    raise SystemExit", 19, "called sys.exit() (", "raise an error there"),
+    ],
+)
+def test_an_exit_has_its_line(tmp_path, lines, line, asked, advice):
+    with pytest.raises(SystemExit) as end:
+        load(tmp_path, f"{MODEL}\n{lines}\n").make_optimizer()
+    error = exit_error(end.value)
+    assert error.where.startswith(f"{tmp_path}/zoo/ctr/deep.py:{line} in ")
+    assert asked in error.message
+    assert error.source == (tmp_path / "zoo/ctr/deep.py").read_text().splitlines()[line - 1]
+    assert advice in error.help
 
 
 def test_a_syntax_error_has_its_line(tmp_path):
