@@ -316,7 +316,7 @@ class Supervisor:
             self.evidence.master = gone
             return
         self._master_due_s = now + delay_s
-        self._screen.say(f"master lost: {gone.reason}. It starts again; training goes on meanwhile.")
+        self._screen.say(f"master lost: {gone.reason}. It starts again; the others go on meanwhile.")
 
     def _tell_losses(self, status: JobStatus) -> None:
         """Say what the master does not say itself, with more to it: it knows which task was at stake."""

@@ -411,16 +411,18 @@ class MasterService:
             return f"{loss.name} starts again{when}; requests to it wait."
         if self._config.warm_spares:
             return f"a spare takes over; {loss.replacement} starts as the next one{when}."
-        left, target = len(self._core.crew.workers), self._fleet.target
-        return (
-            f"{loss.replacement} starts in its place{when}.  {left} of {target} workers training meanwhile."
-        )
+        left = f"{len(self._core.crew.workers)} of {self._fleet.target} workers"
+        return f"{loss.replacement} starts in its place{when}.  {left} {self._work} meanwhile."
+
+    @property
+    def _work(self) -> str:
+        plan = self._core.plan
+        return "training" if plan.is_training else "predicting" if plan.predicts else "evaluating"
 
     def _tell_first_steps(self, status: WorkerStatus, now: float) -> None:
         """Say when a worker that was waited for has begun to train, or to do what a job without training does."""
         name, plan = f"worker-{status.worker}", self._core.plan
         has_begun = bool(status.steps if plan.is_training else status.evaluated)
-        work = "training" if plan.is_training else "predicting" if plan.predicts else "evaluating"
         if not has_begun or name in self._stepping:
             return
         self._stepping.add(name)
@@ -428,7 +430,7 @@ class MasterService:
         lost_s, spare_s = self._awaited.pop(name, None), self._spare_awaited_s
         self._spare_awaited_s = None
         if lost_s is not None:
-            self._announce(Announce("worker", f"{name} {work} after {now - lost_s:.1f}s."))
+            self._announce(Announce("worker", f"{name} {self._work} after {now - lost_s:.1f}s."))
         elif spare_s is not None:
             self._announce(Announce("worker", f"{name} has taken over after {now - spare_s:.1f}s."))
 

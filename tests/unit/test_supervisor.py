@@ -408,7 +408,7 @@ def test_a_master_that_is_killed_starts_again_and_the_others_stay(
     assert evidence.master is not None
     assert evidence.master.code == 0
     assert len(pids["worker-0"]) == 1
-    lost = "master lost: killed by signal 9 (SIGKILL). It starts again; training goes on meanwhile."
+    lost = "master lost: killed by signal 9 (SIGKILL). It starts again; the others go on meanwhile."
     assert screen.said == [lost, lost]
 
 
