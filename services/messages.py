@@ -488,6 +488,7 @@ class Initialise(Message, frozen=True, kw_only=True, tag=30):
     counters: Counters | None
     tables: tuple[TableSpec, ...] = ()
     run: str = ""  # of the job: a partition of another one takes nothing of it
+    incarnation: Identity | None = None  # of the life that is meant: another one refuses
 
 
 class Initialised(Message, frozen=True, kw_only=True, tag=31):
@@ -584,6 +585,7 @@ class NewestPull(Message, frozen=True, kw_only=True, tag=35):
     rows: RowIds | None = None
     run: str = ""
     version: int = ANY_VERSION
+    incarnation: Identity | None = None  # as in Initialise
 
 
 class ReadVector(Message, frozen=True, kw_only=True, tag=36):
@@ -593,6 +595,7 @@ class ReadVector(Message, frozen=True, kw_only=True, tag=36):
     first: int
     count: int
     run: str = ""
+    incarnation: Identity | None = None  # as in Initialise
 
 
 class VectorPart(Message, frozen=True, kw_only=True, tag=37):
@@ -607,6 +610,7 @@ class ReadTables(Message, frozen=True, kw_only=True, tag=38):
     """Master -> partition: the digests of its embedding tables; answered by TableDigests."""
 
     run: str = ""
+    incarnation: Identity | None = None  # as in Initialise
 
 
 class TableDigests(Message, frozen=True, kw_only=True, tag=39):

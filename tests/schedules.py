@@ -4,9 +4,17 @@ import dataclasses
 import random
 
 from hypothesis import strategies as st
-from simulation.schedule import BARRIER_MOMENTS, EXPORT_MOMENTS, MOMENTS, Fault, Schedule
+from simulation.schedule import (
+    BARRIER_MOMENTS,
+    BEGINNING_MOMENTS,
+    EXPORT_MOMENTS,
+    MOMENTS,
+    Fault,
+    Schedule,
+)
 
 __all__ = [
+    "beginning_schedule",
     "contended_schedule",
     "ending_schedule",
     "quiet_schedule",
@@ -162,6 +170,36 @@ def random_schedule(seed: int, mode: str) -> Schedule:
         vectors_every=rng.choice((1, 1, 3)) if mode == "async" else 1,
         faults=(*sorted(faults, key=lambda fault: fault.at), Fault(last, "join", "w0")),
         credits=rng.choice((1, 2, 32)),
+    )
+
+
+def beginning_schedule(seed: int, mode: str) -> Schedule:
+    """A short job to whose beginning something happens: partitions are bare, initial values under way."""
+    rng = random.Random(seed)
+    partitions, workers, tasks = rng.choice((1, 1, 2)), rng.choice((1, 1, 2)), rng.randint(1, 3)
+    roles = ["m", *(f"p{p}" for p in range(partitions) for _ in range(2)), "w0"]
+    faults = [
+        Fault(
+            rng.choice((0.0, 0.3, 2.0)) * rng.random(),
+            rng.choice(("kill", "stall", "stall", "cut", "wipe", "term")),
+            rng.choice(roles),
+            rng.uniform(1, 20),
+            during=rng.choice(BEGINNING_MOMENTS),
+        )
+        for _ in range(rng.randint(1, 3))
+    ]
+    return Schedule(
+        seed=seed,
+        mode=mode,
+        slots=rng.randint(1, 2),
+        epochs=1,
+        lengths=tuple(rng.randint(0, 2) for _ in range(tasks)),
+        partitions=partitions,
+        workers=workers,
+        noise=rng.choice((0.0, 0.05)),
+        has_tables=rng.random() < 0.5,
+        credits=rng.choice((1, 2, 32)),
+        faults=tuple(faults),
     )
 
 

@@ -10,10 +10,18 @@ asks it over them.
 
 import hashlib
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 from edlz.services.errors import EdlzError
-from edlz.services.messages import PartitionAddress, ReadTables, ReadVector, Refused, TableDigests, VectorPart
+from edlz.services.messages import (
+    Identity,
+    PartitionAddress,
+    ReadTables,
+    ReadVector,
+    Refused,
+    TableDigests,
+    VectorPart,
+)
 from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.security import Security
@@ -35,8 +43,8 @@ class Unreadable(Exception):
     """A partition gives nothing that a digest could be made of, for now: it has begun another life, perhaps."""
 
 
-def read_digest(partitions: int, run: str) -> Reading:
-    """Read the parameters of so many partitions of a run.
+def read_digest(lives: Sequence[Identity], run: str) -> Reading:
+    """Read the parameters of the partitions of a run, in these lives.
 
     Yields which partition is to be asked what, and wants to be sent the answer.
 
@@ -53,24 +61,25 @@ def read_digest(partitions: int, run: str) -> Reading:
     digest = hashlib.sha256()
     slots: tuple[str, ...] = ()
     for vector in ("dense", "state"):
-        for partition in range(partitions):
-            slots = yield from _read_vector(partition, vector, digest, run)
+        for partition, life in enumerate(lives):
+            slots = yield from _read_vector(partition, life, vector, digest, run)
     for vector in slots:
-        for partition in range(partitions):
-            yield from _read_vector(partition, vector, digest, run)
-    for total in (yield from _read_tables(partitions, run)):
+        for partition, life in enumerate(lives):
+            yield from _read_vector(partition, life, vector, digest, run)
+    for total in (yield from _read_tables(lives, run)):
         digest.update(total.to_bytes(16, "little"))
     return digest.hexdigest()
 
 
 def _read_vector(
-    partition: int, vector: str, digest: "hashlib._Hash", run: str
+    partition: int, life: Identity, vector: str, digest: "hashlib._Hash", run: str
 ) -> Generator[tuple[int, Message], Message, tuple[str, ...]]:
     """Put a partition's slice of a vector through the hash; return the names of the optimizer's slots."""
     first, total = 0, 1
     slots: tuple[str, ...] = ()
     while first < total:
-        part = yield partition, ReadVector(vector=vector, first=first, count=PIECE, run=run)
+        body = ReadVector(vector=vector, first=first, count=PIECE, run=run, incarnation=life)
+        part = yield partition, body
         if not isinstance(part, VectorPart):
             raise _unreadable(partition, part, vector)
         if first and part.total != total:
@@ -84,11 +93,11 @@ def _read_vector(
     return slots
 
 
-def _read_tables(partitions: int, run: str) -> Generator[tuple[int, Message], Message, list[int]]:
+def _read_tables(lives: Sequence[Identity], run: str) -> Generator[tuple[int, Message], Message, list[int]]:
     """Return of each table the sum of its rows' hashes, over all partitions."""
     totals: list[int] | None = None
-    for partition in range(partitions):
-        answer = yield partition, ReadTables(run=run)
+    for partition, life in enumerate(lives):
+        answer = yield partition, ReadTables(run=run, incarnation=life)
         if not isinstance(answer, TableDigests):
             raise _unreadable(partition, answer, "its tables")
         parts = [int.from_bytes(part, "little") for part in answer.digests]
@@ -122,7 +131,7 @@ async def take_digest(
         RpcClient(p.endpoint, role="digest", identity=str(p.index), security=security, server=server)
         for p in partitions
     ]
-    reading = read_digest(len(clients), run)
+    reading = read_digest([p.incarnation for p in partitions], run)
     try:
         partition, body = next(reading)
         while True:

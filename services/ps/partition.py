@@ -45,7 +45,7 @@ from edlz.services.ps.leaving import Leaving, left
 from edlz.services.ps.reading import read
 from edlz.services.ps.recount import recount
 from edlz.services.ps.recovery_snapshots import RecoverySnapshots
-from edlz.services.ps.refusals import check_joining, check_orders
+from edlz.services.ps.refusals import check_joining, check_orders, misdirected
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
 from edlz.services.ps.targets import Targets
@@ -520,8 +520,9 @@ class Partition:
         RemoteProtocolError
             If the request does not fit this partition; nothing has changed.
         """
-        if self._is_foreign(body):
-            return [Reply(to, Refused(reason="not ready"))]
+        refusal = None if self.job is None else misdirected(body, self.job.run, self.incarnation)
+        if refusal is not None:
+            return [Reply(to, refusal)]
         exchanges = self._exchanges
         if isinstance(body, Exchange) and isinstance(exchanges, Asynchronous):  # it serves: most requests
             if self._leaving.is_under_way:  # its next life answers: what came now would be lost
@@ -542,14 +543,6 @@ class Partition:
             raise RemoteProtocolError(f"a partition takes no {type(body).__name__}")
         assert isinstance(self._exchanges, Synchronous)
         return self._exchange_in_step(to, body, self._exchanges, now)
-
-    def _is_foreign(self, body: Message) -> bool:
-        """Whether who asks takes this for a partition of another run, at whose address it is now.
-
-        Nobody asks a partition before the master has told them the run.
-        """
-        run: str | None = getattr(body, "run", None)
-        return run is not None and self.job is not None and run != self.job.run
 
     def _after_push(self, replies: list[Reply], exchanges: Asynchronous, now: float) -> list[Instruction]:
         """Async: the answers to a push, and what it may have brought about."""

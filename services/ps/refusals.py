@@ -1,9 +1,10 @@
-"""What a partition refuses of its master's answers: what no master of this code says."""
+"""What a partition refuses: of its master's answers what no master of this code says, and what others are asked."""
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.messages import Granted, Job, PartitionOrders
+from edlz.services.messages import Exchange, Granted, Identity, Job, PartitionOrders, Refused
+from edlz.services.records import Message
 
-__all__ = ["check_joining", "check_orders"]
+__all__ = ["check_joining", "check_orders", "misdirected"]
 
 
 def check_joining(granted: Granted, partition: int) -> Job:
@@ -27,3 +28,15 @@ def check_orders(orders: PartitionOrders) -> None:
         raise RemoteProtocolError(
             f"checkpoint {order.number} is to be cut at marks that the master does not say"
         )
+
+
+def misdirected(body: Message, run: str, incarnation: Identity | None) -> Refused | None:
+    """Refuse what is asked of a partition of another run, or of another life of this one, at whose address it is.
+
+    Nobody asks a partition before the master has told them its run and its life.  What an exchange may ask of which
+    life is for `Exchanges` to say.
+    """
+    if getattr(body, "run", run) != run:
+        return Refused(reason="not ready")
+    meant = None if isinstance(body, Exchange) else getattr(body, "incarnation", None)
+    return None if meant in (None, incarnation) else Refused(reason="incarnation")

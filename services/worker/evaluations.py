@@ -25,6 +25,7 @@ from edlz.services.worker.instructions import (
     FindEvaluationIds,
     Instruction,
 )
+from edlz.services.worker.known_partitions import KnownPartitions
 from edlz.services.worker.runs import BACK_OFF_MAX_S
 
 __all__ = ["Evaluations"]
@@ -49,12 +50,15 @@ class Evaluations:
 
     Parameters
     ----------
+    partitions : KnownPartitions
     ask : callable (index, key, body) -> AskPartition
         Addresses a request to a partition.
     """
 
-    def __init__(self, ask: Callable[[int, tuple[object, ...], Message], AskPartition]) -> None:
-        self._ask = ask
+    def __init__(
+        self, partitions: KnownPartitions, ask: Callable[[int, tuple[object, ...], Message], AskPartition]
+    ) -> None:
+        self._partitions, self._ask = partitions, ask
         self.has_tables = False
         self.run = ""  # of the job
         self._count = 0
@@ -147,7 +151,16 @@ class Evaluations:
         key = ("newest", (evaluation.lease.round, evaluation.lease.task), self._attempt)
         ids, version = evaluation.ids, evaluation.lease.version
         return [
-            self._ask(p, key, NewestPull(rows=ids[p] if ids else None, run=self.run, version=version))
+            self._ask(
+                p,
+                key,
+                NewestPull(
+                    rows=ids[p] if ids else None,
+                    run=self.run,
+                    version=version,
+                    incarnation=self._partitions.incarnation(p),
+                ),
+            )
             for p in range(self._count)
         ]
 

@@ -8,6 +8,7 @@ from edlz.services.messages import (
     EvaluationLease,
     Exchanged,
     ExportLease,
+    Identity,
     Job,
     Push,
     RowIds,
@@ -61,11 +62,12 @@ class Cancel:
 
 @dataclass(frozen=True)
 class SendInitialise:
-    """Send the initial values (or only their digest) to a partition."""
+    """Send the initial values (or only their digest) to a partition, in this life."""
 
     index: int
     endpoint: str
     key: Hashable
+    incarnation: Identity
     with_values: bool
 
 

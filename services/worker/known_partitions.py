@@ -34,6 +34,10 @@ class KnownPartitions:
     def endpoint(self, index: int) -> str:
         return self._addresses[index].endpoint
 
+    def incarnation(self, index: int) -> Identity:
+        """Return the partition's present life, as far as is known."""
+        return self._addresses[index].incarnation
+
     def is_life(self, index: int, incarnation: Identity) -> bool:
         """Whether this is the partition's present life, as far as is known."""
         address = self._addresses.get(index)
@@ -66,7 +70,7 @@ class KnownPartitions:
             if self._initialised.get(p) == address.incarnation or self._under_way.get(p) == wanted:
                 continue
             self._under_way[p] = wanted
-            out.append(SendInitialise(p, address.endpoint, ("initialise", wanted), not address.has_base))
+            out.append(SendInitialise(p, address.endpoint, ("initialise", wanted), *wanted))
         return out
 
     def on_answer(self, index: int, wanted: tuple[Identity, bool], *, has_taken: bool) -> None:

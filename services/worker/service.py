@@ -275,6 +275,7 @@ class WorkerService:
             dense=dense if instruction.with_values else None,
             state=state if instruction.with_values else None,
             counters=counters if instruction.with_values else None,
+            incarnation=instruction.incarnation,
         )
         self._ask(instruction.index, instruction.endpoint, instruction.key, body)
 

@@ -79,7 +79,6 @@ class TaskRunner:
         self._seq = 0
         self._is_status_under_way = False
         self._next_status_s = 0.0
-        self._evaluations = Evaluations(self._ask)
         self._exports = Exports()
         self._training: Training | None = None  # as soon as the model is built
         self._failure: Failure | None = None
@@ -88,6 +87,7 @@ class TaskRunner:
         self._nonfinite_losses = 0
         self._nonfinite_loss: NonFiniteLoss | None = None
         self._partitions = KnownPartitions()
+        self._evaluations = Evaluations(self._partitions, self._ask)
         self._address_list: Identity = NO_IDENTITY  # the master's list that they were learnt from
 
     @property

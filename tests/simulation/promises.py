@@ -97,7 +97,7 @@ def _check_rounds(job: "SimulatedJob", count: int) -> None:
 
 
 def _digest_of(stores: list[Store]) -> str:
-    reading = read_digest(len(stores), "1")
+    reading = read_digest([(1, 1)] * len(stores), "1")
     index, body = next(reading)
     while True:
         store = stores[index]

@@ -10,6 +10,7 @@ from edlz.services.messages import RowIds, TableSpec
 from edlz.services.plan import Plan, Shard
 from edlz.services.worker.row_traffic import row_ids
 
+BEGINNING_MOMENTS = ("initialising", "base")
 MOMENTS = ("sealing", "concluding", "digest", "complete")
 EXPORT_MOMENTS = ("digest", "exporting", "published", "exported", "complete")
 PREDICTION_MOMENTS = (
@@ -25,6 +26,7 @@ BARRIER_MOMENTS = ("barrier", "evaluating", "shown", "keeping", "decided", "pass
 
 __all__ = [
     "BARRIER_MOMENTS",
+    "BEGINNING_MOMENTS",
     "EXPORT_MOMENTS",
     "MOMENTS",
     "PREDICTION_MOMENTS",
@@ -45,7 +47,7 @@ class Fault:
     role: str
     seconds: float = 0.0
     is_replaced: bool = True
-    during: str = ""  # a moment of the job's end: so many seconds after it is reached for the first time
+    during: str = ""  # a moment of the job's life: so many seconds after it is reached for the first time
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class MasterShell(Shell):
 
     def _takedigest(self, process: Process, instruction: master_core.TakeDigest) -> None:
         self._job.reach("digest")
-        reading = read_digest(len(instruction.partitions), self._job.job.run)
+        reading = read_digest(instruction.lives, self._job.job.run)
         self._ask_on(process, instruction, reading, lambda: next(reading))
 
     def _ask_on(
@@ -249,6 +249,8 @@ class PartitionShell(Shell):
         self._job.network.ask(process, "m", None, instruction.body, is_newest=True)
 
     def _write(self, process: Process, instruction: ps_core.Write) -> None:
+        if instruction.kind == "base":
+            self._job.reach("base")
         kept = msgspec.structs.replace(
             instruction.state, rows=[MemoryRows.of(rows) for rows in instruction.state.rows]
         )

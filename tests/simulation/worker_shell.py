@@ -61,6 +61,7 @@ class WorkerShell(Shell):
         )
 
     def _sendinitialise(self, process: Process, instruction: worker_core.SendInitialise) -> None:
+        self._job.reach("initialising")
         n = self._job.schedule.partitions
         parts = [v[slice(*slice_bounds(len(v), instruction.index, n))] for v in initial_vectors()]
         values = parts if instruction.with_values else (None, None, None)
@@ -74,6 +75,7 @@ class WorkerShell(Shell):
             dense=values[0],
             state=values[1],
             counters=values[2],
+            incarnation=instruction.incarnation,
         )
         self._job.network.ask(process, instruction.endpoint, (instruction.index, instruction.key), body)
 

@@ -31,6 +31,7 @@ from edlz.services.messages import (
     WorkerStatus,
 )
 from edlz.services.plan import Plan, Shard
+from edlz.services.ps import partition
 from edlz.services.ps.instructions import Reply, Write
 from edlz.services.ps.partition import Partition
 from edlz.services.ps.store import initial_digest
@@ -85,10 +86,10 @@ def test_a_master_refuses_a_worker_of_another_run() -> None:
 
 @pytest.mark.parametrize("run", ["old", "", "new"])
 def test_a_partition_answers_only_who_names_its_run(run: str) -> None:
-    partition = Partition(0, 1, "ipc://ps-0", Disk())
+    server = Partition(0, 1, "ipc://ps-0", Disk())
     asked = partition_status(incarnation=None, run="")
-    partition.on_answer(asked, Granted(term=1, incarnation=None), 0.0)
-    partition.on_answer(asked, Granted(term=1, incarnation=(1, 1), job=JOB), 0.0)
+    server.on_answer(asked, Granted(term=1, incarnation=None), 0.0)
+    server.on_answer(asked, Granted(term=1, incarnation=(1, 1), job=JOB), 0.0)
     bare = [
         initial_values(run),
         Exchange(era=NO_IDENTITY, incarnation=(1, 1), version=0, run=run),
@@ -96,17 +97,17 @@ def test_a_partition_answers_only_who_names_its_run(run: str) -> None:
     ]
     not_ready = [Reply("x", Refused(reason="not ready"))]
     for body in bare[1:]:
-        assert partition.on_request("x", body, 0.0) == not_ready
-    out = partition.on_request("x", bare[0], 0.0)
+        assert server.on_request("x", body, 0.0) == not_ready
+    out = server.on_request("x", bare[0], 0.0)
     if run != "new":
         assert out == not_ready
-        (out,) = [partition.on_request("x", initial_values("new"), 0.0)]
+        (out,) = [server.on_request("x", initial_values("new"), 0.0)]
     (write,) = out
     assert isinstance(write, Write)
-    partition._snapshots.write(write.state, (1, 1))
-    partition.on_written(write, 0.0)
+    server._snapshots.write(write.state, (1, 1))
+    server.on_written(write, 0.0)
     for body in bare:
-        answered = partition.on_request("x", body, 0.0)
+        answered = server.on_request("x", body, 0.0)
         assert (answered == not_ready) == (run != "new"), body
 
 
@@ -150,9 +151,7 @@ def test_another_run_that_speaks_all_the_time_does_no_harm(mode: str) -> None:
     assert not any(is_harmed(seed, mode) for seed in range(15))
 
 
-@pytest.mark.parametrize("owner", [MasterCore, Partition])
-def test_without_the_run_it_does(owner: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        owner, "refuse_foreign" if owner is MasterCore else "_is_foreign", lambda *_, **__: None
-    )
+@pytest.mark.parametrize(("owner", "name"), [(MasterCore, "refuse_foreign"), (partition, "misdirected")])
+def test_without_the_run_it_does(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, name, lambda *_, **__: None)
     assert any(is_harmed(seed, "sync") for seed in range(50))

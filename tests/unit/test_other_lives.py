@@ -1,0 +1,150 @@
+"""Two lives of one partition at one address: what the former does not know is not said by it for the other."""
+
+import pytest
+from schedules import beginning_schedule
+from simulation.disk import Disk
+from simulation.job import Fault, Schedule, SimulatedJob, Violation
+from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
+from statuses import partition_status
+
+from edlz.services.messages import (
+    NO_IDENTITY,
+    Exchange,
+    Exchanged,
+    Granted,
+    Identity,
+    Initialise,
+    Initialised,
+    Job,
+    NewestPull,
+    ReadTables,
+    ReadVector,
+    Refused,
+    TableDigests,
+    VectorPart,
+)
+from edlz.services.plan import Plan, Shard
+from edlz.services.ps import partition, refusals
+from edlz.services.ps.instructions import Reply, Write
+from edlz.services.ps.partition import Partition
+from edlz.services.ps.store import initial_digest
+from edlz.services.records import Message
+
+PLAN = Plan(
+    mode="async",
+    seed=1,
+    shards=(Shard(name="data", first=0, count=40),),
+    records_per_task=4,
+    minibatch_size=1,
+    epochs=1,
+    slots=1,
+)
+JOB = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
+OWN: Identity = (1, 1)
+ANSWERS = {
+    Initialise: Initialised,
+    NewestPull: Exchanged,
+    ReadVector: VectorPart,
+    ReadTables: TableDigests,
+}
+
+
+def initial_values(life: Identity | None) -> Initialise:
+    dense, state, counters = initial_vectors()
+    return Initialise(
+        run="r",
+        incarnation=life,
+        plan_hash=PLAN.hash,
+        digest=initial_digest(PLAN.hash, LAYOUT, OPTIMIZER, (), dense, state, counters),
+        layout=LAYOUT,
+        optimizer=OPTIMIZER,
+        dense=dense,
+        state=state,
+        counters=counters,
+    )
+
+
+def requests(life: Identity | None) -> list[Message]:
+    return [
+        initial_values(life),
+        NewestPull(run="r", incarnation=life),
+        ReadVector(vector="dense", first=0, count=1, run="r", incarnation=life),
+        ReadTables(run="r", incarnation=life),
+    ]
+
+
+def bare_partition() -> Partition:
+    server = Partition(0, 1, "ipc://ps-0", Disk())
+    asked = partition_status(incarnation=None, run="")
+    server.on_answer(asked, Granted(term=1, incarnation=None), 0.0)
+    server.on_answer(asked, Granted(term=1, incarnation=OWN, job=JOB), 0.0)
+    return server
+
+
+def based_partition() -> Partition:
+    server = bare_partition()
+    (write,) = server.on_request("x", initial_values(OWN), 0.0)
+    assert isinstance(write, Write)
+    server._snapshots.write(write.state, OWN)
+    server.on_written(write, 0.0)
+    return server
+
+
+@pytest.mark.parametrize("other", [(1, 2), (2, 1), (0, 9)], ids=str)
+def test_a_partition_answers_nothing_that_another_life_is_asked(other: Identity) -> None:
+    refused = [Reply("x", Refused(reason="incarnation"))]
+    for server in (bare_partition(), based_partition()):
+        assert all(server.on_request("x", body, 0.0) == refused for body in requests(other))
+    (write,) = bare_partition().on_request("x", initial_values(OWN), 0.0)
+    assert isinstance(write, Write)
+
+
+@pytest.mark.parametrize("life", [OWN, None], ids=str)
+def test_it_answers_who_means_its_life_or_names_none(life: Identity | None) -> None:
+    server = based_partition()
+    for body in requests(life):
+        (reply,) = server.on_request("x", body, 0.0)
+        assert isinstance(reply, Reply)
+        assert isinstance(reply.body, ANSWERS[type(body)])
+
+
+def test_an_exchange_is_answered_in_its_own_way() -> None:
+    """The life that it names is that of the vectors in hand: a pull brings those of this one."""
+    (reply,) = based_partition().on_request(
+        "x", Exchange(era=NO_IDENTITY, incarnation=(0, 9), version=0, run="r"), 0.0
+    )
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.body, Exchanged)
+
+
+def breaks(schedule: Schedule) -> bool:
+    try:
+        SimulatedJob(schedule).run()
+    except Violation:
+        return True
+    return False
+
+
+def late_riser(seed: int, mode: str) -> Schedule:
+    """One partition stalls while it writes its base, and wakes up when its next life waits for initial values."""
+    return Schedule(seed, mode, 1, 1, (1,), 1, 1, faults=(Fault(0.0, "stall", "p0", 8.0, during="base"),))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_base_that_a_former_life_has_is_not_its_successors(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not any(breaks(late_riser(seed, mode)) for seed in range(15))
+    monkeypatch.setattr(partition, "misdirected", whoever_is_meant)
+    assert any(breaks(late_riser(seed, mode)) for seed in range(15))
+
+
+def whoever_is_meant(body: Message, run: str, incarnation: Identity | None) -> Refused | None:
+    return refusals.misdirected(body, run, getattr(body, "incarnation", None))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("seeds", [range(0, 30), range(30, 60)], ids=str)
+def test_whoever_is_lost_at_the_beginning_the_job_completes_once(mode: str, seeds: range) -> None:
+    for seed in seeds:
+        SimulatedJob(beginning_schedule(seed, mode)).run()
