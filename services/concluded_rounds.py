@@ -7,9 +7,19 @@ master keeps that (in its journal); any worker can go on from it.
 
 from edlz.services.records import Record
 
-__all__ = ["NO_VERSION", "CallbackNeeds", "ConcludedRound", "Decision", "LossSum", "ShownRound"]
+__all__ = [
+    "NOT_YET",
+    "NO_VERSION",
+    "CallbackBeginning",
+    "CallbackNeeds",
+    "ConcludedRound",
+    "Decision",
+    "LossSum",
+    "ShownRound",
+]
 
 NO_VERSION = -1
+NOT_YET = -1
 
 
 class LossSum(Record, frozen=True, kw_only=True):
@@ -43,6 +53,16 @@ class CallbackNeeds(Record, frozen=True, kw_only=True):
     runs: bool = False
     decides: bool = False
     max_steps: int = 0
+
+
+class CallbackBeginning(Record, frozen=True, kw_only=True):
+    """How far the job was when its callbacks were heard of: what was trained before is not theirs to see.
+
+    `done`: so many tasks; NOT_YET: nobody knows.  `losses`: those of their minibatches.
+    """
+
+    done: int = 0
+    losses: LossSum = LossSum()
 
 
 class Decision(Record, frozen=True, kw_only=True):

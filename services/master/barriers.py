@@ -25,6 +25,8 @@ import numpy.typing as npt
 
 from edlz.services.concluded_rounds import (
     NO_VERSION,
+    NOT_YET,
+    CallbackBeginning,
     CallbackNeeds,
     ConcludedRound,
     Decision,
@@ -92,6 +94,8 @@ class Barriers:
         self._queue, self._evaluation, self._checkpoints, self._skips = cores
         self._results, self._max_steps = results, max_steps
         self.needs: CallbackNeeds | None = journal.callbacks
+        self._is_told = False  # what they need, by a worker of this master
+        self._beginning = journal.callbacks_begin
         self.rounds = list(journal.rounds)
         self.failure: FailureView | None = None
         self._next: int | None = None  # the last task before the next barrier; None: there is none
@@ -185,18 +189,41 @@ class Barriers:
             self._move_on()
         return [Journal({"task_count": self.task_count, "ends": self._skips.journalled})]
 
-    def learn(self, needs: CallbackNeeds) -> list[Instruction]:
-        """A worker has built the model; what its callbacks need is durable before anything is leased to it."""
-        if self.needs is not None:
+    def learn(
+        self, needs: CallbackNeeds, statuses: Sequence[PartitionStatus] | None = None
+    ) -> list[Instruction]:
+        """A worker has built the model; what its callbacks need is durable before anything is leased to it.
+
+        The first word counts, of each master: a job that is resumed may have others than before.
+
+        Parameters
+        ----------
+        statuses : sequence of PartitionStatus, optional
+            Where all partitions stand, if the job runs already.
+        """
+        if self._is_told or self.needs == needs:
+            self._is_told = True
             return []
-        self.needs = needs
-        out: list[Instruction] = [Journal({"callbacks": needs}), *self.begin()]
+        were_used, self._is_told, self.needs = self.are_used, True, needs
+        self._close()
+        if self.are_used and not were_used:
+            self._beginning = self._beginning_at(statuses)
+        entry = {"callbacks": needs, "callbacks_begin": self._beginning}
+        out: list[Instruction] = [Journal(entry), *self.begin()]
         if self._plan.is_training:
             self._move_on()
         if needs.decides and not self._plan.is_sync:
             text = "callbacks decide in asynchronous mode: what they decide holds when it arrives."
             out.append(Announce("callbacks", text))
         return out
+
+    def _beginning_at(self, statuses: Sequence[PartitionStatus] | None) -> CallbackBeginning:
+        """Callbacks see what comes from here on, of a job that was begun elsewhere, or without them."""
+        if statuses is None:
+            return CallbackBeginning(done=NOT_YET)
+        done = self._queue.done
+        count = done.first_missing() if self._plan.is_sync else len(done)
+        return CallbackBeginning(done=count, losses=statuses[0].losses)
 
     def on_other_history(self) -> None:
         """A task ends elsewhere than before: what was evaluated may be of another model."""
@@ -205,6 +232,10 @@ class Barriers:
     def advance(self, statuses: Sequence[PartitionStatus], version: int) -> list[Instruction]:
         """Go as far as the partitions' newest statuses allow; all of them are in the era."""
         self._is_at_barrier = False
+        if self._beginning.done == NOT_YET:  # before anything is leased
+            self._beginning = self._beginning_at(statuses)
+            self._move_on()
+            return [Journal({"callbacks_begin": self._beginning}), *self.advance(statuses, version)]
         if self._next is None or not self._is_reached(statuses):
             return []
         self._is_at_barrier, self._version = self._holds, version
@@ -249,7 +280,8 @@ class Barriers:
         self._queue.fence = self._next + 1 if self._holds and self._next is not None else count
 
     def _following(self) -> int | None:
-        last, end = self.rounds[-1].task if self.rounds else -1, self._queue.task_count - 1
+        last = self.rounds[-1].task if self.rounds else self._beginning.done - 1
+        end = self._queue.task_count - 1
         if last >= end or (self.rounds and self.rounds[-1].decision.stop):
             return None
         place = int(np.searchsorted(self._places, last, side="right"))
@@ -273,7 +305,7 @@ class Barriers:
 
     def _begin(self, statuses: Sequence[PartitionStatus], version: int) -> list[Instruction]:
         losses = statuses[0].losses
-        before = self.rounds[-1].losses if self.rounds else LossSum()
+        before = self.rounds[-1].losses if self.rounds else self._beginning.losses
         shown = ShownRound(
             version=version,
             loss=losses.mean_since(before),

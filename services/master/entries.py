@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from edlz.services.concluded_rounds import CallbackNeeds, ConcludedRound
+from edlz.services.concluded_rounds import CallbackBeginning, CallbackNeeds, ConcludedRound
 from edlz.services.job_status import EventView, FailureView, JobStatus
 from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.messages import ExportReport, ExportWish, Identity, PartitionStatus, WorkerOrders
@@ -65,6 +65,7 @@ class JournalState:
     export_wish: ExportWish | None = None  # of the model's callbacks()
     exported: ExportReport | None = None
     callbacks: CallbackNeeds | None = None  # of the model: before the first lease
+    callbacks_begin: CallbackBeginning = field(default_factory=CallbackBeginning)
     rounds: tuple[ConcludedRound, ...] = ()  # the barriers passed, with what callbacks decided there
     task_count: int = 0  # the job ends behind so many tasks; 0: the plan's
 

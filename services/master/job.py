@@ -616,7 +616,7 @@ class MasterCore:
         assert status.incarnation is not None
         partitions = self.partitions
         if status.callbacks is not None and not self.is_over:
-            out += self.barriers.learn(status.callbacks)
+            out += self.barriers.learn(status.callbacks, partitions.statuses if self._is_running else None)
         noted, again = self._take_reports(status, out, now)
         for done in status.evaluated:
             if self.evaluation.report(done):

@@ -6,13 +6,17 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 import pytest
+import simulation.job as simulated_job
 from schedules import ending_schedule, random_schedule, with_callbacks
+from simulation import worker_shell
+from simulation.callbacks import callback_needs
 from simulation.job import Fault, Schedule, SimulatedJob, Violation
 from simulation.processes import Process
 from simulation.schedule import BARRIER_MOMENTS
 from simulation.shells import MasterShell
 
 from edlz.services.checkpoints.records import Manifest
+from edlz.services.concluded_rounds import CallbackNeeds
 from edlz.services.master.barriers import Barriers
 from edlz.services.messages import NewestPull
 from edlz.services.ps.exchanges import Exchanges
@@ -129,6 +133,57 @@ def test_nothing_is_kept_where_training_does_not_wait() -> None:
     """Its version is over when a worker says so: whoever waited for its checkpoint would wait for ever."""
     job = SimulatedJob(schedule(1, "async", keeps_best=True)).run()
     assert [round_.decision.kept for round_ in job.journal["rounds"]] == [(), ()]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_callbacks_that_come_later_see_what_comes_from_then_on(
+    mode: str, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job is resumed with callbacks, or begins in the middle: else they would be shown one version many times."""
+    about = dataclasses.replace(schedule(1, mode), epochs=4)
+    job, known = SimulatedJob(about), []
+    monkeypatch.setattr(worker_shell, "callback_needs", lambda of: callback_needs(of) if known else None)
+    monkeypatch.setattr(simulated_job, "check_end", lambda of: None)
+
+    def change() -> None:
+        master = job.process("m")
+        if master is None or master.core.queue.done.first_missing() < 4:
+            job.at(job.now + 0.5, change)
+            return
+        known.append(master.core.partitions.statuses[0].losses)
+        for role in ("w0", "w1", "m"):
+            job._kill_by(Fault(0.0, "kill", role), job.process(role))
+        if is_killed:
+            kill_the_first_who_knows()
+
+    def kill_the_first_who_knows() -> None:
+        master = job.process("m")
+        if master is not None and "callbacks" in job.journal:
+            job._kill_by(Fault(0.0, "kill", "m"), master)
+        else:
+            job.at(job.now + 0.05, kill_the_first_who_knows)
+
+    job.at(1.0, change)
+    rounds = job.run().journal["rounds"]
+    assert [round_.task for round_ in rounds] == [5, 7]
+    assert rounds[0].version > 6
+    assert rounds[0].decision.logs["loss"] == pytest.approx(rounds[0].losses.mean_since(known[0]), abs=0.4)
+
+
+def test_callbacks_may_be_others_when_a_job_is_resumed() -> None:
+    """Once for each master: its workers run the same code."""
+    job = SimulatedJob(schedule(1))
+    core = job.process("m").core
+    onlooking, deciding = CallbackNeeds(runs=True), CallbackNeeds(runs=True, decides=True)
+    job.carry_out(job.process("m"), core.barriers.learn(onlooking))
+    assert not core.barriers.learn(deciding)
+    job._kill(job.process("m"))
+    job._launch("m")
+    core = job.process("m").core
+    job.carry_out(job.process("m"), core.barriers.learn(deciding))
+    assert job.journal["callbacks"] == core.barriers.needs == deciding
+    core.check_invariants()
 
 
 @pytest.mark.parametrize("seed", range(4))
