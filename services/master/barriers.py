@@ -35,7 +35,7 @@ from edlz.services.concluded_rounds import (
 )
 from edlz.services.job_status import FailureView
 from edlz.services.master.checkpoints import Checkpoints
-from edlz.services.master.entries import JournalState
+from edlz.services.master.entries import JournalState, PartitionEntry
 from edlz.services.master.evaluation import EvaluationRounds, Finished
 from edlz.services.master.instructions import Announce, DropCheckpoint, Instruction, Journal
 from edlz.services.master.skips import Skips
@@ -96,6 +96,7 @@ class Barriers:
         self.needs: CallbackNeeds | None = journal.callbacks
         self._is_told = False  # what they need, by a worker of this master
         self._beginning = journal.callbacks_begin
+        self._is_cut = False  # it is settled behind how many minibatches the job ends
         self.rounds = list(journal.rounds)
         self.failure: FailureView | None = None
         self._next: int | None = None  # the last task before the next barrier; None: there is none
@@ -167,30 +168,65 @@ class Barriers:
     # -- events
 
     def begin(self) -> list[Instruction]:
-        """The first instructions of a master: a job of so many minibatches ends where the plan has them."""
-        needed = self.needs.max_steps if self.needs is not None else 0
-        return self._end_after(min(filter(None, (self._max_steps, needed)), default=0))
+        """The first instructions of a master: the job may have been cut before."""
+        return self._cut(None)
 
-    def _end_after(self, steps: int) -> list[Instruction]:
-        """Cut the plan behind the first tasks that make so many minibatches, the last of them at an index."""
-        if not steps or not self._plan.is_training:
+    def on_running(self, entries: Sequence[PartitionEntry]) -> list[Instruction]:
+        """All partitions are known, and nothing has been leased since: what depends on where they stand is decided."""
+        out: list[Instruction] = []
+        if self._beginning.done == NOT_YET:
+            self._beginning = self._beginning_at(entries)
+            self._move_on()
+            out.append(Journal({"callbacks_begin": self._beginning}))
+        return [*out, *self._cut(entries)]
+
+    def _cut(self, entries: Sequence[PartitionEntry] | None) -> list[Instruction]:
+        """Cut the plan behind the first tasks that make as many minibatches as the job may have, the last of them at an index.
+
+        Parameters
+        ----------
+        entries : sequence of PartitionEntry, optional
+            Where all partitions stand: it can only be cut behind that.
+        """
+        wished = (self._max_steps, self.needs.max_steps if self.needs is not None else 0)
+        steps = min(filter(None, wished), default=0)
+        if self._is_cut or not self._plan.is_training:
             return []
         sums = np.cumsum(self._plan.minibatches, dtype=np.int64)
-        if steps >= sums[-1]:
+        last, index = len(sums) - 1, None
+        if 0 < steps < sums[-1]:
+            last = int(np.searchsorted(sums, steps))
+            rest = steps - (int(sums[last - 1]) if last else 0)
+            index = rest if steps < sums[last] else None
+        end = self._skips.ends.get(last)  # it may have raised before
+        is_known = self._queue.task_count == last + 1 and (
+            index is None or (end is not None and end <= index)
+        )
+        if is_known and index is not None and end == index:
+            self._skips.end_job_at(last, index)
+        if is_known or entries is None:
+            self._is_cut = is_known
             return []
-        last = int(np.searchsorted(sums, steps))
+        self._is_cut = True
         if last >= self._queue.task_count:  # callbacks have stopped it before
-            return []
+            is_stopped = bool(self.rounds) and self.rounds[-1].decision.stop
+            return (
+                []
+                if is_stopped
+                else [_stays("another end of the job comes too late: the one before is settled")]
+            )
+        if not all(_is_before(entry, last, index) for entry in entries):
+            return [_stays(f"an end after {steps} minibatches comes too late: what is behind it has begun")]
         self._queue.task_count = last + 1
         self._queue.fence = min(self._queue.fence, last + 1)
-        if steps < sums[last]:
-            self._skips.end_job_at(last, steps - (int(sums[last - 1]) if last else 0))
+        if index is not None:
+            self._skips.end_job_at(last, index)
         if self.needs is not None:
             self._move_on()
         return [Journal({"task_count": self.task_count, "ends": self._skips.journalled})]
 
     def learn(
-        self, needs: CallbackNeeds, statuses: Sequence[PartitionStatus] | None = None
+        self, needs: CallbackNeeds, entries: Sequence[PartitionEntry] | None = None
     ) -> list[Instruction]:
         """A worker has built the model; what its callbacks need is durable before anything is leased to it.
 
@@ -198,18 +234,19 @@ class Barriers:
 
         Parameters
         ----------
-        statuses : sequence of PartitionStatus, optional
+        entries : sequence of PartitionEntry, optional
             Where all partitions stand, if the job runs already.
         """
         if self._is_told or self.needs == needs:
             self._is_told = True
             return []
         were_used, self._is_told, self.needs = self.are_used, True, needs
+        self._is_cut = False
         self._close()
         if self.are_used and not were_used:
-            self._beginning = self._beginning_at(statuses)
-        entry = {"callbacks": needs, "callbacks_begin": self._beginning}
-        out: list[Instruction] = [Journal(entry), *self.begin()]
+            self._beginning = self._beginning_at(entries)
+        entry: dict[str, object] = {"callbacks": needs, "callbacks_begin": self._beginning}
+        out: list[Instruction] = [Journal(entry), *self._cut(entries)]
         if self._plan.is_training:
             self._move_on()
         if needs.decides and not self._plan.is_sync:
@@ -217,13 +254,13 @@ class Barriers:
             out.append(Announce("callbacks", text))
         return out
 
-    def _beginning_at(self, statuses: Sequence[PartitionStatus] | None) -> CallbackBeginning:
+    def _beginning_at(self, entries: Sequence[PartitionEntry] | None) -> CallbackBeginning:
         """Callbacks see what comes from here on, of a job that was begun elsewhere, or without them."""
-        if statuses is None:
+        if entries is None:
             return CallbackBeginning(done=NOT_YET)
         done = self._queue.done
         count = done.first_missing() if self._plan.is_sync else len(done)
-        return CallbackBeginning(done=count, losses=statuses[0].losses)
+        return CallbackBeginning(done=count, losses=entries[0].status.losses)
 
     def on_other_history(self) -> None:
         """A task ends elsewhere than before: what was evaluated may be of another model."""
@@ -232,10 +269,6 @@ class Barriers:
     def advance(self, statuses: Sequence[PartitionStatus], version: int) -> list[Instruction]:
         """Go as far as the partitions' newest statuses allow; all of them are in the era."""
         self._is_at_barrier = False
-        if self._beginning.done == NOT_YET:  # before anything is leased
-            self._beginning = self._beginning_at(statuses)
-            self._move_on()
-            return [Journal({"callbacks_begin": self._beginning}), *self.advance(statuses, version)]
         if self._next is None or not self._is_reached(statuses):
             return []
         self._is_at_barrier, self._version = self._holds, version
@@ -393,3 +426,17 @@ def _keeping_nothing(finished: Finished) -> Finished:
     assert finished.decision is not None
     decision = msgspec.structs.replace(finished.decision, kept=(), result=NO_VERSION)
     return replace(finished, decision=decision)
+
+
+def _is_before(entry: PartitionEntry, task: int, index: int | None) -> bool:
+    """Whether a partition has nothing behind this minibatch; None: behind the task."""
+    bounds, marks = entry.ledger.finished, dict(entry.ledger.marks)
+    furthest = max([*bounds[-1:], *(begun + 1 for begun in marks)], default=0)
+    if index is None:
+        return furthest <= task + 1
+    is_finished = task in entry.finished
+    return furthest <= task + 1 and not is_finished and marks.get(task, 0) <= index
+
+
+def _stays(text: str) -> Announce:
+    return Announce("job", f"{text}; the job goes on to its end.", 30)

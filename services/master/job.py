@@ -495,6 +495,7 @@ class MasterCore:
                 self.evaluation.skip_to(self.version)
             what = "training" if self.plan.is_training else self.plan.other_work
             out.append(Announce("job", f"{what} begins at v{self.version}, {len(done)} tasks done."))
+            out += self.barriers.on_running(self.partitions.sorted)
         statuses = self.partitions.statuses
         ended = self.skips.advance(statuses)
         out += ended
@@ -616,7 +617,7 @@ class MasterCore:
         assert status.incarnation is not None
         partitions = self.partitions
         if status.callbacks is not None and not self.is_over:
-            out += self.barriers.learn(status.callbacks, partitions.statuses if self._is_running else None)
+            out += self.barriers.learn(status.callbacks, partitions.sorted if self._is_running else None)
         noted, again = self._take_reports(status, out, now)
         for done in status.evaluated:
             if self.evaluation.report(done):

@@ -88,9 +88,14 @@ class Partitions:
     # -- questions
 
     @property
+    def sorted(self) -> list[PartitionEntry]:
+        """The entries in the partitions' order."""
+        return [entry for _, entry in sorted(self.entries.items())]
+
+    @property
     def statuses(self) -> list[PartitionStatus]:
         """The newest ones, in the partitions' order."""
-        return [entry.status for _, entry in sorted(self.entries.items())]
+        return [entry.status for entry in self.sorted]
 
     @property
     def are_known(self) -> bool:

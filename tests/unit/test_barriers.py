@@ -5,6 +5,7 @@ import random
 from collections.abc import Hashable, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 import simulation.job as simulated_job
 from schedules import ending_schedule, random_schedule, with_callbacks
@@ -184,6 +185,43 @@ def test_callbacks_may_be_others_when_a_job_is_resumed() -> None:
     job.carry_out(job.process("m"), core.barriers.learn(deciding))
     assert job.journal["callbacks"] == core.barriers.needs == deciding
     core.check_invariants()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("before", "then", "at", "count"),
+    [
+        (0, 3, 9, 0),  # inside a task that is done
+        (0, 9, 12, 0),  # before the mark of a task in work, or done
+        (0, 26, 9, 7),
+        (22, 18, 4, 5),
+        (10, 20, 4, 3),
+    ],
+)
+def test_the_end_of_a_job_is_not_put_behind_it(
+    before: int, then: int, at: int, count: int, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--max_step may be another one when a job is resumed."""
+    lengths = (4,) * 8
+    job = SimulatedJob(Schedule(2, mode, 2, 2, lengths, 2, 2, max_step=before))
+    monkeypatch.setattr(simulated_job, "check_end", lambda of: None)
+
+    def change() -> None:
+        master = job.process("m")
+        statuses = master.core.partitions.statuses if master is not None else []
+        if len(statuses) < 2 or min(status.minibatches for status in statuses) < at:
+            job.at(job.now + 0.1, change)
+            return
+        job.job = msgspec.structs.replace(job.job, config={**job.job.config, "max_step": then})
+        for role in ("w0", "w1", "m"):
+            job._kill_by(Fault(0.0, "kill", role), job.process(role))
+
+    job.at(1.0, change)
+    job.run()
+    ends = dict(job.journal["ends"])
+    applied = [ends.get(t, 4) if t < (count or 8) else 0 for t in range(8)]
+    assert job.journal["task_count"] == count
+    assert all(list(state.counts) == applied for state in job.sealed.values())
 
 
 @pytest.mark.parametrize("seed", range(4))
