@@ -50,11 +50,6 @@ class Predictions:
         """Records of the tasks that are done."""
         return sum(self._plan.evaluation_ranges[task].count for task in self._done)
 
-    @property
-    def is_published(self) -> bool:
-        """Whether all tasks of a job that predicts are done, or left out."""
-        return self._plan.predicts and self.is_over
-
     def take(self, done: DoneEvaluation) -> None:
         """A task is done, for the first time."""
         if self.is_over:

@@ -179,9 +179,7 @@ class Predictor:
 
     def _feed_error(self, what: str, help_: str) -> UserCodeError:
         feed = self._contract.feed
-        where = definition(feed)
-        message = f"{describe(feed)}() {what}"
-        return UserCodeError(f"{message} ({where})" if where else message, help_, where=where)
+        return UserCodeError(f"{describe(feed)}() {what}", help_, where=definition(feed))
 
     def _table(self, records: TaskRange, outputs: list[tuple[int, int, Any]]) -> PredictionTable:
         shard = PurePath(records.name).name

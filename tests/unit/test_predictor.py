@@ -179,6 +179,7 @@ def test_what_has_no_row_for_each_record(name: str, predict: Callable[..., Any])
     with pytest.raises(EdlzError, match=message) as told:
         predicted(*predict(f"{source}\ndef feed(dataset, mode, metadata):\n    {feed}\n"))
     assert told.value.help
+    assert told.value.message.count("model.py") <= 1, "its place is told once"
     assert not isinstance(told.value, TaskError), "no other attempt can mend it"
 
 
