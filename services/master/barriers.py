@@ -300,9 +300,15 @@ class Barriers:
         """The callbacks have answered; the first answer counts."""
         if self._open is None or finished.round != self._open[0] or self._next is None:
             return []
-        if not self._holds:
-            finished = _keeping_nothing(finished)
-        return self._keep(finished)
+        return self._keep(_keeping_only(finished, self._keepable(finished.version)))
+
+    def _keepable(self, version: int) -> tuple[int, ...]:
+        """The versions that callbacks may refer to: this one, if training waits at it, and those that are kept already.
+
+        Others are over: of a job that was resumed with other callbacks, which are shown the rounds before.
+        """
+        before = self.rounds[-1].decision.kept if self.rounds else ()
+        return (*before, version) if self._holds else ()
 
     # -- the way from one barrier to the next
 
@@ -421,11 +427,13 @@ class Barriers:
             assert self._queue.fence == self._next + 1, "leases may go beyond the barrier"
 
 
-def _keeping_nothing(finished: Finished) -> Finished:
-    """Return a round whose version is over: nobody can keep it any more, so nothing may wait for that."""
-    assert finished.decision is not None
-    decision = msgspec.structs.replace(finished.decision, kept=(), result=NO_VERSION)
-    return replace(finished, decision=decision)
+def _keeping_only(finished: Finished, versions: tuple[int, ...]) -> Finished:
+    """Return a round whose decision refers to no other versions than these."""
+    decision = finished.decision
+    assert decision is not None
+    kept = tuple(version for version in decision.kept if version in versions)
+    result = decision.result if decision.result in kept else NO_VERSION
+    return replace(finished, decision=msgspec.structs.replace(decision, kept=kept, result=result))
 
 
 def _is_before(entry: PartitionEntry, task: int, index: int | None) -> bool:

@@ -17,7 +17,7 @@ from simulation.schedule import BARRIER_MOMENTS
 from simulation.shells import MasterShell
 
 from edlz.services.checkpoints.records import Manifest
-from edlz.services.concluded_rounds import CallbackNeeds
+from edlz.services.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.master.barriers import Barriers
 from edlz.services.messages import NewestPull
 from edlz.services.ps.exchanges import Exchanges
@@ -134,6 +134,18 @@ def test_nothing_is_kept_where_training_does_not_wait() -> None:
     """Its version is over when a worker says so: whoever waited for its checkpoint would wait for ever."""
     job = SimulatedJob(schedule(1, "async", keeps_best=True)).run()
     assert [round_.decision.kept for round_ in job.journal["rounds"]] == [(), ()]
+
+
+def test_a_version_that_was_never_kept_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callbacks that are new in a resumed job are shown the rounds before, and may like one of them best."""
+
+    def like_the_first(*about: Any, is_end: bool) -> Decision:
+        return Decision(logs={}, kept=(1,), result=1 if is_end else -1)
+
+    monkeypatch.setattr(worker_shell, "decide", like_the_first)
+    monkeypatch.setattr(simulated_job, "check_end", lambda of: None)
+    rounds = SimulatedJob(schedule(1, exports=True)).run().journal["rounds"]
+    assert [(round_.decision.kept, round_.decision.result) for round_ in rounds] == [((), -1), ((), -1)]
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
