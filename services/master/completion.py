@@ -61,7 +61,7 @@ class Completion:
         self.is_over, self.digest = journal.is_complete, journal.digest
         self._asked_digest: tuple[Identity, ...] | None = None  # the lives of which it is being read
 
-    def advance(self) -> list[PublishPredictions | TakeDigest]:
+    def advance(self) -> list[Journal | PublishPredictions | TakeDigest]:
         """All partitions are sealed: do what comes next."""
         version = self._partitions.version
         if not self.is_under_way:

@@ -72,8 +72,8 @@ class Predictions:
         self._saved_count = len(self._done)
         return [Journal({"predicted": self._entries})]
 
-    def advance(self, version: int) -> list[PublishPredictions]:
-        """All tasks are done or left out: publish what there is."""
+    def advance(self, version: int) -> list[Journal | PublishPredictions]:
+        """All tasks are done or left out: publish what there is; what a manifest may say by then is not done again."""
         if self.is_over or self._is_publishing:
             return []
         if not self._has_files:
@@ -81,7 +81,8 @@ class Predictions:
             return []
         self._is_publishing = True
         entries = tuple(entry for entry in self._entries if entry.task not in self._evaluation.skipped)
-        return [PublishPredictions(version, entries, tuple(sorted(self._evaluation.skipped)))]
+        skipped = tuple(sorted(self._evaluation.skipped))
+        return [*self.save(), PublishPredictions(version, entries, skipped)]
 
     def on_published(self, missing: Collection[int]) -> list[Announce]:
         """The predictions are whole, but for the files of these tasks, which are not there any more."""
@@ -91,6 +92,7 @@ class Predictions:
             return [Announce("predictions", "the predictions are complete.")]
         for task in missing:
             self._done.pop(task, None)
+        self._saved_count = -1  # whatever is written in their place
         self._evaluation.repeat(missing)
         count = len(missing)
         files = "1 file is" if count == 1 else f"{count} files are"
