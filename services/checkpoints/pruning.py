@@ -71,8 +71,8 @@ def remove_unfinished(checkpoint_dir: Path, version: int) -> None:
         _remove(info)
 
 
-def remove_version(checkpoint_dir: Path, version: int) -> None:
-    """Remove a version, if it is there.
+def remove_version(checkpoint_dir: Path, version: int, job: str) -> None:
+    """Remove a version that a job has finished, if it is there; one of another job stays.
 
     Raises
     ------
@@ -80,8 +80,11 @@ def remove_version(checkpoint_dir: Path, version: int) -> None:
         If a file cannot be removed.
     """
     folder = version_folder(checkpoint_dir, version)
-    if folder.is_dir():
-        _remove(look_at(folder))
+    if not folder.is_dir():
+        return
+    info = look_at(folder)
+    if info.manifest is not None and info.manifest.job == job:
+        _remove(info)
 
 
 @spared

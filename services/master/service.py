@@ -561,7 +561,7 @@ class MasterService:
         if version in self._begun_from():
             return
         try:
-            await asyncio.to_thread(remove_version, folder, version)
+            await asyncio.to_thread(remove_version, folder, version, self._core.job.name)
         except OSError as error:
             logger.warning("version %d in %s could not be removed: %s", version, folder, error)
 

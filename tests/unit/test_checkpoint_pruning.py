@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from states import make_cut, save, write_parts
 
-from edlz.services.checkpoints.pruning import prune
+from edlz.services.checkpoints.pruning import prune, remove_version
 from edlz.services.checkpoints.versions import list_versions, newest_good
 
 
@@ -54,6 +54,16 @@ def test_what_the_job_may_need_stays_beyond_those_that_are_kept(tmp_path: Path) 
         prune(tmp_path, 1, needed=(100,), finished=version)
     assert names(tmp_path) == {"version-100", "version-120"}
     assert prune(tmp_path, 1) == (100,)
+
+
+def test_a_version_of_another_job_is_not_removed(tmp_path: Path) -> None:
+    """A job that was resumed with another --checkpoint_dir lets go of what it has kept in the one before."""
+    save(tmp_path, 7)
+    remove_version(tmp_path, 7, "another")
+    assert names(tmp_path) == {"version-7"}
+    remove_version(tmp_path, 7, "mnist")
+    remove_version(tmp_path, 8, "mnist")
+    assert names(tmp_path) == set()
 
 
 def test_parts_of_a_version_that_is_still_written_stay(tmp_path: Path) -> None:
