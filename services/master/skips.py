@@ -138,7 +138,7 @@ class Skips:
     def take(self, attempts: Attempts) -> bool:
         """Leave out a task that has failed as often as it may; whether that is possible."""
         failed = attempts[0][1]
-        if not self._is_allowed or (failed.kind == "training" and failed.task in self.ends):
+        if not self._is_allowed or (failed.kind == "training" and self._is_ended(failed.task)):
             return False
         if failed.kind == "evaluation":
             self._bad_evaluations.append(attempts)
@@ -146,6 +146,10 @@ class Skips:
             self._closing[failed.task] = (next(self._numbers), attempts)
             self._queue.close(failed.task)
         return True
+
+    def _is_ended(self, task: int) -> bool:
+        """Whether a task has been left out; the job may end inside its last one all the same."""
+        return task in self.ends and (task, self.ends[task]) != self._planned
 
     def advance(self, statuses: Sequence[PartitionStatus]) -> list[Instruction]:
         """Decide what the partitions' newest statuses allow to decide; all partitions are known."""
@@ -170,6 +174,8 @@ class Skips:
 
     def _end(self, task: int, end: int, attempts: Attempts) -> list[Instruction]:
         self.ends[task] = end
+        if self._planned is not None and self._planned[0] == task:
+            self._planned = None
         journal = Journal({"ends": self.journalled})
         return [journal, Announce("skip", skip_text(self._plan, attempts, end), 30)]
 

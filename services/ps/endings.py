@@ -48,7 +48,7 @@ class Endings:
         closing = dict(orders.closing)
         is_news = any(number not in self.closing.values() for number in closing.values())
         self._ends.update(orders.ends)  # an end is never taken back
-        self.closing = {task: number for task, number in closing.items() if task not in self._ends}
+        self.closing = closing
         self.are_known = True
         self.are_none = not self._ends and not self.closing
         return is_news

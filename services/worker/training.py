@@ -159,7 +159,7 @@ class Training(ABC):
         out: list[Instruction] = []
         for task, end_at in ends:
             run = self._runs.get(task)
-            if run is not None and run.end_at is None:
+            if run is not None and (run.end_at is None or end_at < run.end_at):
                 run.end(end_at)
                 if run.phase is not Phase.REPORTING:
                     out += [Drop(task), Begin(task, run.lane, end_at)]

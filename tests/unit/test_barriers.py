@@ -236,6 +236,23 @@ def test_the_end_of_a_job_is_not_put_behind_it(
     assert all(list(state.counts) == applied for state in job.sealed.values())
 
 
+@pytest.mark.parametrize("role", ["m", "p0", "w0"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_the_task_that_a_job_ends_in_may_be_bad(
+    index: int, mode: str, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job ends inside task 2, before minibatch 2."""
+    faults = (Fault(index * 5.0 + 8, "kill", role), Fault(100.0, "join", "w0"))
+    about = {"max_step": 10, "skips": True, "bad": ((2, index),), "faults": faults}
+    job = SimulatedJob(Schedule(index, mode, 2, 2, (4,) * 8, 2, 2, **about))
+    monkeypatch.setattr(simulated_job, "check_end", lambda of: None)
+    job.run()
+    assert job.journal["is_complete"]
+    assert job.journal["ends"] == ((2, index),)
+    assert all(list(state.counts) == [4, 4, index, 0, 0, 0, 0, 0] for state in job.sealed.values())
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_stop_while_a_barrier_holds_has_its_checkpoint(seed: int) -> None:
     class StoppedAtBarrier(SimulatedJob):
