@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import math
 import random
 import tempfile
@@ -63,12 +64,12 @@ class Writer:
 
     def changed(self, body: Message) -> Message:
         """Return a message with some other fields."""
-        fields = {field.name: field.type for field in inspect.type_info(type(body)).fields}
+        fields = {field.name: field.type for field in _type_info(type(body)).fields}
         chosen = self._rng.sample(sorted(fields), self._rng.randint(0, min(3, len(fields))))
         return msgspec.structs.replace(body, **{name: self.value(fields[name]) for name in chosen})
 
     def message(self, kind: type[Message]) -> Message:
-        return self.value(inspect.type_info(kind))
+        return self.value(_type_info(kind))
 
     def value(self, kind: Any) -> Any:
         rng = self._rng
@@ -111,6 +112,12 @@ class Writer:
             dtype = np.float64
         shape = self._rng.choice(((0,), (1,), (2,), (16,), (96,), (3, 2), ()))
         return np.full(shape, self._rng.choice((0, 1, -1, 7)), dtype)
+
+
+@functools.cache
+def _type_info(kind: Any) -> Any:
+    """Return what msgspec finds out about a type anew at each call, in milliseconds."""
+    return inspect.type_info(kind)
 
 
 def job_under_way(seed: int, mode: str) -> SimulatedJob:
