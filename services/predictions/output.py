@@ -147,8 +147,9 @@ def claim(folder: Path, job: str, run: str, *, is_new: bool) -> None:
     try:
         make_folder(folder)
         replace_file(folder / CLAIM, msgspec.json.encode(_Claim(job=job, run=run)))
-        for left in [*_files_in(folder, _TEMPORARY), *(_files_in(folder, _PART) if is_new else ())]:
-            left.unlink(missing_ok=True)
+        if is_new:  # else workers may be writing, who have outlived the master before
+            for left in [*_files_in(folder, _TEMPORARY), *_files_in(folder, _PART)]:
+                left.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(

@@ -1,6 +1,7 @@
 """Writes predictions in threads of its own, while the next task is computed."""
 
 import errno
+import itertools
 import logging
 import os
 import secrets
@@ -24,6 +25,7 @@ __all__ = ["PartWriter"]
 WRITERS = 4  # a disk makes several files durable in the time of one
 FULL_DISK_S = 300.0  # how long a full disk is waited for
 PAUSE_S = 1.0
+MOST_TRIES = 5  # of a file that is cleared away while it is written
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +55,7 @@ class PartWriter:
         self._tasks, self._patience_s = len(plan.evaluation_ranges), patience_s
         self._is_closed = threading.Event()
         self._threads = ThreadPoolExecutor(WRITERS, "predictions")
-        self._tag = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._tag, self._numbers = f"{os.getpid()}-{secrets.token_hex(4)}", itertools.count()
 
     def submit(
         self,
@@ -87,9 +89,17 @@ class PartWriter:
         name = part_name(task, self._tasks, self._kind)
         write = partial(write_table, name=self._kind, table=table)
         began: float | None = None
+        tag, tries = (
+            f"{self._tag}-{next(self._numbers)}",
+            0,
+        )  # the task may be written a second time beside this
         while True:
             try:
-                part = write_part(self._folder, name, self._run, self._tag, write)
+                part = write_part(self._folder, name, self._run, tag, write)
+            except FileNotFoundError as error:
+                tries += 1
+                if tries == MOST_TRIES:
+                    self._wait(began, error)
             except OSError as error:
                 began = self._wait(began, error)
             else:

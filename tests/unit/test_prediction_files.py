@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -295,3 +296,55 @@ def test_a_disk_that_cannot_be_written(
         own.write(1, table(**FLAT))
     own.close()
     assert names(tmp_path) == [CLAIM]
+
+
+def in_the_middle(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """Let something happen while a task's file is written for the first time."""
+    left = [happens]
+
+    def write(path: Path, **about: Any) -> None:
+        write_table(path, **about)
+        if left:
+            left.pop()()
+
+    monkeypatch.setattr("edlz.services.worker.part_writer.write_table", write)
+
+
+def test_a_master_that_is_started_again_leaves_what_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(tmp_path, "j", "r", is_new=True)
+    own, there = writer(tmp_path), []
+
+    def begin_again() -> None:
+        before = names(tmp_path)
+        claim(tmp_path, "j", "r", is_new=False)
+        there.extend((before, names(tmp_path)))
+
+    in_the_middle(monkeypatch, begin_again)
+    own.write(1, table(**FLAT))
+    own.close()
+    assert there[0] == there[1]
+    assert names(tmp_path) == [CLAIM, part_name(1, 2, "jsonl")]
+
+
+def test_a_task_may_be_written_twice_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is leased anew by a master that was started again, while the worker waits for its disk."""
+    claim(tmp_path, "j", "r", is_new=True)
+    own, parts = writer(tmp_path), []
+    in_the_middle(monkeypatch, lambda: parts.append(own.write(1, table(**FLAT))))
+    parts.append(own.write(1, table(**FLAT)))
+    own.close()
+    assert parts[0] == parts[1]
+    assert names(tmp_path) == [CLAIM, part_name(1, 2, "jsonl")]
+
+
+def test_what_is_written_late_may_be_cleared_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another worker was quicker, and all is whole: that is no failure of the job."""
+    claim(tmp_path, "j", "r", is_new=True)
+    own, name = writer(tmp_path), part_name(1, 2, "jsonl")
+    first, second = own.write(0, table(**FLAT)), own.write(1, table(**FLAT))
+    in_the_middle(monkeypatch, lambda: publish(tmp_path, manifest(first, second), "r"))
+    assert own.write(1, table(**FLAT)) == second
+    own.close()
+    assert names(tmp_path) == [MANIFEST, part_name(0, 2, "jsonl"), name]
