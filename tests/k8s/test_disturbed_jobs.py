@@ -281,6 +281,7 @@ def test_a_job_ends_well_on_a_cluster_that_is_hardly_there(desk: Shell) -> None:
     api.up()
     desk.wait_for("its replacement", lambda: "worker-4" in desk.pods(JOB, "Running"))
     desk.wait_for("news", lambda: (now := desk.note(JOB)) and now.minibatches > note.minibatches)
+    desk.wait_for("half of it", lambda: (now := desk.note(JOB)) and now.minibatches > 1000)  # of 2,280
     desk.wait_for("the end", lambda: (now := desk.note(JOB)) and now.state in ENDED)
     assert api.faults.refused > 10
     assert api.faults.dropped_watches > 10
