@@ -98,8 +98,18 @@ class EvaluationRounds:
     @property
     def final_records(self) -> int:
         """Records that the round of the finished model has evaluated so far, of a feed that keeps every one."""
-        final = next((round_ for round_ in self._rounds.values() if round_.is_final), None)
+        final = self._final
         return sum(self.plan.evaluation_ranges[task].count for task in final.states) if final else 0
+
+    @property
+    def final_tasks(self) -> int:
+        """Tasks that the round of the finished model has done so far."""
+        final = self._final
+        return len(self.known if final is None else final.states)
+
+    @property
+    def _final(self) -> _Round | None:
+        return next((round_ for round_ in self._rounds.values() if round_.is_final), None)
 
     @property
     def is_idle(self) -> bool:

@@ -493,8 +493,10 @@ class MasterCore:
             self.queue.restart(done)
             if self.job.begins_from and not self.results:  # it was trained, and evaluated, elsewhere
                 self.evaluation.skip_to(self.version)
-            what = "training" if self.plan.is_training else self.plan.other_work
-            out.append(Announce("job", f"{what} begins at v{self.version}, {len(done)} tasks done."))
+            what, count = "training", len(done)
+            if not self.plan.is_training:
+                what, count = self.plan.other_work, self.evaluation.final_tasks
+            out.append(Announce("job", f"{what} begins at v{self.version}, {count} tasks done."))
             out += self.barriers.on_running(self.partitions.sorted)
         statuses = self.partitions.statuses
         ended = self.skips.advance(statuses)

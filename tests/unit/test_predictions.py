@@ -73,6 +73,10 @@ def test_a_killed_master_has_little_done_again() -> None:
     again = sum(job.predicted.values()) - tasks
     assert job.journal["term"] == 2
     assert again <= 8
+    first, *later = [line for line in job.log if "prediction begins" in line]
+    assert "0 tasks done" in first
+    assert later, "the next master has begun too"
+    assert not any(", 0 tasks done" in line for line in later)
 
 
 @pytest.mark.parametrize("seed", range(3))
