@@ -20,6 +20,7 @@ _CRASH = "Fatal Python error: "
 _STACK = "Current thread "
 _LOG_LINE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+\] \[(?P<level>[A-Z]+)\] \[[^\]]+\] (?P<text>.*)")
 _GLOG_LINE = re.compile(r"(?P<level>[IWEF])\d{4} |(?P<early>WARNING: All log messages before absl)")
+_FAILED_CHECK = re.compile(r"F\d{4} [^\]]*\] (?P<text>.+)")  # of C++ code, which then ends the process
 _WELL, _ERRORS = frozenset(("DEBUG", "INFO")), frozenset(("ERROR", "CRITICAL"))
 
 
@@ -47,7 +48,9 @@ def last_words(tail: Sequence[str]) -> LastWords:
             return LastWords(line.removeprefix("error: "), "", following[len("help: ") :] if is_help else "")
     crash = next((place for place, line in enumerate(tail) if line.startswith(_CRASH)), None)
     if crash is not None:
-        return LastWords(tail[crash].removeprefix(_CRASH), _frame_of_crash(tail[crash:]))
+        checks = [check["text"] for check in map(_FAILED_CHECK.match, tail[:crash]) if check is not None]
+        error = ": ".join([tail[crash].removeprefix(_CRASH), *checks[-1:]])
+        return LastWords(error, _frame_of_crash(tail[crash:]))
     lines = [_GROUP.sub("", line, count=1) for line in tail]
     began = [place for place, line in enumerate(lines) if _TRACEBACK.match(line)]
     if began:

@@ -148,6 +148,16 @@ def test_a_crash_is_told_with_the_users_frame_of_its_thread():
     assert last_words(crash) == LastWords("Segmentation fault", "/models/model.py:12 in feed")
 
 
+def test_a_crash_that_was_called_for_is_told_with_what_called_for_it():
+    crash = [
+        "F0000 00:00:1795900253.786654    9731 env.cc:84] Check failed: ret == 0 (11 vs. 0) pthread_create() failed.",
+        "*** Check failure stack trace: ***",
+        "    @     0x7f3d47b1d314  absl::log_internal::LogMessage::SendToLog()",
+        "Fatal Python error: Aborted",
+    ]
+    assert last_words(crash).error == "Aborted: Check failed: ret == 0 (11 vs. 0) pthread_create() failed."
+
+
 @pytest.mark.parametrize(
     ("tail", "error"),
     [
