@@ -147,6 +147,23 @@ class EvaluationRounds:
         self._rounds.pop(number, None)
         self.suspects = {(of, task) for of, task in self.suspects if of != number}
 
+    def begin_again(self, *, is_another: bool = False) -> None:
+        """The model has gone back: rounds in work are opened anew when it has come to their versions again.
+
+        Those of barriers are for `Barriers`; what does not train never goes back.
+
+        Parameters
+        ----------
+        is_another : bool
+            Whether it will be another model at the same version, so that the final round is to be repeated.
+        """
+        if is_another:
+            self.concluded_version = -1
+        for round_ in list(self._rounds.values()) if self.plan.is_training else ():
+            if round_.shown is None:
+                self.withdraw(round_.number)
+                self._triggered = min(self._triggered, round_.version - 1)
+
     def open_final(self, version: int) -> None:
         """Open the round of the finished model, unless one of that very version is under way."""
         for round_ in self._rounds.values():

@@ -418,11 +418,13 @@ class MasterCore:
         if self.is_over:
             return []
         self._completion.on_new_life()
+        done = len(self.queue.done)
         if self.plan.is_sync:
             self.eras.on_new_life()
         else:
             self.queue.keep(self.partitions.entries[status.partition].finished)
             self.queue.see(self.partitions.entries[status.partition].ledger)
+        self.evaluation.begin_again(is_another=len(self.queue.done) < done)
         if is_first:
             # An ipc path says nothing to anybody; an address that somebody chose by hand does.
             where = f" at {status.endpoint}" if status.endpoint.startswith("tcp:") else ""
@@ -486,6 +488,7 @@ class MasterCore:
             out += announced
             if not is_reached:
                 self._is_running = False
+                self.evaluation.begin_again()
                 return out
         if not self._is_running:
             self._is_running = True

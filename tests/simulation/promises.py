@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
+from simulation.callbacks import seen
 from simulation.model import final_bytes
 from simulation.processes import Violation
 from simulation.reference import reference_run
@@ -20,7 +22,7 @@ from edlz.services.ps.store import Store
 if TYPE_CHECKING:
     from simulation.job import SimulatedJob
 
-__all__ = ["check_end", "check_failure"]
+__all__ = ["check_end", "check_failure", "seen_of"]
 
 
 def check_end(job: "SimulatedJob") -> None:
@@ -49,7 +51,7 @@ def check_end(job: "SimulatedJob") -> None:
     if job.schedule.predicts:
         _check_predictions(job)
     elif job.schedule.evaluation_tasks:
-        _check_evaluations(job, finals[0].version)
+        _check_evaluations(job, finals)
 
 
 def _check_exports(job: "SimulatedJob", finals: list[State]) -> None:
@@ -180,7 +182,7 @@ def _check_predictions(job: "SimulatedJob") -> None:
             raise Violation(f"{entry} is not the file {job.part_files.get(entry.task)}")
 
 
-def _check_evaluations(job: "SimulatedJob", final_version: int) -> None:
+def _check_evaluations(job: "SimulatedJob", finals: list[State]) -> None:
     versions = [version for version, _ in job.journal["evaluations"]]
     wanted = float(
         (
@@ -196,6 +198,17 @@ def _check_evaluations(job: "SimulatedJob", final_version: int) -> None:
     if any(metrics["n"] != wanted for _, metrics in job.journal["evaluations"]):
         raise Violation(f"a round counted a record twice or never: {job.journal['evaluations']}")
     result = job.journal["rounds"][-1].decision.result if job.journal["rounds"] else -1
-    final_version = result if result >= 0 else final_version
+    final_version = result if result >= 0 else finals[0].version
     if not versions or (job.plan.is_sync and versions[-1] != final_version):
         raise Violation(f"no evaluation of the final model: {versions}")
+    is_final = job.plan.is_sync and result < 0
+    if is_final and job.journal["evaluations"][-1][1]["seen"] != seen_of(finals):
+        raise Violation(f"the final evaluation is of another model: {job.journal['evaluations']}")
+
+
+def seen_of(states: list[State]) -> float:
+    """What an evaluation of these parameters measures."""
+    vectors = [
+        np.concatenate([getattr(state, name) for state in states]).tobytes() for name in ("dense", "state")
+    ]
+    return seen(*vectors)

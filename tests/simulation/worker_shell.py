@@ -306,6 +306,7 @@ class WorkerShell(Shell):
         if states:
             metrics = {"n": float(states["n"][0][0]), "loss": math.nan, "mape": math.inf}
             measured = float(states["seen"][0][0]) * 4 / metrics["n"]
+            metrics["seen"] = measured
         decision = None
         if shown is not None:
             self._job.reach("shown")

@@ -1,5 +1,6 @@
 """Evaluation rounds: each task once, sums in task order, metrics in version order."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -20,6 +21,8 @@ PLAN = Plan(
     evaluation_shards=(Shard(name="e", first=0, count=5),),
 )
 
+TRAINING = msgspec.structs.replace(PLAN, shards=(Shard(name="t", first=0, count=5),))
+
 
 def done(round_: int, task: int, value: float = 1.0) -> DoneEvaluation:
     return DoneEvaluation(round=round_, task=task, records=1, states={"m": [np.array([value])]})
@@ -36,6 +39,37 @@ def test_a_round_opens_once_for_each_trigger() -> None:
     rounds = EvaluationRounds(PLAN, every=50)
     assert [rounds.on_version(v) for v in (10, 50, 51, 130, 149, 150)] == [None, 50, None, 100, None, 150]
     assert lease_all(rounds) == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (3, 0), (3, 1), (3, 2)]
+
+
+def test_rounds_in_work_begin_again_when_the_model_has_gone_back() -> None:
+    rounds = EvaluationRounds(TRAINING, every=50)
+    assert rounds.on_version(50) == 50
+    rounds.report(done(1, 0))
+    rounds.open_final(70)
+    rounds.begin_again()
+    assert rounds.is_idle
+    assert not rounds.report(done(1, 1)), "it may be of what the model was on its way back"
+    assert [rounds.on_version(v) for v in (30, 50, 60)] == [None, 50, None]
+    assert lease_all(rounds) == [(3, 0), (3, 1), (3, 2)]
+
+
+def test_a_final_round_of_another_model_is_repeated() -> None:
+    rounds = EvaluationRounds(TRAINING, every=0)
+    rounds.open_final(7)
+    for task in range(3):
+        rounds.report(done(1, task))
+    rounds.conclude(EvaluationResult(round=1, metrics={"m": 0.5}))
+    rounds.begin_again()
+    assert rounds.concluded_version == 7
+    rounds.begin_again(is_another=True)
+    assert rounds.concluded_version < 7
+
+
+def test_what_does_not_train_never_goes_back() -> None:
+    rounds = EvaluationRounds(PLAN, every=0)
+    rounds.open_final(7)
+    rounds.begin_again()
+    assert lease_all(rounds) == [(1, 0), (1, 1), (1, 2)]
 
 
 def test_the_first_report_of_a_task_counts() -> None:

@@ -15,6 +15,7 @@ from schedules import (
     with_checkpoints,
 )
 from simulation.job import Fault, Schedule, SimulatedJob
+from simulation.promises import seen_of
 
 from edlz.services.master.job import MasterCore
 
@@ -184,6 +185,17 @@ def test_whoever_is_lost_at_the_end_the_job_completes_once(mode: str, seeds: ran
 def test_checkpoints_are_gone_back_to_like_snapshots(make: Callable[[int, str], Schedule], mode: str) -> None:
     for seed in range(12):
         SimulatedJob(with_checkpoints(make(seed, mode))).run()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("moment", ["concluding", "digest"])
+def test_the_final_evaluation_is_of_the_final_model(mode: str, moment: str) -> None:
+    """A partition's disk is lost then, so the model is trained again: what was evaluated before, or meanwhile, counts no more."""
+    wipe = Fault(0.1, "wipe", "p1", during=moment)
+    for seed in range(4):
+        job = SimulatedJob(Schedule(seed, mode, 2, 1, (2, 2), 2, 1, evaluation_tasks=4, faults=(wipe,))).run()
+        finals = [job.sealed[p, life] for p, life in enumerate(job.journal["sealed"])]
+        assert job.journal["evaluations"][-1][1]["seen"] == seen_of(finals)
 
 
 def test_a_schedule_repeats() -> None:
