@@ -43,6 +43,7 @@ class Synchronous(Exchanges):
     def end_behind(self, task_count: int) -> list[Reply]:
         """The job ends behind so many tasks: the last round has no slots for others."""
         self.task_count = task_count
+        self._staged = {task: push for task, push in self._staged.items() if task < task_count}
         return self._commit_if_whole(self.open_tasks())
 
     def open_tasks(self) -> list[int]:

@@ -253,6 +253,14 @@ def test_the_task_that_a_job_ends_in_may_be_bad(
     assert all(list(state.counts) == [4, 4, index, 0, 0, 0, 0, 0] for state in job.sealed.values())
 
 
+def test_a_job_that_ends_before_what_a_partition_has_staged() -> None:
+    """No master says so, but whoever takes himself for one must not spoil what a partition holds."""
+    job = SimulatedJob(schedule(1))
+    core = _core_with_a_staged_slot(job)
+    core._synchronous.end_behind(min(core._synchronous.staged))
+    core.check_invariants()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_stop_while_a_barrier_holds_has_its_checkpoint(seed: int) -> None:
     class StoppedAtBarrier(SimulatedJob):
@@ -287,3 +295,12 @@ def run_all(jobs: Iterable[Schedule]) -> None:
 
 def newest_whatever_it_is(self: Exchanges, to: Hashable, pull: NewestPull) -> list[Reply]:
     return [Reply(to, self._exchanged(None, pull, pull.have_version))]
+
+
+def _core_with_a_staged_slot(job: SimulatedJob) -> Any:
+    for hundredth in range(100_000):
+        job.run_until(hundredth / 100)
+        process = job.process("p0")
+        if process is not None and process.core._synchronous is not None and process.core._synchronous.staged:
+            return process.core
+    raise AssertionError("nothing was ever staged")
