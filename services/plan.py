@@ -12,11 +12,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from edlz.services.errors import ConfigError
 from edlz.services.seeds import permutation
 
 __all__ = ["Mode", "Plan", "Shard", "TaskRange"]
 
 Mode = Literal["sync", "async"]
+
+MAX_TASKS = 1 << 24  # of one pass over the data: each takes some 100 bytes in every process
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +183,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def _cut(shards: tuple[Shard, ...], records_per_task: int) -> tuple[TaskRange, ...]:
+    if records_per_task < 1:
+        raise ConfigError(f"a task of {records_per_task} records is none")
+    count = sum(-(-shard.count // records_per_task) for shard in shards)
+    if count > MAX_TASKS:
+        raise ConfigError(
+            f"the data would be cut into {count:,} tasks; {MAX_TASKS:,} are the most",
+            "more minibatches in a task: a larger --num_minibatches_per_task",
+        )
     return tuple(
         TaskRange(
             name=shard.name, first=first, count=min(records_per_task, shard.first + shard.count - first)

@@ -248,7 +248,7 @@ class Partition:
             return self._on_granted(answer, now)
         if answer.number < self._obeyed or answer.incarnation != self.incarnation:
             return [Exit("another process has taken this partition's place")] if answer.stop else []
-        check_orders(answer)
+        check_orders(answer, is_sync=self.plan.is_sync)
         self._obeyed = answer.number
         if asked.ledger is not None:
             self._ledger_known = (asked.term, asked.incarnation, asked.era, asked.frozen)

@@ -21,9 +21,13 @@ def check_joining(granted: Granted, partition: int) -> Job:
     return job
 
 
-def check_orders(orders: PartitionOrders) -> None:
+def check_orders(orders: PartitionOrders, *, is_sync: bool) -> None:
     """Look at what a partition is to do; errors as for `check_joining`."""
     order = orders.checkpoint
+    if order is not None and (order.phase == "cut") != is_sync:
+        raise RemoteProtocolError(
+            f"phase {order.phase!r} of checkpoint {order.number} is of the other mode of training"
+        )
     if order is not None and order.phase == "level" and order.marks is None:
         raise RemoteProtocolError(
             f"checkpoint {order.number} is to be cut at marks that the master does not say"

@@ -1,11 +1,13 @@
 """Answers that no master gives: they are refused, or change nothing."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from simulation.job import Schedule, SimulatedJob
 from statuses import partition_status
 
-from edlz.services.errors import RemoteProtocolError
+from edlz.services.errors import ConfigError, RemoteProtocolError
 from edlz.services.messages import (
     CheckpointOrder,
     Granted,
@@ -14,6 +16,7 @@ from edlz.services.messages import (
     PartitionOrders,
     WorkerOrders,
 )
+from edlz.services.plan import Shard
 from edlz.services.ps.instructions import Write
 from edlz.services.ps.partition import Condition, Partition
 from edlz.services.worker.order_check import check_orders
@@ -74,3 +77,25 @@ def test_a_cut_without_its_marks_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="at marks that the master does not say"):
         partition.on_answer(ASKED, odd, 0.0)
     assert partition._obeyed == 0
+
+
+@pytest.mark.parametrize(("mode", "phase"), [("sync", "near"), ("async", "cut")])
+def test_a_cut_of_the_other_mode_is_refused(mode: str, phase: Any) -> None:
+    partition, granted = next_life(mode)
+    partition.on_answer(ASKED, granted, 0.0)
+    with pytest.raises(RemoteProtocolError, match="is of the other mode"):
+        partition.on_answer(ASKED, orders(checkpoint=CheckpointOrder(number=1, phase=phase)), 0.0)
+    assert partition._obeyed == 0
+
+
+@pytest.mark.parametrize(("records_per_task", "text"), [(1, "would be cut into"), (0, "is none")])
+def test_a_plan_without_number_or_end_is_refused_before_it_is_listed(
+    records_per_task: int, text: str
+) -> None:
+    _, granted = next_life("sync")
+    assert granted.job is not None
+    shard = Shard(name="x", first=0, count=2**62)
+    plan = msgspec.structs.replace(granted.job.plan, shards=(shard,), records_per_task=records_per_task)
+    job = msgspec.structs.replace(granted.job, plan=plan)
+    with pytest.raises(ConfigError, match=text):
+        check_orders(WorkerOrders(term=TERM, seq=1, incarnation=LIFE, job=job), None, frozenset())
