@@ -96,7 +96,7 @@ def test_the_users_error_is_shown_with_its_place(tmp_path: Path, small_mnist: Pa
     model.write_text(source + "\n\ndef loss(labels, predictions):\n    raise ValueError('no such loss')\n")
     flags = (f"--model_file={model}", f"--training_data={small_mnist}/train", "--num_workers=1")
     code, output = Command(tmp_path / "home", *flags).finish()
-    assert code == 1, output
+    assert code == 2, output
     assert "no such loss" in output
     assert "model.py" in output
     assert re.search(r"^error: ", output, re.MULTILINE)

@@ -22,7 +22,6 @@ from edlz.services.ps.complete_checkpoints import part_of_run
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
-from edlz.services.worker.runs import Phase, Run
 from edlz.services.worker.task_runner import TaskRunner
 
 SCHEDULES = 1500  # looked through for one that fails
@@ -44,17 +43,12 @@ def is_frozen(exchanges: Asynchronous) -> bool:
     return exchanges._ceiling is not None
 
 
-def never_held(run: Run, attempt: int, now: float, *, is_held: bool) -> None:
-    run.attempt, run.phase, run.resume_s = attempt, Phase.BACKING_OFF, now + 1.0
-
-
 RULES: dict[str, tuple[str, Any, str, Any]] = {
     "a report names the partitions' lives": ("async", MasterCore, "_is_true", lambda *_: True),
     "a report names the era": ("sync", MasterCore, "_is_true", lambda *_: True),
     "a new life takes back what its ledger lacks": ("async", TaskQueue, "keep", lambda *_: None),
     "a partition keeps the version before": ("sync", Store, "values_before", lambda *_: None),
     "a partition cuts when it is level": ("async", Asynchronous, "is_level", property(is_frozen)),
-    "a worker whose pushes are held asks for tasks": ("async", Run, "back_off", never_held),
     "a pull is held until it is due": ("sync", Synchronous, "_is_due", lambda *_: True),
     "what a server may hold takes no credit": ("sync", outbox, "HELD", frozenset()),
     "a worker that waits asks for slots": ("sync", TaskRunner, "_wants_task", never_asks_while_it_waits),
