@@ -347,10 +347,10 @@ def test_success_in_ascii_in_a_file_and_in_colour() -> None:
 
 
 def test_success_says_where_the_model_lies() -> None:
-    exported = ExportView(place="/work/out/2", size_bytes=297_400, formats=("saved_model",))
+    exported = ExportView(place="/data/out/2", size_bytes=297_400, formats=("saved_model",))
     job = msgspec.structs.replace(DONE, exported=exported)
-    assert "\n  exported /work/out/2  297.4 KB\n" in plain(success_block(job, ENDING))
-    assert status_object(job)["exported"]["place"] == "/work/out/2"
+    assert "\n  exported /data/out/2  297.4 KB\n" in plain(success_block(job, ENDING))
+    assert status_object(job)["exported"]["place"] == "/data/out/2"
     assert "exporting" in plain(
         live_block(msgspec.structs.replace(DONE, state="Exporting"), asked_workers=2, width=80)
     )
