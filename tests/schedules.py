@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from collections.abc import Sequence
 
 from hypothesis import strategies as st
 from simulation.schedule import (
@@ -24,6 +25,7 @@ __all__ = [
     "with_callbacks",
     "with_checkpoints",
     "with_departures",
+    "without_training",
 ]
 
 
@@ -177,48 +179,44 @@ def beginning_schedule(seed: int, mode: str) -> Schedule:
     """A short job to whose beginning something happens: partitions are bare, initial values under way."""
     rng = random.Random(seed)
     partitions, workers, tasks = rng.choice((1, 1, 2)), rng.choice((1, 1, 2)), rng.randint(1, 3)
-    roles = ["m", *(f"p{p}" for p in range(partitions) for _ in range(2)), "w0"]
-    faults = [
-        Fault(
-            rng.choice((0.0, 0.3, 2.0)) * rng.random(),
-            rng.choice(("kill", "stall", "stall", "cut", "wipe", "term")),
-            rng.choice(roles),
-            rng.uniform(1, 20),
-            during=rng.choice(BEGINNING_MOMENTS),
-        )
-        for _ in range(rng.randint(1, 3))
-    ]
-    return Schedule(
-        seed=seed,
-        mode=mode,
-        slots=rng.randint(1, 2),
-        epochs=1,
-        lengths=tuple(rng.randint(0, 2) for _ in range(tasks)),
-        partitions=partitions,
-        workers=workers,
-        noise=rng.choice((0.0, 0.05)),
-        has_tables=rng.random() < 0.5,
-        credits=rng.choice((1, 2, 32)),
-        faults=tuple(faults),
-    )
+    roles = ("m", *(f"p{p}" for p in range(partitions) for _ in range(2)), "w0")
+    faults = _faults_during(BEGINNING_MOMENTS, ("kill", "stall", "stall", "cut", "wipe", "term"), roles, rng)
+    job = _short_job(seed, mode, partitions, workers, tasks, rng)
+    return dataclasses.replace(job, credits=rng.choice((1, 2, 32)), faults=faults)
 
 
 def ending_schedule(seed: int, mode: str) -> Schedule:
     """A short job to whose end something happens, at any of its moments."""
     rng = random.Random(seed)
     partitions, workers, tasks = rng.choice((1, 2, 3)), rng.randint(1, 2), rng.randint(1, 3)
-    roles = ["m", "m", *(f"p{p}" for p in range(partitions)), "w0"]
-    faults = [
+    roles = ("m", "m", *(f"p{p}" for p in range(partitions)), "w0")
+    faults = _faults_during(MOMENTS, ("kill", "kill", "kill", "stall", "cut"), roles, rng)
+    evaluation = rng.randint(0, 1)
+    job = _short_job(seed, mode, partitions, workers, tasks, rng)
+    return dataclasses.replace(
+        job, evaluation_tasks=evaluation, checkpoint_steps=rng.choice((0, 2)), faults=faults
+    )
+
+
+def _faults_during(
+    moments: Sequence[str], kinds: Sequence[str], roles: Sequence[str], rng: random.Random
+) -> tuple[Fault, ...]:
+    """One to three faults at moments of a job's life."""
+    return tuple(
         Fault(
             rng.choice((0.0, 0.3, 2.0)) * rng.random(),
-            rng.choice(("kill", "kill", "kill", "stall", "cut")),
+            rng.choice(kinds),
             rng.choice(roles),
             rng.uniform(1, 20),
-            during=rng.choice(MOMENTS),
+            during=rng.choice(moments),
         )
         for _ in range(rng.randint(1, 3))
-    ]
-    evaluation = rng.randint(0, 1)
+    )
+
+
+def _short_job(
+    seed: int, mode: str, partitions: int, workers: int, tasks: int, rng: random.Random
+) -> Schedule:
     return Schedule(
         seed=seed,
         mode=mode,
@@ -228,10 +226,22 @@ def ending_schedule(seed: int, mode: str) -> Schedule:
         partitions=partitions,
         workers=workers,
         noise=rng.choice((0.0, 0.05)),
-        evaluation_tasks=evaluation,
         has_tables=rng.random() < 0.5,
-        checkpoint_steps=rng.choice((0, 2)),
-        faults=tuple(faults),
+    )
+
+
+def without_training(schedule: Schedule, **changes: object) -> Schedule:
+    """The same as a job that only evaluates, or predicts."""
+    return dataclasses.replace(
+        schedule,
+        epochs=0,
+        lengths=(),
+        failing=(),
+        bad=(),
+        checkpoint_steps=0,
+        evaluation_steps=0,
+        evaluation_tasks=max(1, schedule.evaluation_tasks),
+        **changes,  # type: ignore[arg-type]
     )
 
 

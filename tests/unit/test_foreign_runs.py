@@ -4,10 +4,9 @@ import dataclasses
 
 import msgspec
 import pytest
+from bare_partition import bare_partition, become_based, initial_values, job_of
 from schedules import random_schedule
-from simulation.disk import Disk
 from simulation.job import Fault, SimulatedJob, Violation
-from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 from statuses import partition_status
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
@@ -20,8 +19,6 @@ from edlz.services.messages import (
     Exchange,
     Granted,
     Identity,
-    Initialise,
-    Job,
     NewestPull,
     PartitionOrders,
     ReadTables,
@@ -30,23 +27,11 @@ from edlz.services.messages import (
     SupervisorOrders,
     WorkerStatus,
 )
-from edlz.services.plan import Plan, Shard
 from edlz.services.ps import partition
-from edlz.services.ps.instructions import Reply, Write
-from edlz.services.ps.partition import Partition
-from edlz.services.ps.store import initial_digest
+from edlz.services.ps.instructions import Reply
 from edlz.services.reconciler import Reconciler
 
-PLAN = Plan(
-    mode="async",
-    seed=1,
-    shards=(Shard(name="data", first=0, count=40),),
-    records_per_task=4,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-)
-JOB = Job(name="j", run="new", config={}, plan=PLAN, partitions=1)
+JOB = job_of("new")
 OLD: Identity = (1, 7)
 
 
@@ -86,10 +71,7 @@ def test_a_master_refuses_a_worker_of_another_run() -> None:
 
 @pytest.mark.parametrize("run", ["old", "", "new"])
 def test_a_partition_answers_only_who_names_its_run(run: str) -> None:
-    server = Partition(0, 1, "ipc://ps-0", Disk())
-    asked = partition_status(incarnation=None, run="")
-    server.on_answer(asked, Granted(term=1, incarnation=None), 0.0)
-    server.on_answer(asked, Granted(term=1, incarnation=(1, 1), job=JOB), 0.0)
+    server = bare_partition("new", (1, 1))
     bare = [
         initial_values(run),
         Exchange(era=NO_IDENTITY, incarnation=(1, 1), version=0, run=run),
@@ -101,29 +83,11 @@ def test_a_partition_answers_only_who_names_its_run(run: str) -> None:
     out = server.on_request("x", bare[0], 0.0)
     if run != "new":
         assert out == not_ready
-        (out,) = [server.on_request("x", initial_values("new"), 0.0)]
-    (write,) = out
-    assert isinstance(write, Write)
-    server._snapshots.write(write.state, (1, 1))
-    server.on_written(write, 0.0)
+        out = server.on_request("x", initial_values("new"), 0.0)
+    become_based(server, out, (1, 1))
     for body in bare:
         answered = server.on_request("x", body, 0.0)
         assert (answered == not_ready) == (run != "new"), body
-
-
-def initial_values(run: str) -> Initialise:
-    parts = initial_vectors()
-    return Initialise(
-        run=run,
-        plan_hash=PLAN.hash,
-        digest=initial_digest(PLAN.hash, LAYOUT, OPTIMIZER, (), *parts),
-        layout=LAYOUT,
-        optimizer=OPTIMIZER,
-        tables=(),
-        dense=parts[0],
-        state=parts[1],
-        counters=parts[2],
-    )
 
 
 def test_a_supervisor_says_which_run_it_leads_as_soon_as_it_knows() -> None:

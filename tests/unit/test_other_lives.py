@@ -1,21 +1,17 @@
 """Two lives of one partition at one address: what the former does not know is not said by it for the other."""
 
 import pytest
+from bare_partition import bare_partition, become_based, initial_values
 from schedules import beginning_schedule
-from simulation.disk import Disk
 from simulation.job import Fault, Schedule, SimulatedJob, Violation
-from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
-from statuses import partition_status
 
 from edlz.services.messages import (
     NO_IDENTITY,
     Exchange,
     Exchanged,
-    Granted,
     Identity,
     Initialise,
     Initialised,
-    Job,
     NewestPull,
     ReadTables,
     ReadVector,
@@ -23,23 +19,11 @@ from edlz.services.messages import (
     TableDigests,
     VectorPart,
 )
-from edlz.services.plan import Plan, Shard
 from edlz.services.ps import partition, refusals
 from edlz.services.ps.instructions import Reply, Write
 from edlz.services.ps.partition import Partition
-from edlz.services.ps.store import initial_digest
 from edlz.services.records import Message
 
-PLAN = Plan(
-    mode="async",
-    seed=1,
-    shards=(Shard(name="data", first=0, count=40),),
-    records_per_task=4,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-)
-JOB = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
 OWN: Identity = (1, 1)
 ANSWERS = {
     Initialise: Initialised,
@@ -49,53 +33,27 @@ ANSWERS = {
 }
 
 
-def initial_values(life: Identity | None) -> Initialise:
-    dense, state, counters = initial_vectors()
-    return Initialise(
-        run="r",
-        incarnation=life,
-        plan_hash=PLAN.hash,
-        digest=initial_digest(PLAN.hash, LAYOUT, OPTIMIZER, (), dense, state, counters),
-        layout=LAYOUT,
-        optimizer=OPTIMIZER,
-        dense=dense,
-        state=state,
-        counters=counters,
-    )
-
-
 def requests(life: Identity | None) -> list[Message]:
     return [
-        initial_values(life),
+        initial_values("r", life),
         NewestPull(run="r", incarnation=life),
         ReadVector(vector="dense", first=0, count=1, run="r", incarnation=life),
         ReadTables(run="r", incarnation=life),
     ]
 
 
-def bare_partition() -> Partition:
-    server = Partition(0, 1, "ipc://ps-0", Disk())
-    asked = partition_status(incarnation=None, run="")
-    server.on_answer(asked, Granted(term=1, incarnation=None), 0.0)
-    server.on_answer(asked, Granted(term=1, incarnation=OWN, job=JOB), 0.0)
-    return server
-
-
 def based_partition() -> Partition:
-    server = bare_partition()
-    (write,) = server.on_request("x", initial_values(OWN), 0.0)
-    assert isinstance(write, Write)
-    server._snapshots.write(write.state, OWN)
-    server.on_written(write, 0.0)
+    server = bare_partition("r", OWN)
+    become_based(server, server.on_request("x", initial_values("r", OWN), 0.0), OWN)
     return server
 
 
 @pytest.mark.parametrize("other", [(1, 2), (2, 1), (0, 9)], ids=str)
 def test_a_partition_answers_nothing_that_another_life_is_asked(other: Identity) -> None:
     refused = [Reply("x", Refused(reason="incarnation"))]
-    for server in (bare_partition(), based_partition()):
+    for server in (bare_partition("r", OWN), based_partition()):
         assert all(server.on_request("x", body, 0.0) == refused for body in requests(other))
-    (write,) = bare_partition().on_request("x", initial_values(OWN), 0.0)
+    (write,) = bare_partition("r", OWN).on_request("x", initial_values("r", OWN), 0.0)
     assert isinstance(write, Write)
 
 

@@ -1,12 +1,11 @@
 """Jobs that predict, under faults: each task's predictions come to be once, and whole ones are told last."""
 
-import dataclasses
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schedules import schedules
+from schedules import schedules, without_training
 from simulation.job import Fault, Schedule, SimulatedJob
 from simulation.schedule import PREDICTION_MOMENTS
 
@@ -39,20 +38,7 @@ def test_undisturbed(mode: str, has_tables: bool, partitions: int) -> None:
 @QUICK
 @given(data=st.data())
 def test_each_task_has_one_file_whatever_is_lost(mode: str, data: st.DataObject) -> None:
-    drawn = data.draw(schedules(mode))
-    schedule = dataclasses.replace(
-        drawn,
-        epochs=0,
-        lengths=(),
-        failing=(),
-        bad=(),
-        checkpoint_steps=0,
-        evaluation_steps=0,
-        evaluation_tasks=max(1, drawn.evaluation_tasks),
-        begins_from=30,
-        predicts=True,
-    )
-    SimulatedJob(schedule).run()
+    SimulatedJob(without_training(data.draw(schedules(mode)), begins_from=30, predicts=True)).run()
 
 
 @pytest.mark.parametrize("moment", PREDICTION_MOMENTS)

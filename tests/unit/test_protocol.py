@@ -1,6 +1,5 @@
 """The real cores together, under faults, against PROTOCOL's promises."""
 
-import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +12,7 @@ from schedules import (
     schedules,
     wide_schedules,
     with_checkpoints,
+    without_training,
 )
 from simulation.job import Fault, Schedule, SimulatedJob
 from simulation.promises import seen_of
@@ -38,18 +38,7 @@ def test_async_keeps_every_minibatch_once(schedule: Schedule) -> None:
 @QUICK
 @given(data=st.data())
 def test_a_job_without_training_evaluates_each_record_once(mode: str, data: st.DataObject) -> None:
-    drawn = data.draw(schedules(mode))
-    schedule = dataclasses.replace(
-        drawn,
-        epochs=0,
-        lengths=(),
-        failing=(),
-        bad=(),
-        checkpoint_steps=0,
-        evaluation_steps=0,
-        evaluation_tasks=max(1, drawn.evaluation_tasks),
-    )
-    SimulatedJob(schedule).run()
+    SimulatedJob(without_training(data.draw(schedules(mode)))).run()
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -1,0 +1,58 @@
+"""A partition of a small job that waits for initial values, and the request that brings them."""
+
+from simulation.disk import Disk
+from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
+from statuses import partition_status
+
+from edlz.services.messages import Granted, Identity, Initialise, Job
+from edlz.services.plan import Plan, Shard
+from edlz.services.ps.instructions import Instruction, Write
+from edlz.services.ps.partition import Partition
+from edlz.services.ps.store import initial_digest
+
+__all__ = ["PLAN", "bare_partition", "become_based", "initial_values", "job_of"]
+
+PLAN = Plan(
+    mode="async",
+    seed=1,
+    shards=(Shard(name="data", first=0, count=40),),
+    records_per_task=4,
+    minibatch_size=1,
+    epochs=1,
+    slots=1,
+)
+
+
+def job_of(run: str) -> Job:
+    return Job(name="j", run=run, config={}, plan=PLAN, partitions=1)
+
+
+def bare_partition(run: str, life: Identity) -> Partition:
+    server = Partition(0, 1, "ipc://ps-0", Disk())
+    asked = partition_status(incarnation=None, run="")
+    server.on_answer(asked, Granted(term=1, incarnation=None), 0.0)
+    server.on_answer(asked, Granted(term=1, incarnation=life, job=job_of(run)), 0.0)
+    return server
+
+
+def initial_values(run: str, life: Identity | None = None) -> Initialise:
+    dense, state, counters = initial_vectors()
+    return Initialise(
+        run=run,
+        incarnation=life,
+        plan_hash=PLAN.hash,
+        digest=initial_digest(PLAN.hash, LAYOUT, OPTIMIZER, (), dense, state, counters),
+        layout=LAYOUT,
+        optimizer=OPTIMIZER,
+        dense=dense,
+        state=state,
+        counters=counters,
+    )
+
+
+def become_based(server: Partition, answer: list[Instruction], life: Identity) -> None:
+    """Let what the partition has made of its initial values reach the disk."""
+    (write,) = answer
+    assert isinstance(write, Write)
+    server._snapshots.write(write.state, life)
+    server.on_written(write, 0.0)
