@@ -15,6 +15,7 @@ __all__ = [
     "FailureView",
     "JobState",
     "JobStatus",
+    "MasterState",
     "PartitionView",
     "StatusRequest",
     "TableView",
@@ -24,8 +25,7 @@ __all__ = [
 
 MISTAKE = 2  # the exit code of what the user has to correct before anything can run
 
-JobState = Literal[
-    "Pending",
+MasterState = Literal[
     "Starting",
     "Training",
     "Evaluating",
@@ -35,6 +35,12 @@ JobState = Literal[
     "Succeeded",
     "Failed",
     "Stopped",
+]
+"""What a master says of its job."""
+
+JobState = Literal[
+    "Pending",
+    MasterState,
     "Unknown",  # never a master's word: its cluster does not answer
 ]
 

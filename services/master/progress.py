@@ -7,11 +7,10 @@ leased ones.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import msgspec
 
-from edlz.services.job_status import EvaluationView, JobStatus, PartitionView, WorkerView
+from edlz.services.job_status import EvaluationView, JobStatus, MasterState, PartitionView, WorkerView
 from edlz.services.launcher import split_name
 from edlz.services.master.entries import JournalState
 from edlz.services.master.events import Events
@@ -28,18 +27,7 @@ FIRST_ETA_S = 20.0
 SHORTEST_SPAN_S = 5.0  # of a rate that the time left is told from
 STALL_S = 10.0
 
-_State = Literal[
-    "Starting",
-    "Training",
-    "Evaluating",
-    "Exporting",
-    "Predicting",
-    "Stopping",
-    "Succeeded",
-    "Failed",
-    "Stopped",
-]
-_STATES: dict[Phase, _State] = {
+_STATES: dict[Phase, MasterState] = {
     Phase.GATHERING: "Starting",
     Phase.RESTORING: "Starting",
     Phase.RUNNING: "Training",
@@ -202,7 +190,7 @@ class Progress:
         return min(round(applied), plan.records_per_epoch * plan.epochs)
 
     @property
-    def _state(self) -> _State:
+    def _state(self) -> MasterState:
         state = _STATES[self._core.phase]
         if state not in ("Training", "Evaluating") or self._core.plan.is_training:
             is_held = self._core.phase is Phase.RUNNING and self._core.barriers.stands_at
