@@ -52,7 +52,6 @@ class Evaluator:
         *,
         with_loss: bool = False,
     ) -> None:
-        self._contract = contract
         self._tasks = WholeTasks(contract, built, feed, "validation", partitions)
         with contract.code.blaming(contract.metrics):
             self._metrics = MetricSet(contract, with_loss=with_loss)
@@ -110,9 +109,5 @@ class Evaluator:
         self, task: int, index: int, element: Any, vectors: LoadedVectors, inputs: Sequence[Any] = ()
     ) -> int:
         """Add a minibatch to the metrics; return its number of rows."""
-        try:
-            self._update(element, vectors, inputs)
-        except Exception as e:
-            shown = self._update.explain(e, element, inputs)
-            raise self._contract.code.task_error(task, index, shown) from e
+        self._update.of_task(task, index, element, vectors, inputs)
         return row_count(element)

@@ -117,11 +117,7 @@ class Predictor:
         """
         outputs, count = [], 0
         for index, element, inputs in self._tasks.minibatches(task, records, rows):
-            try:
-                predictions = self._forward(element, vectors, inputs)
-            except Exception as e:
-                shown = self._forward.explain(e, element, inputs)
-                raise self._contract.code.task_error(task, index, shown) from e
+            predictions = self._forward.of_task(task, index, element, vectors, inputs)
             size = row_count(element)
             self._check_rows(size, predictions)
             outputs.append((index, count, predictions))

@@ -279,10 +279,26 @@ class Forward:
         try:
             return self(element, vectors, rows)
         except Exception as e:
-            shown = self.explain(e, element, rows)
+            shown = self._explain(e, element, rows)
             raise self._contract.code.error(shown, f"the first {what} records: {told(shown)}", "") from e
 
-    def explain(self, cause: Exception, element: Any, rows: Sequence[Any] = ()) -> Exception:
+    def of_task(
+        self, task: int, index: int, element: Any, vectors: LoadedVectors, rows: Sequence[Any] = ()
+    ) -> Any:
+        """Return the pass of a task's minibatch.
+
+        Raises
+        ------
+        TaskError
+            If the user's code raises on it.
+        """
+        try:
+            return self(element, vectors, rows)
+        except Exception as e:
+            shown = self._explain(e, element, rows)
+            raise self._contract.code.task_error(task, index, shown) from e
+
+    def _explain(self, cause: Exception, element: Any, rows: Sequence[Any] = ()) -> Exception:
         """Return the error of a minibatch that made the pass raise, from the user's own line if that can be had.
 
         Runs the model once more, op by op, and then what follows.
