@@ -9,7 +9,7 @@ from edlz.services.messages import WorkerTelemetry
 if TYPE_CHECKING:
     from edlz.services.worker.trainer import Computed
 
-__all__ = ["Meter"]
+__all__ = ["Meter", "State"]
 
 IDLE_S = 0.5
 State = Literal["starting", "training", "waiting", "evaluating", "done", "exporting", "predicting"]

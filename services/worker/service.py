@@ -63,7 +63,7 @@ from edlz.services.worker.instructions import (
 )
 from edlz.services.worker.keras_thread import KerasThread
 from edlz.services.worker.loss_log import LossLog
-from edlz.services.worker.meter import Meter
+from edlz.services.worker.meter import Meter, State
 from edlz.services.worker.parameters import Parameters, slice_of, slice_push
 from edlz.services.worker.part_writer import PartWriter
 from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
@@ -470,7 +470,6 @@ class WorkerService:
         if self._job.plan.predicts:
             self._predict(evaluate)
             return
-        self._meter.begin("evaluating", None)
         lease = evaluate.lease
 
         def work() -> Any:
@@ -479,19 +478,15 @@ class WorkerService:
             return self._ready_trainer.evaluate(lease.task, lease.records, rows)
 
         def then(result: Any) -> None:
-            self._meter.end(None)
             records, states = result
             done = DoneEvaluation(round=lease.round, task=lease.task, records=records, states=states)
             self._feed("on_evaluated", done)
 
-        def on_error(error: BaseException) -> None:
-            self._meter.end(None)
-            self._on_evaluation_error(error, lease)
-
-        self._keras.submit("evaluation", work, then, on_error)
+        self._submit_whole(
+            "evaluation", "evaluating", work, then, lambda error: self._on_evaluation_error(error, lease)
+        )
 
     def _predict(self, evaluate: Evaluate) -> None:
-        self._meter.begin("predicting", None)
         lease = evaluate.lease
 
         def work() -> "Predicted":
@@ -499,15 +494,33 @@ class WorkerService:
             rows = self._join(evaluate.ids, evaluate.parts)
             return self._ready_trainer.predict(lease.task, lease.records, rows, lease.attempt)
 
-        def then(predicted: "Predicted") -> None:
-            self._meter.end(None)
-            self._deliver(lease, predicted)
+        self._submit_whole(
+            "prediction",
+            "predicting",
+            work,
+            lambda predicted: self._deliver(lease, predicted),
+            lambda error: self._on_evaluation_error(error, lease),
+        )
 
-        def on_error(error: BaseException) -> None:
-            self._meter.end(None)
-            self._on_evaluation_error(error, lease)
+    def _submit_whole(
+        self,
+        kind: str,
+        state: State,
+        work: Callable[[], Any],
+        then: Callable[[Any], None],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        """Submit work that is no step; while it lasts the meter shows the worker in this state."""
+        self._meter.begin(state, None)
 
-        self._keras.submit("prediction", work, then, on_error)
+        def ended(tell: Callable[[Any], None]) -> Callable[[Any], None]:
+            def end(value: Any) -> None:
+                self._meter.end(None)
+                tell(value)
+
+            return end
+
+        self._keras.submit(kind, work, ended(then), ended(on_error))
 
     def _deliver(self, lease: EvaluationLease, predicted: "Predicted") -> None:
         """Report a task's outputs once they are written, if they are to be."""
@@ -554,8 +567,6 @@ class WorkerService:
     # -- the end
 
     def _export(self, lease: ExportLease) -> None:
-        self._meter.begin("exporting", None)
-
         def work() -> ExportReport:
             from edlz.services.export.finished_job import export_finished
 
@@ -563,12 +574,7 @@ class WorkerService:
             config = self._config.joined_with(self._job.config)
             return export_finished(config, self._job, lease, self._on_export_progress)
 
-        def then(report: ExportReport) -> None:
-            self._meter.end(None)
-            self._feed("on_exported", report)
-
         def on_error(error: BaseException) -> None:
-            self._meter.end(None)
             if isinstance(error, SystemExit):  # only the user's code raises that
                 error = exit_error(error)
             if isinstance(error, Exception):
@@ -576,7 +582,9 @@ class WorkerService:
             else:
                 self._on_error(error)
 
-        self._keras.submit("export", work, then, on_error)
+        self._submit_whole(
+            "export", "exporting", work, lambda report: self._feed("on_exported", report), on_error
+        )
 
     def _on_export_progress(self) -> None:
         """In Keras' thread: a table may take hours, and each part of one is a piece of work."""
