@@ -450,21 +450,16 @@ class MasterService:
                 case Announce():
                     self._announce(instruction)
                 case TakeDigest():
-                    assert self._tasks is not None
                     self._stop_reading()
-                    self._reading = self._tasks.create_task(self._digest(instruction), name="digest")
+                    self._reading = self._start(self._digest(instruction), "digest")
                 case WriteManifest():
-                    assert self._tasks is not None
-                    self._tasks.create_task(self._write_manifest(instruction), name="manifest")
+                    self._start(self._write_manifest(instruction), "manifest")
                 case DropParts(version):
-                    assert self._tasks is not None
-                    self._tasks.create_task(self._drop_parts(version), name="drop parts")
+                    self._start(self._drop_parts(version), "drop parts")
                 case PublishPredictions():
-                    assert self._tasks is not None
-                    self._tasks.create_task(self._publish(instruction), name="predictions")
+                    self._start(self._publish(instruction), "predictions")
                 case DropCheckpoint(version):
-                    assert self._tasks is not None
-                    self._tasks.create_task(self._drop_checkpoint(version), name="drop checkpoint")
+                    self._start(self._drop_checkpoint(version), "drop checkpoint")
                 case Retire(worker, reason, is_unreachable):
                     self._give_up(f"worker-{worker}", reason, is_unreachable=is_unreachable)
                     self._carry_out(
@@ -476,6 +471,10 @@ class MasterService:
                 case Exit(reason, code):
                     logger.info("master ends: %s", reason)
                     self._stop.set(code, reason)
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        assert self._tasks is not None
+        return self._tasks.create_task(work, name=name)
 
     def _give_up(self, name: str, reason: str, *, is_unreachable: bool) -> None:
         loss = self._fleet.retire(name, reason, self._clock(), is_unreachable=is_unreachable)
