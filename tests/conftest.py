@@ -9,9 +9,12 @@ import pytest
 
 from edlz.model_zoo import datasets
 
-# Run in the background of a shell, the tests would hand SIGINT on as ignored, and no job could be stopped by it.
+# Run in the background of a shell, the tests would hand SIGINT on as ignored, and no job could be stopped by it;
+# under nohup SIGHUP, which the tests themselves go on to outlive.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 # Without byte code each service that a test starts would compile TensorFlow anew, 5 s of a processor's time; who
