@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from table_jobs import RECORDS, TASK, job, rows_of, write_job
+from tutorials import write_files
 
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.plan import Plan
@@ -201,6 +202,20 @@ def test_the_users_code_takes_whole_tasks_in_order(takes_context: bool, predict:
         starts = [sum(sizes[:place]) for place in range(len(sizes))]
         assert [call[2:] for call in calls[1:-1]] == list(enumerate(starts))
         assert calls[-1] == (0, 2)
+
+
+def test_the_processor_of_the_tutorial(
+    predict: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_files("predict.md", tmp_path)
+    trainer, plan, built = predict(DENSE + (tmp_path / "processor.py").read_text(), prediction_output="")
+    predicted(trainer, plan, built)
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("task ")]
+    sizes = [-(-records.count // plan.minibatch_size) for records in plan.evaluation_ranges]
+    counts = [sum(sizes[task:]) for task in (2, 1, 0)]
+    assert told == [
+        f"task {2 - place} is done: {count} minibatches so far" for place, count in enumerate(counts)
+    ]
 
 
 def test_the_users_code_that_raises_is_told_with_its_line(predict: Callable[..., Any]) -> None:
