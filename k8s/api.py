@@ -20,6 +20,7 @@ import msgspec
 from edlz.k8s.api_errors import TRANSIENT, NotFound, decoded, refusal
 from edlz.k8s.api_records import Metadata, ObjectList, Pod, PodEvent, PodList, Status, WatchLine
 from edlz.k8s.connection import Connection, Login, find_connection
+from edlz.services import strict_json
 from edlz.services.config import JobConfig
 from edlz.services.errors import LocalProtocolError, PeerUnavailable
 
@@ -442,12 +443,12 @@ class Cluster:
     def _event(self, line: bytes) -> PodEvent:
         """Return what a line of a watch says."""
         try:
-            read = msgspec.json.decode(line, type=WatchLine)
+            read = strict_json.parse(line, WatchLine)
             if read.type == "ERROR":
-                status = msgspec.json.decode(read.object, type=Status)
+                status = strict_json.parse(read.object, Status)
                 raise refusal(status.code, bytes(read.object), self.namespace, self.server)
-            return msgspec.json.decode(line, type=PodEvent)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return strict_json.parse(line, PodEvent)
+        except msgspec.DecodeError as error:
             raise self._unreachable(
                 f"a watch broke off in the middle of a line ({error})".encode()
             ) from error
@@ -479,7 +480,7 @@ def _asked_pause(header: str, code: int, answer: bytes) -> float:
     if header.isdigit():
         return float(header)
     try:
-        details = msgspec.json.decode(answer, type=Status).details
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        details = strict_json.parse(answer, Status).details
+    except msgspec.DecodeError:
         return 0.0
     return float(details.retry_after_seconds) if details else 0.0

@@ -7,6 +7,7 @@ import msgspec
 
 from edlz.k8s.api_records import Status
 from edlz.k8s.rights import Subject, rights_line
+from edlz.services import strict_json
 from edlz.services.errors import EdlzError, PeerUnavailable
 
 __all__ = [
@@ -110,8 +111,8 @@ def decoded(answer: bytes, kind: type[_Record], server: str) -> _Record:
         If it is no such thing: something between here and the API server has answered in its place.
     """
     try:
-        return msgspec.json.decode(answer, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return strict_json.parse(answer, kind)
+    except msgspec.DecodeError as error:
         first = answer[:80].decode(errors="replace").strip().partition("\n")[0]
         raise PeerUnavailable(
             f"{server} gives no answer of a Kubernetes API server, but {first!r}",
@@ -159,8 +160,8 @@ def refusal(code: int, body: bytes, namespace: str, server: str) -> EdlzError:
 
 def _status_of(body: bytes, code: int) -> Status:
     try:
-        return msgspec.json.decode(body, type=Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return strict_json.parse(body, Status)
+    except msgspec.DecodeError:
         first = body[:200].decode(errors="replace").strip().partition("\n")[0]
         return Status(message=first, code=code)
 

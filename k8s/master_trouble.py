@@ -63,6 +63,6 @@ def _event(line: str) -> str:
     if line.startswith("{"):
         try:
             return str(json.loads(line).get("event", ""))
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             return line
     return line

@@ -1,11 +1,12 @@
 """What a job's status tells a viewer: the screens, `edlz status`, the last word in the job's folder.
 
-Times are seconds.  It evolves as every message does: new fields have defaults and stand at the end.
+Times are seconds; like shares they are finite, for screens round them.  It evolves as every message does: new
+fields have defaults and stand at the end.
 """
 
 from typing import Literal
 
-from edlz.services.records import Message, Record
+from edlz.services.records import Finite, Message, Record
 
 __all__ = [
     "MISTAKE",
@@ -68,7 +69,7 @@ class WorkerView(Record, frozen=True, kw_only=True):
     wait_ms: float = 0.0
     memory_bytes: int = 0
     note: str = ""
-    started_at: float = 0.0  # seconds since the epoch, where its pod tells it; 0 otherwise
+    started_at: Finite = 0.0  # seconds since the epoch, where its pod tells it; 0 otherwise
 
 
 class TableView(Record, frozen=True, kw_only=True):
@@ -77,7 +78,7 @@ class TableView(Record, frozen=True, kw_only=True):
     path: str
     rows: int
     memory_bytes: int
-    hit_rate: float | None = None
+    hit_rate: Finite | None = None
     new_rows_per_s: float = 0.0
 
 
@@ -107,7 +108,7 @@ class ExportView(Record, frozen=True, kw_only=True):
 
 class EventView(Record, frozen=True, kw_only=True):
     seq: int
-    at: float
+    at: Finite
     kind: str
     text: str
 
@@ -139,9 +140,9 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     state: JobState
     mode: Literal["sync", "async"]
     slots: int
-    started_at: float
-    now: float
-    ratio: float = 0.0
+    started_at: Finite
+    now: Finite
+    ratio: Finite = 0.0
     epoch: int = 0
     epochs: int = 0  # none of a job that only evaluates
     records: int = 0
@@ -149,9 +150,9 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     minibatches: int = 0
     minibatches_total: int = 0
     version: int = 0
-    records_per_s: float = 0.0
-    eta_s: float | None = None
-    stalled_s: float | None = None
+    records_per_s: Finite = 0.0
+    eta_s: Finite | None = None
+    stalled_s: Finite | None = None
     loss: float | None = None
     tasks_done: int = 0
     tasks_total: int = 0
@@ -164,15 +165,15 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     is_eta_rough: bool = False  # the number of workers has just changed
     tables: tuple[TableView, ...] = ()
     checkpoint: int | None = None  # newest complete version of this run
-    checkpoint_age_s: float | None = None
+    checkpoint_age_s: Finite | None = None
     lost_workers: int = 0
     target_workers: int = 0  # that should run; 0 where they are started by hand
     skipped_tasks: int = 0  # training tasks that were ended where they raised
     skipped_minibatches: int = 0  # and what they left out, of a feed that keeps every record
     skipped_evaluation_tasks: int = 0
     snapshot: int | None = None  # version that all partitions could go on from
-    snapshot_age_s: float | None = None
-    snapshot_ratio: float = 0.0  # how far the job was when it was first seen
+    snapshot_age_s: Finite | None = None
+    snapshot_ratio: Finite = 0.0  # how far the job was when it was first seen
     nonfinite_losses: int = 0  # minibatches whose loss was NaN or infinite
     first_nonfinite: tuple[int, int] | None = None  # task and minibatch of the first of them
     exported: ExportView | None = None  # the finished model

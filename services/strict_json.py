@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-__all__ = ["convert", "decode", "encode", "plain"]
+__all__ = ["convert", "decode", "encode", "parse", "plain"]
 
 _T = TypeVar("_T")
 
@@ -45,10 +45,18 @@ def decode(data: bytes | str | msgspec.Raw, kind: type[_T]) -> _T:
         If it is no JSON, or no such record.
     """
     try:
-        try:
-            return msgspec.json.decode(data, type=kind)
-        except msgspec.ValidationError:  # because of a number that is not finite, perhaps
-            return convert(msgspec.json.decode(data), kind)
+        return parse(data, kind)
+    except msgspec.ValidationError:  # because of a number that is not finite, perhaps
+        return convert(parse(data, object), kind)
+
+
+def parse(data: bytes | bytearray | str | msgspec.Raw, kind: type[_T]) -> _T:
+    """Return the record that some JSON stands for, as msgspec reads it; errors as for `decode`.
+
+    Everything that edlz reads as JSON is read here: msgspec has two more errors for text that is no JSON.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
     except UnicodeDecodeError as error:
         raise msgspec.DecodeError(f"not UTF-8: {error.reason}") from error
     except RecursionError as error:

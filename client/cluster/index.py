@@ -17,6 +17,7 @@ import msgspec
 from edlz.services import strict_json
 from edlz.services.checkpoints.durable import replace_file
 from edlz.services.config import edlz_home
+from edlz.services.records import Finite
 
 __all__ = ["Place", "forget_place", "list_places", "place_of", "places_of", "remember_place"]
 
@@ -43,7 +44,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     settings: str = ""
     cluster_spec: str = ""
     job_dir: str = ""
-    submitted_at: float = 0.0
+    submitted_at: Finite = 0.0
 
     @property
     def is_from_here(self) -> bool:

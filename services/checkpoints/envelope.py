@@ -46,12 +46,12 @@ def read(path: Path, file_format: int, kind: type[_T]) -> tuple[_T, bytes]:
     except FileNotFoundError as e:
         raise DamagedFile(path, "missing") from e
     try:
-        found = msgspec.json.decode(data, type=_Format).format
+        found = strict_json.parse(data, _Format).format
         if found != file_format:
             raise ForeignFormat(path, found, file_format)
-        envelope = msgspec.json.decode(data, type=_Envelope)
+        envelope = strict_json.parse(data, _Envelope)
         if checksum(bytes(envelope.content)) != envelope.checksum:
             raise DamagedFile(path, "checksum")
         return strict_json.decode(envelope.content, kind), data
-    except (msgspec.MsgspecError, UnicodeDecodeError) as e:
+    except msgspec.DecodeError as e:
         raise DamagedFile(path, f"not readable: {e}") from e

@@ -1,12 +1,14 @@
 """The config file: YAML with one flag a line.  Owns where in the file each value stands."""
 
 from pathlib import Path
+from typing import Any
 
 from edlz.services.config import flags, flags_by_spelling
 from edlz.services.configuration.flags import LATER_FLAGS
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.settings import Setting, refusal_of_later
+from edlz.services.configuration.yaml_text import NotYaml, compose
 
 __all__ = ["settings_from_file"]
 
@@ -19,8 +21,6 @@ def settings_from_file(path: str) -> tuple[dict[str, Setting], list[Problem]]:
     settings : dict, flag name to setting; a key without a value is left out
     problems : list of everything that is wrong with the file
     """
-    import yaml  # 40 ms, and most command lines have no config file
-
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -37,24 +37,25 @@ def settings_from_file(path: str) -> tuple[dict[str, Setting], list[Problem]]:
             )
         ]
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as e:
-        line = f":{e.problem_mark.line + 1}" if e.problem_mark else ""
-        return {}, [Problem(f"{path}{line}: not YAML: {e.problem}", "one flag a line, e.g. num_epochs: 2")]
-    except yaml.YAMLError as e:
-        return {}, [Problem(f"{path}: not YAML: {e}", "one flag a line, e.g. num_epochs: 2")]
+        root = compose(text)
+    except NotYaml as e:
+        line = f":{e.line}" if e.line else ""
+        return {}, [Problem(f"{path}{line}: not YAML: {e}", "one flag a line, e.g. num_epochs: 2")]
     if root is None:
         return {}, []
-    if not isinstance(root, yaml.MappingNode):
+    if root.id != "mapping":
         return {}, [Problem(f"{path} holds no flags", "one flag a line, e.g. num_epochs: 2")]
     return _settings(path, root)
 
 
-def _settings(path: str, root: "yaml.MappingNode") -> tuple[dict[str, Setting], list[Problem]]:  # type: ignore[name-defined]  # noqa: F821
+def _settings(path: str, root: Any) -> tuple[dict[str, Setting], list[Problem]]:
     found: dict[str, Setting] = {}
     problems = []
     for key, value in root.value:
         place = f"{path}:{key.start_mark.line + 1}"
+        if key.id != "scalar":
+            problems.append(Problem(f"{place}: a key is no text", "one flag a line, e.g. num_epochs: 2"))
+            continue
         setting = Setting(str(key.value).replace("-", "_"), getattr(value, "value", None), place)
         about = flags_by_spelling().get(setting.spelling)
         if setting.spelling in LATER_FLAGS:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from edlz.services import strict_json
 from edlz.services.checkpoints.whole_cut import WholeCut
 
 __all__ = ["ABOUT", "About", "TableRows", "read_about", "write_about"]
@@ -75,6 +76,6 @@ def read_about(folder: Path) -> About | None:
     """Return what a numbered folder says of itself; None if it is no export of edlz."""
     try:
         with (folder / ABOUT).open("rb") as file:
-            return msgspec.json.decode(file.read(_MOST_BYTES), type=About)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return strict_json.parse(file.read(_MOST_BYTES), About)
+    except (OSError, msgspec.DecodeError):
         return None

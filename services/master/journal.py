@@ -238,7 +238,7 @@ def planned_job(path: Path) -> Job | None:
 
 def _state(facts: dict[str, bytes]) -> JournalState:
     try:
-        fields = {name: msgspec.json.decode(text) for name, text in facts.items()}
+        fields = {name: strict_json.parse(text, object) for name, text in facts.items()}
         return strict_json.convert(fields, JournalState)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise DamagedFact(str(error)) from error

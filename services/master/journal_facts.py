@@ -94,7 +94,7 @@ def fact(database: sqlite3.Connection, name: str, kind: type[_T]) -> _T | None:
     text = text_of(row)
     try:
         return strict_json.decode(text, kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise DamagedFact(f'"{name}" is no {kind.__name__} ({error})') from error
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from edlz.services import strict_json
 from edlz.services.checkpoints.durable import fsync_path, make_folder, replace_file
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.messages import PartFile
@@ -90,10 +91,10 @@ def read_manifest(folder: Path) -> PredictionManifest | None:
         If it cannot be read.
     """
     try:
-        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=PredictionManifest)
+        return strict_json.parse((folder / MANIFEST).read_bytes(), PredictionManifest)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.DecodeError) as error:
         raise DataError(f"{folder / MANIFEST} is no manifest of predictions: {error}") from error
 
 
@@ -229,8 +230,8 @@ def _taken(folder: Path) -> ConfigError:
 
 def _claim_in(folder: Path) -> _Claim | None:
     try:
-        return msgspec.json.decode((folder / CLAIM).read_bytes(), type=_Claim)
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, UnicodeDecodeError):
+        return strict_json.parse((folder / CLAIM).read_bytes(), _Claim)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return None
 
 

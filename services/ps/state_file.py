@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from edlz.services import strict_json
 from edlz.services.checkpoints.blocks import BlockReader, BlockWriter, DamagedFile, checksum
 from edlz.services.checkpoints.durable import write_file
 from edlz.services.ps.file_rows import FileRows, OnDamage
@@ -249,9 +250,9 @@ def _directory(reader: BlockReader) -> tuple[dict[str, _Tensor], int]:
     text = bytearray(min(int.from_bytes(length, "little"), reader.file_bytes - 8))
     reader.read(8, memoryview(text))
     try:
-        entries = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        entries = strict_json.parse(text, dict[str, msgspec.Raw])
         entries.pop("__metadata__", None)
-        tensors = {name: msgspec.json.decode(entry, type=_Tensor) for name, entry in entries.items()}
-    except msgspec.MsgspecError as e:
+        tensors = {name: strict_json.parse(entry, _Tensor) for name, entry in entries.items()}
+    except msgspec.DecodeError as e:
         raise DamagedFile(reader.path, f"not safetensors: {e}") from e
     return tensors, 8 + len(text)

@@ -157,7 +157,13 @@ def test_a_job_knows_its_checkpoints(home: Path, tmp_path: Path) -> None:
     assert find_job("mnist").checkpoint_directory() == path / "checkpoints"
     (path / "job.yaml").write_text(f"checkpoint_dir: {tmp_path}/ckpt\n")
     assert find_job("mnist").checkpoint_directory() == tmp_path / "ckpt"
-    (path / "job.yaml").write_bytes(b"\xff: [")
+
+
+@pytest.mark.parametrize(
+    "text", [b"\xff: [", b"- a", b"[" * 3000, b"seed: 2001-99-99", b"seed: !!bool x", b"seed: !!timestamp x"]
+)
+def test_settings_that_cannot_be_read_are_none(home: Path, text: bytes) -> None:
+    (make_job(home / "jobs" / "mnist") / "job.yaml").write_bytes(text)
     assert find_job("mnist").settings() == {}
 
 

@@ -80,6 +80,10 @@ def test_what_other_versions_wrote_is_read() -> None:
         json.dumps({**json.loads(named_status.encode(STATUS)), "workers": [7]}),
         json.dumps({**json.loads(named_status.encode(STATUS)), "failure": []}),
         json.dumps({**json.loads(named_status.encode(STATUS)), "state": "Fine"}),
+        json.dumps({**json.loads(named_status.encode(STATUS)), "started_at": "NaN"}),  # no age
+        json.dumps({**json.loads(named_status.encode(STATUS)), "ratio": None}),
+        json.dumps({**json.loads(named_status.encode(STATUS)), "eta_s": "-Infinity"}),
+        json.dumps({**json.loads(named_status.encode(STATUS)), "events": [[3, None, "worker", "it joined"]]}),
     ],
 )
 def test_what_is_no_status_is_said_to_be_none(text: str) -> None:

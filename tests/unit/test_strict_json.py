@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,21 @@ from hypothesis import strategies as st
 
 from edlz.client.local.ending import written_status
 from edlz.client.screen.json_objects import json_line
+from edlz.k8s.api_errors import decoded, refusal
+from edlz.k8s.api_records import Status
 from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.k8s.status_note import status_text
 from edlz.services import named_status, strict_json
 from edlz.services.checkpoints import envelope
+from edlz.services.checkpoints.blocks import DamagedFile
+from edlz.services.errors import ConfigError, DataError, PeerUnavailable
+from edlz.services.export.about import ABOUT, read_about
 from edlz.services.job_status import EvaluationView, JobStatus
 from edlz.services.logs import JsonFormatter
 from edlz.services.master.entries import JournalState
 from edlz.services.master.journal import Journal
 from edlz.services.messages import OptimizerSpec
+from edlz.services.predictions.output import CLAIM, MANIFEST, read_manifest, write_part
 
 JSON_OF = {math.inf: '"Infinity"', -math.inf: '"-Infinity"', 0.5: "0.5"}
 METRICS = st.dictionaries(st.text(max_size=5), st.floats())
@@ -171,7 +178,47 @@ def test_a_line_of_the_log_is_strict_json() -> None:
     assert (found["loss"], found["task"]) == ("NaN", 3)
 
 
-@pytest.mark.parametrize("data", [b'"\xd3"', b"[" * 100_000, b'{"a": 1', b""])
-def test_what_is_no_json_is_one_kind_of_error(data: bytes) -> None:
+NO_JSON = [b'"\xd3"', b"[" * 100_000, b'{"a":' * 100_000, b'{"a": 1', b""]
+
+
+@pytest.mark.parametrize("data", NO_JSON)
+@pytest.mark.parametrize("read", [strict_json.decode, strict_json.parse])
+def test_what_is_no_json_is_one_kind_of_error(read: Callable[[bytes, type], object], data: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        strict_json.decode(data, object)
+        read(data, object)
+
+
+# Whatever reads JSON that has lain on a disk or come from a server: each says so in its own way.
+
+
+@pytest.mark.parametrize("data", NO_JSON)
+def test_files_that_are_no_json(tmp_path: Path, data: bytes) -> None:
+    claimed = tmp_path / "claimed"
+    for path in (tmp_path / "head", tmp_path / MANIFEST, tmp_path / ABOUT, claimed / CLAIM):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+    with pytest.raises(DamagedFile, match="head is damaged"):
+        envelope.read(tmp_path / "head", 1, OptimizerSpec)
+    with pytest.raises(DataError, match="no manifest of predictions"):
+        read_manifest(tmp_path)
+    assert read_about(tmp_path) is None
+    with pytest.raises(ConfigError, match="not the folder that the master has made"):
+        write_part(claimed, "part", "run", "tag", Path.touch)
+
+
+@pytest.mark.parametrize("data", NO_JSON)
+def test_answers_of_a_server_that_are_no_json(data: bytes) -> None:
+    with pytest.raises(PeerUnavailable, match="gives no answer of a Kubernetes API server"):
+        decoded(data, Status, "http://s")
+    assert isinstance(refusal(502, data, "n", "s"), PeerUnavailable)
+
+
+@pytest.mark.parametrize("data", NO_JSON)
+def test_facts_of_a_journal_that_are_no_json(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "journal.sqlite"
+    with Journal(path) as journal:
+        journal.write(1, {"term": 1})
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("INSERT INTO facts (name, value) VALUES ('saved', ?)", (data,))
+    with Journal(path) as journal, pytest.raises(DataError, match="is damaged"):
+        journal.state()
