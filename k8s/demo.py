@@ -6,13 +6,14 @@ The demos train MNIST with the data that lies in the development image.
 import sys
 from pathlib import Path
 
+import edlz.k8s
 from edlz.k8s.manifest import to_yaml
 from edlz.k8s.pods import master_pod
 from edlz.services.config import JobConfig
 
 __all__ = ["DEMOS", "MANIFESTS", "demo_manifest"]
 
-MANIFESTS = Path(__file__).parent / "manifests"
+MANIFESTS = Path(edlz.k8s.__path__[0]) / "manifests"
 
 _IMAGE = "edlz:dev"
 _MINIKUBE = """\

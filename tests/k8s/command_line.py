@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-import edlz.k8s.names
+import edlz.k8s
 import edlz.model_zoo
 from edlz.k8s.names import STATUS, pod_name, selector
 from edlz.services import named_status
@@ -29,7 +29,7 @@ __all__ = ["MANIFESTS", "MODELS", "Printed", "Shell", "check_ledger", "grant", "
 
 _T = TypeVar("_T")
 Object = dict[str, Any]
-MANIFESTS = Path(edlz.k8s.names.__file__).parent / "manifests"
+MANIFESTS = Path(edlz.k8s.__path__[0]) / "manifests"
 MODELS = Path(edlz.model_zoo.__file__).parent
 COMMAND_S, JOB_S = 120.0, 240.0
 ENDED = ("Succeeded", "Failed", "Stopped")

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 
-import edlz.k8s.names
+import edlz.k8s
 from edlz.k8s.names import STATUS, labels, pod_name
 from edlz.services.job_status import JobStatus
 from tests.k8s.api_server import ApiServer
@@ -53,7 +53,7 @@ class PlayedCluster:
     def grant(self, namespace: str = "default") -> None:
         """Give the masters of a namespace their rights, as `kubectl apply` does."""
         for obj in yaml.safe_load_all(
-            (Path(edlz.k8s.names.__file__).parent / "manifests" / "edlz-rbac.yaml").read_text()
+            (Path(edlz.k8s.__path__[0]) / "manifests" / "edlz-rbac.yaml").read_text()
         ):
             self.store.create(f"{obj['kind'].lower()}s", obj, namespace)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+import edlz.k8s
 from edlz.k8s import manifest
 from edlz.k8s.names import STATUS, pod_name, selector
 from edlz.k8s.pods import master_pod
@@ -86,7 +87,7 @@ class Submitted:
 def nodes(emulated_cluster: TestCluster) -> TestCluster:
     for name in ("node-a", "node-b"):
         emulated_cluster.add_node(name)
-    rights = Path(manifest.__file__).parent / "manifests" / "edlz-rbac.yaml"
+    rights = Path(edlz.k8s.__path__[0]) / "manifests" / "edlz-rbac.yaml"
     for obj in yaml.safe_load_all(rights.read_text()):
         emulated_cluster.create(f"{obj['kind'].lower()}s", obj)
     return emulated_cluster

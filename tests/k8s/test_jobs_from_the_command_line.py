@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-import edlz.k8s.names
+import edlz.k8s
 from edlz.client.cli import main
 from edlz.k8s.names import selector
 from edlz.services.predictions.output import read_manifest
@@ -17,7 +17,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")
 pytestmark = pytest.mark.slow
 
-MANIFESTS = Path(edlz.k8s.names.__file__).parent / "manifests"
+MANIFESTS = Path(edlz.k8s.__path__[0]) / "manifests"
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-import edlz.k8s.names
+import edlz.k8s
 from tests.k8s.cluster import TestCluster
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")
 
 ROOT = Path(__file__).parents[2]
-MANIFESTS = Path(edlz.k8s.names.__file__).parent / "manifests"
+MANIFESTS = Path(edlz.k8s.__path__[0]) / "manifests"
 KUBECTLS = [pytest.param([sys.executable, "-m", "tests.k8s.kubectl"], id="stand-in")]
 if (found := shutil.which("kubectl")) is not None:
     KUBECTLS.append(pytest.param([found], id="kubectl"))

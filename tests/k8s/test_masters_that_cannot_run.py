@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-import edlz.k8s.names
+import edlz.k8s
 from edlz.client.cli import main
 from tests.k8s.cluster import TestCluster
 
@@ -14,7 +14,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")
 pytestmark = pytest.mark.slow
 
-RIGHTS = Path(edlz.k8s.names.__file__).parent / "manifests" / "edlz-rbac.yaml"
+RIGHTS = Path(edlz.k8s.__path__[0]) / "manifests" / "edlz-rbac.yaml"
 POD = "elasticdl-test-mnist-master"
 
 

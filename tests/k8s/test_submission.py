@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-import edlz.k8s.names
+import edlz.k8s
 from edlz.client.cli import main
 from edlz.client.cluster import job, submission
 from edlz.client.cluster.index import list_places
@@ -28,7 +28,7 @@ from tests.k8s.pod_security import LABEL
 pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")
 
-MANIFESTS = Path(edlz.k8s.names.__file__).parent / "manifests"
+MANIFESTS = Path(edlz.k8s.__path__[0]) / "manifests"
 FLAGS = [
     "train",
     "--model_def=mnist.mnist_functional_api.custom_model",
