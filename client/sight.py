@@ -5,9 +5,10 @@ from typing import Any, Protocol
 
 from edlz.services.job_status import JobStatus
 
-__all__ = ["ENDED_STATES", "Sight"]
+__all__ = ["ENDED_STATES", "Sight", "exit_code_of"]
 
 ENDED_STATES = ("succeeded", "failed", "stopped")  # as they are typed
+STOPPED = 7  # the exit code of a command that waits for a job which was stopped
 
 
 class Sight(Protocol):
@@ -101,3 +102,12 @@ class Sight(Protocol):
     def facts(self) -> Mapping[str, Any]:
         """Return what scripts read of where it is, besides its status."""
         ...
+
+
+def exit_code_of(status: JobStatus) -> int:
+    """Return the exit code that a job's end stands for."""
+    if status.state == "Succeeded":
+        return 0
+    if status.state == "Failed":
+        return (status.failure.exit_code if status.failure else 0) or 1
+    return STOPPED

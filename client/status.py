@@ -2,8 +2,7 @@
 
 import os
 import sys
-import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,12 +11,10 @@ from edlz.client.job_list import FORMATS
 from edlz.client.jobs import Job, JobArgument, NamespaceFlag, chosen_job
 from edlz.client.left_view import left_the_view
 from edlz.client.ls import OutputFlag
-from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_lines, width_for
+from edlz.client.screen.printed_status import print_status
+from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
 
-if TYPE_CHECKING:
-    from edlz.client.sight import Sight
-
-__all__ = ["print_status", "status", "top"]
+__all__ = ["status", "top"]
 
 
 def status(
@@ -37,27 +34,6 @@ def status(
 def top(job: JobArgument = None, namespace: NamespaceFlag = "") -> None:
     """Show how a job fares, until it ends."""
     status(job, is_watching=True, namespace=namespace)
-
-
-def print_status(sight: "Sight", output: str = "table", *, is_line: bool = False) -> None:
-    """Print the screen of `edlz status`, or the object that scripts read; `is_line`: JSON as one line."""
-    from edlz.client.screen.jobs import job_object
-    from edlz.client.screen.json_objects import object_text
-    from edlz.client.screen.status import status_screen
-
-    if output in ("json", "yaml"):
-        print(object_text(job_object(sight), output, is_line=is_line))
-        return
-    is_wide = output == "wide"
-    screen = status_screen(
-        sight,
-        time.time(),
-        width=None if is_wide else width_for(sys.stdout),
-        is_wide=is_wide,
-        has_checkpoints=sight.has_checkpoints,
-        glyphs=glyphs_for(sys.stdout),
-    )
-    print_lines(screen)
 
 
 def _watch(job: Job, output: str) -> None:

@@ -9,8 +9,8 @@ import typer
 from edlz.client.consent import is_agreed
 from edlz.client.jobs import Job, JobArgument, NamespaceFlag, all_that_run, chosen_job
 from edlz.client.left_view import left_the_view
+from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.terminal import print_lines
-from edlz.client.status import print_status
 from edlz.services.errors import ConfigError
 from edlz.services.outputs import outlive_output
 

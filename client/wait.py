@@ -1,21 +1,17 @@
 """`edlz wait`: until a job ends, with its exit code."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from edlz.client.flag_values import seconds_of
 from edlz.client.jobs import JobArgument, NamespaceFlag, chosen_job
-from edlz.client.status import print_status
+from edlz.client.screen.printed_status import print_status
+from edlz.client.sight import exit_code_of
 from edlz.services.errors import EdlzError
 from edlz.services.outputs import outlive_output
 
-if TYPE_CHECKING:
-    from edlz.services.job_status import JobStatus
-
-__all__ = ["StillRunning", "exit_code_of", "wait"]
-
-STOPPED = 7
+__all__ = ["StillRunning", "wait"]
 
 
 class StillRunning(EdlzError):
@@ -41,12 +37,3 @@ def wait(
     sight = chosen.sight()
     print_status(sight)
     raise typer.Exit(exit_code_of(sight.status))
-
-
-def exit_code_of(status: "JobStatus") -> int:
-    """Return the exit code that a job's end stands for."""
-    if status.state == "Succeeded":
-        return 0
-    if status.state == "Failed":
-        return (status.failure.exit_code if status.failure else 0) or 1
-    return STOPPED

@@ -9,6 +9,7 @@ from typing import Literal
 from edlz.services.records import Finite, Message, Record
 
 __all__ = [
+    "FINAL_STATES",
     "MISTAKE",
     "EvaluationView",
     "EventView",
@@ -24,6 +25,7 @@ __all__ = [
     "events_before",
 ]
 
+FINAL_STATES = frozenset(("Succeeded", "Failed", "Stopped"))
 MISTAKE = 2  # the exit code of what the user has to correct before anything can run
 
 MasterState = Literal[

@@ -9,13 +9,12 @@ import msgspec
 
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.pod_facts import PodFacts, facts_of
-from edlz.client.local.ending import FINAL_STATES
 from edlz.client.settings_text import settings_in
 from edlz.k8s.api_records import Pod
 from edlz.k8s.names import CONFIG, MASTER, STATUS, WORKERS, pod_name
 from edlz.k8s.rights import with_own_path
 from edlz.services import named_status
-from edlz.services.job_status import FailureView, JobStatus, PartitionView, WorkerView
+from edlz.services.job_status import FINAL_STATES, FailureView, JobStatus, PartitionView, WorkerView
 
 __all__ = ["ClusterSight", "sight_of", "sight_without_answer"]
 

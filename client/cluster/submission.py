@@ -327,9 +327,9 @@ def _conclude(sight: ClusterSight) -> int:
     """Print how the job ended; return its exit code."""
     from edlz.client.screen.columns import wrapped
     from edlz.client.screen.end import Ending, success_block
+    from edlz.client.screen.printed_status import print_status
     from edlz.client.screen.terminal import width_for
-    from edlz.client.status import print_status
-    from edlz.client.wait import exit_code_of
+    from edlz.client.sight import exit_code_of
 
     status = sight.status
     if status.state == "Succeeded":

@@ -22,11 +22,9 @@ from edlz.services.post_mortem import last_words
 if TYPE_CHECKING:
     from edlz.services.messages import ProcessExit
 
-__all__ = ["FINAL_STATES", "Evidence", "conclude", "written_status"]
+__all__ = ["Evidence", "conclude", "written_status"]
 
 logger = logging.getLogger(__name__)
-
-FINAL_STATES = frozenset(("Succeeded", "Failed", "Stopped"))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from edlz.client.local.ending import FINAL_STATES, Evidence, written_status
+from edlz.client.local.ending import Evidence, written_status
 from edlz.client.local.job_directory import JobDirectory
 from edlz.client.local.job_slots import LocalSlots
 from edlz.client.local.live_status import LiveStatus
@@ -21,7 +21,7 @@ from edlz.client.screen.screens import Screen
 from edlz.services.backoff import Backoff
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.exits import Cause, cause_of
-from edlz.services.job_status import JobStatus, StatusRequest, events_before
+from edlz.services.job_status import FINAL_STATES, JobStatus, StatusRequest, events_before
 from edlz.services.launcher import count_workers
 from edlz.services.messages import ProcessExit, SupervisorOrders
 from edlz.services.reconciler import Reconciler
