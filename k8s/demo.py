@@ -4,16 +4,16 @@ The demos train MNIST with the data that lies in the development image.
 """
 
 import sys
+from importlib.resources import files
 from pathlib import Path
 
-import edlz.k8s
 from edlz.k8s.manifest import to_yaml
 from edlz.k8s.pods import master_pod
 from edlz.services.config import JobConfig
 
 __all__ = ["DEMOS", "MANIFESTS", "demo_manifest"]
 
-MANIFESTS = Path(edlz.k8s.__path__[0]) / "manifests"
+MANIFESTS = Path(str(files("edlz.k8s"))) / "manifests"
 
 _IMAGE = "edlz:dev"
 _MINIKUBE = """\

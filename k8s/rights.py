@@ -9,14 +9,13 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-
-import edlz.k8s
 
 __all__ = ["MANIFEST", "Subject", "listed", "rights_line", "with_own_path"]
 
 MANIFEST = "k8s/manifests/edlz-rbac.yaml"  # in a clone
-_OWN = Path(edlz.k8s.__path__[0]) / "manifests" / "edlz-rbac.yaml"
+_OWN = Path(str(files("edlz.k8s"))) / "manifests" / "edlz-rbac.yaml"
 _ROLE, _USERS_ROLE = "edlz-master", "edit"  # the manifest's; one that every cluster comes with
 _DEFAULT = "default"
 _SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:(?P<namespace>[^:]+):(?P<name>.+)")
