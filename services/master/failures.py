@@ -62,7 +62,7 @@ def failure_of_loss(job: Job, failed: FailedTask) -> FailureView:
         text=f"{'--stop_on_nan' if is_flag else 'TerminateOnNaN'}: {failed.error} in "
         f"{_name(job.plan, failed)}, minibatch {failed.index}",
         data=f"{_place(job.plan, failed)}, minibatch {failed.index}",
-        error="its gradient is in no parameters; those before it are kept",
+        error="its gradient is in no parameters",  # what is kept is told by the status
         help=f"a smaller learning rate or other data, then: edlz resume {job.name}\n"
         f"or go on whatever the loss is: {otherwise}",
     )
