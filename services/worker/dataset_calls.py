@@ -11,17 +11,28 @@ __all__ = ["is_batched", "line_of_call"]
 
 # Through these single records stay single records, and batches stay batches.
 _PASSING = ("Cache", "Filter", "Map", "Options", "Prefetch", "Repeat", "Shuffle", "Skip", "Take")
+_BATCHING = ("BatchDataset", "GroupByWindowDataset")  # the latter is what bucket_by_sequence_length makes
+
+_UNKNOWN, _SINGLE = -2, -1  # in place of a length: of a tensor of any rank, of a single value
 
 
-def is_batched(dataset: Any) -> bool:
-    """Whether a dataset yields batches of any length, as `batch` and its kind make them."""
-    if not all(_length(leaf) is None for leaf in tf.nest.flatten(dataset.element_spec)):
+def is_batched(dataset: Any, *, with_whole: bool = False) -> bool:
+    """Whether a dataset yields batches, as `batch` and its kind make them.
+
+    Parameters
+    ----------
+    with_whole : bool
+        Also those of one known length (`drop_remainder`), which may be meant as single records, e.g. windows of a series.
+    """
+    lengths = {_length(leaf) for leaf in tf.nest.flatten(dataset.element_spec)}
+    is_open = lengths <= {None, _UNKNOWN}
+    if not is_open and not (with_whole and len(lengths - {None, _UNKNOWN}) == 1 and _SINGLE not in lengths):
         return False
     while True:
         name = type(dataset).__name__.lstrip("_").removeprefix("Parallel")
-        if name.endswith("BatchDataset"):
+        if name.endswith(_BATCHING):
             return True
-        if not name.startswith(_PASSING):
+        if not name.startswith(_PASSING) or (lengths == {_UNKNOWN} and name.startswith("Map")):
             return False
         dataset = getattr(dataset, "_input_dataset", None)
 
@@ -75,8 +86,8 @@ def _recording(
 
 
 def _length(spec: Any) -> int | None:
-    """The first dimension of what a spec stands for; -1 for a single value."""
+    """The first dimension of what a spec stands for, or one of the constants."""
     shape = getattr(spec, "shape", None)
     if shape is None or shape.rank is None:
-        return -1
-    return shape[0] if shape.rank else -1
+        return _UNKNOWN
+    return shape[0] if shape.rank else _SINGLE

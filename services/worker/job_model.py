@@ -4,6 +4,7 @@ from typing import Any
 
 from edlz.api.mode import Mode
 from edlz.services.config import JobConfig
+from edlz.services.errors import ModelError
 from edlz.services.plan import Plan
 from edlz.services.worker import backend
 from edlz.services.worker.embedding_replacement import replacing
@@ -12,6 +13,7 @@ from edlz.services.worker.keras_model import build_model, start_from
 from edlz.services.worker.lanes import Lanes
 from edlz.services.worker.lookups import without_rows
 from edlz.services.worker.model_module import load_contract
+from edlz.services.worker.pipeline import refuse_whole_batches
 from edlz.services.worker.task_reader import TaskReader
 from edlz.services.worker.user_code import TaskError
 
@@ -46,17 +48,22 @@ class JobModel:
         with replacing(threshold_bytes), without_rows():
             self.contract = load_contract(config)
         other = Mode.PREDICTION if plan.predicts else Mode.EVALUATION
-        self.feed = self.open_feed(Mode.TRAINING if plan.is_training else other)
+        mode = Mode.TRAINING if plan.is_training else other
+        self.feed = self.open_feed(mode)
         self.lanes = Lanes(self.feed, self.contract.code, self.contract.feed)
         start_from(plan.seed)
-        self.built = build_model(
-            self.contract,
-            self.feed.spec,
-            plan.minibatch_size,
-            self._first_element,
-            threshold_bytes,
-            has_labels=not plan.predicts,
-        )
+        try:
+            self.built = build_model(
+                self.contract,
+                self.feed.spec,
+                plan.minibatch_size,
+                self._first_element,
+                threshold_bytes,
+                has_labels=not plan.predicts,
+            )
+        except ModelError:
+            refuse_whole_batches(self.contract, self.feed_settings(mode))  # the cause of most errors, if it is so
+            raise
 
     def open_feed(self, mode: Mode) -> Feed:
         """Make the user's feed ready for a mode."""

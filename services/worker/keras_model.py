@@ -7,7 +7,8 @@ seeds.  What a step assigns is read from its trace, not guessed from layer types
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from keras.src.random.seed_generator import global_seed_generator
 from tensorflow.python.framework import auto_control_deps_utils
 
+from edlz.services.configuration.nearest import nearest
 from edlz.services.errors import ModelError
 from edlz.services.layout import Layout
 from edlz.services.worker.advice import advice_for
@@ -26,7 +28,7 @@ from edlz.services.worker.keras_features import check_features
 from edlz.services.worker.lookups import without_rows
 from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.tables import find_tables
-from edlz.services.worker.user_code import message_of
+from edlz.services.worker.user_code import UserCodeError, message_of
 from edlz.services.worker.vectors import initial_vector, vector_layout
 
 __all__ = ["BuiltModel", "build_model", "start_from"]
@@ -145,7 +147,7 @@ def _make_variables(contract: ModelContract, model: Any, spec: Any, sample: Call
     features = split_element(spec)[0]
     is_known = all(_is_known(leaf) for leaf in tf.nest.flatten(features))
     given = tf.nest.map_structure(_symbolic, features) if is_known else split_element(sample())[0]
-    with contract.code.running("the model's call()", contract.model_definition):
+    with _calling(contract, model, given):
         model(given)
 
 
@@ -187,7 +189,7 @@ class _TracedLoss:
 
     def _run(self, element: Any) -> Any:
         features, labels, weights = split_element(element)
-        with self._contract.code.running("the model's call()", self._contract.model_definition):
+        with _calling(self._contract, self._model, features):
             predictions = self._model(features, training=True)
         self.predictions = tf.nest.map_structure(tf.type_spec_from_value, predictions)
         extra = [tf.cast(loss, tf.float32) for loss in self._model.losses]
@@ -236,6 +238,49 @@ class _TracedLoss:
             place=contract.loss_place,
             shows_cause=True,
         )
+
+
+@contextmanager
+def _calling(contract: ModelContract, model: Any, features: Any) -> Iterator[None]:
+    """Turn what a model's call raises into a ModelError; one of names that are missing tells those that the feed has."""
+    try:
+        with contract.code.running("the model's call()", contract.model_definition):
+            yield
+    except UserCodeError as e:
+        if isinstance(features, Mapping):
+            raise _names_error(contract, model, features, e) from e.__cause__
+        raise
+
+
+def _names_error(
+    contract: ModelContract, model: Any, features: Mapping[str, Any], error: UserCodeError
+) -> UserCodeError:
+    """Return the error of features that may lack names which the model takes; the error itself if they do not."""
+    feed, taken = contract.code.place(contract.feed), _input_names(model)
+    missing = [name for name in taken if name not in features]
+    if missing:
+        near = nearest(missing[0], [name for name in features if name not in taken])
+        example = f'; is "{near[0]}" meant to be "{missing[0]}"?' if near else ""
+        return UserCodeError(
+            f"the model takes {_quoted(taken)} ({contract.model_place}), but feed() yields {_quoted(features)}",
+            f"the keys of feed()'s features must be the names of the model's inputs{example}",
+            where=feed or error.where,
+            traceback=error.traceback,
+        )
+    if isinstance(error.__cause__, KeyError):
+        advice = f"the features are {_quoted(features)}, by feed() ({feed}): use one name in both places"
+        return UserCodeError(error.text, advice, where=error.where, traceback=error.traceback)
+    return error
+
+
+def _input_names(model: Any) -> list[str]:
+    """Return what a functional model calls its inputs; nothing for other models."""
+    inputs = getattr(model, "_inputs", None) or ()
+    return [tensor.name for tensor in inputs]
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def _check_dense(dense: Sequence[Any], assigned: set[int], has_tables: bool) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "endless",
     "maps_in_python",
     "plain_batches",
+    "refuse_whole_batches",
     "seen",
     "shuffles",
     "with_options",
@@ -137,13 +138,7 @@ def plain_batches(
             f"feed() returned {type(dataset).__name__}, not a tf.data.Dataset", "return dataset.map(parse)"
         )
     if is_batched(dataset):
-        raise _refused_call(
-            contract,
-            settings,
-            ("batch", "padded_batch", "ragged_batch"),
-            "feed() batches its records, but edlz puts what it yields into minibatches",
-            "leave batch() out (--minibatch_size says how many), or end with unbatch()",
-        )
+        raise _batches(contract, settings)
     batches = _rebatched(dataset, size)
     if batches is not None:  # rebatch() does not know that an endless dataset is
         cardinality = dataset.cardinality()
@@ -152,6 +147,16 @@ def plain_batches(
         batches = _with_plain_rows(dataset.batch(size))
         cardinality = batches.cardinality()
     return batches, cardinality
+
+
+def refuse_whole_batches(contract: ModelContract, settings: FeedSettings) -> None:
+    """Raise ModelError if the feed yields batches of one length: asked where the model does not take what it yields."""
+    if contract.feed_form != "dataset":
+        return
+    records = tf.constant(settings.sample(), tf.string)
+    dataset = contract.feed(tf.data.Dataset.from_tensor_slices(records), settings.mode, Metadata())
+    if is_batched(dataset, with_whole=True):
+        raise _batches(contract, settings)
 
 
 def shuffles(dataset: Any) -> bool:
@@ -228,6 +233,16 @@ def maps_in_python() -> Iterator[None]:
         yield
     finally:
         debug_mode.toggle_debug_mode(False)
+
+
+def _batches(contract: ModelContract, settings: FeedSettings) -> ModelError:
+    return _refused_call(
+        contract,
+        settings,
+        ("batch", "padded_batch", "ragged_batch", "bucket_by_sequence_length"),
+        "feed() batches its records, but edlz puts what it yields into minibatches",
+        "leave batch() out (--minibatch_size says how many), or end with unbatch()",
+    )
 
 
 def endless(contract: ModelContract, settings: FeedSettings) -> ModelError:

@@ -8,7 +8,10 @@ from checked_models import opened
 from edlz.services.errors import ModelError
 from edlz.services.worker.user_code import UserCodeError, failure_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning"),
+    pytest.mark.filterwarnings(r"ignore:.*(unbuilt state|`build\(\)`):UserWarning"),
+]
 
 # Of each: its name; what stands behind the sound model; what is told; what the line holds; what helps.
 MISTAKES = [
@@ -140,6 +143,106 @@ MISTAKES = [
         r"feed\(\) batches its records",
         "return dataset.batch(16)",
         r"end with unbatch\(\)",
+    ),
+    (
+        "whole minibatches of a ragged feature",
+        """
+        def feed(dataset, mode, metadata):
+            def parse(lines):
+                return tf.strings.split(lines, ","), tf.zeros(tf.shape(lines))
+            return dataset.batch(8, drop_remainder=True).map(parse)
+        """,
+        r"feed\(\) batches its records",
+        "return dataset.batch(8, drop_remainder=True)",
+        r"leave batch\(\) out",
+    ),
+    (
+        "whole minibatches",
+        """
+        whole = feed
+        def feed(dataset, mode, metadata):
+            return whole(dataset, mode, metadata).batch(8, drop_remainder=True)
+        """,
+        r"feed\(\) batches its records",
+        "return whole(dataset, mode, metadata).batch(8, drop_remainder=True)",
+        r"leave batch\(\) out",
+    ),
+    (
+        "batches of a ragged feature from Python",
+        """
+        def feed(dataset, mode, metadata):
+            def parse(line):
+                words = tf.numpy_function(lambda text: np.array(text.split(b","), object), [line], tf.string)
+                return tf.RaggedTensor.from_row_lengths(words, [tf.size(words)]), 0.0
+            return dataset.map(parse).batch(8)
+        """,
+        r"feed\(\) batches its records",
+        "return dataset.map(parse).batch(8)",
+        r"leave batch\(\) out",
+    ),
+    (
+        "batches of values whose rank is unknown",
+        """
+        def feed(dataset, mode, metadata):
+            def parse(line):
+                a, b, label = tf.io.decode_csv(line, [0.0, 0.0, 0])
+                return tf.numpy_function(lambda a, b: np.array([a, b]), [a, b], tf.float32), label
+            return dataset.map(parse).batch(8)
+        """,
+        r"feed\(\) batches its records",
+        "return dataset.map(parse).batch(8)",
+        r"leave batch\(\) out",
+    ),
+    (
+        "batches of values of like lengths",
+        """
+        def feed(dataset, mode, metadata):
+            def parse(line):
+                a, b, label = tf.io.decode_csv(line, [0.0, 0.0, 0])
+                return tf.ones([1 + tf.cast(a * 7, tf.int32)]), label
+            return dataset.map(parse).bucket_by_sequence_length(lambda x, _: tf.size(x), [3], [8, 8])
+        """,
+        r"feed\(\) batches its records",
+        "return dataset.map(parse).bucket_by_sequence_length(",
+        r"leave batch\(\) out",
+    ),
+    (
+        "a feature's name",
+        """
+        def custom_model():
+            ages, incomes = keras.Input((1,), name="ages"), keras.Input((1,), name="incomes")
+            both = layers.Concatenate()([ages, incomes])
+            return keras.Model([ages, incomes], layers.Dense(1, activation="sigmoid")(both))
+        def feed(dataset, mode, metadata):
+            def parse(line):
+                age, income, label = tf.io.decode_csv(line, [[0.0], [0.0], 0])
+                return {"age": age[None], "incomes": income[None]}, label
+            return dataset.map(parse)
+        """,
+        r'takes "ages", "incomes" \(\S+model.py:\d+ in custom_model\), but feed\(\) yields "age", "incomes"',
+        "def feed(dataset, mode, metadata):",
+        'is "age" meant to be "ages"',
+    ),
+    (
+        "a feature's name in call()",
+        """
+        class CustomModel(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.last = layers.Dense(1, activation="sigmoid")
+            def call(self, features):
+                return self.last(features["ages"])
+        def custom_model():
+            return CustomModel()
+        def feed(dataset, mode, metadata):
+            def parse(line):
+                age, _, label = tf.io.decode_csv(line, [[0.0], [0.0], 0])
+                return {"age": age[None]}, label
+            return dataset.map(parse)
+        """,
+        r"call\(\) raised KeyError: 'ages'",
+        'return self.last(features["ages"])',
+        r'the features are "age", by feed\(\) \(\S+model.py:\d+ in feed\)',
     ),
     (
         "values of several lengths",
