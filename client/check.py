@@ -84,8 +84,10 @@ def _summary(config: JobConfig, built: Built, tried: "TriedMinibatch | None") ->
             ["  minibatch", f"features {tried.features}, labels {tried.labels}"],
             ["  gives", f"predictions {tried.predictions}, loss {metric(tried.loss)}"],
         ]
-        if tried.signatures:
-            rows.append(["  export", f"signatures {', '.join(tried.signatures)}"])
+        if tried.formats:
+            signatures = f" (signatures {', '.join(tried.signatures)})" if tried.signatures else ""
+            formats = [name + signatures * (name == "saved_model") for name in tried.formats]
+            rows.append(["  export", f"possible as {', '.join(formats)}"])
     title: Line = [Span("Checked", "good"), Span(f"  {config.job_name}: this model can be trained")]
     return [
         title,

@@ -4,7 +4,9 @@ An unbounded table becomes an IntegerLookup of its ids before an Embedding of it
 row 0 there, and the whole model is in memory while it is saved, twice.
 """
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,16 @@ from edlz.services.export.table_content import TableContent, UnknownIds
 from edlz.services.export.tensorflow_errors import as_os_error
 from edlz.services.export.unknown_row import RowSum, mean_initial, unknown_row
 from edlz.services.worker.backend import keras
+from edlz.services.worker.embedding_replacement import TableEmbedding
+from edlz.services.worker.initializers import initializer_spec
+from edlz.services.worker.keras_model import BuiltModel
 
-__all__ = ["MAX_BYTES", "MAX_ROWS", "own_classes", "refuse_unfit", "write_keras_file"]
+__all__ = ["MAX_BYTES", "MAX_ROWS", "own_classes", "refuse_unfit", "refuse_unfit_model", "write_keras_file"]
 
 MAX_ROWS = 2_000_000  # the ids of a table are text in the file: 3 s for a million
 MAX_BYTES = 2 << 30
 _UNKNOWN = range(-(2**62), -(2**62) - 10**9, -1)  # what may stand for "no id", the first that is none
-_INSTEAD = "export a SavedModel, which takes any model: edlz export … FOLDER"
+_INSTEAD = "a SavedModel takes any model: name a folder to export to, and no keras in --output_format"
 
 
 def refuse_unfit(model: LoadedModel, unknown_ids: UnknownIds | None) -> None:
@@ -40,28 +45,52 @@ def refuse_unfit(model: LoadedModel, unknown_ids: UnknownIds | None) -> None:
     ConfigError
         If it cannot.
     """
-    kind = type(model.model)
+    rows = {model.layer_of(content).name: content.row_count for content in model.tables}
+    refuse_unfit_model(model.job.built, unknown_ids, rows)
+
+
+def refuse_unfit_model(
+    built: BuiltModel, unknown_ids: UnknownIds | None, rows: Mapping[str, int] = MappingProxyType({})
+) -> None:
+    """Check the same of a model that need not be trained yet.
+
+    Parameters
+    ----------
+    rows : mapping of str to int
+        How many each of its unbounded tables has, by the name of the layer; unknown before training.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot.
+    """
+    kind = type(built.model)
     if kind not in (keras.Model, keras.Sequential) and kind.__name__ != "Functional":
         raise _unfit(f"{kind.__name__} is a class of its own, whose code would be needed to load it")
-    size = sum(variable.value.numpy().nbytes for variable in model.model.variables)
-    for content in model.tables:
-        layer = model.layer_of(content)
-        rows = model.size_of(content) if model.is_plain(content) else content.row_count
-        size += rows * 4 * content.dim
-        if model.is_plain(content):
-            continue
-        if rows > MAX_ROWS:
-            raise _unfit(f"table {layer.name} has {rows:,} rows, more than {MAX_ROWS:,}")
-        for option, is_set in (("a combiner", layer.combiner is not None), ("mask_zero", layer.mask_zero)):
-            if is_set:
-                raise _unfit(f"layer {layer.name} has {option}, which Keras' own layers do not have")
-        if unknown_ids == "initial" and content.initializer.kind != "constant":
-            raise _unfit(
-                f"unknown_ids=initial: the initial values of {layer.name} are random, and all unknown ids "
-                "share one row there"
-            )
+    size = sum(variable.value.numpy().nbytes for variable in built.model.variables)
+    for layer in built.tables:
+        is_plain = isinstance(layer, TableEmbedding)
+        count = int(layer.input_dim) if is_plain else rows.get(layer.name, 0)
+        size += count * 4 * layer.output_dim
+        if not is_plain:
+            _refuse_unfit_table(layer, count, unknown_ids)
+    _refuse_hidden(built)
     if size > MAX_BYTES:
         raise _unfit(f"the model has {size / 1e9:.1f} GB, more than {MAX_BYTES / 1e9:.1f} GB")
+
+
+def _refuse_unfit_table(layer: Any, rows: int, unknown_ids: UnknownIds | None) -> None:
+    if rows > MAX_ROWS:
+        raise _unfit(f"table {layer.name} has {rows:,} rows, more than {MAX_ROWS:,}")
+    for option, is_set in (("a combiner", layer.combiner is not None), ("mask_zero", layer.mask_zero)):
+        if is_set:
+            raise _unfit(f"layer {layer.name} has {option}, which Keras' own layers do not have")
+    initializer = initializer_spec(layer.embeddings_initializer, layer.input_dim, layer.output_dim)
+    if unknown_ids == "initial" and initializer.kind != "constant":
+        raise _unfit(
+            f"unknown_ids=initial: the initial values of {layer.name} are random, and all unknown ids "
+            "share one row there"
+        )
 
 
 def own_classes(model: LoadedModel) -> list[str]:
@@ -97,7 +126,6 @@ def write_keras_file(
         whole = keras.models.clone_model(
             whole, clone_function=lambda layer: stock.get(id(layer), (layer,))[0], recursive=True
         )
-        _refuse_hidden(whole)
         for layers, rows in stock.values():
             layers.layers[-1].set_weights([rows])
     with as_os_error(path):
@@ -133,11 +161,22 @@ def _no_id(ids: npt.NDArray[np.int64]) -> int:
     return next(number for number in _UNKNOWN if not (ids == number).any())
 
 
-def _refuse_hidden(model: Any) -> None:
+def _refuse_hidden(built: BuiltModel) -> None:
     """A table inside of a layer of the user's own cannot be replaced from outside."""
-    hidden = [layer.name for layer in model._flatten_layers() if isinstance(layer, Embedding)]
-    if hidden:
-        raise _unfit(f"table {hidden[0]} is inside of a layer of its own class, where it cannot be replaced")
+    replaced = {id(layer) for layer in _replaceable(built.model)}
+    for layer in built.tables:
+        if isinstance(layer, Embedding) and id(layer) not in replaced:
+            raise _unfit(
+                f"table {layer.name} is inside a layer of the model's own code, where it cannot be replaced"
+            )
+
+
+def _replaceable(model: Any) -> Iterator[Any]:
+    """Yield the layers that `clone_model` replaces: those of models inside of the model, too."""
+    for layer in model.layers:
+        yield layer
+        if isinstance(layer, keras.Sequential) or type(layer).__name__ == "Functional":
+            yield from _replaceable(layer)
 
 
 def _unfit(reason: str) -> ConfigError:

@@ -18,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.checkpoints.durable import write_all
+from edlz.services.errors import ConfigError
 from edlz.services.export.loaded_model import LoadedModel
 from edlz.services.export.table_content import TableContent
+from edlz.services.worker.keras_model import BuiltModel
 
-__all__ = ["write_safetensors"]
+__all__ = ["refuse_unfit_variables", "write_safetensors"]
 
 FILE_BYTES = 2 * 10**9
 _ALIGNMENT = 64
@@ -90,11 +92,14 @@ def write_safetensors(model: LoadedModel, folder: Path, scratch: Path, file_byte
 
     Raises
     ------
+    ConfigError
+        If the format has no such variables.
     DataError
         If the state's files are damaged.
     OSError
         If the disk is full or fails.
     """
+    refuse_unfit_variables(model.job.built)
     names = _distinct([variable.path for variable in _variables(model)])
     dense = [_dense(name, v, file_bytes) for name, v in zip(names, _variables(model), strict=True)]
     tables = [_of_table(model, content, file_bytes) for content in model.tables]
@@ -135,10 +140,31 @@ def _write_table(
         first += len(ids)
 
 
+def refuse_unfit_variables(built: BuiltModel) -> None:
+    """Check that the format has all variables of a model; it need not be trained yet.
+
+    Raises
+    ------
+    ConfigError
+        If it has not.
+    """
+    for variable in _variables_of(built):
+        kind = np.dtype(variable.value.dtype.as_numpy_dtype).name
+        if kind not in _DTYPES:
+            raise ConfigError(
+                f"safetensors cannot have this model: variable {variable.path} is {kind}",
+                "a SavedModel takes any model: leave safetensors out of --output_format",
+            )
+
+
 def _variables(model: LoadedModel) -> list[Any]:
+    return _variables_of(model.job.built)
+
+
+def _variables_of(built: BuiltModel) -> list[Any]:
     """Return the model's variables but for the states of its random seeds."""
-    seeds = {id(seed) for seed in model.job.built.seeds}
-    return [variable for variable in model.model.variables if id(variable) not in seeds]
+    seeds = {id(seed) for seed in built.seeds}
+    return [variable for variable in built.model.variables if id(variable) not in seeds]
 
 
 def _dense(name: str, variable: Any, file_bytes: int) -> _Pieces:

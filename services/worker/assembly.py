@@ -7,6 +7,7 @@ from edlz.api.mode import Mode
 from edlz.services.config import JobConfig
 from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.errors import ConfigError
+from edlz.services.messages import ExportWish
 from edlz.services.plan import Plan
 from edlz.services.worker.callbacks.calls import CallbackCalls
 from edlz.services.worker.callbacks.kinds import SortedCallbacks, check_monitors, sort_callbacks
@@ -82,12 +83,13 @@ class Assembly:
         return self._model
 
     @property
-    def is_to_be_saved(self) -> bool:
-        """Whether the finished model is to come out as a SavedModel."""
-        wish, config = self.updates.export_wish, self._config
-        if config.output:
-            return "saved_model" in chosen_formats(config.output, config.output_format)
-        return wish is not None and "saved_model" in wish.formats
+    def export_wish(self) -> ExportWish | None:
+        """What the finished model is to come out as: the flags say so, or else a callback."""
+        output, formats = self._config.output, self._config.output_format
+        if not output:
+            return self.updates.export_wish
+        unknown_ids = self._config.unknown_ids
+        return ExportWish(output=output, formats=chosen_formats(output, formats), unknown_ids=unknown_ids)
 
     @property
     def evaluator(self) -> Evaluator:

@@ -62,7 +62,7 @@ class JobModel:
                 has_labels=not plan.predicts,
             )
         except ModelError:
-            refuse_whole_batches(self.contract, self.feed_settings(mode))  # the cause of most errors, if it is so
+            refuse_whole_batches(self.contract, self.feed_settings(mode))  # then that is the cause
             raise
 
     def open_feed(self, mode: Mode) -> Feed:

@@ -40,7 +40,8 @@ class TriedMinibatch:
     features: str  # shapes and types
     labels: str
     predictions: str
-    signatures: tuple[str, ...] = ()  # of the export, if there is to be one
+    signatures: tuple[str, ...] = ()  # of the SavedModel, if there is to be one
+    formats: tuple[str, ...] = ()  # of the export
 
 
 class ModelCheck:
@@ -109,16 +110,18 @@ class ModelCheck:
             labels=shown(labels, records),
             predictions=shown(self._parts.built.predictions, records),
             signatures=self._check_export(),
+            formats=() if self._parts.export_wish is None else self._parts.export_wish.formats,
         )
 
     def _check_export(self) -> tuple[str, ...]:
         """See whether the model can come out as it is wanted, before anybody has waited for its training."""
-        if not self._parts.is_to_be_saved:
+        wish = self._parts.export_wish
+        if wish is None:
             return ()
         from edlz.services.export.export_check import check_export
 
         with self._contract.code.blaming(self._contract.model_definition):
-            return check_export(self._parts.model, self._parts.updates.tables, self._plan.seed)
+            return check_export(self._parts.model, self._parts.updates.tables, self._plan.seed, wish)
 
     def _compute(self, task: int) -> "Computed":
         try:

@@ -494,3 +494,96 @@ def test_one_minibatch_that_is_not_finite_is_no_mistake_of_the_models(tmp_path):
 
     with opened(tmp_path, "", record) as (trainer, _):
         assert check(trainer).records == 8
+
+
+SUBCLASSED = """
+class CustomModel(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.last = layers.Dense(1, activation="sigmoid")
+    def call(self, numbers):
+        return self.last(numbers)
+def custom_model():
+    return CustomModel()
+"""
+IDS = """
+def feed(dataset, mode, metadata):
+    def parse(line):
+        a, b, label = tf.io.decode_csv(line, [0.0, 0.0, 0])
+        return tf.cast(tf.stack([a, b]) * 100, tf.int64), label
+    return dataset.map(parse)
+"""
+POOLED = f"""{IDS}
+def custom_model():
+    ids = keras.Input((2,), dtype="int64", name="ids")
+    x = Embedding(3, mask_zero=True, name="table")(ids)
+    return keras.Model(ids, layers.Dense(1, activation="sigmoid")(layers.GlobalAveragePooling1D()(x)))
+"""
+FLAT = f"""{IDS}
+def custom_model():
+    ids = keras.Input((2,), dtype="int64", name="ids")
+    x = layers.Flatten()(Embedding(3, embeddings_initializer="normal", name="table")(ids))
+    return keras.Model(ids, layers.Dense(1, activation="sigmoid")(x))
+"""
+HIDDEN = f"""{IDS}
+class Own(layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.table = Embedding(3, name="table")
+    def call(self, ids):
+        return tf.reduce_sum(self.table(ids), 1)
+    def compute_output_shape(self, shape):
+        return (shape[0], 3)
+def custom_model():
+    ids = keras.Input((2,), dtype="int64", name="ids")
+    return keras.Model(ids, layers.Dense(1, activation="sigmoid")(Own()(ids)))
+"""
+COMPLEX = """
+class Turn(layers.Layer):
+    def build(self, shape):
+        self.by = self.add_weight(shape=(2,), dtype="complex64", initializer="ones", trainable=False)
+    def call(self, x):
+        return tf.math.real(tf.cast(x, tf.complex64) * self.by.value)
+def custom_model():
+    x = keras.Input((2,), name="numbers")
+    return keras.Model(x, layers.Dense(1, activation="sigmoid")(Turn()(x)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "flags", "text"),
+    [
+        (SUBCLASSED, {"output": "m.keras"}, "CustomModel is a class of its own"),
+        (POOLED, {"output": "out", "output_format": "keras,safetensors"}, "layer table has mask_zero"),
+        (
+            FLAT,
+            {"output": "m.keras", "unknown_ids": "initial"},
+            "unknown_ids=initial: the initial values of table",
+        ),
+        (HIDDEN, {"output": "m.keras"}, "table table is inside a layer of the model's own code"),
+        (COMPLEX, {"output": "out", "output_format": "safetensors"}, "safetensors cannot have this model"),
+        (
+            f"{SUBCLASSED}\ndef callbacks():\n    from edlz.api.callbacks import SavedModelExporter\n"
+            "    return [SavedModelExporter('m.keras')]\n",
+            {},
+            "CustomModel is a class of its own",
+        ),
+    ],
+    ids=["subclassed", "mask_zero", "unknown ids", "hidden table", "complex", "by a callback"],
+)
+def test_an_export_that_no_format_can_have_is_refused_before_training(tmp_path, source, flags, text):
+    with opened(tmp_path, source, **flags) as (trainer, _), pytest.raises(UserCodeError) as error:
+        check(trainer)
+    failure = failure_of(error.value, is_mistake=True)
+    assert failure.message.startswith("it cannot be exported at the end: "), failure.message
+    assert text in failure.message
+    assert "a SavedModel takes any model" in failure.help
+    assert "model.py" in failure.where, failure.where
+
+
+@pytest.mark.parametrize("source", ["", FLAT], ids=["dense", "table"])
+def test_an_export_that_is_possible_is_said_to_be(tmp_path, source):
+    flags = {"output": "out", "output_format": "keras,safetensors"}
+    with opened(tmp_path, source, **flags) as (trainer, _):
+        tried = check(trainer)
+    assert (tried.formats, tried.signatures) == (("keras", "safetensors"), ())
