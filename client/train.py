@@ -1,12 +1,13 @@
 """`edlz train`, `evaluate` and `predict`: read the flags, check what can be checked, and hand the job over."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from edlz.client.screen.first_sign import first_sign
-from edlz.services.config import flags
+from edlz.services.config import JobConfig, flags
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import Reader
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["evaluate", "predict", "run_job", "train"]
 
 _HEEDED_HERE = ("dry_run", "follow")
+_IS_CHECKED_HERE = Problem(
+    "--check tries the model on this machine, also of a job for a cluster",
+    "name a model and data that are here, or leave --check out: the job's first worker checks the model, too",
+)
 
 
 def train(ctx: "typer.Context") -> int:
@@ -68,9 +73,11 @@ def _run_here(reading: Reading) -> int:
         from edlz.client.local.run import run_local
         from edlz.client.preflight import check_job
 
-        preflight = check_job(reading.config)
+        preflight = check_job(_seen_by_check(reading.config))
     print_problems([*warnings, *preflight.warnings], "warning")
     if preflight.errors:
+        if reading.config.is_for_cluster:
+            preflight.errors.append(_IS_CHECKED_HERE)
         raise InvalidConfigError(preflight.errors)
     if reading.config.dry_run:
         print_plan(reading, preflight.records)
@@ -80,6 +87,13 @@ def _run_here(reading: Reading) -> int:
 
         return check_here(reading.config)
     return run_local(reading.config)
+
+
+def _seen_by_check(config: JobConfig) -> JobConfig:
+    """Return the settings of which this machine must have the files: a check of a cluster's job needs model and data."""
+    if not config.is_for_cluster:
+        return config
+    return dataclasses.replace(config, output="", checkpoint_dir_for_init="")
 
 
 def _without_image(reading: Reading) -> list[Problem]:

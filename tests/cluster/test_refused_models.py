@@ -70,3 +70,15 @@ def test_the_check_alone_tells_of_a_mistake(folder: Path) -> None:
     assert err.count("error: ") == 1, err
     assert "bad.py" in err
     assert "Traceback" not in out + err
+
+
+def test_the_check_of_a_job_for_a_cluster_runs_here(folder: Path) -> None:
+    """What only the pods see is left alone: where they write, and what they begin from."""
+    flags = ("--image_name=edlz:none", "--output=/data/out", "--checkpoint_dir_for_init=/data/ckpt")
+    code, out, err = train(folder, "good", "--check", *flags)
+    assert code == 0, out + err
+    assert "Checked  job: this model can be trained" in out
+    assert "where      on this machine" in out
+    assert "possible as saved_model" in out
+    left = {entry.name for entry in folder.iterdir()} - {"__pycache__"}
+    assert left == {"bad.py", "data", "good.py"}

@@ -237,3 +237,12 @@ def test_several_mistakes_are_told_at_once(capsys: pytest.CaptureFixture[str]) -
         f'error: --distribution_strategy="ParameterServer" (choice.yaml:2) is none of {STRATEGIES}',
         'error: --num_workers="two" (choice.yaml:1) is not a whole number',
     ]
+
+
+def test_a_check_of_a_job_for_a_cluster_wants_model_and_data_here(capsys: pytest.CaptureFixture[str]) -> None:
+    typed = [flag for flag in TRAIN if not flag.startswith(("--training_data", "--dry_run"))]
+    assert main([*typed, "--check", "--image_name=edlz:mnist", "--training_data=/data/train"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert 'error: training_data "/data/train" does not exist' in lines
+    assert "error: --check tries the model on this machine, also of a job for a cluster" in lines
+    assert lines[-1].startswith("help: name a model and data that are here, or leave --check out"), lines
