@@ -14,7 +14,7 @@ import msgspec
 
 from edlz.services.checkpoints.durable import make_folder
 from edlz.services.checkpoints.records import read_manifest, version_folder
-from edlz.services.checkpoints.versions import newest_good
+from edlz.services.checkpoints.versions import look_at, newest_good
 from edlz.services.checkpoints.writing import next_run_number
 from edlz.services.config import JobConfig
 from edlz.services.configuration.flags import DATA_FLAGS
@@ -269,6 +269,7 @@ def _resumed(config: JobConfig, job: Job, state: JournalState) -> Job:
     any other end each partition finds its own newest snapshot, unless there are others than before: then
     the state is cut anew from the newest good checkpoint.
     """
+    _refuse_left_behind(config, job, state)
     partitions = max(1, config.num_ps_pods)
     changed = msgspec.structs.replace(job, config=config.to_record())
     begins_from = _saved(config, job, state.saved)
@@ -313,6 +314,28 @@ def _saved(config: JobConfig, job: Job, version: int) -> str:
 def _checkpoint_places(config: JobConfig, job: Job) -> tuple[Path, ...]:
     before = JobConfig.from_record(job.config).checkpoint_directory
     return tuple(dict.fromkeys((before, config.checkpoint_directory)))
+
+
+def _refuse_left_behind(config: JobConfig, job: Job, state: JournalState) -> None:
+    """See that versions which callbacks have kept, as the best ones so far, are found by the job as it goes on.
+
+    Raises
+    ------
+    ConfigError
+        If they lie in the folder that the checkpoints went to before.
+    """
+    before, place = JobConfig.from_record(job.config).checkpoint_directory, config.checkpoint_directory
+    kept = state.rounds[-1].decision.kept if state.rounds else ()
+    if place.resolve() == before.resolve():
+        return
+    for version in kept:
+        folder = version_folder(place, version)
+        if not folder.is_dir() or not look_at(folder).is_good:
+            raise ConfigError(
+                f'checkpoint_dir "{place}" lacks version-{version}, which callbacks have kept as the best one so far in '
+                f"{before}",
+                f"--checkpoint_dir={before}; or copy {version_folder(before, version)} into {place} first",
+            )
 
 
 def _cut_for(config: JobConfig, job: Job, partitions: int) -> str:

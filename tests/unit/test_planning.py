@@ -1,6 +1,7 @@
 """Whether a master begins a job anew or goes on with one, and what its run is called."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from states import save
 
 from edlz.api.recordio import Writer
 from edlz.services.checkpoints.versions import list_versions
+from edlz.services.concluded_rounds import ConcludedRound, Decision
 from edlz.services.config import JobConfig
+from edlz.services.errors import ConfigError
 from edlz.services.master.entries import FleetRecord
 from edlz.services.master.journal import Journal
 from edlz.services.master.planning import open_journal
@@ -80,6 +83,26 @@ def test_a_run_that_goes_on_is_newer_than_what_others_saved_meanwhile(config: Jo
         assert (job.run, job.run_number) == (before.run, 3)
     save(config.checkpoint_directory, 6, run=job.run)
     assert [info.version for info in list_versions(config.checkpoint_directory)] == [6, 90, 5]
+
+
+def test_a_version_that_callbacks_have_kept_is_not_left_behind(config: JobConfig, tmp_path: Path) -> None:
+    opened(config)
+    before, place = config.checkpoint_directory, tmp_path / "elsewhere"
+    kept = save(before, 7)
+    decision = Decision(logs={}, kept=(7,))
+    with Journal(config.job_directory / "journal.sqlite") as journal:
+        journal.write(1, {"term": 1, "rounds": (ConcludedRound(task=1, version=9, decision=decision),)})
+    with pytest.raises(
+        ConfigError, match=rf'"{place}" lacks version-7, which callbacks have kept .* in {before}'
+    ) as told:
+        opened(config, resume=True, checkpoint_dir=str(place))
+    assert told.value.help == f"--checkpoint_dir={before}; or copy {kept} into {place} first"
+    opened(config, resume=True)
+    (place / kept.name).mkdir(parents=True)
+    with pytest.raises(ConfigError, match="lacks version-7"):
+        opened(config, resume=True, checkpoint_dir=str(place))
+    shutil.copytree(kept, place / kept.name, dirs_exist_ok=True)
+    opened(config, resume=True, checkpoint_dir=str(place))
 
 
 def test_a_job_of_an_edlz_that_did_not_number_runs_gets_a_number(
