@@ -89,7 +89,9 @@ def _summary(config: JobConfig, built: Built, tried: "TriedMinibatch | None") ->
             formats = [name + signatures * (name == "saved_model") for name in tried.formats]
             rows.append(["  export", f"possible as {', '.join(formats)}"])
     if config.is_for_cluster:
-        rows.append(["  where", "on this machine, by what is installed here: nothing was looked at in an image"])
+        rows.append(
+            ["  where", "on this machine, by what is installed here: nothing was looked at in an image"]
+        )
     title: Line = [Span("Checked", "good"), Span(f"  {config.job_name}: this model can be trained")]
     return [
         title,

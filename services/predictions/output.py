@@ -36,6 +36,7 @@ __all__ = [
 
 MANIFEST = "manifest.json"
 CLAIM = ".unfinished.json"
+_OF_FILE_SYSTEMS = "lost+found"
 _PART = re.compile(r"part-\d+-of-\d+\.\w+")
 _TEMPORARY = re.compile(r"\.+part-\d+-of-\d+\.\w+\..*tmp")
 
@@ -104,16 +105,16 @@ def check_free(folder: Path, job: str) -> None:
     Raises
     ------
     ConfigError
-        If there are predictions, whole or not, that are not an unfinished run's of this job.
+        If there are files, of predictions or others, that are not an unfinished run's of this job.
     """
     flag = f'prediction_output "{folder}"'
-    other = "another --prediction_output, or remove the folder"
+    other = "name an empty or a new folder: another --prediction_output, or remove this one"
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{flag} is no folder", "name a folder; it need not exist")
     try:
         manifest = read_manifest(folder)
     except DataError as error:
-        raise ConfigError(f"{flag} holds files of its own: {error.message}", other) from error
+        raise ConfigError(f"{flag}: {error.message}", other) from error
     if manifest is not None:
         count, found = f"{manifest.records:,} records", manifest.job
         raise ConfigError(f'{flag} holds the predictions of job "{found}", {count}', other)
@@ -123,9 +124,10 @@ def check_free(folder: Path, job: str) -> None:
             f'{flag} holds unfinished predictions of job "{claimed.job}"',
             f"edlz resume {claimed.job}, or {other}",
         )
-    left = next(_files_in(folder, _PART), None)
-    if claimed is None and left is not None:
-        raise ConfigError(f"{flag} holds {left.name}, which no job has left unfinished there", other)
+    if foreign := _foreign(folder, is_claimed=claimed is not None):
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        message = f"{flag} holds {foreign[0]}{more}, which no unfinished run of this job has left there"
+        raise ConfigError(message, other)
 
 
 def claim(folder: Path, job: str, run: str, *, is_new: bool) -> None:
@@ -233,6 +235,18 @@ def _claim_in(folder: Path) -> _Claim | None:
         return strict_json.parse((folder / CLAIM).read_bytes(), _Claim)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return None
+
+
+def _foreign(folder: Path, *, is_claimed: bool) -> list[str]:
+    """Return the names of what others have left in a folder: whoever reads all of it would read that, too.
+
+    In a folder that is the job's own already, only what could be taken for predictions.
+    """
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    if is_claimed:
+        return [name for name in names if name.startswith("part-") and not _PART.fullmatch(name)]
+    visible = [name for name in names if not name.startswith(".") and name != _OF_FILE_SYSTEMS]
+    return [name for name in names if name == CLAIM] + visible
 
 
 def _check_claim(folder: Path, run: str) -> bool:

@@ -189,7 +189,7 @@ def test_predict_hands_the_job_over_once_all_is_right(
         (("--prediction_output=o", "--prediction_format=xml"), '--prediction_format="xml" is none of', ""),
         (("--prediction_output=full",), 'holds the predictions of job "other", 4 records', "another"),
         (("--prediction_output=begun",), 'holds unfinished predictions of job "other"', "edlz resume other"),
-        (("--prediction_output=own",), "holds part-00000-of-00001.csv, which no job has left", "another"),
+        (("--prediction_output=own",), "holds part-00000-of-00001.csv, which no unfinished run", "another"),
     ],
 )
 def test_predictions_that_cannot_be_taken_are_told_before_anything_runs(

@@ -132,10 +132,42 @@ def test_two_jobs_in_one_folder(tmp_path: Path) -> None:
 
 def test_a_manifest_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text('{"name": "an app"}')
-    with pytest.raises(ConfigError, match="holds files of its own"):
+    with pytest.raises(ConfigError, match="is no manifest of predictions"):
         check_free(tmp_path, "j")
     with pytest.raises(DataError):
         read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["part-x.csv", "part-00000-of-00001.csv", "notes.txt", "data", CLAIM])
+def test_a_folder_with_files_of_others_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / ".hidden").touch()
+    (tmp_path / "lost+found").mkdir()
+    check_free(tmp_path, "j")
+    (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match=f"holds {name}, which no unfinished run of this job") as told:
+        check_free(tmp_path, "j")
+    assert "name an empty or a new folder" in told.value.help
+    with pytest.raises(ConfigError):
+        claim(tmp_path, "j", "r", is_new=True)
+
+
+def test_files_that_could_be_taken_for_predictions_are_refused_in_a_jobs_own_folder(tmp_path: Path) -> None:
+    claim(tmp_path, "j", "r", is_new=True)
+    put(tmp_path)
+    check_free(tmp_path, "j")
+    (tmp_path / "part-x.csv").touch()
+    (tmp_path / "part-y.csv").touch()
+    with pytest.raises(ConfigError, match=r"holds part-x\.csv and 1 more, which"):
+        check_free(tmp_path, "j")
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "\xff"])
+def test_a_manifest_that_says_nothing_is_left_alone(content: str, tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text(content, encoding="latin-1")
+    with pytest.raises(ConfigError, match="is no manifest of predictions") as told:
+        check_free(tmp_path, "j")
+    assert "name an empty or a new folder" in told.value.help
+    assert (tmp_path / MANIFEST).read_text(encoding="latin-1") == content
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
