@@ -137,7 +137,7 @@ class Evaluations:
         return [Conclude(conclusion)]
 
     def repeat_pulls(self) -> list[Instruction]:
-        """A partition has moved: ask again for what has not come."""
+        """A partition is another one, or elsewhere: ask again for what has not come."""
         out: list[Instruction] = []
         for evaluation in self._in_hand.values():
             is_looking = self.has_tables and evaluation.ids is None

@@ -55,7 +55,7 @@ class AskPartition:
 
 @dataclass(frozen=True)
 class Cancel:
-    """Forget all requests to a partition that has moved."""
+    """Forget all requests to a partition that has begun another life, or has moved, and hang up."""
 
     index: int
 

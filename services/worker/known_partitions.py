@@ -44,12 +44,14 @@ class KnownPartitions:
         return address is None or address.incarnation == incarnation
 
     def learn(self, addresses: tuple[PartitionAddress, ...]) -> tuple[list[int], list[Instruction]]:
-        """Take the master's list.
+        """Take the master's list, and hang up where a connection may lead to a life that is over.
+
+        A former life may live on, at the same address, where only the master cannot reach it.
 
         Returns
         -------
         moved : list of int
-            Partitions that have another address now.
+            Partitions that have begun another life, or have another address.
         instructions : list
         """
         moved = []
@@ -58,7 +60,9 @@ class KnownPartitions:
             if known and address.incarnation < known.incarnation:
                 continue
             self._addresses[address.index] = address
-            if known and known.endpoint != address.endpoint:
+            before = known and (known.endpoint, known.incarnation)
+            if before and before != (address.endpoint, address.incarnation):
+                self._under_way.pop(address.index, None)
                 moved.append(address.index)
         return moved, [Cancel(index) for index in moved]
 

@@ -182,7 +182,7 @@ class Training(ABC):
         return [Begin(run.task, run.lane, run.end_at), *self._probe(run)]  # its records were given back
 
     def on_moved(self, partitions: Iterable[int]) -> list[Instruction]:
-        """Partitions have other addresses: who waits for one of them begins again."""
+        """Partitions are others, or elsewhere: who waits for one of them begins again."""
         out: list[Instruction] = []
         for index in partitions:
             for run in self._runs:

@@ -152,7 +152,8 @@ class SimulatedJob:
         """Whether the job is complete, and all but its master have heard of it and left."""
         if not self.journal["is_complete"] or self.now <= self.faults_end:
             return False
-        return not any(process.is_up for process in self.processes.values() if process.role != "m")
+        others = [p for p in self.processes.values() if p.role != "m" and not p.is_apart]
+        return not any(process.is_up for process in others)
 
     def _is_left_alone(self) -> bool:
         """Whether only the master is there, and nothing befalls it any more."""
@@ -346,6 +347,11 @@ class SimulatedJob:
         if self.rng.random() < 0.7:
             del self.address[fault.role]
             self.within(0.5, 15, self._start, fault.role)
+
+    def _apart_by(self, fault: Fault, process: Process) -> None:
+        process.is_apart = True
+        del self.address[fault.role]
+        self.within(0.5, 15, self._start, fault.role)
 
     def _fill(self, fault: Fault, process: Process | None) -> None:
         """A disk is full for a while, whoever uses it: a partition's; under the journal the master waits."""

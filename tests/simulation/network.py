@@ -85,6 +85,12 @@ class Network:
                     with contextlib.suppress(RemoteProtocolError):
                         self._job.feed(server, "on_request", to, _of_another_run(request.body), self._job.now)
 
+    def hang_up(self, process: Process, role: str) -> None:
+        """Forget what a process asks whoever has a role, and close its connection."""
+        process.outboxes.pop(role, None)
+        if (process.name, role) in self._connections:
+            self._break((process.name, role))
+
     def cut(self, role: str) -> None:
         """Break all connections of whoever has a role."""
         for key, connection in list(self._connections.items()):
@@ -112,14 +118,15 @@ class Network:
 
     def _send(self, process: Process, role: str, request: int, body: Message) -> None:
         key = (process.name, role)
-        if not process.is_up:
+        if not process.is_up or (process.is_apart and role == "m"):
             return
         if key not in self._connections:
-            server = self._job.process(role)
+            server = self._server(role)
             if server is None:
                 return
             self._connections[key] = Connection(process.name, role, server.name)
-        moved = self._job.address.get(role) not in (None, self._connections[key].server)
+        server = self._job.processes[self._connections[key].server]
+        moved = self._job.address.get(role) not in (None, server.name) and not server.is_apart
         if self._job.rng.random() < self._job.schedule.noise / 4 or (moved and self._job.rng.random() < 0.1):
             self._break(key)
             return
@@ -129,6 +136,16 @@ class Network:
         # A late copy comes over whatever connection there is then.
         if self._job.rng.random() < self._job.schedule.noise:
             self._job.within(0, 40, self._copy, role, to, body)
+
+    def _server(self, role: str) -> Process | None:
+        """Return whom a new connection leads to: for a while perhaps to a former life that is still up."""
+        server = self._job.process(role)
+        former = [
+            process
+            for process in self._job.processes.values()
+            if process.role == role and process.is_up and process is not server and not process.is_apart
+        ]
+        return former[-1] if server and former and self._job.rng.random() < 0.3 else server
 
     def _copy(self, role: str, to: Any, body: Message) -> None:
         server = self._job.process(role)

@@ -42,7 +42,8 @@ __all__ = [
 class Fault:
     at: float
     # kill, wipe (its disk is lost too), stall (a zombie: replaced, wakes up later), cut, join, full (its disk),
-    # foreign (another run speaks), term (told to end, killed so many seconds later)
+    # foreign (another run speaks), term (told to end, killed so many seconds later), apart (a zombie that
+    # the master cannot reach, and workers can)
     kind: str
     role: str
     seconds: float = 0.0

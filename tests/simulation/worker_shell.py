@@ -103,7 +103,7 @@ class WorkerShell(Shell):
         process.ends.pop(drop.task, None)
 
     def _cancel(self, process: Process, cancel: worker_core.Cancel) -> None:
-        """Late answers do no harm."""
+        self._job.network.hang_up(process, f"p{cancel.index}")
 
     def _findids(self, process: Process, find: worker_core.FindIds) -> None:
         bad = self._meets_bad(process, find.task, find.index)

@@ -1,8 +1,11 @@
 """Two lives of one partition at one address: what the former does not know is not said by it for the other."""
 
+from typing import Any
+
+import msgspec
 import pytest
 from bare_partition import bare_partition, become_based, initial_values
-from schedules import beginning_schedule
+from schedules import beginning_schedule, quiet_schedule
 from simulation.job import Fault, Schedule, SimulatedJob, Violation
 
 from edlz.services.messages import (
@@ -13,6 +16,7 @@ from edlz.services.messages import (
     Initialise,
     Initialised,
     NewestPull,
+    PartitionAddress,
     ReadTables,
     ReadVector,
     Refused,
@@ -23,6 +27,8 @@ from edlz.services.ps import partition, refusals
 from edlz.services.ps.instructions import Reply, Write
 from edlz.services.ps.partition import Partition
 from edlz.services.records import Message
+from edlz.services.worker.instructions import Cancel
+from edlz.services.worker.known_partitions import KnownPartitions
 
 OWN: Identity = (1, 1)
 ANSWERS = {
@@ -106,3 +112,29 @@ def whoever_is_meant(body: Message, run: str, incarnation: Identity | None) -> R
 def test_whoever_is_lost_at_the_beginning_the_job_completes_once(mode: str, seeds: range) -> None:
     for seed in seeds:
         SimulatedJob(beginning_schedule(seed, mode)).run()
+
+
+def apart(seed: int, mode: str) -> Schedule:
+    """The master replaces a partition that it cannot reach any more, and workers' connections still lead there."""
+    fault = Fault(seed % 20, "apart", f"p{seed % 2}")
+    return quiet_schedule(mode, fault, seed=seed, noise=0.0, snapshot_every_s=2.0)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_whoever_is_connected_with_a_former_life_turns_to_the_new_one(mode: str) -> None:
+    for seed in range(15):
+        SimulatedJob(apart(seed, mode)).run()
+
+
+@pytest.mark.parametrize("changes", [{"incarnation": (1, 2)}, {"endpoint": "elsewhere"}], ids=str)
+def test_a_worker_hangs_up_when_a_partition_begins_another_life_or_moves(changes: dict[str, Any]) -> None:
+    partitions, address = (
+        KnownPartitions(),
+        PartitionAddress(index=0, endpoint="here", incarnation=OWN, has_base=False),
+    )
+    assert partitions.learn((address,)) == ([], [])
+    partitions.initialise()
+    assert partitions.learn((address,)) == ([], [])
+    assert partitions.initialise() == []
+    assert partitions.learn((msgspec.structs.replace(address, **changes),)) == ([0], [Cancel(0)])
+    assert partitions.initialise(), "what was under way is forgotten"
