@@ -15,9 +15,9 @@ has begun another life meanwhile.
 """
 
 import math
-from collections.abc import Mapping
 
 from edlz.services.configuration.export_flags import chosen_formats
+from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import DataError
 from edlz.services.job_status import ExportView, FailureView
 from edlz.services.master.entries import JournalState
@@ -46,7 +46,8 @@ class Exports:
     Parameters
     ----------
     job : Job
-        Its settings may wish for an export.
+    settings : JobSettings
+        They may wish for an export.
     journal : JournalState
         The model's callbacks() may have wished for one, and it may be there already.
 
@@ -62,9 +63,9 @@ class Exports:
         Behind so many tasks the job has ended; 0: the plan's.
     """
 
-    def __init__(self, job: Job, journal: JournalState) -> None:
+    def __init__(self, job: Job, settings: JobSettings, journal: JournalState) -> None:
         self._job = job
-        wished = _wish_of(job.config)
+        wished = _wish_of(settings)
         self._is_chosen = wished is not None or not job.plan.is_training  # then callbacks() have no say
         self._wish = (wished or journal.export_wish) if job.plan.is_training else None
         self.report = journal.exported
@@ -202,10 +203,10 @@ class Exports:
         return failure_of_exporters(self._job, self._deaths) if len(self._deaths) >= MAX_ATTEMPTS else None
 
 
-def _wish_of(config: Mapping[str, object]) -> ExportWish | None:
+def _wish_of(settings: JobSettings) -> ExportWish | None:
     """Return what the flags of a job wish for."""
-    output, formats = str(config.get("output") or ""), str(config.get("output_format") or "")
+    output = settings.output
     if not output:
         return None
-    unknown_ids = str(config.get("unknown_ids") or "")
-    return ExportWish(output=output, formats=chosen_formats(output, formats), unknown_ids=unknown_ids)
+    formats = chosen_formats(output, settings.output_format)
+    return ExportWish(output=output, formats=formats, unknown_ids=settings.unknown_ids)

@@ -24,8 +24,11 @@ Attempts = list[tuple[str, FailedTask]]
 """Failed attempts at one task, each with its worker, in the order in which they were reported."""
 
 
-def failure_of_task(job: Job, attempts: Attempts) -> FailureView:
-    """Describe a task that has failed as often as it may, and cannot or may not be left out."""
+def failure_of_task(job: Job, attempts: Attempts, *, skips: bool) -> FailureView:
+    """Describe a task that has failed as often as it may, and cannot or may not be left out.
+
+    `skips`: whether the job leaves such tasks out, where it can.
+    """
     first = next((failed for _, failed in attempts if failed.index != UNKNOWN_INDEX), attempts[0][1])
     is_training = first.kind == "training"
     is_same = all(failed.error == first.error for _, failed in attempts)
@@ -38,7 +41,7 @@ def failure_of_task(job: Job, attempts: Attempts) -> FailureView:
         data=_place(job.plan, first) + ("" if are_deaths else f", minibatch {first.index}"),
         where=first.where,
         error=first.error,
-        help=correct if job.config.get("skip_bad_tasks") else f"{correct}\n{skip}",
+        help=correct if skips else f"{correct}\n{skip}",
         traceback=first.traceback,
         task=first.task if is_training else None,
     )
@@ -52,9 +55,8 @@ def death_text(plan: Plan, worker: str, failed: FailedTask) -> str:
     )
 
 
-def failure_of_loss(job: Job, failed: FailedTask) -> FailureView:
+def failure_of_loss(job: Job, failed: FailedTask, *, is_flag: bool) -> FailureView:
     """Describe the loss that a job with `--stop_on_nan`, or the callback TerminateOnNaN, ends at."""
-    is_flag = bool(job.config.get("stop_on_nan"))
     otherwise = (
         f"edlz resume {job.name} --stop_on_nan=no" if is_flag else "leave TerminateOnNaN out of callbacks()"
     )

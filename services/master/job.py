@@ -12,6 +12,7 @@ starts a new era (synchronous).  Task progress lives in the ledgers, never here.
 from collections.abc import Collection, Hashable
 from enum import Enum
 
+from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.job_status import FailureView
 from edlz.services.master.barriers import Barriers
@@ -24,6 +25,7 @@ from edlz.services.master.eras import Eras
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.exports import Exports
 from edlz.services.master.failures import (
+    Attempts,
     death_text,
     failure_of_loss,
     failure_of_nothing,
@@ -114,6 +116,7 @@ class MasterCore:
         hang_s: float = HANG_S,
     ) -> None:
         self.job, self.plan = job, job.plan
+        self.settings = settings = JobSettings.of(job.config)
         self.term = journal.term + 1
         self.failure: FailureView | None = None
         self.queue = TaskQueue(job.plan)
@@ -121,7 +124,14 @@ class MasterCore:
         self.checkpoints = Checkpoints(
             is_sync=job.plan.is_sync, steps=checkpoint_steps, first_number=(self.term << 20) + 1
         )
-        self.skips = Skips(job, journal, self.queue, self.evaluation, first_number=(self.term << 20) + 1)
+        self.skips = Skips(
+            job.plan,
+            journal,
+            self.queue,
+            self.evaluation,
+            first_number=(self.term << 20) + 1,
+            is_allowed=settings.skip_bad_tasks,
+        )
         self._skipped_before = self._skipped  # by earlier masters
         self.losses = NonFiniteLosses.of(journal.losses)
         self.deaths = Deaths(self.queue, self.evaluation)
@@ -138,7 +148,7 @@ class MasterCore:
             journal,
             (self.queue, self.evaluation, self.checkpoints, self.skips),
             self.results,
-            max_steps=int(job.config.get("max_step") or 0),
+            max_steps=settings.max_step,
         )
         self.crew = Crew(hang_s)
         self.silence = Silence(hang_s)  # of parameter servers
@@ -148,10 +158,12 @@ class MasterCore:
         self.eras = Eras(self.partitions, self._identities.new)  # synchronous mode
         self._is_running = False
         self.was_complete = journal.is_complete
-        self.predictions = Predictions(job, journal, self.evaluation)
-        self.exports = Exports(job, journal)
+        self.predictions = Predictions(
+            job.plan, journal, self.evaluation, has_files=bool(settings.prediction_output)
+        )
+        self.exports = Exports(job, settings, journal)
         about = (self.partitions, self.evaluation, self.checkpoints, self.exports, journal, self.predictions)
-        saves = checkpoint_steps > 0 or bool(job.config.get("export_from_checkpoint"))
+        saves = checkpoint_steps > 0 or settings.export_from_checkpoint
         self._completion = Completion(*about, saves=saves)
         self._told: set[str] = set()  # who has heard how the job ended
 
@@ -305,8 +317,12 @@ class MasterCore:
         if failed is not None:
             out.append(Announce("worker", death_text(self.plan, worker, failed), 30))
         if attempts and not self.skips.take(attempts):
-            out += self.fail(failure_of_task(self.job, attempts))
+            out += self._fail_for(attempts)
         return out
+
+    def _fail_for(self, attempts: Attempts) -> list[Instruction]:
+        """A task that always fails ends the job."""
+        return self.fail(failure_of_task(self.job, attempts, skips=self.settings.skip_bad_tasks))
 
     def _remove_worker(self, worker: str) -> list[int] | None:
         """Free a worker's leases and return its tasks; None if it was not there, or that matters no more."""
@@ -508,7 +524,7 @@ class MasterCore:
             self.checkpoints.rewind(max(status.version for status in statuses))
             self.barriers.on_other_history()
         if self.skips.hopeless is not None:
-            return out + self.fail(failure_of_task(self.job, self.skips.hopeless))
+            return out + self._fail_for(self.skips.hopeless)
         about = (self.version, self.skips.journalled, (*self.eras.needed, *self.barriers.kept))
         out += self.checkpoints.advance(self.partitions.entries, *about)
         out += self.barriers.advance(statuses, self.version)
@@ -746,12 +762,12 @@ class MasterCore:
             if self.skips.is_known(failed):
                 continue
             if failed.ends_job:
-                out += self.fail(failure_of_loss(self.job, failed))
+                out += self.fail(failure_of_loss(self.job, failed, is_flag=self.settings.stop_on_nan))
                 continue
             book = self.queue if failed.kind == "training" else self.evaluation
             attempts = book.fail(status.worker, status.boot, failed)
             if attempts and not self.skips.take(attempts):
-                out += self.fail(failure_of_task(self.job, attempts))
+                out += self._fail_for(attempts)
         return tuple(noted)
 
     # -- checks

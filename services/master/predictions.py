@@ -12,7 +12,8 @@ from collections.abc import Collection
 from edlz.services.master.entries import JournalState, PredictedTask
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.instructions import Announce, Journal, PublishPredictions
-from edlz.services.messages import DoneEvaluation, Job, PartFile
+from edlz.services.messages import DoneEvaluation, PartFile
+from edlz.services.plan import Plan
 
 __all__ = ["Predictions"]
 
@@ -36,13 +37,14 @@ class Predictions:
         Whether nothing is left to publish; from the start in a job that does not predict.
     """
 
-    def __init__(self, job: Job, journal: JournalState, evaluation: EvaluationRounds) -> None:
-        self._evaluation, self._plan = evaluation, job.plan
-        self._has_files = bool(job.config.get("prediction_output"))
+    def __init__(
+        self, plan: Plan, journal: JournalState, evaluation: EvaluationRounds, *, has_files: bool
+    ) -> None:
+        self._evaluation, self._plan, self._has_files = evaluation, plan, has_files
         self._done = {entry.task: entry for entry in journal.predicted}
         self._saved_count, self._saved_s = len(self._done), 0.0
         self._is_publishing = False
-        self.is_over = not job.plan.predicts
+        self.is_over = not plan.predicts
         evaluation.known = {entry.task: _report_of(entry) for entry in journal.predicted}
 
     @property

@@ -267,8 +267,8 @@ class Progress:
             nonfinite_losses=core.losses.count,
             first_nonfinite=core.losses.first,
             exported=core.exports.view,
-            threads=int(core.job.config.get("worker_threads") or 0),
-            predictions=str(core.job.config.get("prediction_output") or "") if plan.predicts else "",
+            threads=core.settings.worker_threads,
+            predictions=core.settings.prediction_output if plan.predicts else "",
             is_prediction=plan.predicts,
         )
 

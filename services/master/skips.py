@@ -20,7 +20,8 @@ from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.failures import Attempts, skip_text
 from edlz.services.master.instructions import Announce, Instruction, Journal
 from edlz.services.master.task_queue import TaskQueue
-from edlz.services.messages import ClosedTask, Ends, FailedTask, Job, PartitionStatus
+from edlz.services.messages import ClosedTask, Ends, FailedTask, PartitionStatus
+from edlz.services.plan import Plan
 
 __all__ = ["Skips"]
 
@@ -30,13 +31,15 @@ class Skips:
 
     Parameters
     ----------
-    job : Job
+    plan : Plan
     journal : JournalState
         What earlier masters have ended and left out.
     queue, evaluation : TaskQueue, EvaluationRounds
         Told what is not to be leased.
     first_number : int
         No earlier master has used it or a greater one.
+    is_allowed : bool
+        Whether bad tasks are left out at all.
 
     Attributes
     ----------
@@ -48,14 +51,16 @@ class Skips:
 
     def __init__(
         self,
-        job: Job,
+        plan: Plan,
         journal: JournalState,
         queue: TaskQueue,
         evaluation: EvaluationRounds,
         first_number: int,
+        *,
+        is_allowed: bool,
     ) -> None:
-        self._plan, self._queue, self._evaluation = job.plan, queue, evaluation
-        self._is_allowed = bool(job.config.get("skip_bad_tasks"))
+        self._plan, self._queue, self._evaluation = plan, queue, evaluation
+        self._is_allowed = is_allowed
         self.ends: dict[int, int] = dict(journal.ends)
         self._planned: tuple[int, int] | None = None  # where the job's last task ends, since the job does
         self.hopeless: Attempts | None = None

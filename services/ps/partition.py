@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable
 from enum import Enum
 
 from edlz.services.concluded_rounds import LossSum
+from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
     NO_IDENTITY,
@@ -98,6 +99,7 @@ class Partition:
         self.index, self.boot, self.endpoint = index, boot, endpoint
         self._snapshots, self._telemetry = snapshots, telemetry
         self.job: Job | None = None
+        self._settings: JobSettings | None = None  # the job's
         self.incarnation: Identity | None = None
         self.era: Identity | None = None  # sync: None until restored
         self.term = 0
@@ -139,6 +141,11 @@ class Partition:
     def plan(self) -> Plan:
         assert self.job is not None
         return self.job.plan
+
+    @property
+    def settings(self) -> JobSettings:
+        assert self._settings is not None
+        return self._settings
 
     # -- time
 
@@ -258,6 +265,7 @@ class Partition:
         if self.incarnation is not None or granted.incarnation is None:
             return []
         self.job = check_joining(granted, self.index)
+        self._settings = JobSettings.of(self.job.config)
         self._snapshots.open(self.job)
         self._endings.hear(granted.ends)
         name, out = self._load_newest(granted.incarnation)
@@ -311,24 +319,16 @@ class Partition:
         self._serve(self.store, incarnation)
 
     def _serve(self, store: Store, incarnation: Identity) -> None:
-        names = ("evaluation_steps",) if self.plan.is_sync else ("evaluation_steps", "checkpoint_steps")
-        self._milestones = [every for name in names if (every := int(self._config.get(name) or 0))]
+        settings = self.settings
+        cuts_every = 0 if self.plan.is_sync else settings.checkpoint_steps
+        self._milestones = [every for every in (settings.evaluation_steps, cuts_every) if every]
         if self.plan.is_sync:
             self._exchanges = Synchronous(self.plan, store, incarnation, self._on_commit)
             self._exchanges.endings = self._endings
             return
-        config = self._config
-        settings = AsyncSettings(
-            modulates_rate=bool(config.get("lr_staleness_modulation")),
-            tolerance=int(config.get("sync_version_tolerance") or 0),
-        )
-        self._exchanges = Asynchronous(self.plan, store, incarnation, settings)
+        how = AsyncSettings(settings.lr_staleness_modulation, settings.sync_version_tolerance)
+        self._exchanges = Asynchronous(self.plan, store, incarnation, how)
         self._exchanges.endings = self._endings
-
-    @property
-    def _config(self) -> dict[str, str | int | float | bool | None]:
-        assert self.job is not None
-        return self.job.config
 
     def _obey(self, orders: PartitionOrders, now: float) -> list[Instruction]:
         if orders.stop:
@@ -456,9 +456,7 @@ class Partition:
     # -- snapshots
 
     def _is_snapshot_due(self, now: float) -> bool:
-        assert self.job is not None
-        every_s = float(self.job.config.get("recovery_snapshot_secs") or 0)
-        return self._recovery.is_due(every_s, now)
+        return self._recovery.is_due(self.settings.recovery_snapshot_secs, now)
 
     def _snapshot(self, now: float) -> list[Instruction]:
         assert self.store is not None
@@ -570,8 +568,7 @@ class Partition:
         assert exchanges is not None
         if exchanges.snapshot_at == store.version:
             self._committed += self._snapshot(now)
-        every = int(self._config.get("checkpoint_steps") or 0)
-        self._committed += self._cuts.on_commit(exchanges, self._life, every)
+        self._committed += self._cuts.on_commit(exchanges, self._life, self.settings.checkpoint_steps)
         if self.index == 0 and self._is_snapshot_due(now):
             exchanges.snapshot_at = store.version + 1  # every push of this version will carry it
         self._committed += self._status_at_milestone(store, now)

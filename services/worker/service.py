@@ -181,8 +181,7 @@ class WorkerService:
                 self._hang_up(index)
             case Build(job, check):
                 self._job = job
-                hosts_partition = JobConfig.from_record(job.config).num_ps_pods == 0
-                self._server_role = "master" if hosts_partition else "ps"
+                self._server_role = "master" if self._core.settings.hosts_partition else "ps"
                 self._keras.submit("build", lambda: self._build(job, check), self._on_built, self._on_refused)
             case Begin(task, lane, end_at):
                 self._begin(task, lane, end_at)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Hashable
 
 from edlz.services.concluded_rounds import CallbackNeeds
+from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
     NO_IDENTITY,
@@ -73,6 +74,7 @@ class TaskRunner:
     ) -> None:
         self.worker, self.boot = worker, boot
         self.job: Job | None = None
+        self._settings: JobSettings | None = None  # the job's
         self.incarnation: Identity | None = None
         self.term = 0
         self._telemetry, self._pace = telemetry, pace
@@ -94,6 +96,11 @@ class TaskRunner:
     def plan(self) -> Plan:
         assert self.job is not None
         return self.job.plan
+
+    @property
+    def settings(self) -> JobSettings:
+        assert self._settings is not None
+        return self._settings
 
     @property
     def era(self) -> Identity:
@@ -194,6 +201,7 @@ class TaskRunner:
         out: list[Instruction] = []
         if orders.job is not None and self.job is None:
             self.job, self._partitions.count = orders.job, orders.job.partitions
+            self._settings = JobSettings.of(orders.job.config)
             out.append(Build(orders.job, orders.check))
         if self.incarnation is None:
             self.incarnation = orders.incarnation
@@ -240,16 +248,15 @@ class TaskRunner:
         """The model is built from the job's seed; `stops_on_nan`: its callbacks end the job at such a loss."""
         assert self.job is not None
         self._callbacks = callbacks
-        self._stops_on_nan = stops_on_nan or bool(self.job.config.get("stop_on_nan"))
-        config = self.job.config
-        vectors_every = int(config.get("get_model_steps") or 1)
-        requests = Requests(self.plan, self._partitions, vectors_every, self._ask, self.job.run)
+        settings = self.settings
+        self._stops_on_nan = stops_on_nan or settings.stop_on_nan
+        requests = Requests(self.plan, self._partitions, settings.get_model_steps, self._ask, self.job.run)
         about = (self.plan, self._partitions, requests, has_tables, self._status)
         if self.plan.is_sync:
             self._training = SynchronousTraining(*about)
         else:
             # Not with a version tolerance: rows that are one version older would be sent back.
-            looks_ahead = bool(config.get("prefetch_rows", True)) and not config.get("sync_version_tolerance")
+            looks_ahead = settings.prefetch_rows and not settings.sync_version_tolerance
             self._training = AsynchronousTraining(*about, looks_ahead=looks_ahead)
         self._evaluations.has_tables, self._evaluations.run = has_tables, self.job.run
         return [*self._partitions.initialise(), *self._status(now)]

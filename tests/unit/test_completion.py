@@ -5,6 +5,7 @@ from typing import Any
 
 from statuses import partition_status
 
+from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.completion import Completion
 from edlz.services.master.entries import JournalState
@@ -37,8 +38,8 @@ class Bench:
         self.evaluation = EvaluationRounds(self.plan, 0)
         self.checkpoints = Checkpoints(is_sync=False, steps=0, first_number=1)
         job = Job(name="job", run="1", config={}, plan=self.plan, partitions=2)
-        self.predictions = Predictions(job, JournalState(), self.evaluation)
-        self.exports = Exports(job, JournalState())
+        self.predictions = Predictions(self.plan, JournalState(), self.evaluation, has_files=False)
+        self.exports = Exports(job, JobSettings.of({}), JournalState())
         about = (self.evaluation, self.checkpoints, self.exports, JournalState(), self.predictions)
         self.completion = Completion(self.partitions, *about, saves=saves)
         for index in range(2):

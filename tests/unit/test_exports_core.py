@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.entries import JournalState
 from edlz.services.master.exports import AGAIN_S, Exports
@@ -39,8 +40,12 @@ def job(epochs: int = 1, **config: Any) -> Job:
     return Job(name="j", run="r", config=config, plan=plan, partitions=1)
 
 
+def core_of(job: Job, journal: JournalState) -> Exports:
+    return Exports(job, JobSettings.of(job.config), journal)
+
+
 def exports(**config: Any) -> Exports:
-    core = Exports(job(**(config or {"output": "/out"})), JournalState())
+    core = core_of(job(**(config or {"output": "/out"})), JournalState())
     core.begin("d", LIVES, 9)
     return core
 
@@ -69,7 +74,7 @@ def test_a_lease_that_did_not_arrive_is_given_again() -> None:
 
 
 def test_a_master_that_was_started_again_learns_who_exports() -> None:
-    core = Exports(job(output="/out"), JournalState())
+    core = core_of(job(output="/out"), JournalState())
     core.note((1, 0), "d")
     core.begin("d", LIVES, 9)
     assert core.lease(status(1), None, 1.0) is None
@@ -98,20 +103,20 @@ def test_what_was_reported_counts_after_a_loss_unless_the_model_is_another_one()
 
 def test_the_journal_knows_what_is_exported_and_another_place_is_another_export() -> None:
     for output, is_done in (("/out", True), ("/elsewhere", False)):
-        core = Exports(job(output=output), JournalState(exported=REPORT))
+        core = core_of(job(output=output), JournalState(exported=REPORT))
         core.begin("d", LIVES, 9)
         assert core.is_done is is_done
 
 
 def test_what_the_callbacks_wish_for_is_journalled_once_and_a_flag_wins() -> None:
     wish = ExportWish(output="/by-callback")
-    core = Exports(job(), JournalState())
+    core = core_of(job(), JournalState())
     assert not core.are_wanted
     assert core.on_wish(wish) == [Journal({"export_wish": wish})]
     assert core.on_wish(wish) == []
     assert core.are_wanted
-    assert Exports(job(), JournalState(export_wish=wish)).are_wanted
-    flagged = Exports(job(output="/out"), JournalState(export_wish=wish))
+    assert core_of(job(), JournalState(export_wish=wish)).are_wanted
+    flagged = core_of(job(output="/out"), JournalState(export_wish=wish))
     assert flagged.on_wish(wish) == []
     flagged.begin("d", LIVES, 9)
     lease = flagged.lease(status(), None, 0.0)
@@ -120,7 +125,7 @@ def test_what_the_callbacks_wish_for_is_journalled_once_and_a_flag_wins() -> Non
 
 
 def test_a_job_that_only_evaluates_exports_nothing() -> None:
-    core = Exports(job(epochs=0, output="/out"), JournalState())
+    core = core_of(job(epochs=0, output="/out"), JournalState())
     assert core.on_wish(WISH) == []
     assert not core.are_wanted
 

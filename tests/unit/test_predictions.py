@@ -13,7 +13,7 @@ from edlz.services.master.entries import JournalState, PredictedTask
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.instructions import Journal, PublishPredictions
 from edlz.services.master.predictions import SAVE_EVERY_S, Predictions
-from edlz.services.messages import DoneEvaluation, Job, PartFile
+from edlz.services.messages import DoneEvaluation, PartFile
 from edlz.services.plan import Plan, Shard
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -108,9 +108,10 @@ class Bench:
             evaluation_shards=(Shard(name="data", first=0, count=12),),
             predicts=True,
         )
-        job = Job(name="job", run="1", config={"prediction_output": output}, plan=plan, partitions=1)
         self.evaluation = EvaluationRounds(plan, 0)
-        self.books = Predictions(job, JournalState(predicted=predicted), self.evaluation)
+        self.books = Predictions(
+            plan, JournalState(predicted=predicted), self.evaluation, has_files=bool(output)
+        )
         self.evaluation.open_final(7)
 
     def report(self, task: int) -> None:

@@ -41,10 +41,9 @@ class Bench:
     """The cores around a job's skips, and two partitions."""
 
     def __init__(self, *, is_allowed: bool = True, journal: JournalState | None = None) -> None:
-        config = {"skip_bad_tasks": is_allowed}
-        self.job = Job(name="j", run="1", config=config, plan=PLAN, partitions=2)
         self.queue, self.evaluation = TaskQueue(PLAN), EvaluationRounds(PLAN, 0)
-        self.skips = Skips(self.job, journal or JournalState(), self.queue, self.evaluation, 7)
+        about = (journal or JournalState(), self.queue, self.evaluation)
+        self.skips = Skips(PLAN, *about, first_number=7, is_allowed=is_allowed)
 
     def fail(self, task: int, *indices: int, kind: str = "training") -> bool:
         attempts = [(str(i), failed(task, index, kind)) for i, index in enumerate(indices)]
@@ -179,15 +178,15 @@ def test_without_any_evaluation_task_there_is_no_round() -> None:
 def test_the_failure_says_how_to_go_on() -> None:
     at = msgspec.structs.replace(failed(1, 2), where="model.py:7 in feed")
     attempts = [("0", at), ("1", at), ("0", at)]
-    allowed, refused = Bench().job, Bench(is_allowed=False).job
-    view = failure_of_task(refused, attempts)
+    job = Job(name="j", run="1", config={}, plan=PLAN, partitions=2)
+    view = failure_of_task(job, attempts, skips=False)
     assert view.text == "task 1 raised the same error 3 times (workers 0, 1, 0)"
     assert view.task == 1
     assert view.help.splitlines() == [
         "correct feed(), then: edlz resume j",
         "or leave these records out: edlz resume j --skip_bad_tasks",
     ]
-    assert failure_of_task(allowed, attempts).help == "correct feed(), then: edlz resume j"
+    assert failure_of_task(job, attempts, skips=True).help == "correct feed(), then: edlz resume j"
 
 
 # ---------------------------------------------------------------- partitions
