@@ -164,6 +164,11 @@ class EvaluationRounds:
                 self.withdraw(round_.number)
                 self._triggered = min(self._triggered, round_.version - 1)
 
+    def on_other_history(self) -> None:
+        """A task ends elsewhere than before: the finished model will be another one at the same version."""
+        if self.plan.is_training:
+            self.concluded_version = -1
+
     def open_final(self, version: int) -> None:
         """Open the round of the finished model, unless one of that very version is under way."""
         for round_ in self._rounds.values():
@@ -189,7 +194,7 @@ class EvaluationRounds:
         self.concluded_version = -1
 
     def skip_to(self, version: int) -> None:
-        """Do not open again what an earlier master has reported."""
+        """Open no round of this version or an older one any more: its metrics are known."""
         self._triggered = max(self._triggered, version)
 
     # -- leases
@@ -328,6 +333,7 @@ class EvaluationRounds:
         del self._rounds[result.round]
         self.reported += 1
         self.concluded_version = max(self.concluded_version, round_.version)
+        self.skip_to(round_.version)  # metrics appear in the order of versions, also after a way back
         records = sum(done.records for done in round_.states.values())
         decision = result.decision or Decision(logs=result.metrics) if round_.shown is not None else None
         return Finished(round_.number, round_.version, result.metrics, records, round_.is_final, decision)

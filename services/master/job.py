@@ -523,6 +523,8 @@ class MasterCore:
         if ended:
             self.checkpoints.rewind(max(status.version for status in statuses))
             self.barriers.on_other_history()
+            if not self.barriers.are_used:  # else what was decided by the metrics stays
+                self.evaluation.on_other_history()
         if self.skips.hopeless is not None:
             return out + self._fail_for(self.skips.hopeless)
         about = (self.version, self.skips.journalled, (*self.eras.needed, *self.barriers.kept))

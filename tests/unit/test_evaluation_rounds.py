@@ -35,6 +35,12 @@ def lease_all(rounds: EvaluationRounds) -> list[tuple[int, int]]:
     return leases
 
 
+def conclude_final(rounds: EvaluationRounds) -> None:
+    for task in range(3):
+        rounds.report(done(1, task))
+    assert rounds.conclude(EvaluationResult(round=1, metrics={"m": 0.5})) is not None
+
+
 def test_a_round_opens_once_for_each_trigger() -> None:
     rounds = EvaluationRounds(PLAN, every=50)
     assert [rounds.on_version(v) for v in (10, 50, 51, 130, 149, 150)] == [None, 50, None, 100, None, 150]
@@ -56,13 +62,31 @@ def test_rounds_in_work_begin_again_when_the_model_has_gone_back() -> None:
 def test_a_final_round_of_another_model_is_repeated() -> None:
     rounds = EvaluationRounds(TRAINING, every=0)
     rounds.open_final(7)
-    for task in range(3):
-        rounds.report(done(1, task))
-    rounds.conclude(EvaluationResult(round=1, metrics={"m": 0.5}))
+    conclude_final(rounds)
     rounds.begin_again()
     assert rounds.concluded_version == 7
     rounds.begin_again(is_another=True)
     assert rounds.concluded_version < 7
+
+
+def test_nothing_is_evaluated_behind_the_final_round() -> None:
+    """On the way back to a version whose metrics are known, older ones would be the last to be told."""
+    rounds = EvaluationRounds(TRAINING, every=2)
+    rounds.skip_to(2)  # the round of v4 was in work when the master before died
+    rounds.open_final(5)
+    conclude_final(rounds)
+    rounds.begin_again()
+    assert [rounds.on_version(v) for v in (2, 4, 5)] == [None, None, None]
+    assert rounds.on_version(6) == 6
+
+
+def test_a_final_round_is_repeated_when_a_task_ends_elsewhere() -> None:
+    for plan, again in ((TRAINING, True), (PLAN, False)):
+        rounds = EvaluationRounds(plan, every=0)
+        rounds.open_final(7)
+        conclude_final(rounds)
+        rounds.on_other_history()
+        assert (rounds.concluded_version < 7) == again
 
 
 def test_what_does_not_train_never_goes_back() -> None:

@@ -187,6 +187,34 @@ def test_the_final_evaluation_is_of_the_final_model(mode: str, moment: str) -> N
         assert job.journal["evaluations"][-1][1]["seen"] == seen_of(finals)
 
 
+def test_no_older_version_is_evaluated_behind_the_final_model() -> None:
+    """A master dies with a round in work; the next one evaluates the final model, which has to be trained again."""
+    faults = (
+        Fault(0.0, "kill", "m", 1.0, during="sealing"),
+        Fault(0.1, "wipe", "p0", during="digest"),
+    )
+    rounds = {"evaluation_steps": 2, "evaluation_tasks": 2}
+    for seed in range(8):
+        SimulatedJob(Schedule(seed, "sync", 2, 1, (0, 0, 3, 1), 1, 1, **rounds, faults=faults)).run()
+
+
+def test_the_final_model_is_evaluated_again_when_a_task_is_left_out_behind_it() -> None:
+    """It is trained again, by a worker that cannot compute one of the tasks."""
+    faults = (
+        Fault(0.1, "kill", "w0", is_replaced=False, during="digest"),
+        Fault(0.1, "join", "w1", during="digest"),
+        Fault(0.1, "wipe", "p1", during="digest"),
+    )
+    lame = (("w1", 1),)
+    for seed in range(4):
+        schedule = Schedule(
+            seed, "sync", 2, 1, (3, 2, 3, 4), 2, 1, evaluation_tasks=4, skips=True, lame=lame, faults=faults
+        )
+        job = SimulatedJob(schedule).run()
+        assert job.journal["ends"] == ((1, 0),)
+        assert len(job.journal["evaluations"]) == 2
+
+
 def test_a_schedule_repeats() -> None:
     schedule = random_schedule(7, "sync")
     assert SimulatedJob(schedule).run().log == SimulatedJob(schedule).run().log
