@@ -125,7 +125,10 @@ def _folder(target: str) -> Path:
         job = find_job(target)
     except NoSuchJob as e:
         near = did_you_mean(nearest(target, [job.name for job in list_jobs()]))
-        raise NoCheckpoint(f'"{target}" is neither a folder nor a local job', near) from e
+        raise NoCheckpoint(
+            f'"{target}" is neither a folder nor a local job',
+            near or "edlz ls names the jobs of this machine",
+        ) from e
     folder = job.checkpoint_directory()
     if not folder.is_dir():
         raise NoCheckpoint(

@@ -310,7 +310,7 @@ class JobConfig:
     job_dir: str = _run(
         "", "DIR", "the job's files", readers=f"{_JOB} ps", default_text="EDLZ_HOME/jobs/NAME"
     )
-    fresh: bool = _run(False, "", "begin anew, though a job was stopped there", readers=_COMMANDS)
+    fresh: bool = _run(False, "", "begin anew, though a job was stopped there", readers=_JOB)
     check: bool = _run(False, "", "try the model here, train nothing", readers="train")
     restart_master: bool = _run(True, "", "start the master again if it is lost", readers=_COMMANDS)
     export_from_checkpoint: bool = _run(

@@ -1,7 +1,8 @@
 """The one place that configures logging; only entry points call it.
 
 Lines look as users have grepped them for years: `[time,msec] [LEVEL] [file:line:function] message`.  With
-`--log_format=json` a line is one object.  A line that repeats is printed once, then counted.
+`--log_format=json` a line is one object.  A line that repeats is printed once, then counted; one that tells of an
+incident is always printed, as the second loss of a process is no repetition of the first.
 """
 
 import json
@@ -10,16 +11,27 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from edlz.services.outputs import OutputGone
 from edlz.services.strict_json import plain
 
-__all__ = ["LINE_FORMAT", "CountingHandler", "JsonFormatter", "configure_logging", "line_formatter"]
+__all__ = [
+    "INCIDENT",
+    "LINE_FORMAT",
+    "CountingHandler",
+    "JsonFormatter",
+    "configure_logging",
+    "line_formatter",
+]
 
 LINE_FORMAT = "[%(asctime)s] [%(levelname)s] [%(filename)s:%(lineno)d:%(funcName)s] %(message)s"
 
-_WINDOW_S = 60.0
+INCIDENT = {"is_incident": True}
+"""The `extra` of a line about something that has happened: it is not counted, whatever was said before."""
+
+_WINDOW_S, _QUIET_S = 60.0, 15.0
 _REMEMBERED = 256  # lines that are watched for repetition; more than that at once is no repetition
 _PLACEHOLDER = re.compile(r"(?:(\w+)=)?%[-+ #0]*[\d.]*([a-zA-Z%])")
 
@@ -63,6 +75,8 @@ def line_formatter(log_format: str, *, role: str = "", ident: str = "", job: str
 class CountingHandler(logging.StreamHandler[TextIO]):
     """Writes a line once and counts its repetitions within a minute: `… (12 times in 60s)`.
 
+    What comes again after 15 s of quiet is news, and so is every incident.
+
     Parameters
     ----------
     stream : where lines go
@@ -72,21 +86,23 @@ class CountingHandler(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
         self._clock = clock
-        # Lines of the last minute by (logger, text): when first, how often since, and the last of them.
-        # Insertion order is the order of time.
-        self._seen: dict[tuple[str, str], tuple[float, int, logging.LogRecord]] = {}
+        # Lines of the last minute by (logger, text), in the order of their first times.
+        self._seen: dict[tuple[str, str], _Repeated] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, unless it repeats one of the last minute."""
         now = self._clock()
         self._forget(now - _WINDOW_S)
-        key = (record.name, record.getMessage())
-        if record.exc_info is None and key in self._seen:
-            first, count, _ = self._seen[key]
-            self._seen[key] = (first, count + 1, record)
-            return
-        if len(self._seen) < _REMEMBERED:
-            self._seen[key] = (now, 1, record)
+        if record.exc_info is None and not getattr(record, "is_incident", False):
+            key = (record.name, record.getMessage())
+            seen = self._seen.get(key)
+            if seen is not None and now - seen.last_s < _QUIET_S:
+                seen.count, seen.last_s, seen.record = seen.count + 1, now, record
+                return
+            if seen is not None:
+                self._close(key)
+            if len(self._seen) < _REMEMBERED:
+                self._seen[key] = _Repeated(now, now, record)
         super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - a name of logging's
@@ -103,15 +119,28 @@ class CountingHandler(logging.StreamHandler[TextIO]):
     def _forget(self, before: float) -> None:
         while self._seen:
             key = next(iter(self._seen))
-            first, count, record = self._seen[key]
-            if first >= before:
+            if self._seen[key].first_s >= before:
                 return
-            del self._seen[key]
-            if count > 1:
-                seconds = min(_WINDOW_S, self._clock() - first)
-                counted = logging.makeLogRecord(record.__dict__)
-                counted.msg, counted.args = f"{key[1]} ({count} times in {seconds:.0f}s)", None
-                super().emit(counted)
+            self._close(key)
+
+    def _close(self, key: tuple[str, str]) -> None:
+        """Write how often a line has come, if more than once, and count it no longer."""
+        seen = self._seen.pop(key)
+        if seen.count > 1:
+            seconds = min(_WINDOW_S, self._clock() - seen.first_s)
+            counted = logging.makeLogRecord(seen.record.__dict__)
+            counted.msg, counted.args = f"{key[1]} ({seen.count} times in {seconds:.0f}s)", None
+            super().emit(counted)
+
+
+@dataclass(slots=True)
+class _Repeated:
+    """A line of the last minute: when it came first and last, the last of them, and how many there were."""
+
+    first_s: float
+    last_s: float
+    record: logging.LogRecord
+    count: int = 1
 
 
 class JsonFormatter(logging.Formatter):
@@ -148,4 +177,4 @@ def _extras(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
 
 
-_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", *INCIDENT}

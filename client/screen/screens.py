@@ -20,6 +20,7 @@ from edlz.client.screen.plain import due_again_s, progress_line
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, paint, plain
 from edlz.client.screen.terminal import Look, width_for
 from edlz.services.job_status import JobStatus
+from edlz.services.logs import INCIDENT
 
 __all__ = ["JsonScreen", "LiveScreen", "PlainScreen", "QuietScreen", "Screen", "make_screen"]
 
@@ -140,7 +141,7 @@ class PlainScreen(_Base):
 
     def say(self, text: str) -> None:
         """Log it."""
-        logger.info("%s", text)
+        logger.info("%s", text, extra=INCIDENT)
 
     def wait(self, text: str) -> None:
         """Log it."""

@@ -4,6 +4,7 @@ Owns how an error looks on a terminal: an `error:` line and a `help:` line, with
 not find mistakes.
 """
 
+import re
 import shutil
 import sys
 import textwrap
@@ -14,6 +15,10 @@ from typing import TextIO
 from edlz.services.errors import ConfigError, EdlzError
 
 __all__ = ["InvalidConfigError", "Problem", "print_error", "print_problems"]
+
+_WORD = re.compile(
+    r"\b(?:edlz|kubectl|docker|pip|python|ssh|chown) .*|\S+"
+)  # from a command on, the rest is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,8 @@ class InvalidConfigError(ConfigError):
 def print_problems(problems: Iterable[Problem], word: str = "error", stream: TextIO | None = None) -> None:
     """Print each problem as `error: …` (or `warning: …`) with its `help:` line.
 
-    On a terminal a message that is too long goes on below itself; a help line does not, as it is to be copied.
+    On a terminal a line that is too long goes on below itself; a command in a help line is not broken, as it is to be
+    copied.
 
     Parameters
     ----------
@@ -49,7 +55,7 @@ def print_problems(problems: Iterable[Problem], word: str = "error", stream: Tex
     for problem in problems:
         print(_wrapped(f"{word}: {problem.message}", width, len(word) + 2), file=out)
         if problem.help:
-            print(f"help: {problem.help}", file=out)
+            print(_wrapped_help(problem.help, width), file=out)
     out.flush()
 
 
@@ -64,6 +70,20 @@ def _wrapped(text: str, width: int | None, indent: int) -> str:
         for line in text.splitlines()
     )
     return "\n".join("\n".join(each) for each in lines)
+
+
+def _wrapped_help(text: str, width: int | None) -> str:
+    """Return a help line in lines that fit, as far as that breaks no command."""
+    lines = ["help:"]
+    for word in _WORD.findall(text):
+        if (
+            width is not None
+            and len(f"{lines[-1]} {word}") > width
+            and lines[-1].strip() not in ("", "help:")
+        ):
+            lines.append(" " * len("help:"))
+        lines[-1] += f" {word}"
+    return "\n".join(lines)
 
 
 def print_error(error: EdlzError, stream: TextIO | None = None) -> None:

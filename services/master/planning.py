@@ -36,6 +36,7 @@ _OF_THIS_PROCESS = frozenset(
     {
         "config",
         "endpoint",
+        "fresh",
         "host",
         "job_dir",
         "keys_dir",
@@ -190,12 +191,15 @@ def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:
 
 
 def _is_same_run(config: JobConfig, job: Job, state: JournalState) -> bool:
-    """Whether a journal is of the run that this master is to lead."""
+    """Whether a journal is of the run that this master is to lead; one that begins anew leads what its own launch began."""
+    is_same_launch = bool(config.launch_id) and config.launch_id == state.launch
+    if config.fresh and not is_same_launch:
+        return False
     if _essence(job.config) != _essence(config.to_record()):
         return False
     if not state.is_complete:
         return True
-    return config.launch_id == state.launch if config.launch_id else not state.has_ended
+    return is_same_launch if config.launch_id else not state.has_ended
 
 
 def _gone_on(config: JobConfig, journal: Journal, job: Job) -> Job:

@@ -20,6 +20,7 @@ from edlz.services.endpoints import local_endpoint
 from edlz.services.errors import DataError, RemoteProtocolError
 from edlz.services.job_status import FailureView, JobStatus, StatusRequest
 from edlz.services.launcher import split_name
+from edlz.services.logs import INCIDENT
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.digest import take_digest
 from edlz.services.master.fleet import Loss
@@ -391,6 +392,8 @@ class MasterService:
         else:
             self._core.lose_server(ident)
             self._announce(Announce("ps", f"{loss.name} lost: {loss.reason}."))
+        if self._core.failure is not None:  # that is what the job ends of: nothing starts any more
+            return
         if loss.replacement:
             self._announce(Announce(role, self._replacement_text(loss)))
             if role == "worker":
@@ -519,7 +522,7 @@ class MasterService:
 
     def _announce(self, announce: Announce) -> None:
         if announce.kind != "failed":  # that is the last line, with all there is to say
-            logger.log(announce.level, "%s", announce.text)
+            logger.log(announce.level, "%s", announce.text, extra=INCIDENT)
         if announce.level >= logging.INFO:
             self._progress.add_event(announce.kind, announce.text, self._clock())
 

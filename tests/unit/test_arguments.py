@@ -1,5 +1,6 @@
 """From flags, environment and config file to a configuration: order, spellings, and every mistake found."""
 
+import io
 import socket
 from pathlib import Path
 
@@ -442,3 +443,30 @@ def test_did_you_mean() -> None:
 def test_a_problem_without_help_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     print_problems([Problem("x is wrong")], "warning")
     assert capsys.readouterr().err == "warning: x is wrong\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_long_help_goes_on_below_itself_and_no_command_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out = Terminal()
+    sets = Problem("no such set", "there are: mnist, fashion_mnist, adult, movielens, criteo")
+    command = Problem("x", "name one of its folders: edlz checkpoint ls a/very/long/folder --of=someone")
+    alone = Problem("y", "edlz checkpoint ls a/very/long/folder --of=someone")
+    print_problems([sets, command, alone], stream=out)
+    assert out.getvalue().splitlines() == [
+        "error: no such set",
+        "help: there are: mnist, fashion_mnist,",
+        "      adult, movielens, criteo",
+        "error: x",
+        "help: name one of its folders:",
+        "      edlz checkpoint ls a/very/long/folder --of=someone",
+        "error: y",
+        "help: edlz checkpoint ls a/very/long/folder --of=someone",
+    ]
+    piped = io.StringIO()
+    print_problems([sets], stream=piped)
+    assert len(piped.getvalue().splitlines()) == 2

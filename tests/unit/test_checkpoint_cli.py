@@ -189,7 +189,12 @@ def test_the_code_of_verify(checkpoints: Path, version: int, code: int) -> None:
     ("argv", "code", "error", "help_line"),
     [
         (["ls", "mnits"], 4, '"mnits" is neither a folder nor a local job', "did you mean mnist?"),
-        (["ls", "no/where"], 4, '"no/where" is neither a folder nor a local job', None),
+        (
+            ["ls", "no/where"],
+            4,
+            '"no/where" is neither a folder nor a local job',
+            "edlz ls names the jobs of this machine",
+        ),
         (["ls", "empty"], 4, "empty holds no checkpoint", "name a checkpoint folder, or a version-<V> in it"),
         (["ls", "x", "-o", "jsn"], 2, '--output="jsn" is none of table, json', "did you mean json?"),
         (["ls"], 2, "missing argument 'DIR|JOB'", "edlz checkpoint ls --help"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from edlz.services.logs import CountingHandler, configure_logging
+from edlz.services.logs import INCIDENT, CountingHandler, configure_logging
 
 logger = logging.getLogger("edlz.test_logs")
 
@@ -95,6 +95,42 @@ def test_a_line_that_repeats_is_printed_once_then_counted() -> None:
     assert "again 1 (12 times in 60s)\n" in out.getvalue()
     log.info("again 1")
     assert out.getvalue().endswith("again 1\n")
+
+
+def counted(out: io.StringIO, clock: Clock) -> logging.Logger:
+    log = logging.Logger("counted")
+    log.addHandler(CountingHandler(out, clock))
+    return log
+
+
+def test_what_comes_again_after_some_quiet_is_told_at_once() -> None:
+    """A fault that was over and is there again; what repeated before it is counted first."""
+    out, clock = io.StringIO(), Clock()
+    log = counted(out, clock)
+    for clock.now in (0.0, 1.0, 2.0):
+        log.warning("no answer")
+    clock.now = 22.0
+    log.warning("no answer")
+    assert out.getvalue().splitlines() == ["no answer", "no answer (3 times in 22s)", "no answer"]
+    clock.now = 23.0
+    log.warning("no answer")
+    assert out.getvalue().count("\n") == 3
+
+
+def test_every_incident_is_told() -> None:
+    """The second loss of a master a moment after the first is no repetition."""
+    out, clock = io.StringIO(), Clock()
+    log = counted(out, clock)
+    for clock.now in (0.0, 3.0, 4.0):
+        log.info("%s", "master lost", extra=INCIDENT)
+    assert out.getvalue() == "master lost\n" * 3
+
+
+def test_an_incident_looks_like_any_line_in_json() -> None:
+    out = io.StringIO()
+    configure_logging("INFO", "json", stream=out)
+    logger.info("master lost", extra=INCIDENT)
+    assert "is_incident" not in out.getvalue()
 
 
 def test_counts_that_are_open_at_the_end_are_printed() -> None:

@@ -74,6 +74,16 @@ def test_what_was_given_up_is_tried_again_when_the_job_is_started_anew(
     assert found == (record if is_kept else dataclasses.replace(record, vain=(), given_up=()))
 
 
+def test_a_fresh_run_goes_on_with_what_its_own_launch_began_alone(config: JobConfig) -> None:
+    """On a cluster the files of a job lie on a volume, where a new job of that name would go on with them."""
+    stopped = opened(config, launch_id="one")
+    assert opened(config, launch_id="two").run == stopped.run
+    anew = opened(config, launch_id="three", fresh=True)
+    assert (anew.run != stopped.run, anew.run_number) == (True, 2)
+    assert opened(config, launch_id="three", fresh=True).run == anew.run  # its master is started again
+    assert opened(config, launch_id="four").run == anew.run
+
+
 def test_a_run_that_goes_on_is_newer_than_what_others_saved_meanwhile(config: JobConfig) -> None:
     before = opened(config)
     save(config.checkpoint_directory, 5, run=before.run)
