@@ -35,7 +35,7 @@ from edlz.services.concluded_rounds import (
 )
 from edlz.services.job_status import FailureView
 from edlz.services.master.checkpoints import Checkpoints
-from edlz.services.master.entries import JournalState, PartitionEntry
+from edlz.services.master.entries import Added, JournalState, PartitionEntry
 from edlz.services.master.evaluation import EvaluationRounds, Finished
 from edlz.services.master.instructions import Announce, DropCheckpoint, Instruction, Journal
 from edlz.services.master.skips import Skips
@@ -381,6 +381,7 @@ class Barriers:
         )
         self._open = self._concluded = None
         self._is_at_barrier = False
+        known = len(self._results)
         if finished.metrics:
             self._results.append((finished.version, finished.metrics))
         if decision.stop and not is_end:
@@ -391,13 +392,16 @@ class Barriers:
             of_result = next((m for v, m in reversed(self._results) if v == self.result), None)
             if of_result is not None and self.result != finished.version:
                 self._results.append((self.result, of_result))
-        fields = {
-            "evaluations": tuple(self._results),
-            "rounds": tuple(self.rounds),
-            "task_count": self.task_count,
+        added = {
+            "evaluations": Added(known, tuple(self._results[known:])),
+            "rounds": Added(len(self.rounds) - 1, (self.rounds[-1],)),
         }
         gone = [v for v in kept if v not in decision.kept and not (self._steps and v % self._steps == 0)]
-        return [Journal(fields), *self._announced(finished, decision), *map(DropCheckpoint, gone)]
+        return [
+            Journal({"task_count": self.task_count}, added),
+            *self._announced(finished, decision),
+            *map(DropCheckpoint, gone),
+        ]
 
     def _announced(self, finished: Finished, decision: Decision) -> list[Announce]:
         out = []

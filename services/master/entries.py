@@ -7,7 +7,15 @@ from edlz.services.job_status import EventView, FailureView, JobStatus
 from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.messages import ExportReport, ExportWish, Identity, PartitionStatus, WorkerOrders
 
-__all__ = ["FleetRecord", "JournalState", "LossRecord", "PartitionEntry", "PredictedTask", "WorkerEntry"]
+__all__ = [
+    "Added",
+    "FleetRecord",
+    "JournalState",
+    "LossRecord",
+    "PartitionEntry",
+    "PredictedTask",
+    "WorkerEntry",
+]
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,14 @@ class PredictedTask:
     records: int
     bytes: int = 0
     checksum: str = ""
+
+
+@dataclass(frozen=True)
+class Added:
+    """Values that come behind those that a fact of the journal has: `first` is how many these are."""
+
+    first: int
+    values: tuple[object, ...]
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """What the core of the master asks its shell to do."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from edlz.services.master.entries import PredictedTask
+from edlz.services.master.entries import Added, PredictedTask
 from edlz.services.messages import Ends, Identity, PartInfo, PartitionAddress
 from edlz.services.records import Message
 
@@ -31,9 +31,13 @@ class Reply:
 
 @dataclass(frozen=True)
 class Journal:
-    """One durable transaction, checked against the stored term, before any later instruction."""
+    """One durable transaction, checked against the stored term, before any later instruction.
+
+    `added`: of facts that only become longer, what is new.
+    """
 
     fields: dict[str, object]
+    added: dict[str, Added] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

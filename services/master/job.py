@@ -20,7 +20,7 @@ from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.completion import Completion
 from edlz.services.master.crew import HANG_S, Crew
 from edlz.services.master.deaths import Deaths
-from edlz.services.master.entries import JournalState, WorkerEntry
+from edlz.services.master.entries import Added, JournalState, WorkerEntry
 from edlz.services.master.eras import Eras
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.exports import Exports
@@ -751,9 +751,10 @@ class MasterCore:
             return []
         if finished.decision is not None:
             return self.barriers.conclude(finished)
-        self.results.append((finished.version, finished.metrics))
+        values = ((finished.version, finished.metrics),)
+        self.results += values
         return [
-            Journal({"evaluations": tuple(self.results)}),
+            Journal({}, {"evaluations": Added(len(self.results) - 1, values)}),
             Announce("evaluation", f"Evaluation metrics[v={finished.version}]: {finished.metrics}"),
         ]
 

@@ -3,25 +3,29 @@
 It holds the truth about the job (plan, term, decisions, results); the truth about work lies in the
 partitions' ledgers.  Every transaction is durable when it returns, and checks that no younger master has
 begun: an older one must not speak any more (PROTOCOL: section 6).  Each fact has a checksum, so that a damaged
-file is named, and nothing that it says is believed.
+file is named, and nothing that it says is believed.  Facts that only become longer are written entry by entry, as
+"name/number": a job of many rounds does not write all of them again at each.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from edlz.services import strict_json
 from edlz.services.errors import DataError, LocalProtocolError
 from edlz.services.job_status import FailureView
-from edlz.services.master.entries import FleetRecord, JournalState
+from edlz.services.master.entries import Added, FleetRecord, JournalState
 from edlz.services.master.full_disk import FullDisk
 from edlz.services.master.journal_facts import (
+    ENTRY,
     UNREADABLE,
     DamagedFact,
     checksum_of,
+    entry_name,
     fact,
     looked_up,
     text_of,
@@ -30,7 +34,7 @@ from edlz.services.messages import Job
 
 __all__ = ["Journal", "TermLost", "planned_job"]
 
-SCHEMA_VERSION = 2  # since 2 there are checksums
+SCHEMA_VERSION = 3  # since 2 there are checksums, since 3 entries of their own
 WAIT_S = 10.0  # for another process' transaction
 
 
@@ -126,9 +130,7 @@ class Journal:
         """Return what earlier masters left."""
         with self._usable():
             rows = self._database.execute("SELECT * FROM facts WHERE name != 'job'").fetchall()
-            facts = {str(row[0]): text_of(row) for row in rows}
-            known = JournalState.__dataclass_fields__
-            return _state({name: text for name, text in facts.items() if name in known})
+            return _state({str(row[0]): text_of(row) for row in rows})
 
     # -- writing
 
@@ -177,13 +179,22 @@ class Journal:
         """
         self._write(term, {"job": job, "launch": launch, "fleet": fleet, "refusal": refusal})
 
-    def write(self, term: int, fields: dict[str, object], *, patience_s: float | None = None) -> None:
+    def write(
+        self,
+        term: int,
+        fields: dict[str, object],
+        added: Mapping[str, Added] | None = None,
+        *,
+        patience_s: float | None = None,
+    ) -> None:
         """Write facts in one durable transaction; wait for room where the disk is full.
 
         Parameters
         ----------
         term : int
             The writer's.  A transaction that has `term` among its facts begins it.
+        added : mapping of str to Added, optional
+            What comes behind the values of a fact; its name is not among the other facts.
         patience_s : float, optional
             How long a full disk is waited for, if not as long as `FullDisk` does.
 
@@ -194,7 +205,12 @@ class Journal:
         DiskFull
             If there was no room for too long; nothing was written.
         """
-        self._write(term, fields, begins="term" in fields, patience_s=patience_s)
+        facts = fields | {
+            entry_name(name, number): value
+            for name, more in (added or {}).items()
+            for number, value in enumerate(more.values, more.first)
+        }
+        self._write(term, facts, begins="term" in fields, patience_s=patience_s)
 
     def _write(
         self,
@@ -237,8 +253,19 @@ def planned_job(path: Path) -> Job | None:
 
 
 def _state(facts: dict[str, bytes]) -> JournalState:
+    known = JournalState.__dataclass_fields__
     try:
-        fields = {name: strict_json.parse(text, object) for name, text in facts.items()}
+        fields: dict[str, Any] = {
+            name: strict_json.parse(text, object) for name, text in facts.items() if name in known
+        }
+        for entry in sorted(name for name in facts if name.partition(ENTRY)[0] in known and ENTRY in name):
+            name = entry.partition(ENTRY)[0]
+            values = fields.setdefault(name, [])
+            if not isinstance(values, list):
+                raise DamagedFact(f'"{name}" is no list')
+            if entry != entry_name(name, len(values)):
+                raise DamagedFact(f'entry {len(values)} of "{name}" is missing')
+            values.append(strict_json.parse(facts[entry], object))
         return strict_json.convert(fields, JournalState)
     except msgspec.DecodeError as error:
         raise DamagedFact(str(error)) from error

@@ -18,10 +18,12 @@ from edlz.services.concluded_rounds import ConcludedRound
 from edlz.services.job_status import JobStatus
 
 __all__ = [
+    "ENTRY",
     "UNREADABLE",
     "DamagedFact",
     "beginning",
     "checksum_of",
+    "entry_name",
     "fact",
     "final_status",
     "job_end",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 LOOK_S = 1.0  # for another process' transaction
+ENTRY = "/"  # between the name of a fact and an entry's number
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)  # SQLite's module decodes names of a damaged schema itself
 
 _T = TypeVar("_T")
@@ -60,8 +63,8 @@ def job_end(path: Path) -> tuple[int, int]:
     """
 
     def look(database: sqlite3.Connection) -> tuple[int, int]:
-        rounds = fact(database, "rounds", tuple[ConcludedRound, ...])
-        return fact(database, "task_count", int) or 0, rounds[-1].decision.result if rounds else -1
+        last = _last(database, "rounds", ConcludedRound)
+        return fact(database, "task_count", int) or 0, last.decision.result if last is not None else -1
 
     return looked_up(path, look) or (0, -1)
 
@@ -96,6 +99,21 @@ def fact(database: sqlite3.Connection, name: str, kind: type[_T]) -> _T | None:
         return strict_json.decode(text, kind)
     except msgspec.DecodeError as error:
         raise DamagedFact(f'"{name}" is no {kind.__name__} ({error})') from error
+
+
+def entry_name(name: str, number: int) -> str:
+    """Return the name of an entry of a fact; such names are in the numbers' order."""
+    return f"{name}{ENTRY}{number:09}"
+
+
+def _last(database: sqlite3.Connection, name: str, kind: type[_T]) -> _T | None:
+    """Return the last value of a fact that only becomes longer; earlier versions wrote it whole."""
+    bounds = (f"{name}{ENTRY}", f"{name}{chr(ord(ENTRY) + 1)}")
+    (entry,) = database.execute("SELECT max(name) FROM facts WHERE name > ? AND name < ?", bounds).fetchone()
+    if entry is not None:
+        return fact(database, entry, kind)
+    whole = fact(database, name, tuple[kind, ...])  # type: ignore[valid-type]
+    return whole[-1] if whole else None
 
 
 def text_of(row: tuple[Any, ...]) -> bytes:

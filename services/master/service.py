@@ -23,6 +23,7 @@ from edlz.services.launcher import split_name
 from edlz.services.logs import INCIDENT
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.digest import take_digest
+from edlz.services.master.entries import Added
 from edlz.services.master.fleet import Loss
 from edlz.services.master.full_disk import DiskFull
 from edlz.services.master.instructions import (
@@ -444,9 +445,9 @@ class MasterService:
             match instruction:
                 case Reply(to, body):
                     self._server.reply(to, body)
-                case Entry(fields):
+                case Entry(fields, added):
                     try:
-                        self._write_journal(self._with_final_status(fields))
+                        self._write_journal(self._with_final_status(fields), added)
                     except TermLost as error:
                         self._yield_to_younger(error)
                         return
@@ -489,9 +490,10 @@ class MasterService:
             return fields
         return fields | {"final": self._progress.status(0, self._clock())}
 
-    def _write_journal(self, fields: dict[str, object]) -> None:
+    def _write_journal(self, fields: dict[str, object], added: dict[str, Added] | None = None) -> None:
         before_s, events = self._journal.waited_s, self._progress.events.to_keep
-        self._journal.write(self._core.term, fields if events is None else fields | {"events": events})
+        fields = fields if events is None else fields | {"events": events}
+        self._journal.write(self._core.term, fields, added)
         if events is not None:
             self._progress.events.on_kept(events, self._clock())
         waited_s = self._journal.waited_s - before_s

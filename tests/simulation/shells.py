@@ -56,9 +56,13 @@ class MasterShell(Shell):
         if term <= stored if is_start else term != stored:
             self._job.exit(process)
             return
-        if "rounds" in instruction.fields:
+        if "rounds" in instruction.added:
             self._job.reach("decided")
         self._job.journal.update(instruction.fields)
+        for name, added in instruction.added.items():
+            if added.first != len(self._job.journal[name]):
+                raise Violation(f'"{name}" goes on at {added.first}: {self._job.journal[name]}')
+            self._job.journal[name] += added.values
         if instruction.fields.get("refusal"):
             self._job.known_at_refusal = max(self._job.processes)
             self._job.reach("refused")

@@ -16,9 +16,11 @@ from simulation.processes import Process
 from simulation.schedule import BARRIER_MOMENTS
 from simulation.shells import MasterShell
 
+from edlz.services import strict_json
 from edlz.services.checkpoints.records import Manifest
 from edlz.services.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.master.barriers import Barriers
+from edlz.services.master.instructions import Journal
 from edlz.services.messages import NewestPull
 from edlz.services.ps.exchanges import Exchanges
 from edlz.services.ps.instructions import Reply
@@ -41,6 +43,22 @@ def test_callbacks_decide_the_same_on_any_number_of_workers(
     job = SimulatedJob(about).run()
     assert len(job.journal["rounds"]) == (4 if every else 2)
     assert all(round_.decision.learning_rate for round_ in job.journal["rounds"])
+
+
+def test_what_is_journalled_of_a_round_does_not_grow_with_those_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    journal, sizes = MasterShell._journal, []
+
+    def weighed(shell: MasterShell, process: Process, entry: Journal) -> None:
+        if "rounds" in entry.fields or "rounds" in entry.added:
+            sizes.append(len(strict_json.encode((entry.fields, entry.added))))
+        journal(shell, process, entry)
+
+    monkeypatch.setattr(MasterShell, "_journal", weighed)
+    job = SimulatedJob(dataclasses.replace(schedule(1, evaluation_steps=2), lengths=(2,) * 60)).run()
+    assert len(sizes) == len(job.journal["rounds"]) == 30
+    assert sizes[-1] < 1.5 * sizes[0]
 
 
 def test_a_stop_cuts_the_plan() -> None:

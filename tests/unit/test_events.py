@@ -11,6 +11,7 @@ from edlz.api.recordio import Writer
 from edlz.services.config import JobConfig
 from edlz.services.job_status import EventView, JobStatus, events_before
 from edlz.services.master import full_disk
+from edlz.services.master.entries import Added
 from edlz.services.master.events import MOST, Events
 from edlz.services.master.journal import Journal
 from edlz.services.master.service import MasterService, serve_master
@@ -84,12 +85,17 @@ def test_a_disk_that_is_full_costs_no_more_than_the_events(
     tried: list[float | None] = []
 
     def write(
-        self: Journal, term: int, fields: dict[str, object], *, patience_s: float | None = None
+        self: Journal,
+        term: int,
+        fields: dict[str, object],
+        added: dict[str, Added] | None = None,
+        *,
+        patience_s: float | None = None,
     ) -> None:
         if set(fields) == {"events"}:
             tried.append(patience_s)
             raise full_disk.DiskFull("no room")
-        written(self, term, fields, patience_s=patience_s)
+        written(self, term, fields, added, patience_s=patience_s)
 
     monkeypatch.setattr(Journal, "write", write)
 

@@ -1,12 +1,18 @@
 """The journal: durable, and closed to a master whose time is over."""
 
+import math
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from edlz.services.concluded_rounds import ConcludedRound, Decision
 from edlz.services.errors import DataError
+from edlz.services.master.entries import Added
 from edlz.services.master.journal import Journal, TermLost, planned_job
+from edlz.services.master.journal_facts import job_end
 from edlz.services.messages import Job
 from edlz.services.plan import Plan, Shard
 
@@ -46,6 +52,42 @@ def test_what_was_skipped_survives_the_process(tmp_path: Path) -> None:
     with Journal(path) as journal:
         assert journal.state().ends == ((3, 1), (8, 0))
         assert journal.state().skipped_evaluations == (2,)
+
+
+def test_rounds_are_added_behind_those_of_before(tmp_path: Path) -> None:
+    """The first ones as earlier versions wrote them: all in one fact."""
+    path = tmp_path / "journal.sqlite"
+    rounds = tuple(
+        ConcludedRound(task=n, version=10 * n, decision=Decision(logs={"loss": math.inf}, result=n))
+        for n in range(5)
+    )
+    metrics = tuple((n, {"accuracy": n / 10}) for n in range(3))
+    with Journal(path) as journal:
+        journal.begin(JOB)
+        journal.write(1, {"term": 1, "rounds": rounds[:2]})
+        assert job_end(path) == (0, 1)
+        journal.write(
+            1, {"task_count": 7}, {"rounds": Added(2, rounds[2:4]), "evaluations": Added(0, metrics)}
+        )
+        assert job_end(path) == (7, 3)
+        for _ in range(2):  # a transaction that is made twice counts once
+            journal.write(1, {}, {"rounds": Added(4, rounds[4:])})
+    with Journal(path) as journal:
+        assert journal.state().rounds == rounds
+        assert journal.state().evaluations == metrics
+    assert job_end(path) == (7, 4)
+
+
+def test_a_round_that_is_missing_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    with Journal(path) as journal:
+        journal.begin(JOB)
+        journal.write(1, {"term": 1})
+        journal.write(1, {}, {"evaluations": Added(0, ((1, {}), (2, {})))})
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            database.execute("DELETE FROM facts WHERE name LIKE 'evaluations/%0'")
+        with pytest.raises(DataError, match='is damaged: entry 0 of "evaluations" is missing'):
+            journal.state()
 
 
 def test_an_older_master_cannot_write(tmp_path: Path) -> None:
