@@ -331,6 +331,7 @@ class WorkerTelemetry(Record, frozen=True, kw_only=True):
     push_s: float = 0.0
     wait_s: float = 0.0
     memory_bytes: int = 0
+    waits_for: str = ""  # what keeps it from its work, as a screen shows it: a full disk
 
 
 class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):

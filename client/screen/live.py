@@ -159,7 +159,7 @@ def _worker_row(worker: WorkerView, glyphs: Glyphs) -> list[Span]:
     place = max(_STATE_AND_TASK - len(state.text), 0)
     cells = [Span(_labelled(worker.id)), state, Span(f"{task:>{place}}"), Span(f"{rate:>7}")]
     times = (worker.read_ms, worker.pull_ms, worker.compute_ms, worker.push_ms, worker.wait_ms)
-    if worker.note and not any(times):
+    if worker.note and (worker.state == "waiting" or not any(times)):
         return [*cells, Span(f"    {worker.note}", "dim")]
     for place, ((_, size), time_ms) in enumerate(zip(_STEP_PARTS, times, strict=True)):
         columns = size + 1 + (len("    ms per step:") if place == 0 else 0)

@@ -100,27 +100,40 @@ class Progress:
         """Something has happened."""
         self.events.add(kind, text, now + self._wall_offset_s)
 
-    def on_worker(self, status: WorkerStatus, now: float) -> None:
-        """Take the figures of a worker's status; those of a status that has been heard are no news."""
+    def on_worker(self, status: WorkerStatus, now: float) -> str:
+        """Take the figures of a worker's status; those of a status that has been heard are no news.
+
+        Returns
+        -------
+        str
+            What is to be told of what keeps it from its work; nothing if that is as before.
+        """
         if status.incarnation is None:
-            return
+            return ""
         row, told = self._workers.get(status.worker), status.telemetry
         if row is None or status.incarnation > row.life[0]:
             row = _WorkerRow((status.incarnation, status.seq), told, Rate(WORKER_RATE_WINDOW_S))
             row.rate.note(0, now)
             self._workers[status.worker] = row
-            return
+            return _wait_news(status, "")
         if (status.incarnation, status.seq) <= row.life:
-            return
+            return ""
         row.life = (status.incarnation, status.seq)
         row.records += told.records
         row.rate.note(row.records, now)
         if not told.minibatches:  # the last known times of a step say more than zeros
             kept = row.telemetry
             told = msgspec.structs.replace(
-                kept, state=told.state, task=told.task, loss=told.loss, memory_bytes=told.memory_bytes
+                kept,
+                state=told.state,
+                task=told.task,
+                loss=told.loss,
+                memory_bytes=told.memory_bytes,
+                waits_for=told.waits_for,
             )
+        news = _wait_news(status, row.telemetry.waits_for)
         row.telemetry = told
+        return news
 
     def sample(self, now: float) -> None:
         """Take the rate of applied records; called several times a second."""
@@ -314,7 +327,7 @@ class Progress:
             push_ms=told.push_s * ms,
             wait_ms=told.wait_s * ms,
             memory_bytes=told.memory_bytes,
-            note=note,
+            note=note or told.waits_for,
         )
 
     def _noted(self, role: str) -> list[str]:
@@ -345,3 +358,12 @@ class Progress:
                     PartitionView(id=ident, state="starting", version=0, note=self.notes[f"ps-{ident}"])
                 )
         return tuple(sorted(views, key=lambda view: int(view.id)))
+
+
+def _wait_news(status: WorkerStatus, before: str) -> str:
+    """Return what is to be told of a worker that waited for something before, or for nothing."""
+    waits_for = status.telemetry.waits_for
+    if waits_for == before:
+        return ""
+    name = f"worker-{status.worker}"
+    return f"{name}: {waits_for}." if waits_for else f"{name} goes on: it waits no longer."

@@ -302,7 +302,8 @@ class MasterService:
         elif isinstance(body, PartitionStatus | WorkerStatus):
             instructions = self._core.on_request(to, body, now)  # what it refuses is in no figure
             if isinstance(body, WorkerStatus):
-                self._progress.on_worker(body, now)
+                if news := self._progress.on_worker(body, now):
+                    self._announce(Announce("worker", news, logging.WARNING))
                 self._tell_first_steps(body, now)
             self._carry_out(instructions)
         else:

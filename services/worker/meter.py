@@ -25,6 +25,7 @@ class Meter:
         self._minibatches = self._records = 0
         self._read_s = self._compute_s = self._wait_s = 0.0
         self.pull_s = self.push_s = 0.0
+        self._waits_for = ""
         self._idle_since_s: float | None = None
 
     def begin(self, state: State, task: int | None) -> None:
@@ -46,6 +47,10 @@ class Meter:
         self._compute_s += computed.compute_s
         self._loss = computed.loss if computed.loss is not None else self._loss
 
+    def set_waits_for(self, what: str) -> None:
+        """Something keeps the worker from its work, or nothing does any more; called in any thread."""
+        self._waits_for = what
+
     def telemetry(self) -> WorkerTelemetry:
         is_idle = self._idle_since_s is not None and time.perf_counter() - self._idle_since_s > IDLE_S
         return WorkerTelemetry(
@@ -59,6 +64,7 @@ class Meter:
             compute_s=self._compute_s,
             push_s=self.push_s,
             wait_s=self._wait_s,
+            waits_for=self._waits_for,
             memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         )
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from edlz.services.plan import Plan
 from edlz.services.predictions.formats import check_format, write_table
 from edlz.services.predictions.output import part_name, write_part
 from edlz.services.predictions.table import PredictionTable
+from edlz.services.valid_text import valid_text
 
 __all__ = ["PartWriter"]
 
@@ -28,6 +30,13 @@ PAUSE_S = 1.0
 MOST_TRIES = 5  # of a file that is cleared away while it is written
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Wait:
+    """Of one file for room: since when."""
+
+    began_s: float | None = None
 
 
 class PartWriter:
@@ -40,6 +49,10 @@ class PartWriter:
         The format.
     run : str
         Of the job.
+    patience_s : float
+        How long a full disk is waited for.
+    tell : callable (str)
+        Told, in a thread of the writer's, what is waited for, and nothing once it is over.
 
     Raises
     ------
@@ -48,11 +61,19 @@ class PartWriter:
     """
 
     def __init__(
-        self, folder: Path, kind: str, plan: Plan, run: str, patience_s: float = FULL_DISK_S
+        self,
+        folder: Path,
+        kind: str,
+        plan: Plan,
+        run: str,
+        patience_s: float = FULL_DISK_S,
+        *,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         check_format(kind)
         self._folder, self._kind, self._run = folder, kind, run
         self._tasks, self._patience_s = len(plan.evaluation_ranges), patience_s
+        self._tell, self._waiting, self._lock = tell, 0, threading.Lock()
         self._is_closed = threading.Event()
         self._threads = ThreadPoolExecutor(WRITERS, "predictions")
         self._tag, self._numbers = f"{os.getpid()}-{secrets.token_hex(4)}", itertools.count()
@@ -88,41 +109,49 @@ class PartWriter:
         """
         name = part_name(task, self._tasks, self._kind)
         write = partial(write_table, name=self._kind, table=table)
-        began: float | None = None
-        tag, tries = (
-            f"{self._tag}-{next(self._numbers)}",
-            0,
-        )  # the task may be written a second time beside this
-        while True:
-            try:
-                part = write_part(self._folder, name, self._run, tag, write)
-            except FileNotFoundError as error:
-                tries += 1
-                if tries == MOST_TRIES:
-                    self._wait(began, error)
-            except OSError as error:
-                began = self._wait(began, error)
-            else:
-                if began is not None:
-                    logger.warning("there is room again for %s", self._folder / name)
-                return part
+        # The task may be written a second time beside this.
+        tag, tries, wait = f"{self._tag}-{next(self._numbers)}", 0, _Wait()
+        try:
+            while True:
+                try:
+                    return write_part(self._folder, name, self._run, tag, write)
+                except FileNotFoundError as error:
+                    tries += 1
+                    if tries == MOST_TRIES:
+                        self._pause(wait, error)
+                except OSError as error:
+                    self._pause(wait, error)
+        finally:
+            if wait.began_s is not None:
+                self._count_waiting(-1)
 
     def close(self) -> None:
         """Wait for nothing: what is under way may end, or not."""
         self._is_closed.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _wait(self, began: float | None, error: OSError) -> float:
-        """Return since when there is no room, a pause later."""
+    def _pause(self, wait: "_Wait", error: OSError) -> None:
+        """Wait a little for room, if it is room that there is none of."""
         flag = f'prediction_output "{self._folder}"'
         if error.errno not in NO_ROOM:
             reason = error.strerror or str(error)
             raise ConfigError(f"{flag} cannot be written: {reason}", "name a folder that can") from error
-        now = time.monotonic()
-        if began is None:
-            logger.warning("no room on the disk for %s: it is waited for", self._folder)
-            began = now
-        if now - began > self._patience_s or self._is_closed.wait(PAUSE_S):
+        now_s = time.monotonic()
+        if wait.began_s is None:
+            wait.began_s = now_s
+            self._count_waiting(+1)
+        if now_s - wait.began_s > self._patience_s or self._is_closed.wait(PAUSE_S):
             text = f"{flag} had no room within {self._patience_s:.0f}s: {os.strerror(error.errno or errno.ENOSPC)}"
             raise ConfigError(text, "make room, then: edlz resume") from error
-        return began
+
+    def _count_waiting(self, more: int) -> None:
+        """Tell when the first file begins to wait for room, and when none waits any more."""
+        with self._lock:
+            before, self._waiting = self._waiting, self._waiting + more
+            if not before:
+                text = f"no room on the disk for {self._folder}: it is waited for"
+                logger.warning("%s", text)
+                self._tell(valid_text(text))
+            elif not self._waiting:
+                logger.warning("no file waits for room in %s any more", self._folder)
+                self._tell("")

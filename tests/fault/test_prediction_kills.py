@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from processes import MODELS, HandJob, TrainJob, services_of, wait_for
+from small_disk import fill, small_disk
 
 from edlz.services.predictions.output import MANIFEST, read_manifest
 
@@ -72,3 +73,23 @@ def test_twenty_kills_change_no_byte(tmp_path: Path, trained: Path, small_mnist:
     manifest = read_manifest(out)
     assert manifest is not None
     assert (manifest.records, status.records, status.state) == (1200, 1200, "Succeeded")
+
+
+def test_a_full_disk_is_named_while_it_is_waited_for(
+    tmp_path: Path, trained: Path, small_mnist: Path
+) -> None:
+    home = tmp_path / "home"
+    with small_disk(home / "out", 8) as out, predict(home, trained, small_mnist) as job:
+        wait_for(lambda: parts(out) > 20, job.output, 300)
+        text = f"no room on the disk for {out}: it is waited for"
+        with fill(out):
+            job.wait_for_output(text)
+
+            def is_shown() -> bool:
+                return any(worker.note == text for worker in job.status().workers)
+
+            wait_for(is_shown, "the note of a worker", 60.0)
+            assert text in job.run("status", "test")
+        job.wait_for_output("goes on: it waits no longer")
+        status = job.finish()
+        assert (status.records, [worker.note for worker in status.workers if worker.note]) == (1200, [])

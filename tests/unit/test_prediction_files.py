@@ -5,6 +5,8 @@ import errno
 import hashlib
 import json
 import os
+import queue
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -277,7 +279,9 @@ def test_texts_that_are_none(name: str, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- the writer's thread
 
 
-def writer(folder: Path, patience_s: float = 300.0) -> PartWriter:
+def writer(
+    folder: Path, patience_s: float = 300.0, tell: Callable[[str], None] = lambda _: None
+) -> PartWriter:
     plan = Plan(
         mode="sync",
         seed=0,
@@ -289,7 +293,7 @@ def writer(folder: Path, patience_s: float = 300.0) -> PartWriter:
         evaluation_shards=(Shard(name="a", first=0, count=6),),
         predicts=True,
     )
-    return PartWriter(folder, "jsonl", plan, "r", patience_s)
+    return PartWriter(folder, "jsonl", plan, "r", patience_s, tell=tell)
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,10 +307,12 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         real(source, target)
 
     monkeypatch.setattr(os, "replace", replace)
-    own = writer(tmp_path)
+    told: list[str] = []
+    own = writer(tmp_path, tell=told.append)
     part = own.write(1, table(**FLAT))
     own.close()
     assert left == []
+    assert told == [f"no room on the disk for {tmp_path}: it is waited for", ""]
     assert (tmp_path / part_name(1, 2, "jsonl")).stat().st_size == part.bytes
 
 
@@ -323,11 +329,39 @@ def test_a_disk_that_cannot_be_written(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "replace", replace)
-    own = writer(tmp_path, patience_s=0.0)
+    told: list[str] = []
+    own = writer(tmp_path, 0.0, told.append)
     with pytest.raises(ConfigError, match=message):
         own.write(1, table(**FLAT))
     own.close()
+    assert "".join(told[-1:]) == "", "nothing is waited for any more"
     assert names(tmp_path) == [CLAIM]
+
+
+def test_several_files_that_wait_are_one_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told when the first one begins to wait, and when the last one has its room."""
+    monkeypatch.setattr("edlz.services.worker.part_writer.PAUSE_S", 0.01)
+    claim(tmp_path, "j", "r", is_new=True)
+    waiting, has_room, real = {0: threading.Event(), 1: threading.Event()}, threading.Event(), os.replace
+
+    def replace(source: Path, target: Path) -> None:
+        if target.name.startswith("part-") and not has_room.is_set():
+            waiting[int(target.name[5:10])].set()
+            raise OSError(errno.ENOSPC, "full")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    told: list[str] = []
+    own, written_files = writer(tmp_path, tell=told.append), queue.SimpleQueue[object]()
+    for task in range(2):
+        own.submit(task, table(**FLAT), written_files.put, written_files.put)
+    for event in waiting.values():
+        assert event.wait(30.0)
+    has_room.set()
+    assert all(isinstance(written_files.get(timeout=30.0), PartFile) for _ in range(2))
+    own.close()
+    assert told in ([told[0], ""], [told[0], "", told[0], ""])  # one may have its room before the other waits
+    assert told[0].startswith("no room on the disk")
 
 
 def in_the_middle(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:

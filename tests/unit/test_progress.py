@@ -119,7 +119,7 @@ class Watched:
         status = msgspec.structs.replace(status, telemetry=telemetry)
         for _ in range(1 + is_copy):
             self.core.on_request(0, status, self.now)
-            self.progress.on_worker(status, self.now)
+            self.told_of_worker = self.progress.on_worker(status, self.now)
 
     @property
     def rate(self) -> float:
@@ -201,6 +201,22 @@ def test_a_stopped_job_is_at_the_version_of_its_checkpoint() -> None:
     status = job.progress.status(0, job.now)
     assert job.core.version == 12
     assert (status.state, status.version, status.checkpoint) == ("Stopped", 9, 9)
+
+
+def test_what_a_worker_waits_for_is_told_once_and_shown_until_it_is_over() -> None:
+    job, note = Watched(), "no room on the disk for /x/out: it is waited for"
+    told = []
+    for waits_for in ("", note, note, "", note):
+        job.say(waits_for=waits_for)
+        told.append(job.told_of_worker)
+        assert [view.note for view in job.progress.status(0, job.now).workers] == [waits_for]
+    assert told == [
+        "",
+        f"worker-0: {note}.",
+        "",
+        "worker-0 goes on: it waits no longer.",
+        f"worker-0: {note}.",
+    ]
 
 
 def test_when_training_is_over_its_last_rate_stays() -> None:

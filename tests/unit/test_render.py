@@ -248,6 +248,15 @@ def test_a_worker_that_has_joined_is_there_before_it_works() -> None:
     assert text.splitlines()[0] == " mnist   starting: 0 ps, 1 of 2 workers there"
 
 
+def test_what_a_worker_waits_for_stands_in_place_of_its_times() -> None:
+    note = "no room on the disk for /x/out"
+    waiting = WorkerView(id="0", state="waiting", task=3, compute_ms=7.0, note=note)
+    text = block(changed(state="Predicting", workers=(waiting,), partitions=()))
+    assert next(line for line in text.splitlines() if "waiting" in line).endswith(note)
+    busy = msgspec.structs.replace(waiting, state="predicting")
+    assert note not in block(changed(state="Predicting", workers=(busy,), partitions=()))
+
+
 def test_a_rough_eta_is_marked() -> None:
     assert "ETA ~12s" in block(STATUS, is_eta_rough=True)
 
