@@ -246,8 +246,9 @@ class LiveScreen(_Base):
         return _Above(self)
 
     def say(self, text: str) -> None:
-        """Print a line above the block."""
-        self._console.print(text, markup=False, soft_wrap=True)
+        """Print a line above the block; what does not fit goes on below itself."""
+        lines = wrapped([[Span(line)] for line in text.splitlines()], self._console.width)
+        self._console.print(plain(lines), markup=False, soft_wrap=True, end="")
 
     def update(self, status: JobStatus) -> None:
         """Redraw."""

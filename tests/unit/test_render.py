@@ -771,6 +771,20 @@ def test_a_terminal_gets_a_block_with_events_and_warnings_above(monkeypatch: pyt
     assert "\x1b[?25h" in text  # the cursor is there again
 
 
+def test_what_a_live_view_tells_goes_on_below_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    screen = LiveScreen(out, 2, UNICODE, is_coloured=False)
+    screen.say(
+        "worker-1 lost: killed by signal 9 (SIGKILL). Task 238 goes on elsewhere: no minibatch is lost, none counts twice."
+    )
+    assert out.getvalue() == (
+        "worker-1 lost: killed by signal 9 (SIGKILL). Task 238 goes on elsewhere: no\n"
+        "  minibatch is lost, none counts twice.\n"
+    )
+
+
 def log_line(level: str, text: str) -> str:
     return f"[2026-05-04 09:12:14,170] [{level}] [service.py:201:push] {text}"
 
