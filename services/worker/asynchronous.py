@@ -46,7 +46,7 @@ class AsynchronousTraining(Training):
     # -- scheduling
 
     def _begin(self) -> list[Instruction]:
-        """One run at a time; the next one when all that the others need is on its way."""
+        """One run at a time; the next one when all that the others need is on its way, or their pushes are held."""
         if any(not (run.is_held or self._needs_no_more(run)) for run in self._runs.active):
             return []
         for run in self._runs:

@@ -157,9 +157,12 @@ class Runs:
 
     @property
     def wants_task(self) -> bool:
-        """Whether there is room for another task."""
-        if self.are_waiting:
-            return True  # perhaps nobody has the slots, and there may be a task whose pushes are still taken
+        """Whether there is room for another task.
+
+        A worker whose pushes are all held needs no rule of its own: it begins what is queued, and then has room.
+        """
+        if self._wait_for_slots:
+            return True  # perhaps nobody has them
         active, is_sync = self.active, self._plan.is_sync
         queued = sum(run.phase is Phase.QUEUED for run in self)
         return queued < max(1, len(active) if is_sync else 1)
@@ -168,13 +171,12 @@ class Runs:
     def are_waiting(self) -> bool:
         """Whether all that have begun wait for others: slots of their step, or a partition that takes no pushes."""
         active = self.active
-        if (
-            self._plan.is_sync
-            and active
-            and all(run.phase in (Phase.PULLING, Phase.STAGED) for run in active)
-        ):
-            return True
-        return bool(active) and all(run.is_held for run in active)
+        return self._wait_for_slots or (bool(active) and all(run.is_held for run in active))
+
+    @property
+    def _wait_for_slots(self) -> bool:
+        active, waiting = self.active, (Phase.PULLING, Phase.STAGED)
+        return self._plan.is_sync and bool(active) and all(run.phase in waiting for run in active)
 
     def of_earliest_round(self) -> list[Run]:
         """Sync: return the runs of the earliest round in hand that is not finished everywhere."""
