@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 STATUS_LABEL = "status"
-EVERY_S = 2.0
+EVERY_S, BEAT_S = 2.0, 30.0
 MAX_BYTES = 64 << 10
 
 Phase = Literal["Pending", "Running", "Finished"]
@@ -45,7 +45,10 @@ class Note:
 
 
 class StatusNote:
-    """Decides when the status is written: when it has changed, but not more often than each two seconds."""
+    """Decides when the status is written: when it has changed, but not more often than each two seconds.
+
+    One that does not change is written each half minute, so that an old one means that its master is cut off.
+    """
 
     def __init__(self) -> None:
         self._written: JobStatus | None = None
@@ -53,10 +56,10 @@ class StatusNote:
 
     def due(self, status: JobStatus, now: float) -> Note | None:
         """Return what to write now, if anything."""
-        if self._written is not None and now - self._written_s < EVERY_S:
-            return None
-        if self._written is not None and _essence(status) == _essence(self._written):
-            return None
+        if self._written is not None:
+            is_new = _essence(status) != _essence(self._written)
+            if now - self._written_s < (EVERY_S if is_new else BEAT_S):
+                return None
         return note_of_status(status)
 
     def on_written(self, status: JobStatus, now: float) -> None:

@@ -1,6 +1,7 @@
 """Looking at the jobs of clusters: one, all of a namespace, or all that were submitted from here."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ __all__ = ["look_at_clusters", "look_at_job", "refuse_missing_namespace"]
 
 ANSWER_S = 1.0  # that a list of jobs waits for a cluster
 LOGIN_S = 10.0  # and for the command by which a kubeconfig logs in
-LOG_S, LOG_LINES = 2.0, 50  # of a master that has not said a word
+LOG_S, LOG_LINES = 2.0, 50  # of a master that says nothing
 
 
 async def look_at_job(cluster: "Cluster", place: Place) -> ClusterSight:
@@ -32,9 +33,10 @@ async def look_at_job(cluster: "Cluster", place: Place) -> ClusterSight:
     """
     pods = (await cluster.list_pods(selector(place.name))).items
     sight = sight_of(place, cluster.context, pods, await _warnings(cluster, pods))
-    if sight.is_silent and (trouble := await _masters_trouble(cluster, place)):
-        return sight_of(place, cluster.context, pods, trouble=trouble)
-    return sight
+    if not (sight.is_silent or sight.has_fallen_silent(time.time())):
+        return sight
+    trouble = await _masters_trouble(cluster, place)
+    return sight_of(place, cluster.context, pods, trouble=trouble) if trouble else sight
 
 
 def look_at_clusters(namespace: str = "") -> list[ClusterSight]:

@@ -19,6 +19,7 @@ from edlz.services.job_status import FINAL_STATES, FailureView, JobStatus, Parti
 __all__ = ["ClusterSight", "sight_of", "sight_without_answer"]
 
 _LOST = "the node of its master does not answer"
+_OLD_S = 100.0  # of what a master writes each half minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,11 @@ class ClusterSight:
         """Whether the master runs, and has not written a word on its pod."""
         return self.is_live and not self.has_figures and self.master is not None and self.master.is_running
 
+    def has_fallen_silent(self, now: float) -> bool:
+        """Whether the master runs, and has long written nothing new on its pod; `now`: seconds since the epoch."""
+        is_running = self.is_live and self.master is not None and self.master.is_running
+        return is_running and self.has_figures and now - self.status.now > _OLD_S
+
     @property
     def is_deaf(self) -> bool:
         """Whether its master would not hear of a wish to stop: it waits, is cut off, or never gets far enough."""
@@ -138,7 +144,7 @@ def sight_of(
     context : through which it was seen
     pods : those with its labels
     warnings : the newest about each pod, as `pod_facts.warnings_by_pod` gives them
-    trouble : what its master's log says of the cluster, if it has not written a word on its pod
+    trouble : what its master's log says of the cluster, if it has written nothing on its pod, or nothing new
     """
     known = {pod.name: pod for pod in pods}
     master = known.get(pod_name(at.name, MASTER))
@@ -214,6 +220,8 @@ def _state(status: JobStatus, master: PodFacts, trouble: str, *, has_spoken: boo
         )
         note = f"the master runs, but cannot say a word: {trouble}" if trouble else note
         return msgspec.structs.replace(status, state="Starting"), note
+    if trouble:
+        return status, f"these figures are old, as the master cannot write new ones: {trouble}"
     return status, _LOST if master.is_out_of_reach else ""
 
 

@@ -19,6 +19,7 @@ from edlz.k8s.master_trouble import check_rights, trouble_in
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.k8s.pod_watch import PodWatch
 from edlz.services.config import JobConfig
+from edlz.services.job_status import JobStatus
 from edlz.services.logs import configure_logging
 from edlz.services.runtime import Stop
 from tests.k8s.access import User
@@ -130,3 +131,30 @@ def test_the_commands_say_what_only_the_log_of_the_master_does(
     cluster.logs[POD] = ListedLog()
     assert main(["status", "j"]) == 0
     assert "the master starts: no answer yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("age_s", "is_told"), [(300.0, True), (5.0, False)])
+def test_a_master_that_was_cut_off_later_is_told_with_its_old_figures(
+    cluster: PlayedCluster, capsys: pytest.CaptureFixture[str], age_s: float, is_told: bool
+) -> None:
+    line = f"[2026-11-28 19:00:00,000] [WARNING] [fleet_loop.py:63:run] {master_trouble.UNTOLD}: no answer\n"
+    cluster.add_pod("j", "master")
+    cluster.run(POD)
+    then = time.time() - age_s
+    said = JobStatus(
+        name="j",
+        state="Training",
+        mode="sync",
+        slots=1,
+        started_at=then - 60.0,
+        now=then,
+        epochs=1,
+        version=7,
+    )
+    cluster.say("j", said)
+    cluster.logs[POD] = ListedLog([(time.time(), line.encode())])
+    assert main(["status", "j", "-n", "default"]) == 0
+    shown = capsys.readouterr().out
+    note = "these figures are old, as the master cannot write new ones: no answer"
+    assert (note in shown) == is_told
+    assert "v7" in shown

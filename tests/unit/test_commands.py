@@ -6,6 +6,7 @@ from edlz.k8s.commands import Asked, Commands
 from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.k8s.names import STATUS, STOP, WORKERS
 from edlz.k8s.status_note import (
+    BEAT_S,
     EVERY_S,
     MAX_BYTES,
     STATUS_LABEL,
@@ -65,6 +66,7 @@ def test_a_status_is_written_when_it_has_changed_but_not_all_the_time() -> None:
     changed = msgspec.structs.replace(later, version=5)
     assert note.due(changed, 10.0 + EVERY_S / 2) is None
     assert note.due(changed, 10.0 + EVERY_S) is not None
+    assert note.due(later, 10.0 + BEAT_S) is not None, "it lives, and says so"
 
 
 def test_what_is_written_can_be_read_and_selected_by() -> None:
