@@ -25,7 +25,7 @@ from edlz.services.job_status import JobStatus
 from tests.docker_daemon import FakeDaemon
 from tests.k8s.cluster import TestCluster
 
-__all__ = ["MANIFESTS", "MODELS", "Printed", "Shell", "check_ledger", "grant", "told"]
+__all__ = ["MANIFESTS", "MODELS", "Printed", "Shell", "check_ledger", "grant", "told", "told_last"]
 
 _T = TypeVar("_T")
 Object = dict[str, Any]
@@ -54,10 +54,21 @@ def check_ledger(status: Mapping[str, Any]) -> None:
 
 def told(status: Mapping[str, Any], start: str) -> str:
     """Return the one event that starts so."""
-    texts = [str(event["text"]) for event in status["events"]]
-    found = [text for text in texts if text.startswith(start)]
-    assert len(found) == 1, f"{start!r} in\n" + "\n".join(texts)
+    found, texts = _starting(status, start)
+    assert len(found) == 1, f"{start!r} in\n{texts}"
     return found[0]
+
+
+def told_last(status: Mapping[str, Any], start: str) -> str:
+    """Return the newest event that starts so; those of masters before are kept, too."""
+    found, texts = _starting(status, start)
+    assert found, f"{start!r} in\n{texts}"
+    return found[-1]
+
+
+def _starting(status: Mapping[str, Any], start: str) -> tuple[list[str], str]:
+    texts = [str(event["text"]) for event in status["events"]]
+    return [text for text in texts if text.startswith(start)], "\n".join(texts)
 
 
 @dataclass(frozen=True)
