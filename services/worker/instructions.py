@@ -190,3 +190,8 @@ class Outcome:
     ahead: tuple[RowIds, ...] | None = None
     has_looked_ahead: bool = True
     loss: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there were no records in it."""
+        return self.pushes[0].gradient is None

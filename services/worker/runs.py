@@ -64,8 +64,12 @@ class Run:
 
     def may_end(self, outcome: Outcome) -> bool:
         """Whether the task may end by this minibatch, and not only by the empty one where the master ends it."""
-        is_empty = outcome.pushes[0].gradient is None
-        return self.end_at is None or is_empty or self.index + 1 < self.end_at
+        return self.end_at is None or outcome.is_empty or self.index + 1 < self.end_at
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the task ends before the minibatch in work."""
+        return self.end_at is not None and self.index >= self.end_at
 
     def looks_ahead_to(self, index: int) -> int | None:
         """Return a later minibatch whose rows are worth knowing, unless the task has been ended before it."""

@@ -366,6 +366,8 @@ class Training(ABC):
             return []  # abandoned meanwhile
         self.steps += 1
         self._requests.note_computed()
+        if run.is_ended and not outcome.is_empty:
+            return self._probe(run)  # the master has ended the task before it meanwhile
         run.is_last, run.acks = outcome.is_last and run.may_end(outcome), set()
         pushes = [self._with_cuts(run, push) for push in outcome.pushes]
         if self._has_tables and outcome.has_looked_ahead:

@@ -16,14 +16,20 @@ from edlz.services.messages import (
     ClosedTask,
     DoneEvaluation,
     EvaluationResult,
+    Exchanged,
     FailedTask,
     Job,
+    PartitionAddress,
     PartitionOrders,
     PartitionStatus,
     Push,
 )
 from edlz.services.plan import Plan, Shard
 from edlz.services.ps.endings import Endings
+from edlz.services.worker.asynchronous import AsynchronousTraining
+from edlz.services.worker.instructions import AskPartition, Compute, Outcome
+from edlz.services.worker.known_partitions import KnownPartitions
+from edlz.services.worker.requests import Requests
 
 PLAN = Plan(
     mode="async",
@@ -208,6 +214,31 @@ def ledger_at(mark: int, *, is_finished: bool = False) -> Ledger:
 
 def orders(**fields: object) -> PartitionOrders:
     return PartitionOrders(term=1, number=1, incarnation=(1, 1), **fields)  # type: ignore[arg-type]
+
+
+def test_what_was_computed_behind_the_end_of_a_task_is_not_pushed() -> None:
+    """The master ends a task before the minibatch that a worker is at, which has heard nothing for a while."""
+    partitions = KnownPartitions()
+    partitions.count = 1
+    partitions.learn((PartitionAddress(index=0, incarnation=(1, 1), endpoint="p0", has_base=True),))
+    requests = Requests(PLAN, partitions, 1, lambda index, key, body: AskPartition(index, "p0", key, body))
+    training = AsynchronousTraining(PLAN, partitions, requests, False, lambda now: [], looks_ahead=False)
+    training.take(0)
+    (pull,) = training.schedule()
+    assert isinstance(pull, AskPartition)
+    assert isinstance(pull.key, tuple)
+    zero = np.zeros(1, np.float32)
+    stand = Exchanged(incarnation=(1, 1), mark=2, finished=False, version=7, dense=zero)
+    training.on_answer(0, pull.key[1:], stand, 0.0)
+    (compute,) = training.schedule()
+    assert isinstance(compute, Compute)
+    assert compute.index == 2
+    training.end([(0, 2)])
+    push = Push(task=0, index=2, is_last=True, learning_rate=1.0, gradient=zero, state=None, counters=None)
+    out = training.on_computed(0, compute.attempt, Outcome(is_last=True, pushes=(push,)), 0.0)
+    assert [each.body.push for each in out if isinstance(each, AskPartition)] == [
+        None
+    ]  # where does it stand?
 
 
 def test_a_life_takes_no_pushes_before_its_first_orders() -> None:
