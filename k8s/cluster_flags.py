@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from edlz.k8s.cluster_spec import load_cluster_spec
 from edlz.k8s.envs import parse_env_names, parse_envs
-from edlz.k8s.grammar import MAX_LABEL, is_image, is_label, problem_of
+from edlz.k8s.grammar import MAX_LABEL, is_image, is_label, problem_of, problem_of_value
 from edlz.k8s.names import KEYS_DIR
 from edlz.k8s.priorities import priority_problems
 from edlz.k8s.resources import resource_problems
@@ -49,7 +49,7 @@ def _name_problems(config: JobConfig) -> Iterator[Problem]:
     if config.namespace and not is_label(config.namespace):
         near = re.sub(r"[^a-z0-9]+", "-", config.namespace.lower()).strip("-")[:MAX_LABEL] or "default"
         message = f"is no name of a namespace: a-z, 0-9 and -, at most {MAX_LABEL}"
-        yield problem_of("namespace", config.namespace, message, f"--namespace={near}")
+        yield problem_of_value("namespace", config.namespace, message, f"--namespace={near}")
 
 
 def _image_problems(config: JobConfig) -> Iterator[Problem]:
@@ -60,7 +60,7 @@ def _image_problems(config: JobConfig) -> Iterator[Problem]:
             help_ = (
                 f"--{flag}={name.lower()}" if small else f"e.g. --{flag}=registry.example.com/team/edlz:mnist"
             )
-            yield problem_of(flag, name, "is no name of an image", help_)
+            yield problem_of_value(flag, name, "is no name of an image", help_)
 
 
 def _folder_problems(config: JobConfig, volumes: Volumes) -> Iterator[Problem]:
@@ -72,15 +72,19 @@ def _folder_problems(config: JobConfig, volumes: Volumes) -> Iterator[Problem]:
     for flag in ("checkpoint_dir", "prediction_output", "log_file_path"):
         path = getattr(config, flag)
         if path and not path.startswith("/"):
-            yield problem_of(flag, path, "is no absolute path, as the pods need one", f"--{flag}=/{path}")
+            yield problem_of_value(
+                flag, path, "is no absolute path, as the pods need one", f"--{flag}=/{path}"
+            )
     path = PurePosixPath(config.log_file_path)
     folder = str(path.parent)
     if path.is_absolute() and not volumes.holds(folder):
         if folder == "/":
-            yield problem_of("log_file_path", str(path), "needs a folder", f"--log_file_path=/logs{path}")
+            yield problem_of_value(
+                "log_file_path", str(path), "needs a folder", f"--log_file_path=/logs{path}"
+            )
         elif "$(" in folder:
-            message = "its folder is on no volume, so its name has to be known beforehand"
+            message = "has its folder on no volume, so its name has to be known beforehand"
             help_ = "mount one with --volume, or keep variables to the file's name"
-            yield problem_of("log_file_path", str(path), message, help_)
+            yield problem_of_value("log_file_path", str(path), message, help_)
     if config.checkpoint_dir == "/":
-        yield problem_of("checkpoint_dir", "/", "needs a folder", "e.g. --checkpoint_dir=/checkpoints")
+        yield problem_of_value("checkpoint_dir", "/", "needs a folder", "e.g. --checkpoint_dir=/checkpoints")

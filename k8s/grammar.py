@@ -6,7 +6,16 @@ from collections.abc import Collection
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem
 
-__all__ = ["MAX_LABEL", "MAX_SUBDOMAIN", "is_image", "is_label", "is_subdomain", "problem_of", "unknown"]
+__all__ = [
+    "MAX_LABEL",
+    "MAX_SUBDOMAIN",
+    "is_image",
+    "is_label",
+    "is_subdomain",
+    "problem_of",
+    "problem_of_value",
+    "unknown",
+]
 
 MAX_LABEL, MAX_SUBDOMAIN = 63, 253  # letters
 _MAX_IMAGE = 255  # letters
@@ -35,6 +44,11 @@ def is_subdomain(text: str) -> bool:
 def problem_of(flag: str, part: str, message: str, help: str) -> Problem:  # noqa: A002
     """Return the problem with a part of a flag's text: `--volume: "size=3": …`."""
     return Problem(f'--{flag}: "{part}": {message}' if part else f"--{flag}: {message}", help)
+
+
+def problem_of_value(flag: str, value: str, message: str, help: str) -> Problem:  # noqa: A002
+    """Return the problem with the whole of a flag's text: `--image_name="A" is no …`."""
+    return Problem(f'--{flag}="{value}" {message}', help)
 
 
 def unknown(word: str, allowed: Collection[str]) -> str:

@@ -380,7 +380,7 @@ def test_a_prediction_is_submitted_if_its_output_lies_on_a_volume(
     assert main([*flags[:2], flags[6]]) == 2
     assert "--prediction_data is missing" in capsys.readouterr().err
     assert main([*flags[:4], "--prediction_output=out", flags[6]]) == 2
-    assert '--prediction_output: "out": is no absolute path' in capsys.readouterr().err
+    assert '--prediction_output="out" is no absolute path' in capsys.readouterr().err
 
 
 def test_resume_makes_new_pods(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:

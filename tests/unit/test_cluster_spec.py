@@ -338,32 +338,32 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     [
         (
             {"namespace": "My_Space"},
-            '--namespace: "My_Space": is no name of a namespace: a-z, 0-9 and -, at most 63',
+            '--namespace="My_Space" is no name of a namespace: a-z, 0-9 and -, at most 63',
             "--namespace=my-space",
         ),
         (
             {"image_name": "EDLZ:dev"},
-            '--image_name: "EDLZ:dev": is no name of an image',
+            '--image_name="EDLZ:dev" is no name of an image',
             "--image_name=edlz:dev",
         ),
         (
             {"worker_image": "a b"},
-            '--worker_image: "a b": is no name of an image',
+            '--worker_image="a b" is no name of an image',
             "e.g. --worker_image=registry.example.com/team/edlz:mnist",
         ),
         (
             {"checkpoint_dir": "ckpt"},
-            '--checkpoint_dir: "ckpt": is no absolute path, as the pods need one',
+            '--checkpoint_dir="ckpt" is no absolute path, as the pods need one',
             "--checkpoint_dir=/ckpt",
         ),
         (
             {"log_file_path": "/x.log"},
-            '--log_file_path: "/x.log": needs a folder',
+            '--log_file_path="/x.log" needs a folder',
             "--log_file_path=/logs/x.log",
         ),
         (
             {"log_file_path": "/logs/$(MY_POD_NAME)/x.log"},
-            '--log_file_path: "/logs/$(MY_POD_NAME)/x.log": its folder is on no volume, so its name has to be '
+            '--log_file_path="/logs/$(MY_POD_NAME)/x.log" has its folder on no volume, so its name has to be '
             "known beforehand",
             "mount one with --volume, or keep variables to the file's name",
         ),
