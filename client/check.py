@@ -18,7 +18,7 @@ from edlz.services.job_status import MISTAKE
 from edlz.services.master.failures import failure_of_worker
 from edlz.services.master.planning import make_plan
 from edlz.services.worker.trainer import Built, Trainer
-from edlz.services.worker.user_code import exit_error, failure_of
+from edlz.services.worker.user_code import failure_of, telling_exits
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from edlz.services.worker.model_check import TriedMinibatch
@@ -39,20 +39,14 @@ def check_here(config: JobConfig) -> int:
         with (
             without_start_up_noise(),
             closing(Trainer(config, make_plan(config), max(1, config.num_ps_pods))) as trainer,
+            telling_exits(),
         ):
-            built, tried = _checked(trainer)
+            built, tried = trainer.build(), trainer.check()
     except ModelError as error:
         _print_mistake(error)
         return MISTAKE
     print_lines(_summary(config, built, tried))
     return 0
-
-
-def _checked(trainer: Trainer) -> "tuple[Built, TriedMinibatch | None]":
-    try:
-        return trainer.build(), trainer.check()
-    except SystemExit as end:  # only the user's code raises that
-        raise exit_error(end) from end
 
 
 def _print_mistake(error: EdlzError) -> None:

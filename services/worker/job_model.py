@@ -15,7 +15,7 @@ from edlz.services.worker.lookups import without_rows
 from edlz.services.worker.model_module import load_contract
 from edlz.services.worker.pipeline import refuse_whole_batches
 from edlz.services.worker.task_reader import TaskReader
-from edlz.services.worker.user_code import TaskError
+from edlz.services.worker.user_code import TaskError, telling_exits
 
 __all__ = ["JobModel"]
 
@@ -40,6 +40,7 @@ class JobModel:
         If the job's first records cannot be read.
     """
 
+    @telling_exits()
     def __init__(self, config: JobConfig, plan: Plan, reader: TaskReader) -> None:
         self._config, self._plan, self._reader = config, plan, reader
         backend.configure(config.worker_threads)

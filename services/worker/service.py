@@ -68,7 +68,7 @@ from edlz.services.worker.parameters import Parameters, slice_of, slice_push
 from edlz.services.worker.part_writer import PartWriter
 from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
 from edlz.services.worker.task_runner import TaskRunner
-from edlz.services.worker.user_code import TaskError, exit_error, failure_of
+from edlz.services.worker.user_code import TaskError, failure_of, without_exit
 
 if TYPE_CHECKING:
     from edlz.services.worker.callbacks.calls import CallbackCalls
@@ -163,8 +163,8 @@ class WorkerService:
             self._on_error(error)
 
     def _on_error(self, error: BaseException) -> None:
-        if isinstance(error, SystemExit):  # only the user's code raises that
-            self._on_fatal(exit_error(error))
+        if (told := without_exit(error)) is not error:
+            self._on_fatal(told)
             return
         self._error = self._error or error
         self._stop.set(getattr(error, "exit_code", 70), str(error))
@@ -322,8 +322,7 @@ class WorkerService:
 
     def _on_refused(self, error: BaseException) -> None:
         """The model cannot be built, or does not stand its check."""
-        if isinstance(error, SystemExit):
-            error = exit_error(error)
+        error = without_exit(error)
         self._on_fatal(error, is_mistake=isinstance(error, ModelError | ConfigError))
 
     def _on_fatal(self, error: BaseException, *, is_mistake: bool = False) -> None:
@@ -575,8 +574,7 @@ class WorkerService:
             return export_finished(config, self._job, lease, self._on_export_progress)
 
         def on_error(error: BaseException) -> None:
-            if isinstance(error, SystemExit):  # only the user's code raises that
-                error = exit_error(error)
+            error = without_exit(error)
             if isinstance(error, Exception):
                 self._feed("on_export_failed", _logged(failure_of(error)))
             else:

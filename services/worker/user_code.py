@@ -34,7 +34,9 @@ __all__ = [
     "failure_of",
     "message_of",
     "shown_place",
+    "telling_exits",
     "told",
+    "without_exit",
 ]
 
 _MAX_TRACEBACK = 20_000  # characters; TensorFlow's messages can be endless
@@ -283,6 +285,20 @@ def told(cause: BaseException) -> str:
 def shown_place(path: str, line: int, function: str) -> str:
     """Return `file:line in function`."""
     return f"{_short(path)}:{line} in {function}"
+
+
+@contextmanager
+def telling_exits() -> Iterator[None]:
+    """Turn an exit that the user's code asks for inside into an error of that code."""
+    try:
+        yield
+    except SystemExit as e:
+        raise exit_error(e) from e
+
+
+def without_exit(error: BaseException) -> BaseException:
+    """Return an error as it is told: an exit, which only the user's code asks for, becomes an error of that code."""
+    return exit_error(error) if isinstance(error, SystemExit) else error
 
 
 def exit_error(cause: SystemExit) -> UserCodeError:

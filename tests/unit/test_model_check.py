@@ -207,6 +207,17 @@ MISTAKES = [
         r"leave batch\(\) out",
     ),
     (
+        "an exit",
+        """
+        import sys
+        def custom_model():
+            sys.exit(3)
+        """,
+        r"the model's code called sys\.exit\(3\)",
+        "sys.exit(3)",
+        "raise an error there that says what is wrong",
+    ),
+    (
         "a feature's name",
         """
         def custom_model():
