@@ -260,6 +260,7 @@ class FailedTask(Record, frozen=True, kw_only=True):
     round: int = 0
     attempt: int = 0  # of this process: tells a repeated report from a second failure
     ends_job: bool = False  # it is not tried again: the job has asked to end there (--stop_on_nan)
+    help: str = ""  # what to write instead, where that is known
 
     @property
     def key(self) -> tuple[int, int]:

@@ -41,7 +41,7 @@ def failure_of_task(job: Job, attempts: Attempts, *, skips: bool) -> FailureView
         data=_place(job.plan, first) + ("" if are_deaths else f", minibatch {first.index}"),
         where=first.where,
         error=first.error,
-        help=correct if skips else f"{correct}\n{skip}",
+        help="\n".join(filter(None, (first.help, correct, "" if skips else skip))),
         traceback=first.traceback,
         task=first.task if is_training else None,
     )

@@ -35,8 +35,12 @@ _ADVICE = (
         "the shape in keras.Input, or that a layer was built for, and that of feed()'s features must be the same",
     ),
     (
-        r"indices\[.*\] = .* is not in \[",
+        r"indices\[.*\] = .* is not in \[|: id -?\d+ is not within \[0, \d+\)",
         "raise input_dim of the Embedding, or map the ids into it",
+    ),
+    (
+        r": id -?\d+ came as a floating-point number",
+        'keep ids whole: keras.Input(…, dtype="int64"), and tf.int64 in feed()',
     ),
     (
         r"symbolic (`?tf\.|KerasTensor|Tensor|tensor).*(numpy|NumPy)|no attribute 'numpy'|A KerasTensor cannot be used as input",

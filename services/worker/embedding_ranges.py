@@ -35,7 +35,4 @@ def _check(layer: Any, inputs: Any) -> None:
     ids, size = flat.numpy(), layer.input_dim
     wrong = ids[(ids < -size) | (ids >= size)]  # -1 is the last row
     if wrong.size:
-        raise ValueError(
-            f"layer {layer.name}: id {np.ravel(wrong)[0]} is not within [0, {size}); "
-            "raise input_dim, or map ids into it"
-        )
+        raise ValueError(f"layer {layer.name}: id {np.ravel(wrong)[0]} is not within [0, {size})")

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from keras.src.random.seed_generator import global_seed_generator
 
+from edlz.services.worker.advice import advice_for
 from edlz.services.worker.backend import tf
 from edlz.services.worker.elements import row_count, shown, split_element
 from edlz.services.worker.embedding_ranges import named_ranges
@@ -28,7 +29,7 @@ from edlz.services.worker.model_module import ModelContract
 from edlz.services.worker.random_ops import stateful_random_ops, stateless
 from edlz.services.worker.row_inputs import RowInputs
 from edlz.services.worker.traced_function import TracedFunction, flat_tensors, packed
-from edlz.services.worker.user_code import TaskError, told
+from edlz.services.worker.user_code import TaskError, message_of, told
 from edlz.services.worker.vectors import assign, flatten, shared_array, shared_tensor
 
 __all__ = ["Forward", "Gradient", "LoadedVectors", "TrainingStep"]
@@ -280,7 +281,8 @@ class Forward:
             return self(element, vectors, rows)
         except Exception as e:
             shown = self._explain(e, element, rows)
-            raise self._contract.code.error(shown, f"the first {what} records: {told(shown)}", "") from e
+            text = f"the first {what} records: {told(shown)}"
+            raise self._contract.code.error(shown, text, advice_for(message_of(shown))) from e
 
     def of_task(
         self, task: int, index: int, element: Any, vectors: LoadedVectors, rows: Sequence[Any] = ()

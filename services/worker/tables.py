@@ -72,14 +72,12 @@ def check_range(layer: Any, ids: Ids) -> None:
         size is not None and int(ids.view(np.uint64).max()) >= size
     ):  # a negative one is larger than all others
         wrong = int(ids[(ids < 0) | (ids >= size)][0])
-        raise ValueError(
-            f"layer {layer.name}: id {wrong} is not within [0, {size}); raise input_dim, or map ids into it"
-        )
+        raise ValueError(f"layer {layer.name}: id {wrong} is not within [0, {size})")
     if below is not None and not -below < int(ids.min()) <= int(ids.max()) < below:
         wrong = int(ids[(ids <= -below) | (ids >= below)][0])
         raise ValueError(
             f"layer {layer.name}: id {wrong} came as a floating-point number, and those from {below:,} on are rounded: "
-            'several ids would share a row; keep them whole: keras.Input(..., dtype="int64")'
+            "several ids would share a row"
         )
 
 

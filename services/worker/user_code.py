@@ -134,6 +134,7 @@ class TaskError(EdlzError):
             traceback=self.traceback,
             round=round,
             attempt=attempt,
+            help=advice_for(self.error),
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from edlz.services.plan import TaskRange
+from edlz.services.worker.advice import advice_for
 from edlz.services.worker.feed import Feed
 from edlz.services.worker.ids_function import IdsFunction
 from edlz.services.worker.keras_model import BuiltModel
@@ -128,7 +129,9 @@ class WholeTasks:
             groups, (located,) = self._locate([ids], [sizes])
         except ValueError as e:
             place = self._contract.model_place
-            raise UserCodeError(f"the first {self._what} records: {e}", where=place) from e
+            raise UserCodeError(
+                f"the first {self._what} records: {e}", advice_for(str(e)), where=place
+            ) from e
         rows = [
             np.zeros((len(g.ids), layer.output_dim), np.float32)
             for g, layer in zip(groups, self._tables, strict=True)

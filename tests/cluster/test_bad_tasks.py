@@ -95,7 +95,7 @@ def test_a_bad_record_fails_the_job_which_goes_on_without_it(tmp_path: Path, dat
     assert '22 |         numbers = tf.strings.to_number(tf.strings.split(record, ","))' in output
     assert re.search(r"^  kept    (v\d+ \(\d+ %\), snapshot of|nothing yet)", output, re.MULTILINE), output
     assert re.search(r"^  log     edlz logs job --task \d", output, re.MULTILINE), output
-    assert "help: correct parse(), then: edlz resume job\n" in output
+    assert " correct parse(), then: edlz resume job\n" in output
     assert "      or leave these records out: edlz resume job --skip_bad_tasks\n" in output
 
     code, output = edlz(tmp_path / "failed", "resume", "job", "--skip_bad_tasks", "--num_workers=1")

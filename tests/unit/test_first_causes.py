@@ -93,10 +93,11 @@ def test_the_advice_on_a_loss_is_about_what_is_wrong_with_it(make, loss, advice)
 def test_an_id_out_of_the_range_of_a_plain_embedding_names_its_layer(make):
     trainer = make(PLAIN, change={13: b"1,2,3,30,5,6,0.5"}, evaluation=True)
     trainer.build()
-    expected = r"ValueError: layer items: id 30 is not within \[0, 30\); raise input_dim, or map ids into it"
+    expected = r"ValueError: layer items: id 30 is not within \[0, 30\)$"
     task = task_at(trainer, 10)
-    with pytest.raises(TaskError, match=expected):
+    with pytest.raises(TaskError, match=expected) as error:
         [trainer.compute(task, index) for index in range(3)]
+    assert error.value.record("training").help == "raise input_dim of the Embedding, or map the ids into it"
     with pytest.raises(TaskError, match=expected):
         trainer.evaluate(1, trainer._plan.evaluation_ranges[1])
 

@@ -49,7 +49,7 @@ MISTAKES = [
             model.compile("adam", "mse")
             return model
         """,
-        r"the model is compiled, but its compile\(\) would not be heeded: .* jit_compile",
+        r"the model is compiled, but edlz would ignore what its compile\(\) sets: .* jit_compile",
         "def custom_model():",
         r"leave compile\(\) out",
     ),
@@ -439,9 +439,22 @@ MISTAKES = [
             row = layers.Flatten()(Embedding(4, input_dim=5, name="places")(ids))
             return keras.Model(x, layers.Dense(1, activation="sigmoid")(row))
         """,
-        r"layer places: id \d+ is not within \[0, 5\); raise input_dim",
+        r"layer places: id \d+ is not within \[0, 5\) ",
         "def custom_model():",
-        "",
+        "raise input_dim of the Embedding, or map the ids into it",
+    ),
+    (
+        "ids that were rounded",
+        """
+        def custom_model():
+            x = keras.Input((2,))
+            ids = layers.Lambda(lambda t: 1e8 + t)(x)
+            row = layers.Flatten()(Embedding(4, name="places")(ids))
+            return keras.Model(x, layers.Dense(1, activation="sigmoid")(row))
+        """,
+        r"layer places: id \d+ came as a floating-point number, .* several ids would share a row ",
+        "def custom_model():",
+        "keep ids whole: ",
     ),
     (
         "nothing to train",
@@ -564,7 +577,7 @@ def custom_model():
 @pytest.mark.parametrize(
     ("source", "flags", "text"),
     [
-        (SUBCLASSED, {"output": "m.keras"}, "CustomModel is a class of its own"),
+        (SUBCLASSED, {"output": "m.keras"}, "CustomModel is not a class of Keras"),
         (POOLED, {"output": "out", "output_format": "keras,safetensors"}, "layer table has mask_zero"),
         (
             FLAT,
@@ -577,7 +590,7 @@ def custom_model():
             f"{SUBCLASSED}\ndef callbacks():\n    from edlz.api.callbacks import SavedModelExporter\n"
             "    return [SavedModelExporter('m.keras')]\n",
             {},
-            "CustomModel is a class of its own",
+            "CustomModel is not a class of Keras",
         ),
     ],
     ids=["subclassed", "mask_zero", "unknown ids", "hidden table", "complex", "by a callback"],

@@ -193,6 +193,9 @@ def test_the_failure_says_how_to_go_on() -> None:
         "or leave these records out: edlz resume j --skip_bad_tasks",
     ]
     assert failure_of_task(job, attempts, skips=True).help == "correct feed(), then: edlz resume j"
+    advised = [("0", msgspec.structs.replace(at, help="raise input_dim"))]
+    told = failure_of_task(job, advised, skips=True).help
+    assert told == "raise input_dim\ncorrect feed(), then: edlz resume j"
 
 
 # ---------------------------------------------------------------- partitions
