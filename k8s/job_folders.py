@@ -46,7 +46,5 @@ def _remedy(config: JobConfig, folder: Path) -> str:
     if volume.host_path:
         what = f"chown {user} {volume.host_path} (or chmod it) on the node"
     else:
-        what = (
-            f'chown {user} the folder of claim "{volume.claim_name}", whose storage leaves fsGroup unheeded'
-        )
+        what = f'chown {user} the folder of claim "{volume.claim_name}", whose storage ignores fsGroup'
     return f"{what}; or run the pods as its owner: runAsUser, fsGroup by --cluster_spec"

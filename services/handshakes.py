@@ -169,7 +169,7 @@ class RefusedPeers:
 def _reason(event: int, value: int) -> str:
     """Return why a server refused a connection; nothing for one that just ended, as a port scan's."""
     if event == FAILED_AUTH:
-        return "its key is none of this job's"
+        return "its key is not one of this job's keys"
     if event == FAILED:
         return ""
     if value == MISMATCH:

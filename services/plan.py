@@ -184,7 +184,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 def _cut(shards: tuple[Shard, ...], records_per_task: int) -> tuple[TaskRange, ...]:
     if records_per_task < 1:
-        raise ConfigError(f"a task of {records_per_task} records is none")
+        raise ConfigError(f"records_per_task={records_per_task}: a task needs at least one record")
     count = sum(-(-shard.count // records_per_task) for shard in shards)
     if count > MAX_TASKS:
         raise ConfigError(

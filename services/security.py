@@ -92,5 +92,5 @@ class Security:
     @property
     def _needed_keys(self) -> RoleKeys:
         if self.keys is None:
-            raise LocalProtocolError("a socket is to be guarded without keys")
+            raise LocalProtocolError("there are no keys to guard a socket with")
         return self.keys

@@ -105,7 +105,7 @@ class _Handler(LoopSocket):
     def _answer(self, frames: list[bytes]) -> None:
         """Answer one question; what is none (they come from ZeroMQ itself) is left, and the peer's time runs out."""
         if len(frames) < 8 or frames[2] != VERSION:
-            logger.warning("a question of %d frames that is none of ZAP", len(frames))
+            logger.warning("a malformed ZAP request of %d frames", len(frames))
             return
         asking, _, _, request, domain, _, _, mechanism, *credentials = frames
         door = self.doors.get(domain)

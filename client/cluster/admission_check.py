@@ -39,6 +39,6 @@ async def pods_verdict(cluster: "Cluster", pods: Mapping[str, Any]) -> Verdict |
                 continue  # it waits for others to go
             if isinstance(error, Forbidden | Invalid):
                 return "no", error.message, error.help
-            text = f"whether the cluster's rules take the {role} is not to be seen from here: {error.message}"
+            text = f"whether the cluster's rules take the {role} cannot be seen from here: {error.message}"
             return "later", text, error.help
     return None

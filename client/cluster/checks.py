@@ -157,7 +157,7 @@ async def _masters_rights(cluster: "Cluster", account: str) -> Sequence[Check]:
     try:
         answers = await asyncio.gather(*(may(cluster, *right, account=account) for right in _MASTERS_RIGHTS))
     except (Forbidden, NotFound):
-        text = f'what service account "{account}" may do is not to be seen from here'
+        text = f'what service account "{account}" may do cannot be seen from here'
         return [Check("later", "master may", text)]
     missing = [right for right, is_given in zip(_MASTERS_RIGHTS, answers, strict=True) if not is_given]
     if not missing:

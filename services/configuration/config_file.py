@@ -54,7 +54,7 @@ def _settings(path: str, root: Any) -> tuple[dict[str, Setting], list[Problem]]:
     for key, value in root.value:
         place = f"{path}:{key.start_mark.line + 1}"
         if key.id != "scalar":
-            problems.append(Problem(f"{place}: a key is no text", "one flag a line, e.g. num_epochs: 2"))
+            problems.append(Problem(f"{place}: a key is not a string", "one flag a line, e.g. num_epochs: 2"))
             continue
         setting = Setting(str(key.value).replace("-", "_"), getattr(value, "value", None), place)
         about = flags_by_spelling().get(setting.spelling)

@@ -35,7 +35,7 @@ def export_finished(
     Raises
     ------
     DataError
-        If the finished state is not to be seen from here, for now or for good; else as `export_model`.
+        If the finished state cannot be seen from here, for now or for good; else as `export_model`.
     ConfigError, ModelError
         As `export_model`.
     """

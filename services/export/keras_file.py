@@ -66,7 +66,7 @@ def refuse_unfit_model(
     """
     kind = type(built.model)
     if kind not in (keras.Model, keras.Sequential) and kind.__name__ != "Functional":
-        raise _unfit(f"{kind.__name__} is a class of its own, whose code would be needed to load it")
+        raise _unfit(f"{kind.__name__} is not a class of Keras, so its code would be needed to load the file")
     size = sum(variable.value.numpy().nbytes for variable in built.model.variables)
     for layer in built.tables:
         is_plain = isinstance(layer, TableEmbedding)

@@ -153,12 +153,12 @@ def _of_examples(model: JobModel, spec: Any, serve: Callable[[Any], Any]) -> Any
         )
     except Exception as e:  # whatever the user's code raises in prediction mode
         logger.info(
-            "there is no signature examples: the feed does not parse records to predict (%s)", brief(e)
+            "the export has no signature examples: the feed does not parse records to predict (%s)", brief(e)
         )
         return None
     obstacle = _obstacle(_all_ops(traced.graph))
     if obstacle:
-        logger.info("there is no signature examples: the feed %s", obstacle)
+        logger.info("the export has no signature examples: the feed %s", obstacle)
         return None
     return traced
 

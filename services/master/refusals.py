@@ -148,7 +148,7 @@ def _check_ledger(who: str, record: LedgerRecord, tasks: int) -> None:
         finished = TaskSet(record.finished)
         Ledger(record)
     except ValueError as error:
-        raise RemoteProtocolError(f"{who} has a ledger that is none: {error}") from error
+        raise RemoteProtocolError(f"{who} has a malformed ledger: {error}") from error
     bounds = finished.bounds
     if bounds and not (bounds[0] >= 0 and bounds[-1] <= tasks):
         raise RemoteProtocolError(

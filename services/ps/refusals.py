@@ -29,9 +29,7 @@ def check_orders(orders: PartitionOrders, *, is_sync: bool) -> None:
             f"phase {order.phase!r} of checkpoint {order.number} is of the other mode of training"
         )
     if order is not None and order.phase == "level" and order.marks is None:
-        raise RemoteProtocolError(
-            f"checkpoint {order.number} is to be cut at marks that the master does not say"
-        )
+        raise RemoteProtocolError(f"the master names no marks for the cut of checkpoint {order.number}")
 
 
 def misdirected(body: Message, run: str, incarnation: Identity | None) -> Refused | None:

@@ -128,7 +128,7 @@ def give_weight(layer: TableEmbedding) -> None:
 def _obstacle(layer: Any) -> str:
     """Return why a plain embedding cannot be a table, or nothing."""
     if type(layer) not in (_Plain, TableEmbedding):
-        return f"{type(layer).__name__} is a class of its own"
+        return f"{type(layer).__name__} is a subclass of it"
     options = ("embeddings_constraint", "embeddings_regularizer", "lora_rank", "quantization_mode")
     for option in options:
         if getattr(layer, option, None):

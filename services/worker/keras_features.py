@@ -43,9 +43,9 @@ def check_features(contract: ModelContract, model: Any) -> None:
             )
     if model.compiled:
         raise UserCodeError(
-            "the model is compiled, but its compile() would not be heeded: not its optimizer, loss, metrics, "
-            "jit_compile or steps_per_execution",
-            "leave compile() out: optimizer(), loss() and eval_metrics_fn() say it; load_model(…, compile=False)",
+            "the model is compiled, but edlz would ignore what its compile() sets: optimizer, loss, metrics, "
+            "jit_compile, steps_per_execution",
+            "leave compile() out: optimizer(), loss() and eval_metrics_fn() are used; load_model(…, compile=False)",
             where=contract.model_place,
         )
     for layer in model._flatten_layers(include_self=False):

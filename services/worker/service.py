@@ -281,7 +281,7 @@ class WorkerService:
     # -- Keras
 
     def _dump_stacks(self) -> None:
-        logger.warning("this worker is given up: it gets nowhere; what its threads are at:")
+        logger.warning("this worker makes no progress and is given up; its threads are here:")
         faulthandler.dump_traceback(all_threads=True)
 
     @property

@@ -201,7 +201,7 @@ def test_a_key_that_is_not_of_the_job(run: Run, hasty: None, caplog: pytest.LogC
             assert f"{server.endpoint} does not know the keys of this process" in error.message
             assert "--keys_dir" in error.help
             await until(lambda: "connection refused: peer=127.0.0.1" in caplog.text)
-            assert caplog.text.count("its key is none of this job's") == 1
+            assert caplog.text.count("its key is not one of this job's keys") == 1
             assert server.rpc.traffic.requests == 0
 
     run(main())

@@ -268,7 +268,7 @@ def test_callbacks_that_are_not_run_are_named_once(contract, caplog) -> None:
         ("SwapEMAWeights()", "SwapEMAWeights, which edlz does not run"),
         ("ModelCheckpoint('x.keras', save_best_only=True, save_freq=9)", "save_freq=9"),
         ("ByVersion(float), ReduceLROnPlateau()", "keep one of them|ReduceLROnPlateau sets it"),
-        ("EarlyStopping(monitor='val_acc')", '"val_acc", which there is not'),
+        ("EarlyStopping(monitor='val_acc')", '"val_acc", but the job has no metric of that name'),
         ("EarlyStopping(monitor='val_odd')", 'whether more of "odd" is better'),
     ],
 )

@@ -145,7 +145,7 @@ class Door:
 @pytest.mark.parametrize(
     ("event", "value", "reason"),
     [
-        (FAILED_AUTH, 400, "its key is none of this job's"),
+        (FAILED_AUTH, 400, "its key is not one of this job's keys"),
         (FAILED_PROTOCOL, MISMATCH, "it does not encrypt"),
         (FAILED_PROTOCOL, CRYPTOGRAPHIC, "it expects another server key than this job's"),
         (FAILED_PROTOCOL, 0x10000000, "it does not speak ZeroMQ's protocol"),

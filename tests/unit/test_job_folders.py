@@ -20,7 +20,7 @@ def test_folders_are_made_and_left_empty(tmp_path: Path) -> None:
     ("volume", "remedy"),
     [
         ("host_path=/ssd", "/ssd (or chmod it) on the node"),
-        ("claim_name=mnist", 'the folder of claim "mnist", whose storage leaves fsGroup unheeded'),
+        ("claim_name=mnist", 'the folder of claim "mnist", whose storage ignores fsGroup'),
         ("", "name a folder on a --volume"),
     ],
 )

@@ -428,7 +428,7 @@ def test_ids_of_a_plain_embedding_mean_what_they_mean_in_keras(make):
         (plain(", trainable=False"), "it is not trained"),
         (plain(init="self.table.trainable = False"), "it is not trained"),
         (plain(init="self.table.build(); self.table.trainable = False"), "it is not trained"),
-        (plain().replace("L.Embedding(4", "Own(4"), "Own is a class of its own"),
+        (plain().replace("L.Embedding(4", "Own(4"), "Own is a subclass of it"),
         (plain(", weights=[tf.ones([4_000, 3]).numpy()]"), "its weight is set"),
         (
             plain(

@@ -200,7 +200,8 @@ def _find_direction(callback: Any, name: str, metrics: Collection[str] | None) -
         known = ["loss", *(f"val_{metric}" for metric in metrics or ())]
         if not any(monitor == each or monitor.startswith(f"{each}_") for each in known):
             raise ModelError(
-                f'{name} monitors "{monitor}", which there is not', f"there is: {', '.join(known)}"
+                f'{name} monitors "{monitor}", but the job has no metric of that name',
+                f"it has: {', '.join(known)}",
             )
     else:
         raise ModelError(
