@@ -327,7 +327,8 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         master_pod_priority="High",
     )
     found = " ".join(problem.message for problem in check_cluster_flags(config))
-    for flag in ("namespace", "worker_resource_request", "volume", "envs", "populate_env_names"):
+    assert '--namespace="Research" is no name of a namespace' in found
+    for flag in ("worker_resource_request", "volume", "envs", "populate_env_names"):
         assert f"--{flag}: " in found
     assert "--cluster_spec_json: " in found
     assert "--master_pod_priority: " in found
