@@ -151,7 +151,7 @@ async def _export_of_job(folder: Path) -> dict[str, float]:
         for number in range(-(-ROWS // IDS)):
             writer.write(b"%d" % number)
     flags = [f"--model_file={MODEL}", f"--training_data={folder / 'data'}", f"--output={folder / 'out'}"]
-    flags += [f"--num_ps_pods={PARTITIONS}", "--minibatch_size=4096", "--progress=plain"]
+    flags += [f"--num_ps_pods={PARTITIONS}", "--num_workers=1", "--minibatch_size=4096", "--progress=plain"]
     async with SupervisedJob(folder / "home", flags) as job:
         await job.watch_event("export of v")
         taken = _Taken(job.pid("worker-0"))
