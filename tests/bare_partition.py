@@ -6,6 +6,7 @@ from statuses import partition_status
 
 from edlz.services.messages import Granted, Identity, Initialise, Job
 from edlz.services.plan import Plan, Shard
+from edlz.services.ps.inputs import Answered, Written
 from edlz.services.ps.instructions import Instruction, Write
 from edlz.services.ps.partition import Partition
 from edlz.services.ps.store import initial_digest
@@ -30,8 +31,8 @@ def job_of(run: str) -> Job:
 def bare_partition(run: str, life: Identity) -> Partition:
     server = Partition(0, 1, "ipc://ps-0", Disk())
     asked = partition_status(incarnation=None, run="")
-    server.on_answer(asked, Granted(term=1, incarnation=None), 0.0)
-    server.on_answer(asked, Granted(term=1, incarnation=life, job=job_of(run)), 0.0)
+    server.feed(Answered(asked, Granted(term=1, incarnation=None)), 0.0)
+    server.feed(Answered(asked, Granted(term=1, incarnation=life, job=job_of(run))), 0.0)
     return server
 
 
@@ -55,4 +56,4 @@ def become_based(server: Partition, answer: list[Instruction], life: Identity) -
     (write,) = answer
     assert isinstance(write, Write)
     server._snapshots.write(write.state, life)
-    server.on_written(write, 0.0)
+    server.feed(Written(write), 0.0)

@@ -7,8 +7,7 @@ its ledger says that this one comes next, so a repeated, late or foreign push ch
 gradients are taken in is `Synchronous`' and `Asynchronous`' affair, checkpoints are `Cuts`'; here are the
 partition's lives, its disk and its line to the master.  PROTOCOL: sections 3 to 8.
 
-Every public method takes an event and the time and returns instructions; nothing here reads a clock, a
-socket or a file, except that `Snapshots` lists and loads what this partition has written.
+`feed` takes an input and the time and returns instructions; nothing here reads a clock, a socket or a file, except that `Snapshots` lists and loads what this partition has written.
 """
 
 from collections.abc import Callable, Hashable
@@ -26,7 +25,6 @@ from edlz.services.messages import (
     Initialised,
     Job,
     NewestPull,
-    PartInfo,
     PartitionOrders,
     PartitionStatus,
     PartitionTelemetry,
@@ -41,6 +39,18 @@ from edlz.services.ps.asynchronous import Asynchronous, AsyncSettings
 from edlz.services.ps.beginning import Beginning, begun_from, difference
 from edlz.services.ps.cuts import Cuts
 from edlz.services.ps.endings import Endings
+from edlz.services.ps.inputs import (
+    Answered,
+    Input,
+    LeaveWanted,
+    NoRoom,
+    PartFailed,
+    PartWritten,
+    Request,
+    SnapshotOver,
+    Tick,
+    Written,
+)
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Warn, Write
 from edlz.services.ps.leaving import Leaving, left
 from edlz.services.ps.reading import read
@@ -147,6 +157,36 @@ class Partition:
         assert self._settings is not None
         return self._settings
 
+    # -- inputs
+
+    def feed(self, event: Input, now: float) -> list[Instruction]:
+        """Take an input; return what is to be done, in this order.  Answers to requests may come later.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If a request or an answer does not fit this partition; nothing has changed.
+        """
+        match event:
+            case Request(to, body):
+                return self._on_request(to, body, now)
+            case Tick():
+                return self._on_tick(now)
+            case Answered(asked, answer):
+                return self._on_answer(asked, answer, now)
+            case Written(write):
+                return self._on_written(write, now)
+            case SnapshotOver():
+                return self._on_snapshot_over()
+            case NoRoom(write):
+                return self._on_no_room(write, now)
+            case PartWritten(write, info):
+                return self._cuts.on_written(write, info, "", is_wanted=self.is_wanted(write), now=now)
+            case PartFailed(write, error):
+                return self._cuts.on_written(write, None, error, is_wanted=self.is_wanted(write), now=now)
+            case LeaveWanted(grace_s):
+                return self._leave(grace_s, now)
+
     # -- time
 
     @property
@@ -154,7 +194,7 @@ class Partition:
         """How often the time should be told."""
         return NEAR_HEARTBEAT_S if self._cuts.near else TICK_S
 
-    def on_tick(self, now: float) -> list[Instruction]:
+    def _on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = [*self._leaving.on_tick(now)]
         if self._leaving.is_forsaken(now):
             out += self._save_own(now)
@@ -237,14 +277,7 @@ class Partition:
 
     # -- master
 
-    def on_answer(self, asked: PartitionStatus, answer: Message, now: float) -> list[Instruction]:
-        """The master's answer to a status.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If no master answers so; nothing has changed.
-        """
+    def _on_answer(self, asked: PartitionStatus, answer: Message, now: float) -> list[Instruction]:
         if not isinstance(answer, Granted | PartitionOrders) or answer.term < self.term:
             return []
         if answer.term > self.term:
@@ -425,8 +458,8 @@ class Partition:
 
     # -- leaving
 
-    def leave(self, grace_s: float, now: float) -> list[Instruction]:
-        """Whoever runs this process wants it to end within so many seconds: have its state saved, then go."""
+    def _leave(self, grace_s: float, now: float) -> list[Instruction]:
+        """Have the state saved, then go."""
         if self._leaving.is_under_way:
             return [*left("a second time")]
         if self.condition not in (Condition.SERVING, Condition.SEALED) or not grace_s:
@@ -462,13 +495,11 @@ class Partition:
         assert self.store is not None
         return [*self._recovery.take(self.store, self._life, now)]
 
-    def on_snapshot_over(self) -> list[Instruction]:
-        """A recovery snapshot was not written: the disk refused it, or its era is over."""
+    def _on_snapshot_over(self) -> list[Instruction]:
         self._recovery.on_over()
         return [*left("its state could not be written")] if self._leaving.is_under_way else []
 
-    def on_no_room(self, write: Write, now: float) -> list[Instruction]:
-        """A base or a sealed snapshot does not fit on the disk: it is taken anew, by whoever asks for it next."""
+    def _on_no_room(self, write: Write, now: float) -> list[Instruction]:
         if write.kind == "seal":  # by the master's next orders
             self._is_sealing = False
             return []
@@ -481,8 +512,7 @@ class Partition:
             return True
         return write.state.era == self.era
 
-    def on_written(self, write: Write, now: float) -> list[Instruction]:
-        """A base or a snapshot is durable."""
+    def _on_written(self, write: Write, now: float) -> list[Instruction]:
         if write.kind == "snapshot":
             self._recovery.on_over()
         out: list[Instruction] = []
@@ -500,24 +530,9 @@ class Partition:
             out += self._save_own(now) if self._leaving.is_under_way else []
         return out + self._status(now)
 
-    def on_part_written(self, write: Write, info: PartInfo, now: float) -> list[Instruction]:
-        """This partition's part of a checkpoint is durable."""
-        return self._cuts.on_written(write, info, "", is_wanted=self.is_wanted(write), now=now)
-
-    def on_part_failed(self, write: Write, error: str, now: float) -> list[Instruction]:
-        """A checkpoint's part could not be written."""
-        return self._cuts.on_written(write, None, error, is_wanted=self.is_wanted(write), now=now)
-
     # -- requests
 
-    def on_request(self, to: Hashable, body: Message, now: float) -> list[Instruction]:
-        """A worker's or the master's request; answered by Reply instructions, perhaps later.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If the request does not fit this partition; nothing has changed.
-        """
+    def _on_request(self, to: Hashable, body: Message, now: float) -> list[Instruction]:
         refusal = None if self.job is None else misdirected(body, self.job.run, self.incarnation)
         if refusal is not None:
             return [Reply(to, refusal)]

@@ -26,9 +26,20 @@ from edlz.services.messages import (
     Initialise,
     NewestPull,
     PartInfo,
-    PartitionStatus,
     PartitionTelemetry,
     ReadTables,
+)
+from edlz.services.ps.inputs import (
+    Answered,
+    Input,
+    LeaveWanted,
+    NoRoom,
+    PartFailed,
+    PartWritten,
+    Request,
+    SnapshotOver,
+    Tick,
+    Written,
 )
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Warn, Write
 from edlz.services.ps.partition import HEARTBEAT_S, Partition
@@ -36,6 +47,7 @@ from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.runtime import EventQueue, Stop, when_failed
+from edlz.services.shell import Instructions, Shell
 
 __all__ = ["Answering", "PartitionService"]
 
@@ -52,7 +64,7 @@ class Answering(Protocol):
     def reply(self, to: Hashable, body: Message) -> None: ...
 
 
-class PartitionService:
+class PartitionService(Shell[Input, Instruction]):
     """One partition: its core, its disk, its line to the master.
 
     Parameters
@@ -73,6 +85,8 @@ class PartitionService:
         Ends it when the master is gone for good.
     """
 
+    carries = Instructions["PartitionService"]()
+
     def __init__(
         self,
         index: int,
@@ -83,124 +97,118 @@ class PartitionService:
         stop: Stop,
         contact: Contact | None = None,
     ) -> None:
+        super().__init__(stop)
         self._loop = asyncio.get_running_loop()
         self._cpu_seen = (time.monotonic(), 0.0)
         self._snapshots = SnapshotFolder(index, job_folder)
         self._core = Partition(index, secrets.randbits(62), endpoint, self._snapshots, self._telemetry)
-        self._server, self._master, self._stop = server, master, stop
+        self._server, self._master = server, master
         self._contact = contact
         self._kernels = ThreadPoolExecutor(1, thread_name_prefix="kernel")
         self._writes = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
-        self._events = EventQueue(self._kernels, self._on_error)
+        self._events = EventQueue(self._kernels, self.fail)
         self._status_request: tuple[int, float] | None = None  # under way, and since when
-        self._waiting_status: PartitionStatus | None = None  # to be sent when that is answered
+        self._waiting: Report | None = None  # to be sent when that is answered
         self._requests = 0
         # The era in which the base, or the seal, does not fit on the disk, and since when.
         self._full_since: tuple[Identity, float] | None = None
-        self._error: BaseException | None = None
-        when_failed(master.failed, self._on_error)
+        when_failed(master.failed, self.fail)
 
     async def run(self) -> None:
         """Tick until stopped; a bug in here is raised, so that the process ends."""
-        loop = asyncio.get_running_loop()
         while not self._stop.is_set:
-            self._put(lambda: self._core.on_tick(loop.time()))
-            if self._contact and (error := self._contact.on_tick(loop.time())):
-                self._on_error(error)
+            self.feed(Tick())
+            if self._contact and (error := self._contact.on_tick(self._loop.time())):
+                self.fail(error)
             await asyncio.sleep(self._core.tick_s)
-        if self._error is not None:
-            raise self._error
+        self.raise_failure()
 
     def leave(self, grace_s: float) -> None:
         """Told to end: go within so many seconds, with what this partition has saved if that can be."""
-        self._put(lambda: self._core.leave(grace_s, self._loop.time()))
+        self.feed(LeaveWanted(grace_s))
 
     def close(self) -> None:
         """Finish the write that is under way and end the threads."""
         self._kernels.shutdown(wait=True)
         self._writes.shutdown(wait=True)
 
+    # -- inputs
+
+    def decide(self, event: Input) -> list[Instruction]:
+        return self._core.feed(event, self._loop.time())
+
+    def feed(self, event: Input) -> None:
+        """Give the core an input when it is done with those before."""
+        self._events.put(lambda: self.decide(event), self.carry_out)
+
     def on_request(self, to: Hashable, body: Message) -> None:
         """A worker's or the master's request, from the server; most are answered at once."""
         self._requests += 1
-        events, is_long = self._events, _tensor_bytes(body) > LONG_KERNEL_BYTES
+        request, events, is_long = Request(to, body), self._events, _tensor_bytes(body) > LONG_KERNEL_BYTES
         if is_long or events.is_busy:
             events.put(
-                lambda: self._outcome(to, body),
-                lambda outcome: self._answer(to, body, outcome),
+                lambda: self._outcome(request),
+                lambda outcome: self._answer(request, outcome),
                 is_long=is_long,
             )
             return
         events.is_busy = True
         try:
-            try:
-                instructions = self._core.on_request(to, body, self._loop.time())
-            except EdlzError as error:
-                self._answer(to, body, error)
-            else:
-                for instruction in instructions:
-                    if type(instruction) is Reply:
-                        self._server.reply(instruction.to, instruction.body)
-                    else:
-                        self._carry_out([instruction])
+            self._answer(request, self._outcome(request))
         except Exception as error:
-            self._on_error(error)
+            self.fail(error)
         finally:
             events.end()
 
-    def _outcome(self, to: Hashable, body: Message) -> list[Instruction] | EdlzError:
+    def _outcome(self, request: Request) -> list[Instruction] | EdlzError:
         try:
-            return self._core.on_request(to, body, self._loop.time())
+            return self.decide(request)
         except EdlzError as error:
             return error
 
-    def _answer(self, to: Hashable, body: Message, outcome: list[Instruction] | EdlzError) -> None:
+    def _answer(self, request: Request, outcome: list[Instruction] | EdlzError) -> None:
         if isinstance(outcome, EdlzError):
-            logger.warning("request %s refused: %s", type(body).__name__, outcome)
-            self._server.reply(to, ErrorReply(code=outcome.code, message=outcome.message, help=outcome.help))
+            logger.warning("request %s refused: %s", type(request.body).__name__, outcome)
+            refusal = ErrorReply(code=outcome.code, message=outcome.message, help=outcome.help)
+            self._server.reply(request.to, refusal)
         else:
-            self._carry_out(outcome)
+            self.carry_out(outcome)
 
     # -- carrying out
 
-    def _put(self, event: Callable[[], list[Instruction]]) -> None:
-        self._events.put(event, self._carry_out)
+    @carries.out(Reply)
+    def _reply(self, reply: Reply) -> None:
+        self._server.reply(reply.to, reply.body)
 
-    def _on_error(self, error: BaseException) -> None:
-        """Half-dead is worse than dead: the process ends with this error."""
-        self._error = self._error or error
-        self._stop.set(getattr(error, "exit_code", 70), str(error))
+    @carries.out(Link)
+    def _link(self, link: Link) -> None:
+        self._disk(lambda: self._snapshots.link(link.name, self._life))
 
-    def _carry_out(self, instructions: list[Instruction]) -> None:
-        for instruction in instructions:
-            match instruction:
-                case Reply():
-                    self._server.reply(instruction.to, instruction.body)
-                case Report():
-                    self._report(instruction.body)
-                case Write():
-                    self._write(instruction)
-                case Link(name):
-                    self._disk(lambda name=name: self._snapshots.link(name, self._life))  # type: ignore[misc]
-                case Drop(name):
-                    self._disk(lambda name=name: self._snapshots.drop(name, self._life))  # type: ignore[misc]
-                case Warn(text):
-                    logger.warning("ps=%d: %s", self._core.index, text)
-                case Exit():
-                    logger.info("ps=%d ends: %s", self._core.index, instruction.reason)
-                    self._stop.set(instruction.code, instruction.reason)
+    @carries.out(Drop)
+    def _drop(self, drop: Drop) -> None:
+        self._disk(lambda: self._snapshots.drop(drop.name, self._life))
+
+    @carries.out(Warn)
+    def _warn(self, warning: Warn) -> None:
+        logger.warning("ps=%d: %s", self._core.index, warning.text)
+
+    @carries.out(Exit)
+    def _exit(self, instruction: Exit) -> None:
+        logger.info("ps=%d ends: %s", self._core.index, instruction.reason)
+        self._stop.set(instruction.code, instruction.reason)
 
     @property
     def _life(self) -> tuple[int, int]:
         assert self._core.incarnation is not None
         return self._core.incarnation
 
-    def _report(self, status: PartitionStatus) -> None:
-        loop = asyncio.get_running_loop()
+    @carries.out(Report)
+    def _report(self, report: Report) -> None:
+        status = report.body
         if self._status_request is not None:
             request, since = self._status_request
-            if loop.time() - since < HEARTBEAT_S:  # its answer may be near: the newest one follows it
-                self._waiting_status = status
+            if self._loop.time() - since < HEARTBEAT_S:  # its answer may be near: the newest one follows it
+                self._waiting = report
                 return
             self._master.cancel(request)
 
@@ -209,26 +217,26 @@ class PartitionService:
             if self._contact:
                 self._contact.on_heard()
             if isinstance(answer, EdlzError):
-                self._on_error(answer)
+                self.fail(answer)
                 return
-            self._put(lambda: self._core.on_answer(status, answer, loop.time()))
-            waiting, self._waiting_status = self._waiting_status, None
+            self.feed(Answered(status, answer))
+            waiting, self._waiting = self._waiting, None
             if waiting is not None and self._status_request is None:
                 self._report(waiting)
 
-        self._status_request = (self._master.send(status, on_answer), loop.time())
+        self._status_request = (self._master.send(status, on_answer), self._loop.time())
 
+    @carries.out(Write)
     def _write(self, write: Write) -> None:
         if write.kind == "checkpoint":
             self._write_part(write)
             return
-        loop = asyncio.get_running_loop()
         life = None if write.kind == "base" else self._life
-        prepared = loop.run_in_executor(self._writes, self._snapshots.prepare, write.state, life)
+        prepared = self._loop.run_in_executor(self._writes, self._snapshots.prepare, write.state, life)
         prepared.add_done_callback(lambda done: self._publish(write, done))
 
     def _write_part(self, write: Write) -> None:
-        loop, job = asyncio.get_running_loop(), self._core.job
+        job = self._core.job
         assert job is not None
         folder = JobConfig.from_record(job.config).checkpoint_directory
         tag = f"{self._core.boot:x}"
@@ -243,17 +251,14 @@ class PartitionService:
                 info = done.result()
             except OSError as error:
                 reason = f"{folder}: {error.strerror or error}"
-                self._put(lambda: self._core.on_part_failed(write, reason, loop.time()))
+                self.feed(PartFailed(write, reason))
             except Exception as error:
-                self._on_error(error)
+                self.fail(error)
             else:
-                if info is None:
-                    reason = "a later checkpoint has taken its place"
-                    self._put(lambda: self._core.on_part_failed(write, reason, loop.time()))
-                else:
-                    self._put(lambda: self._core.on_part_written(write, info, loop.time()))
+                taken = PartFailed(write, "a later checkpoint has taken its place")
+                self.feed(taken if info is None else PartWritten(write, info))
 
-        loop.run_in_executor(self._writes, work).add_done_callback(finish)
+        self._loop.run_in_executor(self._writes, work).add_done_callback(finish)
 
     def _publish(self, write: Write, done: "asyncio.Future[tuple[Path, Path]]") -> None:
         try:
@@ -262,19 +267,18 @@ class PartitionService:
                 self._full_since = None  # nobody tries to write that any more
                 self._snapshots.discard(*files)
                 if write.kind == "snapshot":
-                    self._put(self._core.on_snapshot_over)
+                    self.feed(SnapshotOver())
                 return
             self._snapshots.publish(*files)
         except OSError as error:
             self._on_write_error(write, error)
             return
         except Exception as error:
-            self._on_error(error)
+            self.fail(error)
             return
         self._full_since = None
         logger.debug("ps=%d wrote %s v%d", self._core.index, write.kind, write.state.version)
-        loop = asyncio.get_running_loop()
-        self._put(lambda: self._core.on_written(write, loop.time()))
+        self.feed(Written(write))
 
     def _on_write_error(self, write: Write, error: OSError) -> None:
         """A recovery snapshot may fail (the next one is due soon); base and seal wait for room on a full disk."""
@@ -282,16 +286,16 @@ class PartitionService:
         what += f": {error.strerror or error}"
         if write.kind == "snapshot":
             logger.warning("%s; training goes on, the snapshot before stays", what)
-            self._put(self._core.on_snapshot_over)
+            self.feed(SnapshotOver())
             return
         is_full, now = error.errno in NO_ROOM, self._loop.time()
         if self._full_since is None or self._full_since[0] != write.state.era:
             self._full_since = write.state.era, now
         if is_full and now - self._full_since[1] < FULL_S:
             logger.warning("%s; it is tried again until there is room", what)
-            self._put(lambda: self._core.on_no_room(write, now))
+            self.feed(NoRoom(write))
             return
-        self._on_error(ConfigError(what, "make room on the disk" if is_full else "set --job_dir elsewhere"))
+        self.fail(ConfigError(what, "make room on the disk" if is_full else "set --job_dir elsewhere"))
 
     def _disk(self, action: Callable[[], None]) -> None:
         try:

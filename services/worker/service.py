@@ -9,7 +9,7 @@ import faulthandler
 import logging
 import secrets
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +22,10 @@ from edlz.services.contact import Contact
 from edlz.services.endpoints import parse_endpoint
 from edlz.services.errors import ConfigError, EdlzError, LocalProtocolError, ModelError
 from edlz.services.messages import (
-    Conclusion,
     DoneEvaluation,
     EvaluationLease,
     EvaluationResult,
     Exchanged,
-    ExportLease,
     ExportReport,
     Failure,
     Initialise,
@@ -36,13 +34,32 @@ from edlz.services.messages import (
     Push,
     RowIds,
     WorkerOrders,
-    WorkerStatus,
 )
 from edlz.services.ps.store import initial_digest
 from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.runtime import Stop, when_failed
 from edlz.services.security import Security
+from edlz.services.shell import Instructions, Shell
+from edlz.services.worker.inputs import (
+    Answered,
+    Built,
+    Computed,
+    Concluded,
+    Evaluated,
+    EvaluationFailed,
+    EvaluationIdsFound,
+    Exported,
+    ExportFailed,
+    ExportWished,
+    Fatal,
+    IdsFound,
+    Input,
+    Ordered,
+    OutputsComputed,
+    TaskFailed,
+    Tick,
+)
 from edlz.services.worker.instructions import (
     AskMaster,
     AskPartition,
@@ -74,7 +91,9 @@ if TYPE_CHECKING:
     from edlz.services.worker.callbacks.calls import CallbackCalls
     from edlz.services.worker.predictor import Predicted
     from edlz.services.worker.tables import GroupedIds
-    from edlz.services.worker.trainer import Built, Computed, Trainer
+    from edlz.services.worker.trainer import Built as BuiltModel
+    from edlz.services.worker.trainer import Computed as ComputedStep
+    from edlz.services.worker.trainer import Trainer
 
 __all__ = ["WorkerService"]
 
@@ -85,7 +104,7 @@ TICK_S = 0.05
 logger = logging.getLogger(__name__)
 
 
-class WorkerService:
+class WorkerService(Shell[Input, Instruction]):
     """One life of a worker.
 
     Parameters
@@ -96,8 +115,11 @@ class WorkerService:
         Set when the core says that it is over.
     """
 
+    carries = Instructions["WorkerService"]()
+
     def __init__(self, config: JobConfig, stop: Stop) -> None:
-        self._config, self._stop = config, stop
+        super().__init__(stop)
+        self._config = config
         self._meter = Meter()
         self._keras = KerasThread(stop)
         self._core = TaskRunner(
@@ -114,7 +136,7 @@ class WorkerService:
         self._lines: dict[int, tuple[str, RpcClient]] = {}
         self._server_role = "ps"  # of the partitions' servers
         self._trainer: Trainer | None = None
-        self._built: Built | None = None
+        self._built: BuiltModel | None = None
         self._parameters: Parameters | None = None
         self._job: Job | None = None
         self._loss_log = LossLog(config.log_loss_steps)
@@ -122,22 +144,20 @@ class WorkerService:
         self._local_steps = False
         self._tells_losses = False  # callbacks are to know the mean
         self._batch_calls: CallbackCalls | None = None  # callbacks that are called at each minibatch
-        self._error: BaseException | None = None
-        when_failed(self._master.failed, self._on_error)
+        when_failed(self._master.failed, self.fail)
 
     async def run(self) -> int:
         """Work until the job is over or the master says stop; return the exit code."""
         logger.info("Starting worker: %d, master=%s", self._config.worker_id, self._config.master_endpoint)
         try:
             while not self._stop.is_set:
-                self._feed("on_tick")
+                self.feed(Tick())
                 if error := self._contact.on_tick(asyncio.get_running_loop().time()):
-                    self._on_error(error)
+                    self.fail(error)
                 await asyncio.sleep(TICK_S)
         finally:
             await self._close()
-        if self._error is not None:
-            raise self._error
+        self.raise_failure()
         return self._stop.code
 
     async def _close(self) -> None:
@@ -152,76 +172,53 @@ class WorkerService:
 
     # -- the core
 
-    def _feed(self, method: str, *args: Any) -> None:
-        """Give the core an event, with the time, and carry out what it answers."""
+    def decide(self, event: Input) -> list[Instruction]:
         if self._stop.is_set:
-            return
-        try:
-            for instruction in getattr(self._core, method)(*args, asyncio.get_running_loop().time()):
-                self._carry_out(instruction)
-        except Exception as error:  # half-dead is worse than dead
-            self._on_error(error)
+            return []
+        return self._core.feed(event, asyncio.get_running_loop().time())
 
-    def _on_error(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         if (told := without_exit(error)) is not error:
             self._on_fatal(told)
             return
-        self._error = self._error or error
-        self._stop.set(getattr(error, "exit_code", 70), str(error))
+        super().fail(error)
 
-    def _carry_out(self, instruction: Instruction) -> None:
-        match instruction:
-            case AskMaster(status):
-                self._ask_master(status)
-            case AskPartition():
-                self._ask(instruction.index, instruction.endpoint, instruction.key, instruction.body)
-            case SendInitialise():
-                self._send_initialise(instruction)
-            case Cancel(index):
-                self._hang_up(index)
-            case Build(job, check):
-                self._job = job
-                self._server_role = "master" if self._core.settings.hosts_partition else "ps"
-                self._keras.submit("build", lambda: self._build(job, check), self._on_built, self._on_refused)
-            case Begin(task, lane, end_at):
-                self._begin(task, lane, end_at)
-            case Drop(task):
-                self._keras.submit("task", lambda: self._ready_trainer.drop(task), _nothing, self._on_error)
-            case FindIds():
-                self._find_ids(instruction)
-            case Compute():
-                self._compute(instruction)
-            case FindEvaluationIds(lease):
-                self._find_evaluation_ids(lease)
-            case Evaluate():
-                self._evaluate(instruction)
-            case Conclude(conclusion):
-                self._conclude(conclusion)
-            case ExportModel(lease):
-                self._export(lease)
-            case Exit():
-                logger.info("worker=%s ends: %s", self._core.worker, instruction.reason)
-                self._stop.set(instruction.code, instruction.reason)
+    @carries.out(Exit)
+    def _exit(self, instruction: Exit) -> None:
+        logger.info("worker=%s ends: %s", self._core.worker, instruction.reason)
+        self._stop.set(instruction.code, instruction.reason)
 
     # -- messages
 
-    def _ask_master(self, status: WorkerStatus) -> None:
+    @carries.out(AskMaster)
+    def _ask_master(self, instruction: AskMaster) -> None:
+        status = instruction.body
+
         def on_answer(answer: Message | EdlzError) -> None:
             self._contact.on_heard()
             if isinstance(answer, WorkerOrders):
                 if answer.dump:
                     self._dump_stacks()
                 self._meter.reset(status.telemetry)
-                self._feed("on_orders", answer)
+                self.feed(Ordered(answer))
             elif isinstance(answer, EdlzError):
-                self._on_error(answer)
+                self.fail(answer)
             else:
                 kind = type(answer).__name__
-                self._on_error(LocalProtocolError(f"the master answered a status with {kind}"))
+                self.fail(LocalProtocolError(f"the master answered a status with {kind}"))
 
         self._master.send(status, on_answer)
 
-    def _ask(self, index: int, endpoint: str, key: Hashable, body: Message) -> None:
+    @carries.out(AskPartition)
+    def _ask_partition(self, instruction: AskPartition) -> None:
+        index, key = instruction.index, instruction.key
+        line = self._line_to(index, instruction.endpoint)
+        began = time.perf_counter()
+        line.send(instruction.body, lambda answer: self.feed(Answered(index, key, answer)))
+        self._meter.push_s += time.perf_counter() - began
+
+    def _line_to(self, index: int, endpoint: str) -> RpcClient:
+        """Return the connection with a partition; if it was elsewhere, what it was asked there is forgotten."""
         known = self._lines.get(index)
         if known is None or known[0] != endpoint:
             self._hang_up(index)
@@ -239,11 +236,9 @@ class WorkerService:
                 security=self._security,
                 server=self._server_role,
             )
-            when_failed(line.failed, self._on_error)
+            when_failed(line.failed, self.fail)
             known = self._lines[index] = (endpoint, line)
-        began = time.perf_counter()
-        known[1].send(body, lambda answer: self._feed("on_answer", index, key, answer))
-        self._meter.push_s += time.perf_counter() - began
+        return known[1]
 
     def _is_elsewhere(self, endpoint: str) -> bool:
         """Whether a partition gives an address of its own machine, while the master is on another one."""
@@ -251,11 +246,16 @@ class WorkerService:
             parse_endpoint(self._config.master_endpoint).is_beyond and not parse_endpoint(endpoint).is_beyond
         )
 
+    @carries.out(Cancel)
+    def _cancel(self, instruction: Cancel) -> None:
+        self._hang_up(instruction.index)
+
     def _hang_up(self, index: int) -> None:
         known = self._lines.pop(index, None)
         if known is not None:
             known[1].close()
 
+    @carries.out(SendInitialise)
     def _send_initialise(self, instruction: SendInitialise) -> None:
         built, job = self._built, self._job
         assert built is not None
@@ -276,7 +276,7 @@ class WorkerService:
             counters=counters if instruction.with_values else None,
             incarnation=instruction.incarnation,
         )
-        self._ask(instruction.index, instruction.endpoint, instruction.key, body)
+        self._ask_partition(AskPartition(instruction.index, instruction.endpoint, instruction.key, body))
 
     # -- Keras
 
@@ -289,7 +289,14 @@ class WorkerService:
         assert self._trainer is not None, "the model is not built"
         return self._trainer
 
-    def _build(self, job: Job, check: bool) -> "Built":
+    @carries.out(Build)
+    def _begin_building(self, instruction: Build) -> None:
+        job, check = instruction.job, instruction.check
+        self._job = job
+        self._server_role = "master" if self._core.settings.hosts_partition else "ps"
+        self._keras.submit("build", lambda: self._build(job, check), self._on_built, self._on_refused)
+
+    def _build(self, job: Job, check: bool) -> "BuiltModel":
         config = self._config.joined_with(job.config)
         self._loss_log.every = config.log_loss_steps
         self._local_steps = not job.plan.is_sync and config.get_model_steps > 1
@@ -306,7 +313,7 @@ class WorkerService:
             self._trainer.check()
         return built
 
-    def _on_built(self, built: "Built") -> None:
+    def _on_built(self, built: "BuiltModel") -> None:
         assert self._job is not None
         self._built = built
         self._tells_losses = built.callbacks is not None and built.callbacks.runs
@@ -317,8 +324,8 @@ class WorkerService:
         logger.info("model built: parameters=%d variables=%d", dense.element_count, len(dense.variables))
         self._meter.state = "waiting"
         if built.export_wish is not None:
-            self._feed("on_wish", built.export_wish)
-        self._feed("on_built", bool(built.tables), built.callbacks, built.stops_on_nan)
+            self.feed(ExportWished(built.export_wish))
+        self.feed(Built(bool(built.tables), built.callbacks, built.stops_on_nan))
 
     def _on_refused(self, error: BaseException) -> None:
         """The model cannot be built, or does not stand its check."""
@@ -328,9 +335,9 @@ class WorkerService:
     def _on_fatal(self, error: BaseException, *, is_mistake: bool = False) -> None:
         """Another attempt would end in the same way: the master ends the job."""
         if not isinstance(error, EdlzError):
-            self._on_error(error)
+            self.fail(error)
             return
-        self._feed("on_fatal", _logged(failure_of(error, is_mistake=is_mistake)))
+        self.feed(Fatal(_logged(failure_of(error, is_mistake=is_mistake))))
 
     # -- rows
 
@@ -351,35 +358,44 @@ class WorkerService:
             return None, False
         return (None if groups is None else self._row_ids(groups)), True
 
-    def _begin(self, task: int, lane: int, end_at: int | None) -> None:
+    @carries.out(Begin)
+    def _begin(self, begin: Begin) -> None:
         def work() -> None:
-            self._ready_trainer.begin(task, lane, end_at=end_at)
+            self._ready_trainer.begin(begin.task, begin.lane, end_at=begin.end_at)
 
-        self._keras.submit("task", work, _nothing, self._on_error)
+        self._keras.submit("task", work, _nothing, self.fail)
+
+    @carries.out(Drop)
+    def _drop(self, drop: Drop) -> None:
+        self._keras.submit("task", lambda: self._ready_trainer.drop(drop.task), _nothing, self.fail)
 
     def _join(self, asked: tuple[RowIds, ...], answers: tuple[Exchanged, ...]) -> "tuple[Vector, ...]":
         assert self._built is not None
         dims = [table.dim for table in self._built.tables]
         return join_rows(asked, [answer.rows for answer in answers], dims) if asked else ()
 
+    @carries.out(FindIds)
     def _find_ids(self, find: FindIds) -> None:
         def work() -> tuple[RowIds, ...] | None:
             groups = self._ready_trainer.find_ids(find.task, find.index)
             return None if groups is None else self._row_ids(groups)
 
         def then(ids: tuple[RowIds, ...] | None) -> None:
-            self._feed("on_ids", find.task, find.index, find.attempt, ids)
+            self.feed(IdsFound(find.task, find.index, find.attempt, ids))
 
         self._keras.submit(
             "ids", work, then, lambda error: self._on_training_error(error, find.task, find.attempt)
         )
 
-    def _find_evaluation_ids(self, lease: EvaluationLease) -> None:
+    @carries.out(FindEvaluationIds)
+    def _find_evaluation_ids(self, find: FindEvaluationIds) -> None:
+        lease = find.lease
+
         def work() -> tuple[RowIds, ...]:
             return self._row_ids(self._ready_trainer.evaluation_ids(lease.task, lease.records))
 
         def then(ids: tuple[RowIds, ...]) -> None:
-            self._feed("on_evaluation_ids", (lease.round, lease.task), ids)
+            self.feed(EvaluationIdsFound((lease.round, lease.task), ids))
 
         self._keras.submit(
             "evaluation ids", work, then, lambda error: self._on_evaluation_error(error, lease)
@@ -387,10 +403,11 @@ class WorkerService:
 
     # -- computing
 
+    @carries.out(Compute)
     def _compute(self, compute: Compute) -> None:
         self._meter.begin("training", compute.task)
 
-        def work() -> "tuple[Computed, Push, tuple[RowIds, ...] | None, bool]":
+        def work() -> "tuple[ComputedStep, Push, tuple[RowIds, ...] | None, bool]":
             trainer, calls = self._ready_trainer, self._batch_calls
             self._load(compute.parts)
             if calls is not None:
@@ -424,7 +441,7 @@ class WorkerService:
             self._on_fatal(error)
             return
         logger.warning("%s\n%s", error.message, error.traceback)
-        self._feed("on_failed", task, attempt, error.record("training", attempt=attempt))
+        self.feed(TaskFailed(task, attempt, error.record("training", attempt=attempt)))
 
     def _step_locally(self, push: Push) -> None:
         """In Keras' thread: between pulls, the worker's own gradient moves its copy (async)."""
@@ -444,7 +461,7 @@ class WorkerService:
     def _on_computed(
         self,
         compute: Compute,
-        computed: "Computed",
+        computed: "ComputedStep",
         whole: Push,
         ahead: tuple[RowIds, ...] | None,
         has_looked: bool,
@@ -462,8 +479,9 @@ class WorkerService:
         if computed.loss is not None:
             self._loss_log.note(compute.version, computed.loss, compute.task, computed.index)
         outcome = Outcome(computed.is_last, pushes, ahead, has_looked, computed.loss)
-        self._feed("on_computed", compute.task, compute.attempt, outcome)
+        self.feed(Computed(compute.task, compute.attempt, outcome))
 
+    @carries.out(Evaluate)
     def _evaluate(self, evaluate: Evaluate) -> None:
         assert self._job is not None
         if self._job.plan.predicts:
@@ -479,7 +497,7 @@ class WorkerService:
         def then(result: Any) -> None:
             records, states = result
             done = DoneEvaluation(round=lease.round, task=lease.task, records=records, states=states)
-            self._feed("on_evaluated", done)
+            self.feed(Evaluated(done))
 
         self._submit_whole(
             "evaluation", "evaluating", work, then, lambda error: self._on_evaluation_error(error, lease)
@@ -528,13 +546,13 @@ class WorkerService:
             done = DoneEvaluation(
                 round=lease.round, task=lease.task, records=predicted.records, states={}, part=part
             )
-            self._feed("on_evaluated", done)
+            self.feed(Evaluated(done))
 
         if predicted.table is None or self._writer is None:
             report(None)
             return
         loop = asyncio.get_running_loop()
-        self._feed("on_writing", (lease.round, lease.task))
+        self.feed(OutputsComputed((lease.round, lease.task)))
         self._writer.submit(
             lease.task,
             predicted.table,
@@ -548,9 +566,12 @@ class WorkerService:
             return
         logger.warning("%s\n%s", error.message, error.traceback)
         attempt = secrets.randbits(31)
-        self._feed("on_evaluation_failed", error.record("evaluation", round=lease.round, attempt=attempt))
+        failed = error.record("evaluation", round=lease.round, attempt=attempt)
+        self.feed(EvaluationFailed(failed))
 
-    def _conclude(self, conclusion: Conclusion) -> None:
+    @carries.out(Conclude)
+    def _conclude(self, conclude: Conclude) -> None:
+        conclusion = conclude.conclusion
         trainer, shown = self._ready_trainer, conclusion.shown
 
         def work() -> EvaluationResult:
@@ -559,13 +580,16 @@ class WorkerService:
             return EvaluationResult(round=conclusion.round, metrics=metrics, decision=decision)
 
         def then(result: EvaluationResult) -> None:
-            self._feed("on_concluded", result)
+            self.feed(Concluded(result))
 
         self._keras.submit("conclusion", work, then, self._on_fatal)
 
     # -- the end
 
-    def _export(self, lease: ExportLease) -> None:
+    @carries.out(ExportModel)
+    def _export(self, instruction: ExportModel) -> None:
+        lease = instruction.lease
+
         def work() -> ExportReport:
             from edlz.services.export.finished_job import export_finished
 
@@ -576,13 +600,11 @@ class WorkerService:
         def on_error(error: BaseException) -> None:
             error = without_exit(error)
             if isinstance(error, Exception):
-                self._feed("on_export_failed", _logged(failure_of(error)))
+                self.feed(ExportFailed(_logged(failure_of(error))))
             else:
-                self._on_error(error)
+                self.fail(error)
 
-        self._submit_whole(
-            "export", "exporting", work, lambda report: self._feed("on_exported", report), on_error
-        )
+        self._submit_whole("export", "exporting", work, lambda report: self.feed(Exported(report)), on_error)
 
     def _on_export_progress(self) -> None:
         """In Keras' thread: a table may take hours, and each part of one is a piece of work."""

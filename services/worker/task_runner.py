@@ -14,10 +14,7 @@ from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import (
     NO_IDENTITY,
     DoneEvaluation,
-    EvaluationResult,
     Exchanged,
-    ExportReport,
-    ExportWish,
     FailedTask,
     Failure,
     Identity,
@@ -36,6 +33,25 @@ from edlz.services.records import Message
 from edlz.services.worker.asynchronous import AsynchronousTraining
 from edlz.services.worker.evaluations import Evaluations
 from edlz.services.worker.exports import Exports
+from edlz.services.worker.inputs import (
+    Answered,
+    Built,
+    Computed,
+    Concluded,
+    Evaluated,
+    EvaluationFailed,
+    EvaluationIdsFound,
+    Exported,
+    ExportFailed,
+    ExportWished,
+    Fatal,
+    IdsFound,
+    Input,
+    Ordered,
+    OutputsComputed,
+    TaskFailed,
+    Tick,
+)
 from edlz.services.worker.instructions import AskMaster, AskPartition, Build, Exit, Instruction, Outcome
 from edlz.services.worker.known_partitions import KnownPartitions
 from edlz.services.worker.order_check import check_orders
@@ -111,9 +127,77 @@ class TaskRunner:
         """Where each training task in hand stands."""
         return self._training.phases if self._training else {}
 
+    # -- inputs
+
+    def feed(self, event: Input, now: float) -> list[Instruction]:
+        """Take an input; return what is to be done, in this order.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If an answer does not fit this worker's job; it is not heeded.
+        """
+        match event:
+            case Answered():
+                return self._on_answer(event.index, event.key, event.answer, now)
+            case Computed():
+                return self._on_computed(event.task, event.attempt, event.outcome, now)
+            case IdsFound():
+                return self._on_ids(event.task, event.index, event.attempt, event.ids)
+            case Tick():
+                return self._on_tick(now)
+            case Ordered(orders):
+                return self._on_orders(orders, now)
+            case _:
+                return self._on_rare(event, now)
+
+    def _on_rare(
+        self,
+        event: Built
+        | ExportWished
+        | Fatal
+        | TaskFailed
+        | EvaluationIdsFound
+        | OutputsComputed
+        | Evaluated
+        | EvaluationFailed
+        | Concluded
+        | Exported
+        | ExportFailed,
+        now: float,
+    ) -> list[Instruction]:
+        """Take an input that does not come with each minibatch."""
+        match event:
+            case ExportWished(wish):
+                self._exports.wish = wish
+                return []
+            case Built():
+                return self._on_built(event, now)
+            case Fatal(failure):
+                return self._on_fatal(failure, now)
+            case TaskFailed():
+                return self._on_failed(event.task, event.attempt, event.failed, now)
+            case EvaluationIdsFound(key, ids):
+                return self._evaluations.on_ids(key, ids)
+            case OutputsComputed(key):
+                return self._on_outputs(key, now)
+            case Evaluated(done):
+                return self._on_evaluated(done, now)
+            case EvaluationFailed(failed):
+                return self._on_evaluation_failed(failed, now)
+            case Concluded(result):
+                self._evaluations.on_concluded(result)
+                return self._status(now)
+            case Exported(report):
+                self._exports.on_exported(report)
+                return self._status(now)
+            case ExportFailed(failure):
+                self._exports.on_failed(failure)
+                return self._status(now)
+
     # -- time and the master
 
-    def on_tick(self, now: float) -> list[Instruction]:
+    def _on_tick(self, now: float) -> list[Instruction]:
         out = self._training.on_tick(now) if self._training else []
         out += self._evaluations.on_tick(now)
         out += self._schedule()
@@ -181,14 +265,7 @@ class TaskRunner:
     def _schedule(self) -> list[Instruction]:
         return self._ready_training.schedule() if self._is_ready else []
 
-    def on_orders(self, orders: WorkerOrders, now: float) -> list[Instruction]:
-        """The master's answer to the status that is under way.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If they do not fit this worker's job; they are not obeyed.
-        """
+    def _on_orders(self, orders: WorkerOrders, now: float) -> list[Instruction]:
         self._is_status_under_way = False
         if orders.term < self.term:
             return []
@@ -242,46 +319,36 @@ class TaskRunner:
             out += self._evaluations.repeat_pulls()
         return out + (self._partitions.initialise() if self._training else [])
 
-    def on_built(
-        self, has_tables: bool, callbacks: CallbackNeeds | None, stops_on_nan: bool, now: float
-    ) -> list[Instruction]:
-        """The model is built from the job's seed; `stops_on_nan`: its callbacks end the job at such a loss."""
+    def _on_built(self, built: Built, now: float) -> list[Instruction]:
         assert self.job is not None
-        self._callbacks = callbacks
+        self._callbacks = built.callbacks
         settings = self.settings
-        self._stops_on_nan = stops_on_nan or settings.stop_on_nan
+        self._stops_on_nan = built.stops_on_nan or settings.stop_on_nan
         requests = Requests(self.plan, self._partitions, settings.get_model_steps, self._ask, self.job.run)
-        about = (self.plan, self._partitions, requests, has_tables, self._status)
+        about = (self.plan, self._partitions, requests, built.has_tables, self._status)
         if self.plan.is_sync:
             self._training = SynchronousTraining(*about)
         else:
             # Not with a version tolerance: rows that are one version older would be sent back.
             looks_ahead = settings.prefetch_rows and not settings.sync_version_tolerance
             self._training = AsynchronousTraining(*about, looks_ahead=looks_ahead)
-        self._evaluations.has_tables, self._evaluations.run = has_tables, self.job.run
+        self._evaluations.has_tables, self._evaluations.run = built.has_tables, self.job.run
         return [*self._partitions.initialise(), *self._status(now)]
 
-    def on_wish(self, wish: ExportWish, now: float) -> list[Instruction]:
-        """The model's callbacks() wish for an export at the end; heard before `on_built`."""
-        self._exports.wish = wish
-        return []
-
-    def on_fatal(self, failure: Failure, now: float) -> list[Instruction]:
-        """Something that no other attempt can mend: the master ends the job."""
+    def _on_fatal(self, failure: Failure, now: float) -> list[Instruction]:
         self._failure = self._failure or failure
         return self._status(now)
 
     def _ask(self, index: int, key: Hashable, body: Message) -> AskPartition:
         return AskPartition(index, self._partitions.endpoint(index), key, body)
 
-    def on_answer(
+    def _on_answer(
         self, index: int, key: Hashable, answer: Message | EdlzError, now: float
     ) -> list[Instruction]:
-        """A partition's answer, or the error that it answered with."""
         assert isinstance(key, tuple)
         if isinstance(answer, EdlzError):  # this worker broke the protocol, or cannot be understood
             failure = Failure(code=answer.code, message=answer.message, help=answer.help)
-            return self.on_fatal(failure, now)
+            return self._on_fatal(failure, now)
         fitting = Initialised if key[0] == "initialise" else Exchanged
         if not isinstance(answer, fitting | Refused):
             raise RemoteProtocolError(
@@ -296,14 +363,12 @@ class TaskRunner:
 
     # -- training
 
-    def on_ids(
-        self, task: int, index: int, attempt: int, ids: tuple[RowIds, ...] | None, now: float
+    def _on_ids(
+        self, task: int, index: int, attempt: int, ids: tuple[RowIds, ...] | None
     ) -> list[Instruction]:
-        """The rows that a training minibatch needs; None if its task ends before it."""
         return [*self._ready_training.on_ids(task, index, attempt, ids), *self._schedule()]
 
-    def on_computed(self, task: int, attempt: int, outcome: Outcome, now: float) -> list[Instruction]:
-        """A gradient is there."""
+    def _on_computed(self, task: int, attempt: int, outcome: Outcome, now: float) -> list[Instruction]:
         if outcome.loss is not None and not math.isfinite(outcome.loss):
             return self._on_nonfinite(task, attempt, outcome, outcome.loss, now)
         return [*self._ready_training.on_computed(task, attempt, outcome, now), *self._schedule()]
@@ -329,54 +394,27 @@ class TaskRunner:
             attempt=attempt,
             ends_job=True,
         )
-        return self.on_failed(task, attempt, failed, now)
+        return self._on_failed(task, attempt, failed, now)
 
-    def on_failed(self, task: int, attempt: int, failed: FailedTask, now: float) -> list[Instruction]:
-        """The user's code raised on this task's records."""
+    def _on_failed(self, task: int, attempt: int, failed: FailedTask, now: float) -> list[Instruction]:
         return [*self._ready_training.on_failed(task, attempt, failed, now), *self._schedule()]
 
     # -- evaluation
 
-    def on_evaluation_ids(
-        self, key: tuple[int, int], ids: tuple[RowIds, ...], now: float
-    ) -> list[Instruction]:
-        """The rows that an evaluation task needs."""
-        return self._evaluations.on_ids(key, ids)
-
-    def on_writing(self, key: tuple[int, int], now: float) -> list[Instruction]:
-        """The outputs of a prediction task are computed, and are being written: another one may be computed."""
+    def _on_outputs(self, key: tuple[int, int], now: float) -> list[Instruction]:
         self._ready_training.on_evaluating()
         self._evaluations.on_writing(key)
         return self._status(now) if self._evaluations.wants_lease else []
 
-    def on_evaluated(self, done: DoneEvaluation, now: float) -> list[Instruction]:
-        """The metric state of an evaluation task is there."""
+    def _on_evaluated(self, done: DoneEvaluation, now: float) -> list[Instruction]:
         self._ready_training.on_evaluating()
         self._evaluations.on_evaluated(done)
         # While another task is computed, the report goes with the wish for the one after that.
         return [] if self.plan.predicts and not self._evaluations.wants_lease else self._status(now)
 
-    def on_evaluation_failed(self, failed: FailedTask, now: float) -> list[Instruction]:
-        """The user's code raised on this evaluation task's records."""
+    def _on_evaluation_failed(self, failed: FailedTask, now: float) -> list[Instruction]:
         self._evaluations.on_failed((failed.round, failed.task))
         self._ready_training.note_failed(failed)
-        return self._status(now)
-
-    def on_concluded(self, result: EvaluationResult, now: float) -> list[Instruction]:
-        """A round's metrics are computed."""
-        self._evaluations.on_concluded(result)
-        return self._status(now)
-
-    # -- export
-
-    def on_exported(self, report: ExportReport, now: float) -> list[Instruction]:
-        """The finished model is exported."""
-        self._exports.on_exported(report)
-        return self._status(now)
-
-    def on_export_failed(self, failure: Failure, now: float) -> list[Instruction]:
-        """It cannot be exported."""
-        self._exports.on_failed(failure)
         return self._status(now)
 
     # -- checks

@@ -43,10 +43,12 @@ from edlz.services.messages import (
     WorkerOrders,
     WorkerStatus,
 )
+from edlz.services.ps import inputs as ps_inputs
 from edlz.services.ps.partition import Partition
 from edlz.services.records import Message
 from edlz.services.rpc import ReplyTo
 from edlz.services.runtime import Stop
+from edlz.services.worker import inputs as worker_inputs
 
 pytestmark = pytest.mark.fuzz
 
@@ -176,7 +178,7 @@ def to_master(job: SimulatedJob, process: Process, writer: Writer, rng: random.R
 
 def to_partition(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
     kinds = (Exchange, Initialise, NewestPull, ReadVector, ReadTables)
-    process.core.on_request(0, made(job.network.newest("p0"), kinds, writer, rng), job.now)
+    process.core.feed(ps_inputs.Request(0, made(job.network.newest("p0"), kinds, writer, rng)), job.now)
 
 
 def test_a_master_takes_or_refuses_any_message() -> None:
@@ -210,8 +212,8 @@ def orders_to_partition(job: SimulatedJob, process: Process, writer: Writer, rng
     (asked, *_) = [one.body for box in process.outboxes.values() for one in box.under_way.values()] or [
         writer.message(PartitionStatus)
     ]
-    core.on_answer(asked, answer, job.now)
-    core.on_tick(job.now)
+    core.feed(ps_inputs.Answered(asked, answer), job.now)
+    core.feed(ps_inputs.Tick(), job.now)
 
 
 def test_a_partition_takes_or_refuses_any_answer_of_a_master() -> None:
@@ -287,7 +289,7 @@ def to_worker(job: SimulatedJob, process: Process, writer: Writer, rng: random.R
     if asked:
         index, key = rng.choice(asked).key
         answer = writer.message(rng.choice((Exchanged, Exchanged, Refused, Initialised, VectorPart)))
-        process.core.on_answer(index, key, answer, job.now)
+        process.core.feed(worker_inputs.Answered(index, key, answer), job.now)
 
 
 def orders_to_worker(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
@@ -303,8 +305,8 @@ def orders_to_worker(job: SimulatedJob, process: Process, writer: Writer, rng: r
             "incarnation": core.incarnation,
         }
         orders = msgspec.structs.replace(orders, **fitting)
-    core.on_orders(orders, job.now)
-    core.on_tick(job.now)
+    core.feed(worker_inputs.Ordered(orders), job.now)
+    core.feed(worker_inputs.Tick(), job.now)
 
 
 def test_a_worker_takes_or_refuses_any_answer_of_a_partition() -> None:

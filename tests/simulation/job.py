@@ -31,8 +31,10 @@ from edlz.services import strict_json
 from edlz.services.master.entries import JournalState
 from edlz.services.master.job import MasterCore
 from edlz.services.messages import Job
+from edlz.services.ps.inputs import LeaveWanted, Request, Tick
 from edlz.services.ps.partition import Partition
 from edlz.services.ps.state import State
+from edlz.services.worker import inputs as worker_inputs
 from edlz.services.worker.pace import Pace
 from edlz.services.worker.task_runner import TaskRunner
 
@@ -200,21 +202,29 @@ class SimulatedJob:
         """Let something happen in so many seconds."""
         self.at(self.now + self.rng.uniform(least_s, most_s), method, *args)
 
-    def event(self, name: int, method: str, args: tuple[Any, ...]) -> None:
+    def event(self, name: int, event: Any) -> None:
         """Something that a process waits for itself has come: a computation, records."""
         process = self.processes[name]
         if not process.is_up:
             return
         if self.now < process.stalled_until:
-            self.at(process.stalled_until, self.event, name, method, args)
+            self.at(process.stalled_until, self.event, name, event)
             return
-        self.feed(process, method, *args, self.now)
+        self.feed(process, event)
 
-    def feed(self, process: Process, method: str, *args: Any) -> None:
-        """Give a core an event, and do what it answers."""
-        instructions = getattr(process.core, method)(*args)
-        process.core.check_invariants()
+    def feed(self, process: Process, event: Any) -> None:
+        """Give a core an input, and do what it answers."""
+        core = process.core
+        instructions = (
+            self._feed_master(core, event) if isinstance(core, MasterCore) else core.feed(event, self.now)
+        )
+        core.check_invariants()
         self.carry_out(process, instructions)
+
+    def _feed_master(self, core: MasterCore, event: Any) -> list[Any]:
+        if isinstance(event, Request):
+            return core.on_request(event.to, event.body, self.now)
+        return core.on_tick(self.now)
 
     def carry_out(self, process: Process, instructions: list[Any]) -> None:
         """Do what a core has asked for, as long as its process lives."""
@@ -261,7 +271,7 @@ class SimulatedJob:
         if not process.is_up:
             return
         if self.now >= process.stalled_until:
-            self.feed(process, "on_tick", self.now)
+            self.feed(process, worker_inputs.Tick() if process.role[0] == "w" else Tick())
             self.network.repeat(process)
         self.at(max(self.now, process.stalled_until) + self.rng.uniform(0.2, 0.6), self._tick, name)
 
@@ -326,7 +336,7 @@ class SimulatedJob:
         if fault.role[0] != "p":
             self._kill_by(fault, process)
             return
-        self.event(process.name, "leave", (LEAVE_S,))
+        self.event(process.name, LeaveWanted(LEAVE_S))
         self.at(self.now + fault.seconds, self._end_by_force, process)
 
     def _end_by_force(self, process: Process) -> None:

@@ -12,8 +12,10 @@ from simulation.processes import Process, Request, Violation
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.messages import ErrorReply, Exchange, PartitionStatus, WorkerOrders
 from edlz.services.outbox import Outbox
+from edlz.services.ps import inputs as ps_inputs
 from edlz.services.ps.partition import Partition
 from edlz.services.records import Message
+from edlz.services.worker import inputs as worker_inputs
 
 if TYPE_CHECKING:
     from simulation.job import SimulatedJob
@@ -66,7 +68,7 @@ class Network:
                 self._dispatch(process, number, request)
 
     def reply(self, to: Hashable, body: Message) -> None:
-        """Answer a request; `to` as `on_request` of a core got it."""
+        """Answer a request; `to` as the core got it."""
         connection, client, request = to
         self._deliver(connection, client, "on_answer", (request, body), "answer")
 
@@ -83,7 +85,7 @@ class Network:
                     nobody = Connection(process.name, request.role, server.name, is_up=False)
                     to = (nobody, process.name, number)
                     with contextlib.suppress(RemoteProtocolError):
-                        self._job.feed(server, "on_request", to, _of_another_run(request.body), self._job.now)
+                        self._job.feed(server, ps_inputs.Request(to, _of_another_run(request.body)))
 
     def hang_up(self, process: Process, role: str) -> None:
         """Forget what a process asks whoever has a role, and close its connection."""
@@ -179,7 +181,7 @@ class Network:
             return
         if method == "on_request":
             try:
-                self._job.feed(process, method, *args, self._job.now)
+                self._job.feed(process, ps_inputs.Request(*args))
             except EdlzError as error:
                 raise Violation(f"{process.role} cannot take {args[1]}: {error}") from error
             return
@@ -197,12 +199,12 @@ class Network:
         if callable(key):  # a master's question of the partitions
             key(body)
         elif isinstance(process.core, Partition):
-            self._job.feed(process, "on_answer", asked, body, self._job.now)
+            self._job.feed(process, ps_inputs.Answered(asked, body))
         elif isinstance(body, WorkerOrders):
-            self._job.feed(process, "on_orders", body, self._job.now)
+            self._job.feed(process, worker_inputs.Ordered(body))
         else:
             index, inner = key
-            self._job.feed(process, "on_answer", index, inner, body, self._job.now)
+            self._job.feed(process, worker_inputs.Answered(index, inner, body))
 
 
 def _of_another_run(body: Message) -> Message:

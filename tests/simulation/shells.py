@@ -17,6 +17,7 @@ from edlz.services.master import instructions as master_core
 from edlz.services.master.crew import HANG_S
 from edlz.services.master.digest import Reading, Unreadable, read_digest
 from edlz.services.messages import Ends, Job, PartInfo
+from edlz.services.ps import inputs as ps_inputs
 from edlz.services.ps import instructions as ps_core
 from edlz.services.ps.state import MemoryRows, State
 from edlz.services.ps.store import Store
@@ -273,25 +274,21 @@ class PartitionShell(Shell):
             self._finish_part(process, write)
             return
         if self._is_full(process):
-            event, args = (
-                ("on_snapshot_over", ())
-                if write.kind == "snapshot"
-                else ("on_no_room", (write, self._job.now))
-            )
-            self._job.feed(process, event, *args)
+            is_snapshot = write.kind == "snapshot"
+            self._job.feed(process, ps_inputs.SnapshotOver() if is_snapshot else ps_inputs.NoRoom(write))
             return
         if core.is_wanted(write):
             self._job.disks[core.index].write(write.state, core.incarnation)
             if write.kind == "seal":
                 self._job.sealed[core.index, core.incarnation] = write.state
-        self._job.feed(process, "on_written", write, self._job.now)
+        self._job.feed(process, ps_inputs.Written(write))
 
     def _is_full(self, process: Process) -> bool:
         return bool(self._job.now < self._job.disks[process.core.index].full_until)
 
     def _finish_part(self, process: Process, write: ps_core.Write) -> None:
         if self._is_full(process) or self._job.rng.random() < self._job.schedule.noise:
-            self._job.feed(process, "on_part_failed", write, "no room", self._job.now)
+            self._job.feed(process, ps_inputs.PartFailed(write, "no room"))
             return
         index = process.core.index
         self._job.parts[write.number, write.version, index] = write.state
@@ -303,7 +300,7 @@ class PartitionShell(Shell):
             body_checksum=checksum,
             head_checksum="",
         )
-        self._job.feed(process, "on_part_written", write, info, self._job.now)
+        self._job.feed(process, ps_inputs.PartWritten(write, info))
 
     def _link(self, process: Process, instruction: ps_core.Link) -> None:
         core = process.core

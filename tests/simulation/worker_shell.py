@@ -39,6 +39,7 @@ from edlz.services.messages import (
 )
 from edlz.services.ps.state import State
 from edlz.services.ps.store import initial_digest
+from edlz.services.worker import inputs
 from edlz.services.worker import instructions as worker_core
 from edlz.services.worker.instructions import Outcome
 from edlz.services.worker.row_traffic import join_rows, split_gradients
@@ -90,10 +91,10 @@ class WorkerShell(Shell):
         process.pace.end(self._job.now)
         if self._job.schedule.refuses:
             mistake = Failure(code="model", message="a mistake", where="model.py:3 in loss", is_mistake=True)
-            self._job.event(process.name, "on_fatal", (mistake,))
+            self._job.event(process.name, inputs.Fatal(mistake))
             return
         needs = callback_needs(self._job.schedule)
-        self._job.event(process.name, "on_built", (self._job.schedule.has_tables, needs, False))
+        self._job.event(process.name, inputs.Built(self._job.schedule.has_tables, needs, False))
 
     def _begin(self, process: Process, begin: worker_core.Begin) -> None:
         """Records are read when they are needed here."""
@@ -114,15 +115,15 @@ class WorkerShell(Shell):
             self._job.within(0, 0.5, self._job.die, process.name)
             return
         ids = ids_of(self._job.schedule, find.task, find.index, self._job.schedule.partitions)
-        event = (process.name, "on_ids", (find.task, find.index, find.attempt, ids))
-        self._job.within(0, 0.5, self._job.event, *event)
+        event = inputs.IdsFound(find.task, find.index, find.attempt, ids)
+        self._job.within(0, 0.5, self._job.event, process.name, event)
 
     def _findevaluationids(self, process: Process, find: worker_core.FindEvaluationIds) -> None:
         ids = ids_of(
             dataclasses.replace(self._job.schedule, lengths=(1,)), 0, 0, self._job.schedule.partitions
         )
-        event = (process.name, "on_evaluation_ids", ((find.lease.round, find.lease.task), ids))
-        self._job.within(0, 0.5, self._job.event, *event)
+        event = inputs.EvaluationIdsFound((find.lease.round, find.lease.task), ids)
+        self._job.within(0, 0.5, self._job.event, process.name, event)
 
     def _exportmodel(self, process: Process, export: worker_core.ExportModel) -> None:
         process.pace.begin("export", self._job.now)
@@ -155,7 +156,7 @@ class WorkerShell(Shell):
         if states is None:
             process.pace.end(self._job.now)
             failure = Failure(code="data", message="not to be seen")
-            self._job.event(process.name, "on_export_failed", (failure,))
+            self._job.event(process.name, inputs.ExportFailed(failure))
             return
         if lease.digest not in [digest for digest, _ in self._job.exports]:
             self._job.exports.append((lease.digest, final_bytes(states)))
@@ -167,7 +168,7 @@ class WorkerShell(Shell):
     def _on_exported(self, process: Process, report: ExportReport) -> None:
         process.pace.end(self._job.now)
         self._job.reach("exported")
-        self._job.event(process.name, "on_exported", (report,))
+        self._job.event(process.name, inputs.Exported(report))
 
     def _compute(self, process: Process, compute: worker_core.Compute) -> None:
         task, index, length = compute.task, compute.index, self._job.schedule.lengths[compute.task]
@@ -215,7 +216,7 @@ class WorkerShell(Shell):
         if compute.ahead is not None and has_looked:
             ahead = ids_of(self._job.schedule, task, compute.ahead, count)
         outcome = Outcome(index + 1 >= length, tuple(pushes), ahead, has_looked, loss)
-        event = (process.name, "on_computed", (task, compute.attempt, outcome))
+        event = inputs.Computed(task, compute.attempt, outcome)
         process.step += 1
         process.pace.begin("step", self._job.now)
         if (task, index) in self._job.hangs_left:
@@ -223,10 +224,10 @@ class WorkerShell(Shell):
             return
         self._job.at(self._job.now + delay, self._on_step, process, process.step, event)
 
-    def _on_step(self, process: Process, step: int, event: tuple[object, ...]) -> None:
+    def _on_step(self, process: Process, step: int, event: inputs.Computed) -> None:
         if process.step == step:
             process.pace.end(self._job.now)
-        self._job.event(*event)
+        self._job.event(process.name, event)
 
     def _evaluate(self, process: Process, evaluate: worker_core.Evaluate) -> None:
         lease = evaluate.lease
@@ -244,9 +245,8 @@ class WorkerShell(Shell):
                 round=lease.round,
                 attempt=self._job.rng.randrange(1 << 30),
             )
-            self._job.at(
-                self._job.now + 0.1, self._job.event, process.name, "on_evaluation_failed", (failed,)
-            )
+            event = inputs.EvaluationFailed(failed)
+            self._job.at(self._job.now + 0.1, self._job.event, process.name, event)
             return
         if self._job.schedule.predicts:
             self._job.within(0.1, 2, self._predict, process, evaluate)
@@ -263,7 +263,7 @@ class WorkerShell(Shell):
             states={"n": [np.array([float(lease.records.count)])], "seen": [np.array([measured])]},
         )
         self._job.reach("evaluating")
-        self._job.within(0.1, 2, self._job.event, process.name, "on_evaluated", (done,))
+        self._job.within(0.1, 2, self._job.event, process.name, inputs.Evaluated(done))
 
     def _predict(self, process: Process, evaluate: worker_core.Evaluate) -> None:
         """The outputs are computed; they are written while other work goes on."""
@@ -277,7 +277,7 @@ class WorkerShell(Shell):
             )
         values = b"".join(part.dense.tobytes() for part in evaluate.parts)
         checksum = f"{zlib.crc32(values + repr(lease.records).encode()):x}"
-        self._job.event(process.name, "on_writing", ((lease.round, lease.task),))
+        self._job.event(process.name, inputs.OutputsComputed((lease.round, lease.task)))
         self._job.within(0.1, 3, self._on_part, process, lease, checksum)
 
     def _on_part(self, process: Process, lease: EvaluationLease, checksum: str) -> None:
@@ -298,7 +298,7 @@ class WorkerShell(Shell):
         done = DoneEvaluation(
             round=lease.round, task=lease.task, records=lease.records.count, states={}, part=part
         )
-        job.event(process.name, "on_evaluated", (done,))
+        job.event(process.name, inputs.Evaluated(done))
 
     def _conclude(self, process: Process, conclude: worker_core.Conclude) -> None:
         states, shown = conclude.conclusion.states, conclude.conclusion.shown
@@ -316,7 +316,7 @@ class WorkerShell(Shell):
             if not self._job.schedule.decides:
                 decision = Decision(logs=decision.logs)
         result = EvaluationResult(round=conclude.conclusion.round, metrics=metrics, decision=decision)
-        self._job.within(0.1, 2, self._job.event, process.name, "on_concluded", (result,))
+        self._job.within(0.1, 2, self._job.event, process.name, inputs.Concluded(result))
 
     def _meets_bad(self, process: Process, task: int, index: int) -> int | None:
         end_at = process.ends.get(task)
@@ -338,6 +338,5 @@ class WorkerShell(Shell):
             traceback="",
             attempt=attempt,
         )
-        self._job.at(
-            self._job.now + delay, self._job.event, process.name, "on_failed", (task, attempt, failed)
-        )
+        event = inputs.TaskFailed(task, attempt, failed)
+        self._job.at(self._job.now + delay, self._job.event, process.name, event)

@@ -18,6 +18,7 @@ from edlz.services.messages import (
     Push,
 )
 from edlz.services.plan import Plan, Shard
+from edlz.services.ps.inputs import Answered, Request, Tick, Written
 from edlz.services.ps.instructions import Reply, Report, Write
 from edlz.services.ps.partition import Partition
 from edlz.services.ps.store import initial_digest
@@ -41,10 +42,10 @@ class Bench:
         disk, parts = Disk(), initial_vectors()
         self.core = Partition(0, 1, "ipc://ps-0", disk)
         self.number, self.now = 0, 0.0
-        status = self.statuses(self.core.on_tick(0.0))[-1]
-        status = self.statuses(self.core.on_answer(status, Granted(term=1, incarnation=None), 0.0))[-1]
+        status = self.statuses(self.core.feed(Tick(), 0.0))[-1]
+        status = self.statuses(self.core.feed(Answered(status, Granted(term=1, incarnation=None)), 0.0))[-1]
         job = Job(name="job", run="1", config={}, plan=plan, partitions=1)
-        self.core.on_answer(status, Granted(term=1, incarnation=LIFE, job=job), 0.0)
+        self.core.feed(Answered(status, Granted(term=1, incarnation=LIFE, job=job)), 0.0)
         initialise = Initialise(
             run="1",
             plan_hash=plan.hash,
@@ -56,10 +57,10 @@ class Bench:
             state=parts[1],
             counters=parts[2],
         )
-        [base] = self.core.on_request("worker", initialise, 0.0)
+        [base] = self.core.feed(Request("worker", initialise), 0.0)
         assert isinstance(base, Write)
         disk.write(base.state, LIFE)
-        self.status = self.statuses(self.core.on_written(base, 0.0))[-1]
+        self.status = self.statuses(self.core.feed(Written(base), 0.0))[-1]
         self.obey()
 
     def statuses(self, instructions: list[Any]) -> list[PartitionStatus]:
@@ -70,7 +71,7 @@ class Bench:
         self.number += 1
         order = CheckpointOrder(number=1, phase=phase, **fields) if phase else None
         orders = PartitionOrders(term=1, number=self.number, incarnation=LIFE, stop=False, checkpoint=order)
-        out = self.core.on_answer(asked or self.status, orders, 0.0)
+        out = self.core.feed(Answered(asked or self.status, orders), 0.0)
         self.core.check_invariants()
         self.status = (self.statuses(out) or [self.status])[-1]
         return out
@@ -86,13 +87,13 @@ class Bench:
             counters=None,
         )
         body = Exchange(era=(0, 0), incarnation=LIFE, version=index, push=push, run="1")
-        out = self.core.on_request(f"worker-{index}", body, 0.0)
+        out = self.core.feed(Request(f"worker-{index}", body), 0.0)
         self.core.check_invariants()
         return out
 
     def tick(self) -> PartitionStatus:
         self.now += 10.0
-        self.status = self.statuses(self.core.on_tick(self.now))[-1]
+        self.status = self.statuses(self.core.feed(Tick(), self.now))[-1]
         return self.status
 
 

@@ -28,6 +28,7 @@ from edlz.services.messages import (
     WorkerStatus,
 )
 from edlz.services.ps import partition
+from edlz.services.ps.inputs import Request
 from edlz.services.ps.instructions import Reply
 from edlz.services.reconciler import Reconciler
 
@@ -79,14 +80,14 @@ def test_a_partition_answers_only_who_names_its_run(run: str) -> None:
     ]
     not_ready = [Reply("x", Refused(reason="not ready"))]
     for body in bare[1:]:
-        assert server.on_request("x", body, 0.0) == not_ready
-    out = server.on_request("x", bare[0], 0.0)
+        assert server.feed(Request("x", body), 0.0) == not_ready
+    out = server.feed(Request("x", bare[0]), 0.0)
     if run != "new":
         assert out == not_ready
-        out = server.on_request("x", initial_values("new"), 0.0)
+        out = server.feed(Request("x", initial_values("new")), 0.0)
     become_based(server, out, (1, 1))
     for body in bare:
-        answered = server.on_request("x", body, 0.0)
+        answered = server.feed(Request("x", body), 0.0)
         assert (answered == not_ready) == (run != "new"), body
 
 

@@ -21,6 +21,7 @@ from edlz.services.messages import (
 )
 from edlz.services.plan import Plan, Shard
 from edlz.services.records import Message
+from edlz.services.worker.inputs import Ordered, Tick
 from edlz.services.worker.task_runner import TaskRunner
 
 seqs = itertools.count(1)
@@ -121,12 +122,12 @@ def test_a_change_of_a_partition_makes_another_list() -> None:
 def test_a_worker_says_which_list_it_has_learnt_from() -> None:
     master = Master()
     runner = TaskRunner("a", 7)
-    [asked] = runner.on_tick(0.0)
-    [asked] = runner.on_orders(master.ask(asked.body)[0], 0.0)[-1:]
+    [asked] = runner.feed(Tick(), 0.0)
+    [asked] = runner.feed(Ordered(master.ask(asked.body)[0]), 0.0)[-1:]
     assert asked.body.address_list == NO_IDENTITY
     orders, _ = master.ask(asked.body)
-    runner.on_orders(orders, 0.0)
-    [asked] = runner.on_tick(2.0)
+    runner.feed(Ordered(orders), 0.0)
+    [asked] = runner.feed(Tick(), 2.0)
     assert asked.body.address_list == orders.address_list != NO_IDENTITY
     assert master.ask(asked.body)[0].partitions == ()
 

@@ -17,6 +17,7 @@ from edlz.services.messages import (
     WorkerOrders,
 )
 from edlz.services.plan import Shard
+from edlz.services.ps.inputs import Answered
 from edlz.services.ps.instructions import Write
 from edlz.services.ps.partition import Condition, Partition
 from edlz.services.worker.order_check import check_orders
@@ -32,7 +33,7 @@ def next_life(mode: str) -> tuple[Partition, Granted]:
         Schedule(seed=1, mode=mode, slots=1, epochs=1, lengths=(2,), partitions=1, workers=1)
     ).run()
     partition = Partition(0, 99, "here", job.disks[0])
-    partition.on_answer(ASKED, Granted(term=TERM, incarnation=None), 0.0)
+    partition.feed(Answered(ASKED, Granted(term=TERM, incarnation=None)), 0.0)
     return partition, Granted(term=TERM, incarnation=LIFE, job=job.job)
 
 
@@ -46,9 +47,9 @@ def test_a_job_without_the_partition_is_not_joined(has_job: bool) -> None:
     assert granted.job is not None
     job = msgspec.structs.replace(granted.job, partitions=0) if has_job else None
     with pytest.raises(RemoteProtocolError, match="takes ps-0 into a job that has no such partition"):
-        partition.on_answer(ASKED, msgspec.structs.replace(granted, job=job), 0.0)
+        partition.feed(Answered(ASKED, msgspec.structs.replace(granted, job=job)), 0.0)
     assert partition.condition is Condition.JOINING
-    partition.on_answer(ASKED, granted, 0.0)
+    partition.feed(Answered(ASKED, granted), 0.0)
     assert partition.condition is Condition.UNRESTORED
 
 
@@ -64,27 +65,27 @@ def test_looking_at_a_workers_orders_takes_no_memory_for_partitions_that_a_job_m
 
 def test_nothing_is_sealed_before_there_is_an_era() -> None:
     partition, granted = next_life("sync")
-    partition.on_answer(ASKED, granted, 0.0)
-    out = partition.on_answer(ASKED, orders(seal=True), 0.0)
+    partition.feed(Answered(ASKED, granted), 0.0)
+    out = partition.feed(Answered(ASKED, orders(seal=True)), 0.0)
     assert not [each for each in out if isinstance(each, Write)]
     assert partition.condition is Condition.UNRESTORED
 
 
 def test_a_cut_without_its_marks_is_refused() -> None:
     partition, granted = next_life("async")
-    partition.on_answer(ASKED, granted, 0.0)
+    partition.feed(Answered(ASKED, granted), 0.0)
     odd = orders(checkpoint=CheckpointOrder(number=1, phase="level"))
     with pytest.raises(RemoteProtocolError, match="at marks that the master does not say"):
-        partition.on_answer(ASKED, odd, 0.0)
+        partition.feed(Answered(ASKED, odd), 0.0)
     assert partition._obeyed == 0
 
 
 @pytest.mark.parametrize(("mode", "phase"), [("sync", "near"), ("async", "cut")])
 def test_a_cut_of_the_other_mode_is_refused(mode: str, phase: Any) -> None:
     partition, granted = next_life(mode)
-    partition.on_answer(ASKED, granted, 0.0)
+    partition.feed(Answered(ASKED, granted), 0.0)
     with pytest.raises(RemoteProtocolError, match="is of the other mode"):
-        partition.on_answer(ASKED, orders(checkpoint=CheckpointOrder(number=1, phase=phase)), 0.0)
+        partition.feed(Answered(ASKED, orders(checkpoint=CheckpointOrder(number=1, phase=phase))), 0.0)
     assert partition._obeyed == 0
 
 

@@ -24,6 +24,7 @@ from edlz.services.messages import (
     VectorPart,
 )
 from edlz.services.ps import partition, refusals
+from edlz.services.ps.inputs import Request
 from edlz.services.ps.instructions import Reply, Write
 from edlz.services.ps.partition import Partition
 from edlz.services.records import Message
@@ -50,7 +51,7 @@ def requests(life: Identity | None) -> list[Message]:
 
 def based_partition() -> Partition:
     server = bare_partition("r", OWN)
-    become_based(server, server.on_request("x", initial_values("r", OWN), 0.0), OWN)
+    become_based(server, server.feed(Request("x", initial_values("r", OWN)), 0.0), OWN)
     return server
 
 
@@ -58,8 +59,8 @@ def based_partition() -> Partition:
 def test_a_partition_answers_nothing_that_another_life_is_asked(other: Identity) -> None:
     refused = [Reply("x", Refused(reason="incarnation"))]
     for server in (bare_partition("r", OWN), based_partition()):
-        assert all(server.on_request("x", body, 0.0) == refused for body in requests(other))
-    (write,) = bare_partition("r", OWN).on_request("x", initial_values("r", OWN), 0.0)
+        assert all(server.feed(Request("x", body), 0.0) == refused for body in requests(other))
+    (write,) = bare_partition("r", OWN).feed(Request("x", initial_values("r", OWN)), 0.0)
     assert isinstance(write, Write)
 
 
@@ -67,16 +68,15 @@ def test_a_partition_answers_nothing_that_another_life_is_asked(other: Identity)
 def test_it_answers_who_means_its_life_or_names_none(life: Identity | None) -> None:
     server = based_partition()
     for body in requests(life):
-        (reply,) = server.on_request("x", body, 0.0)
+        (reply,) = server.feed(Request("x", body), 0.0)
         assert isinstance(reply, Reply)
         assert isinstance(reply.body, ANSWERS[type(body)])
 
 
 def test_an_exchange_is_answered_in_its_own_way() -> None:
     """The life that it names is that of the vectors in hand: a pull brings those of this one."""
-    (reply,) = based_partition().on_request(
-        "x", Exchange(era=NO_IDENTITY, incarnation=(0, 9), version=0, run="r"), 0.0
-    )
+    exchange = Exchange(era=NO_IDENTITY, incarnation=(0, 9), version=0, run="r")
+    (reply,) = based_partition().feed(Request("x", exchange), 0.0)
     assert isinstance(reply, Reply)
     assert isinstance(reply.body, Exchanged)
 

@@ -7,6 +7,7 @@ from states import save
 
 from edlz.services.messages import Granted, Initialise, Job, Refused
 from edlz.services.plan import Plan, Shard
+from edlz.services.ps.inputs import Answered, NoRoom, Request, Tick
 from edlz.services.ps.instructions import Reply, Report, Write
 from edlz.services.ps.partition import RETRY_S, Partition
 from edlz.services.ps.snapshots import SnapshotFolder
@@ -42,23 +43,23 @@ def test_a_checkpoint_that_a_job_begins_from_is_read_again(tmp_path: Path) -> No
     job = Job(name="j", run="r", config={}, plan=PLAN, partitions=1, begins_from=begins_from)
     folder = SnapshotFolder(0, tmp_path / "job")
     partition = Partition(0, 1, "here", folder)
-    (report,) = partition.on_tick(0.0)
+    (report,) = partition.feed(Tick(), 0.0)
     assert isinstance(report, Report)
     first = next(
         order
         for order in (
-            *partition.on_answer(report.body, Granted(term=1, incarnation=None, job=job), 0.0),
-            *partition.on_answer(report.body, Granted(term=1, incarnation=(1, 1), job=job), 0.0),
+            *partition.feed(Answered(report.body, Granted(term=1, incarnation=None, job=job)), 0.0),
+            *partition.feed(Answered(report.body, Granted(term=1, incarnation=(1, 1), job=job)), 0.0),
         )
         if isinstance(order, Write)
     )
     first.state.close()
-    assert partition.on_no_room(first, 1.0) == []
-    assert not [order for order in partition.on_tick(1.0) if isinstance(order, Write)]
-    assert partition.on_request("a worker", initial_values(), 1.0) == [
+    assert partition.feed(NoRoom(first), 1.0) == []
+    assert not [order for order in partition.feed(Tick(), 1.0) if isinstance(order, Write)]
+    assert partition.feed(Request("a worker", initial_values()), 1.0) == [
         Reply("a worker", Refused(reason="not ready"))
     ], "what a worker begins with is not what the checkpoint holds"
-    (again,) = [order for order in partition.on_tick(1.0 + RETRY_S) if isinstance(order, Write)]
+    (again,) = [order for order in partition.feed(Tick(), 1.0 + RETRY_S) if isinstance(order, Write)]
     assert again.kind == "base"
     assert again.state.name == first.state.name == ((0, 0), 7)
     again.state.close()

@@ -89,8 +89,8 @@ class StoppedEarly(SimulatedJob):
         self.applied_at_stop = -1  # minibatches that all partitions had
         super().__init__(schedule)
 
-    def feed(self, process, method, *args):  # type: ignore[no-untyped-def]
-        super().feed(process, method, *args)
+    def feed(self, process, event):  # type: ignore[no-untyped-def]
+        super().feed(process, event)
         master = self.process("m")
         partitions = [self.process(f"p{p}") for p in range(self.schedule.partitions)]
         if self.applied_at_stop >= 0 or master is None or not all(p and p.core.store for p in partitions):

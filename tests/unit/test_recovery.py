@@ -8,6 +8,7 @@ from simulation.job import Fault, Schedule, SimulatedJob, Violation
 
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.messages import SnapshotName
+from edlz.services.ps.inputs import Answered
 from edlz.services.ps.partition import BASE, Partition
 
 
@@ -24,10 +25,10 @@ class Watched(SimulatedJob):
         self.completed: list[tuple[float, int]] = []
         super().__init__(about)
 
-    def feed(self, process, method, *args):  # type: ignore[no-untyped-def]
+    def feed(self, process, event):  # type: ignore[no-untyped-def]
         core = process.core
         before = self._stands(core)
-        super().feed(process, method, *args)
+        super().feed(process, event)
         after = self._stands(core)
         if after is not None and after != before:
             self.begun.append((process.role, self.now, core.store.version))
@@ -156,13 +157,13 @@ class Vanishing(Watched):
         self.lives.append(role)
         super()._launch(role)
 
-    def feed(self, process, method, *args):  # type: ignore[no-untyped-def]
-        if process.role == "p1" and method == "on_answer" and self.left:
-            target = getattr(args[1], "restore", None)
-            if target is not None and target != BASE and args[1].era != process.core.era:
+    def feed(self, process, event):  # type: ignore[no-untyped-def]
+        if process.role == "p1" and isinstance(event, Answered) and self.left:
+            target = getattr(event.answer, "restore", None)
+            if target is not None and target != BASE and event.answer.era != process.core.era:
                 self.left -= 1
                 self._take_away(target)
-        super().feed(process, method, *args)
+        super().feed(process, event)
 
     def _take_away(self, target: SnapshotName) -> None:
         disk = self.disks[1]
