@@ -14,13 +14,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from benchmarks.stand_ins import Partitions, TaskState, Work, Worker
 from edlz.services.master.entries import JournalState
-from edlz.services.master.instructions import Instruction, Reply, TakeDigest
+from edlz.services.master.fleet import Fleet
+from edlz.services.master.inputs import DigestRead, Input, Request, Start, Tick
+from edlz.services.master.instructions import Reply, TakeDigest
 from edlz.services.master.job import MasterCore
-from edlz.services.messages import Job, WorkerOrders
+from edlz.services.messages import Job, ProcessExit, SupervisorStatus, WorkerOrders
 from edlz.services.plan import Plan, Shard
 from edlz.services.records import Message
 from edlz.services.worker.task_runner import ASK_AGAIN_S, HEARTBEAT_S
@@ -66,20 +68,20 @@ class _Twin:
 
     def __init__(self, core: MasterCore) -> None:
         self._core = core
-        self._events: list[tuple[str, tuple[Any, ...]]] = []
+        self._events: list[Input] = []
         self.cpu_s = 0.0
 
-    def feed(self, event: str, arguments: tuple[Any, ...]) -> None:
-        self._events.append((event, arguments))
+    def feed(self, event: Input) -> None:
+        self._events.append(event)
         if len(self._events) == BATCH:
             self.catch_up()
 
     def catch_up(self) -> None:
-        calls = [(getattr(self._core, event), arguments) for event, arguments in self._events]
+        events = self._events.copy()
         self._events.clear()
         began_s = time.process_time()
-        for call, arguments in calls:
-            call(*arguments)
+        for event in events:
+            self._core.feed(event)
         self.cpu_s += time.process_time() - began_s
 
 
@@ -106,8 +108,10 @@ class Crowd:
             slots=size.workers if self._is_sync else 1,
         )
         job = Job(name="crowd", run="1", config={}, plan=self.plan, partitions=size.partitions)
-        self._core = MasterCore(job, JournalState())
-        self._twin = _Twin(MasterCore(job, JournalState()))
+        self._core, twin = (
+            MasterCore(job, JournalState(), fleet=Fleet(size.workers, size.partitions)) for _ in range(2)
+        )
+        self._twin = _Twin(twin)
         self._now = 0.0
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._order = itertools.count()
@@ -132,8 +136,9 @@ class Crowd:
             self._at(1 + self._random.random(), self._launch)
         self._at(0.0, self._tick)
         self._at(5.0, self._kill_one)
-        self._call("start")
-        while not self._core.is_complete:
+        self._call(Start())
+        self._supervise()
+        while not self._core.verdict.is_complete:
             self._now, _, event = heapq.heappop(self._events)
             assert self._now < PATIENCE_S, f"the job does not end: {self._partitions.ledger}"
             event()
@@ -162,26 +167,25 @@ class Crowd:
     def _at(self, when_s: float, event: Callable[[], object]) -> None:
         heapq.heappush(self._events, (when_s, next(self._order), event))
 
-    def _call(self, event: str, *arguments: Any) -> Message | None:
+    def _call(self, event: Input) -> Message | None:
         """Let the core take an event; return what it answers."""
-        self._twin.feed(event, arguments)
-        instructions: list[Instruction] = getattr(self._core, event)(*arguments)
+        self._twin.feed(event)
         answer = None
-        for instruction in instructions:
+        for instruction in self._core.feed(event):
             if isinstance(instruction, Reply):
                 answer = instruction.body
             elif isinstance(instruction, TakeDigest):
-                self._call("on_digest", instruction.lives, "digest")
+                self._call(DigestRead(instruction.lives, "digest"))
         return answer
 
     def _ask(self, body: Message) -> Message:
         self._statuses += 1
-        answer = self._call("on_request", 0, body, self._now)
+        answer = self._call(Request(0, body, self._now))
         assert answer is not None
         return answer
 
     def _tick(self) -> None:
-        self._call("on_tick", self._now)
+        self._call(Tick(self._now))
         self._at(self._now + TICK_S, self._tick)
 
     def _tell_of_partition(self, index: int) -> None:
@@ -203,9 +207,15 @@ class Crowd:
         self._deaths += 1
         if worker.work is not None and not self._is_sync:
             self._note(worker.work.task, worker.work.reached(self._now))
-        notice = partial(self._call, "lose_worker", worker.name, "killed by signal 9")
-        self._at(self._now + self._random.uniform(*NOTICE_S), notice)
+        self._at(self._now + self._random.uniform(*NOTICE_S), partial(self._supervise, worker))
         self._at(self._now + self._random.uniform(*LAUNCH_S), self._launch)
+
+    def _supervise(self, dead: Worker | None = None) -> None:
+        """Tell the master what runs, and who has ended."""
+        running = [f"ps-{index}" for index in range(self._size.partitions)]
+        running += [f"worker-{name}" for name in self._workers]
+        exits = () if dead is None else (ProcessExit(name=f"worker-{dead.name}", code=None, signal=9),)
+        self._call(Request(0, SupervisorStatus(seq=0, running=tuple(running), exits=exits), self._now))
 
     # -- a worker's line to the master
 

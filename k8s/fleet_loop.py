@@ -10,8 +10,6 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
-import msgspec
-
 from edlz.k8s.api import Cluster
 from edlz.k8s.api_errors import told
 from edlz.k8s.api_records import Pod
@@ -24,7 +22,7 @@ from edlz.k8s.pod_watch import PodWatch
 from edlz.k8s.status_note import StatusNote, write_note
 from edlz.services.errors import EdlzError
 from edlz.services.job_status import JobStatus
-from edlz.services.launcher import count_workers
+from edlz.services.launcher import Facts, count_workers
 from edlz.services.messages import Scaled, SupervisorOrders, SupervisorStatus
 from edlz.services.reconciler import Reconciler
 
@@ -42,9 +40,9 @@ logger = logging.getLogger(__name__)
 class Master(Protocol):
     """What the loop asks of the master: a MasterService."""
 
-    def supervise(self, status: SupervisorStatus) -> SupervisorOrders: ...
+    def supervise(self, status: SupervisorStatus) -> SupervisorOrders | None: ...
 
-    def scale(self, workers: int) -> Scaled: ...
+    def scale(self, workers: int) -> Scaled | None: ...
 
     def status(self) -> JobStatus: ...
 
@@ -130,14 +128,16 @@ class FleetLoop:
             launcher.adopt()
         self._core.on_exits(launcher.take_exits())
         self._core.is_stopping = self.is_stopping
-        status = self._core.next_status(launcher.running())
         unreachable = self._inventory.unreachable()
-        facts = {
-            "placed": self._inventory.placed(),
-            "crowded": launcher.crowded(),
-            "unreachable": unreachable,
-        }
-        orders = master.supervise(msgspec.structs.replace(status, notes=launcher.notes(), **facts))
+        facts = Facts(
+            placed=self._inventory.placed(),
+            crowded=launcher.crowded(),
+            unreachable=unreachable,
+            notes=launcher.notes(),
+        )
+        orders = master.supervise(self._core.next_status(launcher.running(), facts))
+        if orders is None:
+            return False
         if orders.stop:  # `end` deletes in order
             return True
         action = self._core.on_orders(orders, launcher.running())
@@ -167,7 +167,7 @@ class FleetLoop:
             except EdlzError as error:
                 master.announce("workers", told(error))
             else:
-                if scaled.warning:
+                if scaled is not None and scaled.warning:
                     master.announce("workers", scaled.warning)
 
     def _launcher(self, tasks: asyncio.TaskGroup) -> PodLauncher:

@@ -1,39 +1,73 @@
-"""What the supervisor asks of whatever runs processes: this machine, or later a cluster.
+"""What the supervision asks of whatever runs processes: this machine, or a cluster.
 
 Names are those of the master's orders: `worker-0`, `ps-1`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from edlz.services.messages import ProcessExit
 
-__all__ = ["Launcher", "count_workers", "is_worker", "split_name"]
+__all__ = ["HUNG_GRACE_S", "Facts", "Launcher", "count_workers", "is_worker", "split_name"]
+
+HUNG_GRACE_S = 30.0  # for a service that hangs to write down where it is, if it still can
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the place where services run; the fields are those of a `SupervisorStatus`.
+
+    Attributes
+    ----------
+    room : workers that may run there now; None for any number
+    placed : services that have their place; None where whatever is started has one
+    crowded : parameter servers that there is no room for
+    unreachable : services whose machine does not answer
+    notes : why services that should run do not (yet), by name
+    """
+
+    room: int | None = None
+    placed: tuple[str, ...] | None = None
+    crowded: tuple[str, ...] = ()
+    unreachable: tuple[str, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Launcher(Protocol):
-    """Starts and stops the services of one job, by name."""
+    """Starts and ends the services of one job, by name.
+
+    Its methods take no time: they begin what goes on by itself.  What goes wrong meanwhile is its own affair: it
+    tries again, and says so in its notes, or ends the supervision.
+    """
 
     def running(self) -> tuple[str, ...]:
-        """Return the names of what runs now, in the order in which it was started."""
+        """Return the names of what runs now, or is being started, in the order of the starts."""
         ...
 
     def take_exits(self) -> tuple[ProcessExit, ...]:
-        """Return what has ended by itself since the call before; what `stop` ended is not among it."""
+        """Return what has ended by itself since the call before; what `begin_stop` ended is not among it."""
         ...
 
-    async def launch(self, name: str) -> None:
-        """Start a service.
+    def facts(self) -> Facts:
+        """Return what is known now of the place where the services run."""
+        ...
 
-        Raises
-        ------
-        LaunchError
-            If it cannot be started at all.
+    def expect(self, desired: Sequence[str], waiting: int) -> None:
+        """The master wants these services now, and could use so many more workers if there was room."""
+        ...
+
+    def begin_launch(self, name: str) -> None:
+        """Begin to start a service, unless that is under way."""
+        ...
+
+    def begin_stop(self, name: str, *, is_hung: bool = False) -> None:
+        """Begin to end a service: it is asked to, and ended by force after a while.
+
+        Parameters
+        ----------
+        is_hung : it may not be able to end; it has HUNG_GRACE_S to write down where it is
         """
-        ...
-
-    async def stop(self, name: str, grace_s: float) -> None:
-        """Ask a service to end, end it by force after `grace_s` seconds, and return when it is gone."""
         ...
 
 

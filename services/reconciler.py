@@ -3,8 +3,8 @@
 Theory of operation.  Each status tells the master what runs and what has ended; each answer says what
 should run.  The answer to a status knows only the exits that the status carried, so a name whose exit has
 not been told yet is not started again by it: the master may have another name in mind.  A status that got
-no answer is sent again as it was, under the same number, so that no exit counts twice; only the room for
-workers is that of now, and no worker is started beyond it.  How soon, and how often, something is started again
+no answer is sent again as it was, under the same number, so that no exit counts twice; only the facts (the room for
+workers, and the like) are those of now, and no worker is started beyond that room.  How soon, and how often, something is started again
 is the master's affair.
 """
 
@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from edlz.services.launcher import count_workers, is_worker
+from edlz.services.launcher import Facts, count_workers, is_worker
 from edlz.services.messages import ProcessExit, SupervisorOrders, SupervisorStatus
 
-__all__ = ["Action", "Reconciler"]
+__all__ = ["NO_FACTS", "Action", "Reconciler"]
+
+NO_FACTS = Facts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,8 @@ class Reconciler:
         """Services have ended by themselves."""
         self._untold.extend(exits)
 
-    def next_status(self, running: Sequence[str], room: int | None = None) -> SupervisorStatus:
-        """Return what to tell the master now.
-
-        Parameters
-        ----------
-        room : workers that may run now; None for any number
-        """
+    def next_status(self, running: Sequence[str], facts: Facts = NO_FACTS) -> SupervisorStatus:
+        """Return what to tell the master now."""
         if self._in_flight is None:
             self._seq += 1
             self._in_flight = SupervisorStatus(
@@ -66,11 +63,16 @@ class Reconciler:
                 running=tuple(running),
                 exits=tuple(self._untold),
                 stop=self.is_stopping,
-                room=room,
                 run=self._run,
             )
-        if self._in_flight.room != room:
-            self._in_flight = msgspec.structs.replace(self._in_flight, room=room)
+        self._in_flight = msgspec.structs.replace(
+            self._in_flight,
+            room=facts.room,
+            placed=facts.placed,
+            crowded=facts.crowded,
+            unreachable=facts.unreachable,
+            notes=dict(facts.notes),
+        )
         return self._in_flight
 
     def on_orders(self, orders: SupervisorOrders, running: Sequence[str]) -> Action:

@@ -22,7 +22,7 @@ from edlz.services.backoff import Backoff
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.exits import Cause, cause_of
 from edlz.services.job_status import FINAL_STATES, JobStatus, StatusRequest, events_before
-from edlz.services.launcher import count_workers
+from edlz.services.launcher import Facts, count_workers
 from edlz.services.messages import ProcessExit, SupervisorOrders
 from edlz.services.reconciler import Reconciler
 from edlz.services.records import Message
@@ -187,7 +187,7 @@ class Supervisor:
 
     async def _poll(self) -> None:
         """Tell the master what runs, show what it says of the job, and make its answer true."""
-        orders = await self._request(self._core.next_status(self._services(), self._room()))
+        orders = await self._request(self._core.next_status(self._services(), Facts(room=self._room())))
         if orders is None:
             return
         self._has_master_answered = True

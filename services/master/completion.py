@@ -9,12 +9,12 @@ the way puts all this off: the digest is read again, and an export of the model 
 """
 
 from edlz.services.master.checkpoints import Checkpoints
-from edlz.services.master.entries import JournalState
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.exports import Exports
 from edlz.services.master.instructions import Announce, Instruction, Journal, PublishPredictions, TakeDigest
 from edlz.services.master.partitions import Partitions
 from edlz.services.master.predictions import Predictions
+from edlz.services.master.verdict import Verdict
 from edlz.services.messages import Identity
 
 __all__ = ["Completion"]
@@ -27,9 +27,9 @@ class Completion:
     ----------
     partitions, evaluation, checkpoints, exports : Partitions, EvaluationRounds, Checkpoints, Exports
         All but the first are asked for the last of theirs.
-    journal : JournalState
-        The job may be complete already.
     predictions : Predictions
+    verdict : Verdict
+        Told when the job is complete.
     saves : bool
         Whether a last checkpoint is taken.
 
@@ -37,10 +37,6 @@ class Completion:
     ----------
     is_under_way : bool
         Whether all is sealed, and the rest to be done.
-    is_over : bool
-        Whether the job is complete, durably.
-    digest : str
-        Of the parameters, when the job is complete.
     """
 
     def __init__(
@@ -49,8 +45,8 @@ class Completion:
         evaluation: EvaluationRounds,
         checkpoints: Checkpoints,
         exports: Exports,
-        journal: JournalState,
         predictions: Predictions,
+        verdict: Verdict,
         *,
         saves: bool,
     ) -> None:
@@ -58,7 +54,7 @@ class Completion:
         self._predictions, self._exports, self._saves = predictions, exports, saves
         self._read = ""  # the digest, as it was read of the present lives
         self.is_under_way = False
-        self.is_over, self.digest = journal.is_complete, journal.digest
+        self._verdict = verdict
         self._asked_digest: tuple[Identity, ...] | None = None  # the lives of which it is being read
 
     def advance(self) -> list[Journal | PublishPredictions | TakeDigest]:
@@ -112,9 +108,13 @@ class Completion:
         """Complete the job, if nothing is left to do but that."""
         lives = self._asked_digest
         is_read = bool(self._read) and self.is_under_way and lives == self._partitions.incarnations
-        if self.is_over or not is_read or (self._exports.are_wanted and not self._exports.is_done):
+        if (
+            self._verdict.is_complete
+            or not is_read
+            or (self._exports.are_wanted and not self._exports.is_done)
+        ):
             return []
-        self.is_over, self.digest = True, self._read
+        self._verdict.complete(self._read)
         return [
             Journal({"is_complete": True, "digest": self._read, "sealed": lives}),
             Announce("job", f"job complete at v{self._partitions.version}."),

@@ -9,8 +9,7 @@ another one is started in its place, and when it wakes up it is told to go.
 
 from collections.abc import Collection, Iterator, Mapping
 
-from edlz.services.master.entries import WorkerEntry
-from edlz.services.master.instructions import Retire
+from edlz.services.master.entries import GivenUp, WorkerEntry
 from edlz.services.master.task_queue import Holder
 
 __all__ = ["HANG_S", "Crew"]
@@ -145,7 +144,7 @@ class Crew:
         """Whether a worker was given up."""
         return self._retired.get(worker, False)
 
-    def retire(self, now: float) -> Iterator[Retire]:
+    def give_up(self, now: float) -> Iterator[GivenUp]:
         """Give up the workers that hang, or whose machine was lost."""
         if self._target is None:
             return
@@ -155,12 +154,14 @@ class Crew:
                 del self._silent[worker]
                 self._retired[worker] = True
                 why = "its node does not answer" if is_unreachable else "hung"
-                yield Retire(worker, f"{why}: nothing heard for {now - seen_s:.0f}s", is_unreachable)
+                reason = f"{why}: nothing heard for {now - seen_s:.0f}s"
+                yield GivenUp(f"worker-{worker}", reason, is_unreachable)
         for worker, entry in self.workers.items():
             if worker not in self._retired and entry.busy_s > self._limit_s(entry):
                 self._retired[worker] = True
                 where = " while it started" if entry.is_starting else ""
-                yield Retire(worker, f"hung: no progress for {entry.busy_s:.0f}s{where}; its log says where")
+                reason = f"hung: no progress for {entry.busy_s:.0f}s{where}; its log says where"
+                yield GivenUp(f"worker-{worker}", reason)
 
     def _limit_s(self, entry: WorkerEntry) -> float:
         start_s = max(START_HANG_S, START_HANGS * self._hang_s)

@@ -10,6 +10,7 @@ from edlz.services.messages import ExportReport, ExportWish, Identity, Partition
 __all__ = [
     "Added",
     "FleetRecord",
+    "GivenUp",
     "JournalState",
     "LossRecord",
     "PartitionEntry",
@@ -103,6 +104,18 @@ class WorkerEntry:
     evaluating: tuple[tuple[int, int], ...] = ()  # (round, task)
     exporting: str = ""  # the digest of a model
     steps_before: dict[int, int] = field(default_factory=dict)  # by task in hand: its steps when it took it
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """A process that runs, as far as is known, but does nothing: another one is started in its place.
+
+    `is_unreachable`: its machine does not answer, so that it was taken away.
+    """
+
+    name: str
+    reason: str
+    is_unreachable: bool = False
 
 
 @dataclass

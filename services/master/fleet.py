@@ -130,6 +130,11 @@ class Fleet:
                     self._pods[name].line.vain_lives = vain
 
     @property
+    def has_spares(self) -> bool:
+        """Whether workers wait to take over from those that are lost."""
+        return self._spares > 0
+
+    @property
     def record(self) -> FleetRecord:
         """What the next master has to know."""
         return FleetRecord(

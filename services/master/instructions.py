@@ -11,13 +11,11 @@ __all__ = [
     "Announce",
     "DropCheckpoint",
     "DropParts",
-    "Exit",
     "Instruction",
     "Journal",
+    "Leave",
     "PublishPredictions",
     "Reply",
-    "Retire",
-    "RetireServer",
     "TakeDigest",
     "WriteManifest",
 ]
@@ -51,7 +49,7 @@ class Announce:
 
 @dataclass(frozen=True)
 class TakeDigest:
-    """Read the sealed parameters of these partitions and call `on_digest`; what was read before is of no use."""
+    """Read the sealed parameters of these partitions, then tell of it (`DigestRead`); what was read before is of no use."""
 
     partitions: tuple[PartitionAddress, ...]
 
@@ -63,7 +61,7 @@ class TakeDigest:
 
 @dataclass(frozen=True)
 class WriteManifest:
-    """Make a checkpoint valid whose parts all partitions have written, then `on_manifest`.
+    """Make a checkpoint valid whose parts all partitions have written, then tell of it (`ManifestWritten`).
 
     Of the versions before, those in `needed` may have to be read again.
     """
@@ -84,7 +82,7 @@ class DropParts:
 
 @dataclass(frozen=True)
 class PublishPredictions:
-    """Say in the folder of the predictions that they are whole, then `on_published`.
+    """Say in the folder of the predictions that they are whole, then tell of it (`Published`).
 
     `skipped`: tasks that are left out.
     """
@@ -102,33 +100,8 @@ class DropCheckpoint:
 
 
 @dataclass(frozen=True)
-class Retire:
-    """A worker runs, but does nothing: have another one started in its place.
-
-    `is_unreachable`: its node does not answer, so that it was taken away.
-    """
-
-    worker: str
-    reason: str
-    is_unreachable: bool = False
-
-
-@dataclass(frozen=True)
-class RetireServer:
-    """A parameter server runs, as far as its launcher knows, but says nothing: have it started anew.
-
-    `is_unreachable`: as of `Retire`.
-    """
-
-    index: int
-    reason: str
-    is_unreachable: bool = False
-
-
-@dataclass(frozen=True)
-class Exit:
-    reason: str
-    code: int
+class Leave:
+    """The job is over, and whoever could be told has heard of it: the master is not needed any more."""
 
 
 Instruction = (
@@ -140,7 +113,5 @@ Instruction = (
     | DropParts
     | PublishPredictions
     | DropCheckpoint
-    | Retire
-    | RetireServer
-    | Exit
+    | Leave
 )

@@ -5,7 +5,6 @@ leased ones.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -14,7 +13,8 @@ from edlz.services.job_status import EvaluationView, JobStatus, MasterState, Par
 from edlz.services.launcher import split_name
 from edlz.services.master.entries import JournalState
 from edlz.services.master.events import Events
-from edlz.services.master.job import MasterCore, Phase
+from edlz.services.master.job import MasterCore
+from edlz.services.master.phase import Phase
 from edlz.services.master.rates import Rate
 from edlz.services.master.table_figures import TableFigures
 from edlz.services.messages import Identity, PartitionStatus, WorkerStatus, WorkerTelemetry
@@ -81,9 +81,6 @@ class Progress:
         self._workers: dict[str, _WorkerRow] = {}
         self._tables = TableFigures()
         self._checkpoint_seen: tuple[int | None, float] = (None, now)
-        self.lost_workers = journal.fleet.lost if journal.fleet else 0
-        self.target_workers = 0
-        self.notes: Mapping[str, str] = {}  # why services do not run (yet), by name: worker-3
         self._snapshot_seen: tuple[int | None, float, float] = (None, now, 0.0)
         self.events = Events(core.term, journal.final.events if journal.final else journal.events)
 
@@ -137,7 +134,7 @@ class Progress:
 
     def sample(self, now: float) -> None:
         """Take the rate of applied records; called several times a second."""
-        live = self._core.crew.workers
+        live = self._core.processes.live.workers
         self._workers = {worker: row for worker, row in self._workers.items() if worker in live}
         self._tables.sample(self._statuses, now)
         if self._core.checkpoints.newest != self._checkpoint_seen[0]:
@@ -192,8 +189,8 @@ class Progress:
         core, plan = self._core, self._core.plan
         if not plan.is_training:
             if plan.predicts:
-                return core.predictions.records
-            return plan.evaluation_records if core.results else core.evaluation.final_records
+                return core.work.predictions.records
+            return plan.evaluation_records if core.work.results else core.work.evaluation.final_records
         if not core.partitions.are_known or not plan.task_count:
             return 0
         per_task = plan.records_per_epoch / plan.tasks_per_epoch
@@ -206,7 +203,7 @@ class Progress:
     def _state(self) -> MasterState:
         state = _STATES[self._core.phase]
         if state not in ("Training", "Evaluating") or self._core.plan.is_training:
-            is_held = self._core.phase is Phase.RUNNING and self._core.barriers.stands_at
+            is_held = self._core.phase is Phase.RUNNING and self._core.work.barriers.stands_at
             return "Evaluating" if is_held else state
         return "Predicting" if self._core.plan.predicts else "Evaluating"
 
@@ -226,14 +223,14 @@ class Progress:
         if self._final is not None:
             return msgspec.structs.replace(self._final, events=self.events.since(since))
         core, plan = self._core, self._core.plan
-        planned, minibatches = plan.size_of(core.queue.task_count)
-        cut_records, cut_minibatches = core.skips.cut_off
-        total = planned - cut_records - core.skips.records
-        total = total if plan.is_training else plan.evaluation_records - core.skips.unpredicted
-        records = total if core.is_complete else min(self.records, total)
+        planned, minibatches = plan.size_of(core.work.queue.task_count)
+        cut_records, cut_minibatches = core.work.skips.cut_off
+        total = planned - cut_records - core.work.skips.records
+        total = total if plan.is_training else plan.evaluation_records - core.work.skips.unpredicted
+        records = total if core.verdict.is_complete else min(self.records, total)
         snapshot, snapshot_s, snapshot_ratio = self._snapshot_seen
-        done = core.queue.task_count if core.is_complete else len(core.queue.done)
-        epochs = -(-core.queue.task_count // plan.tasks_per_epoch) if plan.task_count else 0
+        done = core.work.queue.task_count if core.verdict.is_complete else len(core.work.queue.done)
+        epochs = -(-core.work.queue.task_count // plan.tasks_per_epoch) if plan.task_count else 0
         epoch = min(epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0
         return JobStatus(
             name=core.job.name,
@@ -248,38 +245,38 @@ class Progress:
             records=records,
             records_total=total,
             minibatches=self.minibatches,
-            minibatches_total=minibatches - cut_minibatches - core.skips.minibatches,
-            version=core.stopped_at or core.version,  # what is trained after the cut is trained again
+            minibatches_total=minibatches - cut_minibatches - core.work.skips.minibatches,
+            version=core.verdict.stopped_at or core.version,  # what is trained after the cut is trained again
             records_per_s=self._records_per_s,
             eta_s=self._eta_s(total - records, now),
             is_eta_rough=now - self._crew_changed_s < RATE_WINDOW_S,
             stalled_s=self._stalled_s(now),
             loss=self.loss,
             tasks_done=done,
-            tasks_total=core.queue.task_count,
-            evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.results),
+            tasks_total=core.work.queue.task_count,
+            evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.work.results),
             workers=tuple(
                 self._worker_view(worker, now)
-                for worker in sorted({*core.crew.workers, *self._noted("worker")})
+                for worker in sorted({*core.processes.live.workers, *self._noted("worker")})
             ),
             partitions=self._partition_views(),
             events=self.events.since(since),
-            digest=core.digest,
-            failure=core.failure,
+            digest=core.verdict.digest,
+            failure=core.verdict.failure,
             tables=self._tables.views(self._statuses, now),
-            lost_workers=self.lost_workers,
-            target_workers=self.target_workers,
+            lost_workers=core.processes.lost_workers,
+            target_workers=core.processes.target_workers,
             checkpoint=core.checkpoints.newest,
             checkpoint_age_s=None if core.checkpoints.newest is None else now - self._checkpoint_seen[1],
-            skipped_tasks=core.skips.training_tasks,
-            skipped_minibatches=core.skips.minibatches,
-            skipped_evaluation_tasks=core.skips.evaluation_tasks,
+            skipped_tasks=core.work.skips.training_tasks,
+            skipped_minibatches=core.work.skips.minibatches,
+            skipped_evaluation_tasks=core.work.skips.evaluation_tasks,
             snapshot=snapshot,
             snapshot_age_s=None if snapshot is None else now - snapshot_s,
             snapshot_ratio=snapshot_ratio,
-            nonfinite_losses=core.losses.count,
-            first_nonfinite=core.losses.first,
-            exported=core.exports.view,
+            nonfinite_losses=core.work.losses.count,
+            first_nonfinite=core.work.losses.first,
+            exported=core.work.exports.view,
             threads=core.settings.worker_threads,
             predictions=core.settings.prediction_output if plan.predicts else "",
             is_prediction=plan.predicts,
@@ -295,7 +292,7 @@ class Progress:
     def _eta_s(self, left: int, now: float) -> float | None:
         if not self._is_at_work or self._training_since_s is None:
             return None
-        is_early = len(self._core.queue.done) < 2 and not self._core.plan.predicts
+        is_early = len(self._core.work.queue.done) < 2 and not self._core.plan.predicts
         if now - self._training_since_s < FIRST_ETA_S or is_early:
             return None
         if self._rate.span_s < SHORTEST_SPAN_S or self._stalled_s(now) is not None:
@@ -305,13 +302,13 @@ class Progress:
     def _stalled_s(self, now: float) -> float | None:
         if not self._is_at_work or self._training_since_s is None:
             return None
-        if self._core.barriers.stands_at:  # training waits for an evaluation
+        if self._core.work.barriers.stands_at:  # training waits for an evaluation
             self._moved_s = now
         passed = now - max(self._moved_s, self._training_since_s)
         return passed if passed > STALL_S else None
 
     def _worker_view(self, worker: str, now: float) -> WorkerView:
-        row, note = self._workers.get(worker), self.notes.get(f"worker-{worker}", "")
+        row, note = self._workers.get(worker), self._core.processes.notes.get(f"worker-{worker}", "")
         if row is None:
             return WorkerView(id=worker, state="starting", note=note)
         told = row.telemetry
@@ -332,13 +329,15 @@ class Progress:
 
     def _noted(self, role: str) -> list[str]:
         """Return the ids of the services of a role that something keeps from running."""
-        return [str(split_name(name)[1]) for name in self.notes if split_name(name)[0] == role]
+        return [
+            str(split_name(name)[1]) for name in self._core.processes.notes if split_name(name)[0] == role
+        ]
 
     def _partition_views(self) -> tuple[PartitionView, ...]:
         views = []
         for status in self._statuses:
             state = "sealed" if status.is_sealed else "serving" if status.has_base else "starting"
-            if self._core.silence.is_silent(status.partition) and not self._core.is_over:
+            if self._core.processes.silence.is_silent(status.partition) and not self._core.verdict.is_over:
                 state = "silent"
             views.append(
                 PartitionView(
@@ -348,14 +347,16 @@ class Progress:
                     memory_bytes=status.telemetry.memory_bytes,
                     cpu_share=status.telemetry.cpu_share,
                     rows=sum(table.rows for table in status.telemetry.tables),
-                    note=self.notes.get(f"ps-{status.partition}", ""),
+                    note=self._core.processes.notes.get(f"ps-{status.partition}", ""),
                     **msgspec.structs.asdict(status.recount),
                 )
             )
         for ident in self._noted("ps"):
             if int(ident) not in self._core.partitions.entries:
                 views.append(
-                    PartitionView(id=ident, state="starting", version=0, note=self.notes[f"ps-{ident}"])
+                    PartitionView(
+                        id=ident, state="starting", version=0, note=self._core.processes.notes[f"ps-{ident}"]
+                    )
                 )
         return tuple(sorted(views, key=lambda view: int(view.id)))
 

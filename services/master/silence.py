@@ -11,7 +11,8 @@ import logging
 from collections.abc import Collection
 
 from edlz.services.master.crew import SILENCE_S
-from edlz.services.master.instructions import Announce, RetireServer
+from edlz.services.master.entries import GivenUp
+from edlz.services.master.instructions import Announce
 
 __all__ = ["HANG_PERIODS", "Silence"]
 
@@ -53,9 +54,9 @@ class Silence:
         self._heard_s.pop(index, None)
         self._silent.discard(index)
 
-    def on_tick(self, now: float) -> list[Announce | RetireServer]:
+    def on_tick(self, now: float) -> list[Announce | GivenUp]:
         """Tell of the servers that are newly silent, and give up those that will not be heard again."""
-        out: list[Announce | RetireServer] = []
+        out: list[Announce | GivenUp] = []
         for index, heard_s in list(self._heard_s.items()):
             silent_s = now - heard_s
             if silent_s <= SILENCE_S:
@@ -65,7 +66,7 @@ class Silence:
                 del self._heard_s[index]
                 self._silent.add(index)  # until it is told how it ended, or speaks again
                 where = "its node does not answer, " if is_unreachable else ""
-                out.append(RetireServer(index, where + reason, is_unreachable))
+                out.append(GivenUp(f"ps-{index}", where + reason, is_unreachable))
             elif index not in self._silent:
                 self._silent.add(index)
                 text = f"ps-{index} is silent: {reason}; requests to it wait."

@@ -7,6 +7,7 @@ Where no step is known of, it first hears from all partitions: they tell of thei
 
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.instructions import Announce, Journal
+from edlz.services.master.verdict import Verdict
 
 __all__ = ["Stopping"]
 
@@ -21,23 +22,16 @@ class Stopping:
     ----------
     checkpoints : Checkpoints
         Asked for one.
-
-    Attributes
-    ----------
-    is_over : bool
-        Whether the job is stopped.
-    saved : int
-        Version of the checkpoint that was taken; 0 for none.
+    verdict : Verdict
+        Told when the job is stopped.
     """
 
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints = checkpoints
+    def __init__(self, checkpoints: Checkpoints, verdict: Verdict) -> None:
+        self._checkpoints, self._verdict = checkpoints, verdict
         self._until_s: float | None = None  # somebody has asked for it, and waits until then
         self._version = 0  # what the checkpoint has to have at least; 0 while none is asked for
         self._heard: tuple[int, ...] = ()  # the partitions' words when it began
         self._has_not_begun = False  # it trains, and no step is known of
-        self.is_over = False
-        self.saved = 0
 
     @property
     def has_begun(self) -> bool:
@@ -64,7 +58,7 @@ class Stopping:
 
     def on_tick(self, version: int, heard: tuple[int, ...], now: float) -> list[Journal | Announce]:
         """Stop, if the time has come; `version` and `heard` as for `begin`."""
-        if self._until_s is None or self.is_over:
+        if self._until_s is None or self._verdict.is_over:
             return []
         is_late = now >= self._until_s
         if version and not self._version and not is_late:
@@ -73,10 +67,10 @@ class Stopping:
         if not is_answered and not is_late:
             return []
         self._checkpoints.withdraw()
-        self.is_over = True
         newest = self._checkpoints.newest
-        if self._version and newest is not None and newest >= self._version:
-            self.saved = newest
+        is_saved = bool(self._version) and newest is not None and newest >= self._version
+        self._verdict.stop(newest if is_saved and newest is not None else 0)
+        if is_saved:
             text = f"stopped; the checkpoint of v{newest} is complete."
             return [Journal({"saved": newest}), Announce("job", text)]
         if self._has_not_begun:

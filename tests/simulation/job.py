@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simulation.disk import CheckpointFolder, Disk
+from simulation.homes import Home, Machine, Pods
 from simulation.network import Network
 from simulation.processes import Process, Violation
 from simulation.promises import check_end, check_failure
@@ -28,9 +29,11 @@ from simulation.shells import (
 from simulation.worker_shell import WorkerShell
 
 from edlz.services import strict_json
+from edlz.services.master import inputs as to_master
 from edlz.services.master.entries import JournalState
+from edlz.services.master.fleet import Fleet
 from edlz.services.master.job import MasterCore
-from edlz.services.messages import Job
+from edlz.services.messages import Job, ProcessExit
 from edlz.services.ps.inputs import LeaveWanted, Request, Tick
 from edlz.services.ps.partition import Partition
 from edlz.services.ps.state import State
@@ -41,6 +44,10 @@ from edlz.services.worker.task_runner import TaskRunner
 __all__ = ["Fault", "Schedule", "SimulatedJob", "Violation"]
 
 _JOURNALLED = frozenset(field.name for field in dataclasses.fields(JournalState))
+_HOMES: dict[str, type[Home]] = {"hand": Home, "machine": Machine, "pods": Pods}
+_KILLED = ProcessExit(name="", code=None, signal=9, reason="killed by signal 9 (SIGKILL)")
+_TAKEN = ProcessExit(name="", code=143, reason="exit code 143")
+RELAUNCHES = 100  # whatever befalls workers, some are there at the end
 LEAVE_S = 18.0  # in which a partition may leave
 PATIENCE_S = 1000.0  # after the last fault; an undisturbed job takes a tenth of it
 
@@ -93,12 +100,13 @@ class SimulatedJob:
         self.published: dict[str, Any] | None = None  # the manifest of the predictions
         self.predicted: Counter[int] = Counter()  # how often each task was computed
         self.exports: list[tuple[str, bytes]] = []  # numbered folders: of which digest, and the model in it
-        self.replaced: list[str] = []  # workers that hung
+        self.given_up: list[str] = []  # services that hung, or whose node was lost
         self.known_at_refusal = 0  # the newest process when the model's refusal was journalled; 0 before
         self.log: list[str] = []
         self.job = _job_record(schedule)
         self.faults_end = 0.0  # of those whose time is known
         self._reached: set[str] = set()
+        self.home = _HOMES[schedule.home](self)
         self._begin()
 
     def _begin(self) -> None:
@@ -110,10 +118,10 @@ class SimulatedJob:
             leave_foreign_checkpoint(self)
         if schedule.stop_at:
             self.at(schedule.stop_at, self._stop)
-        for role in ["m", *(f"p{p}" for p in range(schedule.partitions))]:
-            self._launch(role)
-        for worker in range(schedule.workers):
-            self.within(0, 3, self._start, f"w{worker}")
+        for when, workers in schedule.scales:
+            self.at(when, self.home.scale, workers)
+        self.launch("m")
+        self.home.begin()
 
     def run(self) -> "SimulatedJob":
         """Let everything happen; raises Violation when a promise is broken."""
@@ -127,19 +135,19 @@ class SimulatedJob:
             master = self.process("m")
             if master is None:
                 continue
-            if master.core.is_stopped:
+            if master.core.verdict.is_stopped:
                 return self
             if self.schedule.refuses:
-                if master.core.failure is not None and self._is_left_alone():
+                if master.core.verdict.failure is not None and self._is_left_alone():
                     return self
                 continue
-            if master.core.failure is not None:
-                check_failure(self.schedule, master.core.failure)
+            if master.core.verdict.failure is not None:
+                check_failure(self.schedule, master.core.verdict.failure)
                 return self
             self.reach(master.core.phase.value)
-            if master.core.barriers.stands_at:
+            if master.core.work.barriers.stands_at:
                 self.reach("barrier")
-            if master.core.barriers.rounds:
+            if master.core.work.barriers.rounds:
                 self.reach("passed")
         check_end(self)
         return self
@@ -154,13 +162,14 @@ class SimulatedJob:
         """Whether the job is complete, and all but its master have heard of it and left."""
         if not self.journal["is_complete"] or self.now <= self.faults_end:
             return False
-        others = [p for p in self.processes.values() if p.role != "m" and not p.is_apart]
-        return not any(process.is_up for process in others)
+        return self._is_left_alone()
 
     def _is_left_alone(self) -> bool:
         """Whether only the master is there, and nothing befalls it any more."""
-        others = [p for p in self.processes.values() if p.is_up and p.role != "m"]
-        return self.now > self.faults_end and not others
+        others = [
+            p for p in self.processes.values() if p.is_up and p.role not in ("m", "s") and not p.is_apart
+        ]
+        return self.now > self.faults_end and not others and self.home.is_empty
 
     def reach(self, moment: str) -> None:
         """A moment of the job has come, perhaps not for the first time."""
@@ -175,7 +184,7 @@ class SimulatedJob:
     def _stop(self) -> None:
         master = self.process("m")
         if master is not None:
-            self.carry_out(master, master.core.stop(self.now))
+            self.give(master, to_master.StopWanted(self.now))
 
     def _where(self) -> str:
         lines = []
@@ -183,7 +192,7 @@ class SimulatedJob:
             process = self.process(role)
             core = process.core if process else None
             if isinstance(core, MasterCore):
-                lines.append(f"m {core.phase} done={core.queue.done} leases={core.queue._leases}")
+                lines.append(f"m {core.phase} done={core.work.queue.done} leases={core.work.queue._leases}")
             elif isinstance(core, Partition):
                 state = core.store and (core.store.version, core.store.ledger)
                 staged = core._synchronous.staged if core._synchronous else ()
@@ -215,16 +224,22 @@ class SimulatedJob:
     def feed(self, process: Process, event: Any) -> None:
         """Give a core an input, and do what it answers."""
         core = process.core
-        instructions = (
-            self._feed_master(core, event) if isinstance(core, MasterCore) else core.feed(event, self.now)
-        )
+        if isinstance(core, MasterCore):
+            is_request = isinstance(event, Request)
+            self.give(
+                process,
+                to_master.Request(event.to, event.body, self.now) if is_request else to_master.Tick(self.now),
+            )
+            return
+        instructions = core.feed(event, self.now)
         core.check_invariants()
         self.carry_out(process, instructions)
 
-    def _feed_master(self, core: MasterCore, event: Any) -> list[Any]:
-        if isinstance(event, Request):
-            return core.on_request(event.to, event.body, self.now)
-        return core.on_tick(self.now)
+    def give(self, process: Process, event: to_master.Input) -> None:
+        """Give a master's core an event, and do what it answers."""
+        instructions = process.core.feed(event)
+        process.core.check_invariants()
+        self.carry_out(process, instructions)
 
     def carry_out(self, process: Process, instructions: list[Any]) -> None:
         """Do what a core has asked for, as long as its process lives."""
@@ -240,28 +255,43 @@ class SimulatedJob:
         process = self.processes.get(self.address.get(role, -1))
         return process if process and process.is_up else None
 
-    def _start(self, role: str) -> None:
+    def start(self, role: str) -> None:
+        """Start who has a role, unless somebody has it."""
         if self.process(role) is None:
-            self._launch(role)
+            self.launch(role)
 
-    def _launch(self, role: str) -> None:
+    def launch(self, role: str) -> Process:
+        """Begin a process's life, whoever had its role before."""
         boot = next(self._boots)
         pace = Pace()
-        process = Process(boot, role, self._core(role, boot, pace), pace=pace)
-        self.processes[boot] = process
-        self.address[role] = boot
+        process = self.add(role, self._core(role, boot, pace), boot, pace)
         if role == "m":
-            self.carry_out(process, process.core.start())
+            self.give(process, to_master.Start())
+            self.home.on_master(process)
         self.at(self.now, self._tick, boot)
+        return process
+
+    def add(self, role: str, core: Any, boot: int = 0, pace: Pace | None = None) -> Process:
+        """Let there be a process."""
+        boot = boot or next(self._boots)
+        process = self.processes[boot] = Process(boot, role, core, pace=pace or Pace())
+        self.address[role] = boot
+        return process
 
     def _core(self, role: str, boot: int, pace: Pace) -> MasterCore | Partition | TaskRunner:
         if role == "m":
             facts = {name: fact for name, fact in self.journal.items() if name in _JOURNALLED}
             state = strict_json.decode(strict_json.encode(facts), JournalState)  # as they lie on a disk
-            core = MasterCore(self.job, state, self.schedule.evaluation_steps, self.schedule.checkpoint_steps)
-            if self.schedule.is_supervised:
-                core.crew.supervise(self.schedule.workers)
-            return core
+            schedule, record = self.schedule, state.fleet
+            fleet = Fleet(
+                schedule.workers,
+                schedule.partitions,
+                spares=schedule.spares,
+                relaunches=RELAUNCHES,
+                record=record,
+            )
+            steps = (schedule.evaluation_steps, schedule.checkpoint_steps)
+            return MasterCore(self.job, state, *steps, fleet=fleet)
         if role[0] == "p":
             return Partition(int(role[1:]), boot, role, self.disks[int(role[1:])])
         return TaskRunner(role[1:], boot, pace=lambda: pace.told(self.now))
@@ -279,70 +309,64 @@ class SimulatedJob:
         process.is_up = False
         self.network.drop(process)
 
-    def exit(self, process: Process) -> None:
-        """End a process that has said that it ends; whoever started it starts it again."""
-        self._kill(process)
-        is_needed = process.role == "m" or (process.role[0] == "p" and not self.journal["is_complete"])
-        if is_needed and self.address.get(process.role) == process.name:
-            self.within(0.5, 8, self._start, process.role)
-
-    def replace(self, worker: str) -> None:
-        """End a worker that was given up; another one, of another name, takes its place."""
-        process = self.process(f"w{worker}")
-        if process is not None:
-            self._kill(process)
-        self.replaced.append(worker)
-        self.within(0.5, 8, self._start, f"w{self.schedule.workers - 1 + len(self.replaced)}")
-
-    def die(self, name: int) -> None:
-        """End a worker by what it reads; its launcher says so, and starts another one."""
-        process = self.processes[name]
+    def end(self, process: Process, how: ProcessExit, *, is_again: bool = True) -> None:
+        """End a process; `is_again`: whoever has started it by hand would start it again."""
         if not process.is_up:
             return
         self._kill(process)
-        if self.address.get(process.role) != name:
-            return
-        self.within(0.5, 8, self._start, process.role)
-        master = self.process("m")
-        if master is not None:
-            reason = "killed by signal 9 (SIGKILL)"
-            self.carry_out(master, master.core.lose_worker(process.role[1:], reason, is_death=True))
+        if process.role != "m":
+            self.home.on_end(process, how, is_again=is_again)
+        elif self.address.get("m") == process.name:
+            self.within(0.5, 8, self.start, "m")
+
+    def exit(self, process: Process) -> None:
+        """End a process that has said that it ends."""
+        is_again = process.role[0] == "p" and not self.journal["is_complete"]
+        code = 143 if process.is_leaving else 0
+        how = ProcessExit(name=process.role, code=code, reason=f"exit code {code}")
+        self.end(process, how, is_again=is_again)
+
+    def die(self, name: int) -> None:
+        """End a worker by what it reads."""
+        self.end(self.processes[name], _KILLED)
 
     # -- faults
 
     def _suffer(self, fault: Fault) -> None:
         self.log.append(f"{self.now:8.2f} FAULT {fault}")
-        process = self.process(fault.role)
+        role = self.home.target(fault.role)
+        process = self.process(role)
         if fault.kind == "cut":
-            self.network.cut(fault.role)
+            self.network.cut(role)
         elif fault.kind == "join":
-            self._start(fault.role)
+            self._join(fault.role)
         elif fault.kind == "full":
             self._fill(fault, process)
         elif process is not None:
             getattr(self, f"_{fault.kind}_by")(fault, process)
 
+    def _join(self, role: str) -> None:
+        if self.schedule.home == "hand":
+            self.start(role)
+
     def _kill_by(self, fault: Fault, process: Process) -> None:
-        self._kill(process)
-        if fault.role[0] != "w" or fault.is_replaced:
-            self.within(0.5, 8, self._start, fault.role)
-        master = self.process("m")
-        if fault.role[0] == "w" and master and self.rng.random() < 0.5:  # its launcher says so
-            is_death = int(fault.at * 10) % 2 == 0
-            self.carry_out(master, master.core.lose_worker(fault.role[1:], "killed", is_death=is_death))
+        """Kill a process, or take it away, as its launcher sees."""
+        how = _KILLED if self.rng.random() < 0.5 else _TAKEN
+        self.end(process, how, is_again=fault.role[0] != "w" or fault.is_replaced)
 
     def _term_by(self, fault: Fault, process: Process) -> None:
         """A process is told to end, and killed when its time is over."""
         if fault.role[0] != "p":
             self._kill_by(fault, process)
             return
+        process.is_leaving = True
         self.event(process.name, LeaveWanted(LEAVE_S))
         self.at(self.now + fault.seconds, self._end_by_force, process)
 
     def _end_by_force(self, process: Process) -> None:
         if process.is_up:
             self.log.append(f"{self.now:8.2f} {process.role} is killed")
-            self.exit(process)
+            self.end(process, _KILLED)
 
     def _foreign_by(self, fault: Fault, process: Process) -> None:
         self.network.forge(process)
@@ -354,14 +378,10 @@ class SimulatedJob:
 
     def _stall_by(self, fault: Fault, process: Process) -> None:
         process.stalled_until = self.now + fault.seconds
-        if self.rng.random() < 0.7:
-            del self.address[fault.role]
-            self.within(0.5, 15, self._start, fault.role)
+        self.home.on_stall(process, fault.seconds)
 
     def _apart_by(self, fault: Fault, process: Process) -> None:
-        process.is_apart = True
-        del self.address[fault.role]
-        self.within(0.5, 15, self._start, fault.role)
+        self.home.on_apart(process, fault.seconds)
 
     def _fill(self, fault: Fault, process: Process | None) -> None:
         """A disk is full for a while, whoever uses it: a partition's; under the journal the master waits."""

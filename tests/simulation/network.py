@@ -10,7 +10,7 @@ import msgspec
 from simulation.processes import Process, Request, Violation
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
-from edlz.services.messages import ErrorReply, Exchange, PartitionStatus, WorkerOrders
+from edlz.services.messages import ErrorReply, Exchange, PartitionStatus, ScaleRequest, WorkerOrders
 from edlz.services.outbox import Outbox
 from edlz.services.ps import inputs as ps_inputs
 from edlz.services.ps.partition import Partition
@@ -183,6 +183,10 @@ class Network:
             try:
                 self._job.feed(process, ps_inputs.Request(*args))
             except EdlzError as error:
+                if isinstance(
+                    args[1], ScaleRequest
+                ):  # nobody has told this master yet that it starts workers
+                    return
                 raise Violation(f"{process.role} cannot take {args[1]}: {error}") from error
             return
         number, body = args
@@ -196,7 +200,7 @@ class Network:
     def _on_answer(self, process: Process, key: Any, body: Message, asked: Message) -> None:
         if isinstance(body, ErrorReply):
             raise Violation(f"{process.role} got {body}")
-        if callable(key):  # a master's question of the partitions
+        if callable(key):  # a master's question of the partitions, or a supervisor's of it
             key(body)
         elif isinstance(process.core, Partition):
             self._job.feed(process, ps_inputs.Answered(asked, body))

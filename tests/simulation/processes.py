@@ -33,6 +33,7 @@ class Process:
     is_up: bool = True
     stalled_until: float = 0.0
     is_apart: bool = False  # it and the master cannot reach each other
+    is_leaving: bool = False  # it was told to end
     outboxes: dict[str, Outbox[Request]] = field(default_factory=dict)  # by whom they ask
     ends: dict[int, int | None] = field(default_factory=dict)  # of a worker's tasks in hand
     pace: Pace = field(default_factory=Pace)  # of a worker's building and stepping

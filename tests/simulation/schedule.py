@@ -41,9 +41,9 @@ __all__ = [
 @dataclass(frozen=True)
 class Fault:
     at: float
-    # kill, wipe (its disk is lost too), stall (a zombie: replaced, wakes up later), cut, join, full (its disk),
-    # foreign (another run speaks), term (told to end, killed so many seconds later), apart (a zombie that
-    # the master cannot reach, and workers can)
+    # kill, wipe (its disk is lost too), stall (perhaps a zombie: replaced, wakes up later), cut, full (its disk),
+    # foreign (another run speaks), term (told to end, killed so many seconds later), join (started by hand),
+    # apart (a zombie that the master cannot reach, and workers can)
     kind: str
     role: str
     seconds: float = 0.0
@@ -94,7 +94,12 @@ class Schedule:
         tuple[int, int], ...
     ] = ()  # minibatches (task, index) that whoever computes them first hangs in
     refuses: bool = False  # the model does not stand its check, in any worker
-    is_supervised: bool = False  # hung workers are given up, and replaced
+    home: str = (
+        "hand"  # who starts services: somebody by hand, the supervisor of a machine, or a pods' launcher
+    )
+    spares: int = 0
+    scales: tuple[tuple[float, int], ...] = ()  # (when, how many workers are wanted from then on)
+    rooms: tuple[tuple[float, int], ...] = ()  # (when, for how many workers a machine has room from then on)
     predicts: bool = False  # the evaluation tasks are to be predicted, into files
     lost_files: tuple[int, ...] = ()  # tasks whose files are gone when they are published for the first time
     exports: bool = False  # the finished model

@@ -14,8 +14,8 @@ from edlz.services.checkpoints.records import Manifest, Part
 from edlz.services.layout import slice_bounds
 from edlz.services.ledger import LedgerRecord
 from edlz.services.master import instructions as master_core
-from edlz.services.master.crew import HANG_S
 from edlz.services.master.digest import Reading, Unreadable, read_digest
+from edlz.services.master.inputs import DigestRead, ManifestWritten, Published
 from edlz.services.messages import Ends, Job, PartInfo
 from edlz.services.ps import inputs as ps_inputs
 from edlz.services.ps import instructions as ps_core
@@ -43,10 +43,10 @@ class MasterShell(Shell):
     """Of masters: the journal, the digest, manifests."""
 
     def _reply(self, process: Process, instruction: master_core.Reply) -> None:
-        self._job.network.reply(instruction.to, instruction.body)
-
-    def _exit(self, process: Process, instruction: master_core.Exit) -> None:
-        self._job.exit(process)
+        if callable(instruction.to):  # somebody in its own process
+            instruction.to(instruction.body)
+        else:
+            self._job.network.reply(instruction.to, instruction.body)
 
     def _announce(self, process: Process, instruction: master_core.Announce) -> None:
         self._job.log.append(f"{self._job.now:8.2f} {instruction.text}")
@@ -68,17 +68,8 @@ class MasterShell(Shell):
             self._job.known_at_refusal = max(self._job.processes)
             self._job.reach("refused")
 
-    def _retire(self, process: Process, instruction: master_core.Retire) -> None:
-        hung = self._job.process(f"w{instruction.worker}")
-        if hung is not None and hung.pace.told(self._job.now)[0] < HANG_S:
-            raise Violation(f"worker-{instruction.worker} was given up, but gets on: {instruction.reason}")
-        self._job.replace(instruction.worker)
-        lost = process.core.lose_worker(instruction.worker, instruction.reason, is_death=True)
-        self._job.carry_out(process, lost)
-
-    def _retireserver(self, process: Process, instruction: master_core.RetireServer) -> None:
-        """Leave it alone: who is stalled here wakes up by itself, or is killed by the schedule."""
-        self._job.log.append(f"{self._job.now:8.2f} ps-{instruction.index} is given up: {instruction.reason}")
+    def _leave(self, process: Process, instruction: master_core.Leave) -> None:
+        """The simulation is over when all others have left."""
 
     def _takedigest(self, process: Process, instruction: master_core.TakeDigest) -> None:
         self._job.reach("digest")
@@ -97,7 +88,7 @@ class MasterShell(Shell):
             partition, body = go_on()
         except (StopIteration, Unreadable) as end:
             digest = end.value if isinstance(end, StopIteration) else None
-            self._job.carry_out(process, process.core.on_digest(asked.lives, digest))
+            self._job.give(process, DigestRead(asked.lives, digest))
             return
 
         def on_answer(answer: Message) -> None:
@@ -130,7 +121,7 @@ class MasterShell(Shell):
     def _on_manifest(self, name: int, version: int) -> None:
         process = self._job.processes[name]
         if process.is_up:
-            self._job.carry_out(process, process.core.on_manifest(version))
+            self._job.give(process, ManifestWritten(version))
 
     def _publishpredictions(self, process: Process, order: master_core.PublishPredictions) -> None:
         self._job.reach("publishing")
@@ -155,7 +146,7 @@ class MasterShell(Shell):
     def _on_published(self, name: int, missing: list[int]) -> None:
         process = self._job.processes[name]
         if process.is_up:
-            self._job.carry_out(process, process.core.on_published(missing))
+            self._job.give(process, Published(tuple(missing)))
 
     def _dropcheckpoint(self, process: Process, order: master_core.DropCheckpoint) -> None:
         if order.version not in self._job.begun_from:

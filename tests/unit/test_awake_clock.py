@@ -5,10 +5,12 @@ from statuses import partition_status
 
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.crew import HANG_S
-from edlz.services.master.entries import JournalState
-from edlz.services.master.instructions import Announce, Retire, RetireServer
+from edlz.services.master.entries import FleetRecord, JournalState
+from edlz.services.master.fleet import Fleet
+from edlz.services.master.inputs import Request, Start, Tick
+from edlz.services.master.instructions import Announce
 from edlz.services.master.job import MasterCore
-from edlz.services.messages import Job, WorkerStatus
+from edlz.services.messages import Job, SupervisorStatus, WorkerStatus
 from edlz.services.plan import Plan, Shard
 
 PLAN = Plan(
@@ -49,21 +51,26 @@ def test_what_is_too_long_between_two_readings_is_left_out() -> None:
 def test_a_master_that_stood_still_gives_nobody_up(has_stood_still: bool) -> None:
     time = Played()
     clock = AwakeClock(time)
-    core = MasterCore(Job(name="j", run="r", config={}, plan=PLAN, partitions=1), JournalState())
-    core.start()
-    core.crew.supervise(1)
-    core.on_request("ps", partition_status(0, incarnation=(1, 1)), clock())
+    fleet = Fleet(1, 1, record=FleetRecord(asked=1, target=1, next_id=1, crew=(0,)))
+    job = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
+    core = MasterCore(job, JournalState(), fleet=fleet)
+    core.feed(Start())
+    core.feed(Request("s", SupervisorStatus(seq=1), clock()))
+    core.feed(Request("ps", partition_status(0, incarnation=(1, 1)), clock()))
     worker = WorkerStatus(worker="0", boot=1, incarnation=(1, 2), seq=1, era=(0, 0), run="r")
-    core.on_request("w", worker, clock())
-    assert list(core.crew.workers) == ["0"]
+    core.feed(Request("w", worker, clock()))
+    assert list(core.processes.live.workers) == ["0"]
     still_s = 10 * HANG_S
     steps = [still_s] if has_stood_still else [TICK_S] * round(still_s / TICK_S)
     out = []
     for step_s in steps:
         time.now += step_s
-        out += core.on_tick(clock())
-    given_up = [type(one) for one in out if isinstance(one, Retire | RetireServer)]
-    assert given_up == ([] if has_stood_still else [Retire, RetireServer])
+        out += core.feed(Tick(clock()))
+    told = [one.text for one in out if isinstance(one, Announce)]
+    given_up = [
+        text.partition(" ")[0] for text in told if "starts in its place" in text or "starts again" in text
+    ]
+    assert given_up == ([] if has_stood_still else ["worker-1", "ps-0"])
     assert (
         any(isinstance(one, Announce) and "nothing heard" in one.text for one in out) is not has_stood_still
     )

@@ -20,6 +20,7 @@ from edlz.services import strict_json
 from edlz.services.checkpoints.records import Manifest
 from edlz.services.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.master.barriers import Barriers
+from edlz.services.master.inputs import ManifestWritten
 from edlz.services.master.instructions import Journal
 from edlz.services.messages import NewestPull
 from edlz.services.ps.exchanges import Exchanges
@@ -141,7 +142,7 @@ def test_a_version_whose_manifest_cannot_be_written_is_saved_again(monkeypatch: 
             complete(self, process, manifest, *about)
             return
         tried.append(manifest.version)
-        self._job.carry_out(process, process.core.on_manifest(manifest.version, "no room"))
+        self._job.give(process, ManifestWritten(manifest.version, "no room"))
 
     monkeypatch.setattr(MasterShell, "_complete", fail_once)
     job = SimulatedJob(schedule(4, keeps_best=True)).run()
@@ -179,7 +180,7 @@ def test_callbacks_that_come_later_see_what_comes_from_then_on(
 
     def change() -> None:
         master = job.process("m")
-        if master is None or master.core.queue.done.first_missing() < 4:
+        if master is None or master.core.work.queue.done.first_missing() < 4:
             job.at(job.now + 0.5, change)
             return
         known.append(master.core.partitions.statuses[0].losses)
@@ -207,13 +208,13 @@ def test_callbacks_may_be_others_when_a_job_is_resumed() -> None:
     job = SimulatedJob(schedule(1))
     core = job.process("m").core
     onlooking, deciding = CallbackNeeds(runs=True), CallbackNeeds(runs=True, decides=True)
-    job.carry_out(job.process("m"), core.barriers.learn(onlooking))
-    assert not core.barriers.learn(deciding)
+    job.carry_out(job.process("m"), core.work.barriers.learn(onlooking))
+    assert not core.work.barriers.learn(deciding)
     job._kill(job.process("m"))
     job._launch("m")
     core = job.process("m").core
-    job.carry_out(job.process("m"), core.barriers.learn(deciding))
-    assert job.journal["callbacks"] == core.barriers.needs == deciding
+    job.carry_out(job.process("m"), core.work.barriers.learn(deciding))
+    assert job.journal["callbacks"] == core.work.barriers.needs == deciding
     core.check_invariants()
 
 

@@ -15,8 +15,9 @@ from edlz.services import outbox
 from edlz.services.checkpoints.records import Manifest, Part
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.master import digest, skips
-from edlz.services.master.job import MasterCore
 from edlz.services.master.task_queue import TaskQueue
+from edlz.services.master.verdict import Verdict
+from edlz.services.master.work import Work
 from edlz.services.messages import ClosedTask, Ends, Job, PartitionStatus
 from edlz.services.ps import complete_checkpoints
 from edlz.services.ps.asynchronous import Asynchronous
@@ -58,8 +59,8 @@ def is_frozen(exchanges: Asynchronous) -> bool:
 
 
 RULES: dict[str, tuple[str, Any, str, Any]] = {
-    "a report names the partitions' lives": ("async", MasterCore, "_is_true", lambda *_: True),
-    "a report names the era": ("sync", MasterCore, "_is_true", lambda *_: True),
+    "a report names the partitions' lives": ("async", Work, "_is_true", lambda *_: True),
+    "a report names the era": ("sync", Work, "_is_true", lambda *_: True),
     "a new life takes back what its ledger lacks": ("async", TaskQueue, "keep", lambda *_: None),
     "a partition keeps the version before": ("sync", Store, "values_before", lambda *_: None),
     "a partition cuts when it is level": ("async", Asynchronous, "is_level", property(is_frozen)),
@@ -80,9 +81,11 @@ def believes_any_piece(partition: int, answer: object, what: str) -> Exception:
     return LocalProtocolError("no piece of a vector")
 
 
+NEVER = property(lambda verdict: False, lambda verdict, is_complete: None)
+
 END_RULES: dict[str, tuple[str, Any, str, Any]] = {
     "parameters that cannot be read are read again": ("async", digest, "_unreadable", believes_any_piece),
-    "a complete job is not begun again": ("async", MasterCore, "is_complete", property(lambda core: False)),
+    "a complete job is not begun again": ("async", Verdict, "is_complete", NEVER),
 }
 
 

@@ -14,6 +14,7 @@ from edlz.services.config import JobConfig
 from edlz.services.job_status import JobStatus
 from edlz.services.master import last_word
 from edlz.services.master.full_disk import DiskFull
+from edlz.services.master.inputs import Request
 from edlz.services.master.journal import Journal
 from edlz.services.master.planning import open_journal
 from edlz.services.master.service import MasterService, serve_master
@@ -127,7 +128,7 @@ def test_a_master_whose_time_is_over_ends_and_says_nothing(tmp_path: Path) -> No
         with Journal(config.job_directory / "journal.sqlite") as younger:
             younger.write(2, {"term": 2})
         claim = partition_status(term=2, run=service._core.job.run)
-        service._carry_out(service._core.on_request(ReplyTo(b"nobody", 1), claim, 0.0))
+        service._feed(Request(ReplyTo(b"nobody", 1), claim, 0.0))
         await asyncio.Event().wait()
 
     assert asyncio.run(serve_master(config, Stop(), attend)) == 1

@@ -14,6 +14,7 @@ from edlz.services.master.exports import Exports
 from edlz.services.master.instructions import Announce, Journal, TakeDigest, WriteManifest
 from edlz.services.master.partitions import Partitions
 from edlz.services.master.predictions import Predictions
+from edlz.services.master.verdict import Verdict
 from edlz.services.messages import CheckpointPart, Identity, Job, PartInfo
 from edlz.services.plan import Plan, Shard
 
@@ -40,7 +41,8 @@ class Bench:
         job = Job(name="job", run="1", config={}, plan=self.plan, partitions=2)
         self.predictions = Predictions(self.plan, JournalState(), self.evaluation, has_files=False)
         self.exports = Exports(job, JobSettings.of({}), JournalState())
-        about = (self.evaluation, self.checkpoints, self.exports, JournalState(), self.predictions)
+        self.verdict = Verdict(JournalState())
+        about = (self.evaluation, self.checkpoints, self.exports, self.predictions, self.verdict)
         self.completion = Completion(self.partitions, *about, saves=saves)
         for index in range(2):
             self.begin_life(index, (1, index))
@@ -58,11 +60,11 @@ def test_the_digest_is_asked_for_once_and_completes_the_job() -> None:
     assert bench.digest() == [], "nobody has asked for it"
     assert bench.completion.advance() == [TakeDigest(bench.partitions.addresses)]
     assert bench.completion.advance() == []
-    assert not bench.completion.is_over
+    assert not bench.verdict.is_complete
     journal, announced = bench.digest()
     assert journal == Journal({"is_complete": True, "digest": "sha", "sealed": ((1, 0), (1, 1))})
     assert announced == Announce("job", "job complete at v7.")
-    assert (bench.completion.is_over, bench.completion.digest) == (True, "sha")
+    assert (bench.verdict.is_complete, bench.verdict.digest) == (True, "sha")
 
 
 def test_the_last_evaluation_and_checkpoint_come_before_the_digest() -> None:
@@ -97,14 +99,14 @@ def test_a_digest_that_comes_while_training_goes_on_again_does_not_count() -> No
     bench.completion.advance()
     bench.completion.put_off()
     assert bench.digest() == []
-    assert not bench.completion.is_over
+    assert not bench.verdict.is_complete
 
 
 def test_a_checkpoint_whose_parts_cannot_be_found_is_not_waited_for_again() -> None:
     """Nobody sees the partitions' folder: the last version's own checkpoint has failed before all was done."""
     bench = Bench()
     checkpoints = Checkpoints(is_sync=True, steps=7, first_number=1)
-    about = (bench.evaluation, checkpoints, bench.exports, JournalState(), bench.predictions)
+    about = (bench.evaluation, checkpoints, bench.exports, bench.predictions, bench.verdict)
     completion = Completion(bench.partitions, *about, saves=True)
     for index in range(2):
         info = PartInfo(partition=index, partitions=2, bytes=1, body_checksum="b", head_checksum="h")

@@ -4,8 +4,7 @@ import pytest
 from simulation.job import Schedule, SimulatedJob
 
 from edlz.services.master.crew import SILENCE_S, START_HANG_S, Crew
-from edlz.services.master.entries import WorkerEntry
-from edlz.services.master.instructions import Retire
+from edlz.services.master.entries import GivenUp, WorkerEntry
 from edlz.services.master.task_queue import Holder
 from edlz.services.messages import WorkerOrders
 from edlz.services.worker.pace import Pace
@@ -66,15 +65,15 @@ def test_without_a_launcher_all_work_and_none_is_given_up() -> None:
     crew.forget("0")
     crew.note_silence("0", entry(0, 0.0))
     crew.note("1", entry(1, 0.0, busy_s=1e6))
-    assert list(crew.retire(1e9)) == []
+    assert list(crew.give_up(1e9)) == []
 
 
 def test_a_worker_that_says_nothing_is_given_up_after_a_while() -> None:
     crew = crew_of("0", "1", target=2)
     crew.note_silence("0", entry(0, 100.0))
-    assert list(crew.retire(100.0 + HANG_S)) == []
-    assert list(crew.retire(101.0 + HANG_S)) == [Retire("0", "hung: nothing heard for 21s")]
-    assert list(crew.retire(200.0)) == []
+    assert list(crew.give_up(100.0 + HANG_S)) == []
+    assert list(crew.give_up(101.0 + HANG_S)) == [GivenUp("worker-0", "hung: nothing heard for 21s")]
+    assert list(crew.give_up(200.0)) == []
     assert crew.is_retired("0")
     assert not crew.is_retired("1")
 
@@ -84,7 +83,7 @@ def test_one_that_is_not_wanted_any_more_is_told_to_go_but_has_not_hung() -> Non
     crew.dismiss("1")
     assert (crew.is_retired("1"), crew.has_hung("1")) == (True, False)
     crew.note_silence("0", entry(0, 0.0))
-    assert [given_up.worker for given_up in crew.retire(1e3)] == ["0"]
+    assert [given_up.name for given_up in crew.give_up(1e3)] == ["worker-0"]
     assert crew.has_hung("0")
 
 
@@ -92,7 +91,7 @@ def test_one_that_speaks_again_in_time_is_kept() -> None:
     crew = crew_of("0", target=1)
     crew.note_silence("0", entry(0, 100.0))
     crew.note("0", entry(0, 125.0))
-    assert list(crew.retire(125.0)) == []
+    assert list(crew.give_up(125.0)) == []
 
 
 def test_a_worker_hangs_where_one_piece_of_work_takes_far_longer_than_any_before() -> None:
@@ -100,10 +99,10 @@ def test_a_worker_hangs_where_one_piece_of_work_takes_far_longer_than_any_before
     crew.note("0", entry(0, 100.0, busy_s=21.0, longest_s=1.0))  # hangs
     crew.note("1", entry(1, 100.0, busy_s=21.0, longest_s=5.0))  # slow: four times its longest
     crew.note("2", entry(2, 100.0, busy_s=0.0))  # has nothing to do
-    assert list(crew.retire(100.0)) == [Retire("0", "hung: no progress for 21s; its log says where")]
-    assert list(crew.retire(130.0)) == []  # what the others are at by now they have not said
+    assert list(crew.give_up(100.0)) == [GivenUp("worker-0", "hung: no progress for 21s; its log says where")]
+    assert list(crew.give_up(130.0)) == []  # what the others are at by now they have not said
     crew.note("1", entry(1, 131.0, busy_s=51.0, longest_s=5.0))
-    assert [given_up.worker for given_up in crew.retire(131.0)] == ["1"]
+    assert [given_up.name for given_up in crew.give_up(131.0)] == ["worker-1"]
 
 
 def told(pace: Pace, n: int, now: float) -> WorkerEntry:
@@ -115,25 +114,25 @@ def test_the_end_of_a_slow_build_is_no_hang_and_hides_no_later_one() -> None:
     crew, pace = crew_of("0", target=1), Pace()
     pace.begin("build", 0.0)
     crew.note("0", told(pace, 0, 800.0))
-    assert list(crew.retire(800.0)) == []  # a busy machine
+    assert list(crew.give_up(800.0)) == []  # a busy machine
     pace.end(801.0)
     crew.note("0", told(pace, 0, 801.0))  # what it says when it hears that its model is built
-    assert list(crew.retire(801.5)) == []
+    assert list(crew.give_up(801.5)) == []
     pace.begin("step", 802.0)
     crew.note("0", told(pace, 0, 803.0))  # compiles
-    assert list(crew.retire(803.0)) == []
+    assert list(crew.give_up(803.0)) == []
     pace.end(804.0)
     for now in (1600.0, 1700.0, 1800.0):
         pace.begin("step", now)
         pace.end(now + 1.0)
         crew.note("0", told(pace, 0, now + 50.0))
-        assert list(crew.retire(now + 50.0)) == []
+        assert list(crew.give_up(now + 50.0)) == []
     pace.begin("step", 2000.0)
     crew.note("0", told(pace, 0, 2000.0 + HANG_S - 1))
-    assert list(crew.retire(2000.0 + HANG_S - 1)) == []
+    assert list(crew.give_up(2000.0 + HANG_S - 1)) == []
     crew.note("0", told(pace, 0, 2000.0 + HANG_S + 1))
-    assert list(crew.retire(2000.0 + HANG_S + 1)) == [
-        Retire("0", "hung: no progress for 21s; its log says where")
+    assert list(crew.give_up(2000.0 + HANG_S + 1)) == [
+        GivenUp("worker-0", "hung: no progress for 21s; its log says where")
     ]
 
 
@@ -143,7 +142,7 @@ def test_work_that_always_takes_longer_than_a_hang_is_none() -> None:
         for since_s in (0.0, 1000.0, 2000.0):
             pace.begin(kind, since_s)
             crew.note("0", told(pace, 0, since_s + lasts_s))
-            assert list(crew.retire(since_s + lasts_s)) == []
+            assert list(crew.give_up(since_s + lasts_s)) == []
             pace.end(since_s + lasts_s)
 
 
@@ -159,19 +158,19 @@ def test_after_a_slow_first_piece_no_other_may_take_longer_than_a_first_one_may(
     pace.end(700.0)  # compiles on a busy machine
     pace.begin("step", 1000.0)
     crew.note("0", told(pace, 0, 1000.0 + START_HANG_S))
-    assert list(crew.retire(2000.0)) == []
+    assert list(crew.give_up(2000.0)) == []
     crew.note("0", told(pace, 0, 1001.0 + START_HANG_S))
-    assert [given_up.worker for given_up in crew.retire(2000.0)] == ["0"]
+    assert [given_up.name for given_up in crew.give_up(2000.0)] == ["worker-0"]
 
 
 def test_a_build_that_hangs_is_given_up_too() -> None:
     crew, pace = crew_of("0", target=1), Pace()
     pace.begin("build", 0.0)
     crew.note("0", told(pace, 0, START_HANG_S))
-    assert list(crew.retire(START_HANG_S)) == []
+    assert list(crew.give_up(START_HANG_S)) == []
     crew.note("0", told(pace, 0, START_HANG_S + 1))
     text = "hung: no progress for 901s while it started; its log says where"
-    assert list(crew.retire(START_HANG_S + 1)) == [Retire("0", text)]
+    assert list(crew.give_up(START_HANG_S + 1)) == [GivenUp("worker-0", text)]
 
 
 def test_a_long_evaluation_hides_no_step_that_hangs() -> None:
@@ -181,11 +180,11 @@ def test_a_long_evaluation_hides_no_step_that_hangs() -> None:
         pace.end(lasts_s)
     pace.begin("evaluation", 100.0)
     crew.note("0", told(pace, 0, 200.0))
-    assert list(crew.retire(200.0)) == []
+    assert list(crew.give_up(200.0)) == []
     pace.end(201.0)
     pace.begin("step", 300.0)
     crew.note("0", told(pace, 0, 321.0))
-    assert [given_up.worker for given_up in crew.retire(321.0)] == ["0"]
+    assert [given_up.name for given_up in crew.give_up(321.0)] == ["worker-0"]
 
 
 def test_who_has_been_silent_for_long() -> None:
@@ -213,12 +212,12 @@ def test_what_those_hold_that_have_asked_and_get_work() -> None:
 def test_a_silent_worker_whose_node_does_not_answer_is_given_up_at_once() -> None:
     crew = crew_of("0", "1", target=2)
     crew.unreachable = {"0", "1"}
-    assert list(crew.retire(SILENCE_S)) == []  # they speak still: who says that knows less than we do
+    assert list(crew.give_up(SILENCE_S)) == []  # they speak still: who says that knows less than we do
     crew.note_silence("0", entry(0, 0.0))
-    assert list(crew.retire(SILENCE_S + 1)) == [
-        Retire("0", "its node does not answer: nothing heard for 11s", is_unreachable=True)
+    assert list(crew.give_up(SILENCE_S + 1)) == [
+        GivenUp("worker-0", "its node does not answer: nothing heard for 11s", is_unreachable=True)
     ]
-    assert list(crew.retire(SILENCE_S + 2)) == []
+    assert list(crew.give_up(SILENCE_S + 2)) == []
 
 
 # ---------------------------------------------------------------- whole jobs
@@ -227,17 +226,15 @@ def test_a_silent_worker_whose_node_does_not_answer_is_given_up_at_once() -> Non
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("build_s", [62.0, 700.0])
 def test_a_job_whose_workers_build_for_long_gives_none_up(mode: str, build_s: float) -> None:
-    job = SimulatedJob(Schedule(1, mode, 2, 1, (3,) * 6, 2, 2, build_s=build_s, is_supervised=True)).run()
-    assert job.replaced == []
+    job = SimulatedJob(Schedule(1, mode, 2, 1, (3,) * 6, 2, 2, build_s=build_s, home="machine")).run()
+    assert job.given_up == []
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_step_that_hangs_after_a_long_build_is_found_in_time(mode: str, seed: int) -> None:
     workers = 2 if mode == "sync" else 1  # another one would take over the lease, and need nobody else
-    schedule = Schedule(
-        seed, mode, 2, 1, (4,) * 8, 2, workers, build_s=90.0, hangs=((5, 2),), is_supervised=True
-    )
+    schedule = Schedule(seed, mode, 2, 1, (4,) * 8, 2, workers, build_s=90.0, hangs=((5, 2),), home="machine")
     job = SimulatedJob(schedule).run()
-    assert len(job.replaced) == 1
+    assert len(job.given_up) == 1
     assert any("hung: no progress for 6" in line for line in job.log)

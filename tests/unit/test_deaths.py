@@ -127,12 +127,12 @@ def test_a_suspect_is_worked_on_alone() -> None:
 
 
 def poisoned(seed: int, mode: str, slots: int, workers: int, **more: object) -> Schedule:
-    return Schedule(seed, mode, slots, 2, (4,) * 12, 2, workers, **more)  # type: ignore[arg-type]
+    return Schedule(seed, mode, slots, 2, (4,) * 12, 2, workers, home="machine", **more)  # type: ignore[arg-type]
 
 
 def failure_of(job: SimulatedJob) -> FailureView:
     cores = [process.core for process in job.processes.values() if isinstance(process.core, MasterCore)]
-    return next(core.failure for core in cores if core.failure)
+    return next(core.verdict.failure for core in cores if core.verdict.failure)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

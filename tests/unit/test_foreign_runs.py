@@ -11,6 +11,7 @@ from statuses import partition_status
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.ledger import LedgerRecord
+from edlz.services.master import inputs as master_inputs
 from edlz.services.master import instructions as master_core
 from edlz.services.master.entries import JournalState
 from edlz.services.master.job import MasterCore
@@ -38,7 +39,7 @@ OLD: Identity = (1, 7)
 
 def master() -> MasterCore:
     core = MasterCore(JOB, JournalState())
-    core.start()
+    core.feed(master_inputs.Start())
     return core
 
 
@@ -48,13 +49,15 @@ def test_a_master_refuses_a_partition_of_another_run(term: int) -> None:
     full = LedgerRecord(finished=(0, 10), minibatches=40)
     old = partition_status(incarnation=OLD, term=term, version=40, ledger=full, run="old", is_sealed=True)
     with pytest.raises(RemoteProtocolError, match=r'ps-0 belongs to run old .* leads run new of job "j"'):
-        core.on_request(0, old, 0.0)
+        core.feed(master_inputs.Request(0, old, 0.0))
     assert not core.partitions.entries
-    (*_, answer) = core.on_request(0, partition_status(incarnation=None, has_base=False, run=""), 0.0)
+    (*_, answer) = core.feed(
+        master_inputs.Request(0, partition_status(incarnation=None, has_base=False, run=""), 0.0)
+    )
     assert isinstance(answer, master_core.Reply)
     assert isinstance(answer.body, Granted)
     joined = partition_status(incarnation=answer.body.incarnation, seq=2, run="new")
-    (*_, answer) = core.on_request(0, joined, 0.0)
+    (*_, answer) = core.feed(master_inputs.Request(0, joined, 0.0))
     assert isinstance(answer, master_core.Reply)
     assert isinstance(answer.body, PartitionOrders)
     assert not answer.body.stop
@@ -64,10 +67,10 @@ def test_a_master_refuses_a_worker_of_another_run() -> None:
     core = master()
     old = WorkerStatus(worker="0", boot=1, incarnation=OLD, seq=9, era=NO_IDENTITY, run="old")
     with pytest.raises(RemoteProtocolError, match="worker-0 belongs to run old"):
-        core.on_request(0, old, 0.0)
-    assert not core.crew.workers
-    core.on_request(0, msgspec.structs.replace(old, run="new"), 0.0)
-    assert core.crew.workers
+        core.feed(master_inputs.Request(0, old, 0.0))
+    assert not core.processes.live.workers
+    core.feed(master_inputs.Request(0, msgspec.structs.replace(old, run="new"), 0.0))
+    assert core.processes.live.workers
 
 
 @pytest.mark.parametrize("run", ["old", "", "new"])
@@ -93,10 +96,10 @@ def test_a_partition_answers_only_who_names_its_run(run: str) -> None:
 
 def test_a_supervisor_says_which_run_it_leads_as_soon_as_it_knows() -> None:
     core, supervisor = master(), Reconciler()
-    core.refuse_foreign("a supervisor", supervisor.next_status([]).run)
+    core.feed(master_inputs.Request(0, supervisor.next_status([]), 0.0))
     supervisor.on_orders(SupervisorOrders(term=1, run="old"), [])
     with pytest.raises(RemoteProtocolError, match="a supervisor belongs to run old"):
-        core.refuse_foreign("a supervisor", supervisor.next_status([]).run)
+        core.feed(master_inputs.Request(0, supervisor.next_status([]), 0.0))
 
 
 def is_harmed(seed: int, mode: str) -> bool:
@@ -116,7 +119,7 @@ def test_another_run_that_speaks_all_the_time_does_no_harm(mode: str) -> None:
     assert not any(is_harmed(seed, mode) for seed in range(15))
 
 
-@pytest.mark.parametrize(("owner", "name"), [(MasterCore, "refuse_foreign"), (partition, "misdirected")])
+@pytest.mark.parametrize(("owner", "name"), [(MasterCore, "_refuse_foreign"), (partition, "misdirected")])
 def test_without_the_run_it_does(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, name, lambda *_, **__: None)
     assert any(is_harmed(seed, "sync") for seed in range(50))

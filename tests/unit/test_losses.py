@@ -106,7 +106,9 @@ def test_a_diverged_job_survives_its_master_and_says_so(mode: str, seed: int) ->
     job = SimulatedJob(schedule).run()
     assert len(job.journal["evaluations"]) > 1
     assert all(math.isnan(metrics["loss"]) for _, metrics in job.journal["evaluations"])
-    losses = next(process.core.losses for process in job.processes.values() if _is_last_master(job, process))
+    losses = next(
+        process.core.work.losses for process in job.processes.values() if _is_last_master(job, process)
+    )
     assert losses.count >= len(NONFINITE)
     assert losses.first in NONFINITE
 
@@ -118,7 +120,9 @@ def test_a_job_that_asked_for_it_ends_before_the_gradient_counts(mode: str, seed
     job = SimulatedJob(schedule).run()
     assert not job.journal["is_complete"]
     failures = [
-        process.core.failure for process in job.processes.values() if isinstance(process.core, MasterCore)
+        process.core.verdict.failure
+        for process in job.processes.values()
+        if isinstance(process.core, MasterCore)
     ]
     (failure,) = itertools.compress(failures, failures)
     assert failure.text == "--stop_on_nan: the loss is nan in task 3, minibatch 2"

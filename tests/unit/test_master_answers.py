@@ -8,6 +8,7 @@ from statuses import partition_status
 
 from edlz.services.ledger import LedgerRecord
 from edlz.services.master.entries import JournalState
+from edlz.services.master.inputs import Request, Start
 from edlz.services.master.instructions import Announce, Journal, Reply, TakeDigest
 from edlz.services.master.job import MasterCore
 from edlz.services.messages import (
@@ -42,13 +43,13 @@ class Master:
         )
         job = Job(name="job", run="r", config={}, plan=self.plan, partitions=partitions)
         self.core = MasterCore(job, JournalState())
-        self.core.start()
+        self.core.feed(Start())
         self.journalled: dict[str, object] = {}
         self.partitions = [self.partition(index) for index in range(partitions)]
         self.lives: dict[str, Identity] = {}
 
     def ask(self, body: Message) -> tuple[Any, list[Any]]:
-        instructions = self.core.on_request(0, body, 0.0)
+        instructions = self.core.feed(Request(0, body, 0.0))
         self.core.check_invariants()
         for instruction in instructions:
             if isinstance(instruction, Journal):
@@ -148,8 +149,8 @@ def test_a_job_that_has_trained_on_nothing_fails() -> None:
     assert answer.stop
     text = "feed() left out every record of the data: no minibatch was trained on"
     assert Announce("failed", text, 40) in instructions
-    assert master.core.failure is not None
-    assert master.core.failure.data == "2 records, 2 tasks, 0 of them skipped"
+    assert master.core.verdict.failure is not None
+    assert master.core.verdict.failure.data == "2 records, 2 tasks, 0 of them skipped"
 
 
 def test_the_last_tasks_are_kept_for_those_who_have_asked() -> None:
@@ -160,7 +161,7 @@ def test_the_last_tasks_are_kept_for_those_who_have_asked() -> None:
     assert reserve is not None
     assert reserve.task == 1
     assert master.worker("b", wants_task=True)[0].lease is not None
-    master.core.lose_worker("b", "killed")
+    master.core.processes.lose("b", "killed")
     master.core.check_invariants()
     assert master.worker("a", wants_task=True, holding=(0,))[0].lease is not None
 
@@ -168,11 +169,11 @@ def test_the_last_tasks_are_kept_for_those_who_have_asked() -> None:
 def test_a_worker_that_never_joined_is_told_of_as_lost_too() -> None:
     """Its launcher knows why: it did not find its master, for one."""
     master = Master(tasks=3)
-    (told,) = master.core.lose_worker("c", "no way to the master", is_death=True)
+    (told,) = master.core.processes.lose("c", "no way to the master", is_death=True)
     assert told == Announce("worker", "worker-c lost: no way to the master.")
     master.worker("a", wants_task=True)
-    assert len(master.core.lose_worker("a", "killed")) == 1
-    assert master.core.lose_worker("a", "killed") == [], "once is enough"
+    assert len(master.core.processes.lose("a", "killed")) == 1
+    assert master.core.processes.lose("a", "killed") == [], "once is enough"
 
 
 def test_what_the_last_worker_held_waits_for_the_next_one() -> None:
@@ -180,21 +181,21 @@ def test_what_the_last_worker_held_waits_for_the_next_one() -> None:
     for name in ("a", "b"):
         assert master.worker(name, wants_task=True)[0].lease is not None
     kept = "no minibatch is lost, none counts twice."
-    (told,) = master.core.lose_worker("a", "killed")
+    (told,) = master.core.processes.lose("a", "killed")
     assert told == Announce("worker", f"worker-a lost: killed. Task 0 goes on elsewhere: {kept}")
-    (told,) = master.core.lose_worker("b", "killed")
+    (told,) = master.core.processes.lose("b", "killed")
     assert told == Announce("worker", f"worker-b lost: killed. Task 1 waits for the next worker: {kept}")
 
 
 def test_a_spare_has_no_share_of_a_round() -> None:
     master = Master("sync", tasks=4, slots=2)
-    master.core.crew.supervise(1)
+    master.core.processes.live.supervise(1)
     for name in ("a", "b"):
         master.worker(name)
     assert master.worker("b", wants_task=True)[0].lease is None
     assert master.worker("a", wants_task=True)[0].lease is not None
     assert master.worker("a", wants_task=True, holding=(0,))[0].lease is not None
-    master.core.crew.supervise(2)
+    master.core.processes.live.supervise(2)
     assert (
         master.worker("a", wants_task=True, holding=(0, 1))[0].lease is not None
     )  # one slot of the next round
@@ -205,6 +206,6 @@ def test_a_spare_has_no_share_of_a_round() -> None:
 def test_the_journal_forgets_the_incarnations_of_workers_that_are_gone() -> None:
     master = Master()
     master.worker("a")
-    master.core.lose_worker("a", "killed")
+    master.core.processes.lose("a", "killed")
     master.worker("b")
     assert list(master.journalled["incarnations"]) == ["ps-0", "ps-1", "worker-b"]

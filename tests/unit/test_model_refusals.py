@@ -11,6 +11,7 @@ from edlz.services.config import JobConfig
 from edlz.services.job_status import FailureView
 from edlz.services.master.entries import JournalState
 from edlz.services.master.failures import failure_of_worker
+from edlz.services.master.inputs import Request, Start
 from edlz.services.master.instructions import Journal, Reply
 from edlz.services.master.job import MasterCore
 from edlz.services.master.planning import open_journal
@@ -49,8 +50,8 @@ def test_a_refusal_is_final_whoever_is_killed(mode: str, role: str, after_s: flo
         ).run()
         master = job.process("m")
         assert master is not None
-        assert master.core.failure == job.journal["refusal"]
-        assert master.core.failure.exit_code == 2
+        assert master.core.verdict.failure == job.journal["refusal"]
+        assert master.core.verdict.failure.exit_code == 2
         assert not master.core.partitions.are_based, "training state exists"
 
 
@@ -79,7 +80,7 @@ PLAN = Plan(
 
 def answer_to_new_worker(core: MasterCore) -> WorkerOrders:
     status = WorkerStatus(worker="0", boot=1, incarnation=None, seq=1, era=NO_IDENTITY)
-    (reply,) = [one for one in core.on_request("w0", status, 1.0) if isinstance(one, Reply)]
+    (reply,) = [one for one in core.feed(Request("w0", status, 1.0)) if isinstance(one, Reply)]
     assert isinstance(reply.body, WorkerOrders)
     return reply.body
 
@@ -87,11 +88,11 @@ def answer_to_new_worker(core: MasterCore) -> WorkerOrders:
 def test_who_comes_before_anything_is_trained_checks_the_model_and_nobody_after_a_refusal() -> None:
     job = Job(name="job", run="1", config={}, plan=PLAN, partitions=1)
     core = MasterCore(job, JournalState())
-    core.start()
+    core.feed(Start())
     assert answer_to_new_worker(core).check
     core = MasterCore(job, JournalState(term=1, refusal=failure_of_worker(MISTAKE, is_mistake=True)))
-    core.start()
-    assert core.failure == failure_of_worker(MISTAKE, is_mistake=True)
+    core.feed(Start())
+    assert core.verdict.failure == failure_of_worker(MISTAKE, is_mistake=True)
     assert answer_to_new_worker(core).stop
 
 
@@ -118,14 +119,14 @@ def test_a_master_that_is_restarted_keeps_the_refusal_and_a_new_start_tries_agai
 def test_a_mistake_that_others_did_not_meet_is_a_failure_of_the_job() -> None:
     """A node that lacks a package, say: the job has trained, and another start may go on with it."""
     core = MasterCore(Job(name="job", run="1", config={}, plan=PLAN, partitions=1), JournalState())
-    core.start()
-    core.evaluation.reported += 1
+    core.feed(Start())
+    core.work.evaluation.reported += 1
     orders = answer_to_new_worker(core)
     assert not orders.check
     told = WorkerStatus(
         worker="0", boot=1, incarnation=orders.incarnation, seq=2, era=NO_IDENTITY, run="1", failure=MISTAKE
     )
-    out = core.on_request("w0", told, 2.0)
-    assert core.failure is not None
-    assert core.failure.exit_code == 1
+    out = core.feed(Request("w0", told, 2.0))
+    assert core.verdict.failure is not None
+    assert core.verdict.failure.exit_code == 1
     assert not any(isinstance(one, Journal) and "refusal" in one.fields for one in out)

@@ -68,6 +68,11 @@ def test_a_name_that_a_service_has_is_taken(name: str) -> None:
         check_supervisor(status, partitions=2)
 
 
+def facts_of(service: MasterService) -> object:
+    processes = service._core.processes
+    return processes.running, processes.fleet.record, processes.notes
+
+
 @pytest.mark.parametrize("field", statuses_of(""))
 def test_a_master_refuses_it_and_goes_on(tmp_path: Path, field: str) -> None:
     data = tmp_path / "data"
@@ -90,13 +95,13 @@ def test_a_master_refuses_it_and_goes_on(tmp_path: Path, field: str) -> None:
         try:
             for name in ("ps-x", "worker-abc", "ps-7"):
                 status = statuses_of(name)[field]
-                before = (service._running, service._fleet.record, service._progress.notes)
+                before = facts_of(service)
                 with pytest.raises(RemoteProtocolError, match="a supervisor names "):
                     service._on_request(ReplyTo(b"x", 1), status)
-                assert (service._running, service._fleet.record, service._progress.notes) == before
-                assert not service._core.silence.unreachable
-                assert not service._core.crew.unreachable
-                assert not service._is_supervised
+                assert facts_of(service) == before
+                assert not service._core.processes.silence.unreachable
+                assert not service._core.processes.live.unreachable
+                assert not service._core.processes.is_supervised
                 seen.append(service.status().state)
         finally:
             stop.set(0, "the test is over")

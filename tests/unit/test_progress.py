@@ -8,6 +8,7 @@ from statuses import partition_status
 
 from edlz.services.ledger import LedgerRecord
 from edlz.services.master.entries import JournalState
+from edlz.services.master.inputs import ManifestWritten, Request, Start, StopWanted, Tick
 from edlz.services.master.job import MasterCore
 from edlz.services.master.progress import Progress
 from edlz.services.messages import (
@@ -41,7 +42,7 @@ class Watched:
         job = Job(name="job", run="r", config={}, plan=plan, partitions=1)
         journal = JournalState(term=term)
         self.core = MasterCore(job, journal)
-        self.core.start()
+        self.core.feed(Start())
         self.progress = Progress(self.core, 1e9, now, journal)
         self.now, self.applied, self.told = now, float(applied), 0.0
         self._seq = 0
@@ -53,7 +54,7 @@ class Watched:
         status = partition_status(
             boot=self._next(), incarnation=None, seq=self._next(), term=self.core.term, ledger=LedgerRecord()
         )
-        (granted,) = [i.body for i in self.core.on_request(0, status, self.now) if hasattr(i, "body")]
+        (granted,) = [i.body for i in self.core.feed(Request(0, status, self.now)) if hasattr(i, "body")]
         era = self.core.eras.newest if self.core.plan.is_sync else None
         return msgspec.structs.replace(status, incarnation=granted.incarnation, era=era)
 
@@ -70,7 +71,7 @@ class Watched:
             self.told += records_per_s * TICK_S
             if tick % 4 == 0:
                 self.tell()
-            self.core.on_tick(self.now)
+            self.core.feed(Tick(self.now))
             self.progress.sample(self.now)
 
     def be_at(self, version: int) -> None:
@@ -91,7 +92,7 @@ class Watched:
             minibatches=minibatches,
             open_minibatches=more,
         )
-        self.core.on_request(0, self._partition, self.now)
+        self.core.feed(Request(0, self._partition, self.now))
         lives = (self._partition.incarnation or NO_IDENTITY,)
         era = self.core.eras.newest or NO_IDENTITY
         self.say(
@@ -104,7 +105,7 @@ class Watched:
         """Let the worker speak."""
         if self._worker is None:
             hello = WorkerStatus(worker="0", boot=1, incarnation=None, seq=self._next(), era=NO_IDENTITY)
-            (answer,) = [i.body for i in self.core.on_request(0, hello, self.now) if hasattr(i, "body")]
+            (answer,) = [i.body for i in self.core.feed(Request(0, hello, self.now)) if hasattr(i, "body")]
             self._worker = answer.incarnation
         telemetry = WorkerTelemetry(state="training", minibatches=1, **told)
         status = WorkerStatus(
@@ -118,7 +119,7 @@ class Watched:
         )
         status = msgspec.structs.replace(status, telemetry=telemetry)
         for _ in range(1 + is_copy):
-            self.core.on_request(0, status, self.now)
+            self.core.feed(Request(0, status, self.now))
             self.told_of_worker = self.progress.on_worker(status, self.now)
 
     @property
@@ -195,8 +196,8 @@ def test_a_stopped_job_is_at_the_version_of_its_checkpoint() -> None:
     job = Watched("sync")
     job.be_at(0)
     job.be_at(7)
-    job.core.stop(job.now)
-    job.core.on_manifest(9)
+    job.core.feed(StopWanted(job.now))
+    job.core.feed(ManifestWritten(9))
     job.be_at(12)
     status = job.progress.status(0, job.now)
     assert job.core.version == 12
@@ -223,5 +224,5 @@ def test_when_training_is_over_its_last_rate_stays() -> None:
     job = Watched()
     job.run(2 * RECORDS / 5000, records_per_s=5000)
     job.run(60)
-    assert job.core.queue.is_done
+    assert job.core.work.queue.is_done
     assert job.rate == pytest.approx(5000, rel=0.1)

@@ -102,7 +102,7 @@ class StoppedEarly(SimulatedJob):
 
     def _has_come(self, master: MasterCore, applied: int) -> bool:
         if self._moment == "a task is done":
-            return bool(master.queue.done)
+            return bool(master.work.queue.done)
         if self._moment == "a minibatch is applied":
             return applied > 0
         newest = master.checkpoints.newest

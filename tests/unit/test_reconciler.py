@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.launcher import split_name
+from edlz.services.launcher import Facts, split_name
 from edlz.services.messages import ProcessExit, SupervisorOrders
 from edlz.services.reconciler import Action, Reconciler
 
@@ -60,8 +60,8 @@ def test_what_hangs_is_aborted_and_only_if_it_should_not_run() -> None:
 def test_a_repeated_status_carries_the_room_of_now() -> None:
     core = Reconciler()
     core.on_exits([crash("worker-0")])
-    first = core.next_status([], 2)
-    again = core.next_status([], 1)
+    first = core.next_status([], Facts(room=2))
+    again = core.next_status([], Facts(room=1))
     assert (first.room, again.room) == (2, 1)
     assert (again.seq, again.exits) == (first.seq, first.exits)
     core.on_orders(orders(), [])
@@ -70,13 +70,13 @@ def test_a_repeated_status_carries_the_room_of_now() -> None:
 
 def test_no_worker_starts_beyond_the_room_whatever_is_desired() -> None:
     core = Reconciler()
-    core.next_status(["worker-0"], 2)
+    core.next_status(["worker-0"], Facts(room=2))
     desired = orders("ps-0", "worker-1", "worker-2", "ps-1")
     action = core.on_orders(desired, ["worker-0"])  # worker-0 has to go, but has not gone yet
     assert action == Action(("ps-0", "worker-1", "ps-1"), ("worker-0",))
-    core.next_status(["worker-0", "worker-1"], 1)
+    core.next_status(["worker-0", "worker-1"], Facts(room=1))
     assert core.on_orders(desired, ["worker-0", "worker-1"]).launch == ("ps-0", "ps-1")
-    core.next_status(["ps-0"], None)
+    core.next_status(["ps-0"], Facts(room=None))
     assert core.on_orders(desired, ["ps-0"]).launch == ("worker-1", "worker-2", "ps-1")
 
 

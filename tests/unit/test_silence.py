@@ -4,8 +4,9 @@ import pytest
 from statuses import partition_status
 
 from edlz.services.master.crew import SILENCE_S
-from edlz.services.master.entries import JournalState
-from edlz.services.master.instructions import Announce, RetireServer
+from edlz.services.master.entries import GivenUp, JournalState
+from edlz.services.master.inputs import Request, Start, Tick
+from edlz.services.master.instructions import Announce
 from edlz.services.master.job import MasterCore
 from edlz.services.master.silence import HANG_PERIODS, Silence
 from edlz.services.messages import Job
@@ -37,7 +38,7 @@ def test_a_silent_server_is_given_up_once_after_a_long_time() -> None:
     silence = Silence(HANG_S)
     silence.on_heard(1, 0.0)
     said(silence, FOR_EVER_S)
-    assert silence.on_tick(FOR_EVER_S + 1) == [RetireServer(1, "nothing heard for 101s")]
+    assert silence.on_tick(FOR_EVER_S + 1) == [GivenUp("ps-1", "nothing heard for 101s")]
     assert said(silence, 10 * FOR_EVER_S) == []
     assert silence.is_silent(1)  # nobody may be there who could start it anew
     silence.on_gone(1)
@@ -50,7 +51,7 @@ def test_one_whose_node_does_not_answer_is_given_up_as_soon_as_it_is_silent() ->
     silence.unreachable = {0}
     assert said(silence, SILENCE_S) == []  # it speaks still: who says that knows less than we do
     reason = "its node does not answer, nothing heard for 11s"
-    assert silence.on_tick(SILENCE_S + 1) == [RetireServer(0, reason, is_unreachable=True)]
+    assert silence.on_tick(SILENCE_S + 1) == [GivenUp("ps-0", reason, is_unreachable=True)]
 
 
 def test_nothing_is_expected_of_one_that_has_ended_until_its_next_life() -> None:
@@ -74,8 +75,8 @@ def test_only_the_current_life_of_a_partition_is_listened_to(is_zombie: bool) ->
         slots=1,
     )
     core = MasterCore(Job(name="j", run="r", config={}, plan=plan, partitions=1), JournalState())
-    core.start()
-    core.on_request(0, partition_status(0, incarnation=(1, 2)), 0.0)
-    core.on_request(0, partition_status(0, incarnation=(1, 1 if is_zombie else 2), seq=2), SILENCE_S)
-    told = [one.text for one in core.on_tick(SILENCE_S + 1) if isinstance(one, Announce)]
+    core.feed(Start())
+    core.feed(Request(0, partition_status(0, incarnation=(1, 2)), 0.0))
+    core.feed(Request(0, partition_status(0, incarnation=(1, 1 if is_zombie else 2), seq=2), SILENCE_S))
+    told = [one.text for one in core.feed(Tick(SILENCE_S + 1)) if isinstance(one, Announce)]
     assert any("ps-0 is silent" in text for text in told) is is_zombie

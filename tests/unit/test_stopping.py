@@ -1,13 +1,23 @@
 """A stop waits for its checkpoint, but not for ever."""
 
 from edlz.services.master.checkpoints import Checkpoints
+from edlz.services.master.entries import JournalState
 from edlz.services.master.instructions import Announce, Journal
 from edlz.services.master.stopping import STOP_S, Stopping
+from edlz.services.master.verdict import Verdict
 
 
-def stopping(*, is_sync: bool = True) -> tuple[Stopping, Checkpoints]:
+class Stop(Stopping):
+    """A stop whose verdict can be asked for."""
+
+    @property
+    def is_over(self) -> bool:
+        return self._verdict.is_stopped
+
+
+def stopping(*, is_sync: bool = True) -> tuple[Stop, Checkpoints]:
     checkpoints = Checkpoints(is_sync=is_sync, steps=0, first_number=1)
-    return Stopping(checkpoints), checkpoints
+    return Stop(checkpoints, Verdict(JournalState())), checkpoints
 
 
 def test_nothing_happens_until_somebody_asks() -> None:

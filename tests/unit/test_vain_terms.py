@@ -6,6 +6,7 @@ from simulation.job import Fault, Schedule, SimulatedJob
 
 from edlz.services import strict_json
 from edlz.services.master.entries import JournalState
+from edlz.services.master.inputs import Start, Tick
 from edlz.services.master.instructions import Journal
 from edlz.services.master.job import MasterCore
 from edlz.services.master.vain_terms import MOST_VAIN_TERMS
@@ -33,7 +34,7 @@ class Masters:
     def start(self) -> MasterCore:
         state = strict_json.decode(strict_json.encode(self.journal), JournalState)
         core = MasterCore(JOB, state)
-        self.carry_out(core.start())
+        self.carry_out(core.feed(Start()))
         return core
 
     def carry_out(self, instructions: list[Any]) -> None:
@@ -47,13 +48,16 @@ def test_masters_that_achieve_nothing_end_the_job_and_a_resumed_one_begins_anew(
     for _ in range(2):
         for _ in range(MOST_VAIN_TERMS):
             core = masters.start()
-            masters.carry_out(core.on_tick(1.0))
-            assert core.failure is None
+            masters.carry_out(core.feed(Tick(1.0)))
+            assert core.verdict.failure is None
         core = masters.start()
-        assert core.failure is not None
-        assert core.failure.text == "its master was started 10 times in a row, and the job got no further"
-        assert core.is_over
-        masters.carry_out(core.on_tick(1.0))
+        assert core.verdict.failure is not None
+        assert (
+            core.verdict.failure.text
+            == "its master was started 10 times in a row, and the job got no further"
+        )
+        assert core.verdict.is_over
+        masters.carry_out(core.feed(Tick(1.0)))
 
 
 def test_a_master_that_achieves_something_is_forgiven() -> None:
@@ -61,9 +65,9 @@ def test_a_master_that_achieves_something_is_forgiven() -> None:
     for n in range(5 * MOST_VAIN_TERMS):
         core = masters.start()
         if n % MOST_VAIN_TERMS == 3:
-            core.evaluation.reported += 1
-        masters.carry_out(core.on_tick(1.0))
-        assert core.failure is None
+            core.work.evaluation.reported += 1
+        masters.carry_out(core.feed(Tick(1.0)))
+        assert core.verdict.failure is None
 
 
 def test_what_an_earlier_master_has_skipped_is_nothing_achieved() -> None:
@@ -71,13 +75,13 @@ def test_what_an_earlier_master_has_skipped_is_nothing_achieved() -> None:
     masters.journal["ends"] = ((1, 0),)
     core = masters.start()
     assert (core.achieved, core.furthest) == (0, 0)
-    masters.carry_out(core.on_tick(1.0))
+    masters.carry_out(core.feed(Tick(1.0)))
     assert masters.journal["vain_terms"] == 1
 
 
 def test_evaluation_gets_the_job_on_between_losses_of_a_server() -> None:
     core = Masters().start()
-    core.evaluation.reported += 1
+    core.work.evaluation.reported += 1
     assert (core.achieved, core.furthest) == (1, 1)
 
 

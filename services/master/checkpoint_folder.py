@@ -1,0 +1,88 @@
+"""The folder of a job's checkpoints, as its master treats it: what is complete, and what goes."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from edlz.services.checkpoints.pruning import prune, remove_unfinished, remove_version
+from edlz.services.checkpoints.records import version_of
+from edlz.services.checkpoints.writing import write_manifest
+from edlz.services.config import JobConfig
+from edlz.services.errors import DataError
+from edlz.services.master.instructions import WriteManifest
+from edlz.services.master.job import MasterCore
+
+__all__ = ["CheckpointFolder"]
+
+logger = logging.getLogger(__name__)
+
+
+class CheckpointFolder:
+    """The checkpoints of one job; what goes wrong with one of them costs that one alone.
+
+    Parameters
+    ----------
+    config : JobConfig
+    core : MasterCore
+        Read, never changed.
+    """
+
+    def __init__(self, config: JobConfig, core: MasterCore) -> None:
+        self._config, self._core, self._folder = config, core, config.checkpoint_directory
+
+    async def complete(self, order: WriteManifest, minibatches: int) -> str:
+        """Make a checkpoint valid, and let go of those that are not kept; return why that failed, or nothing."""
+        try:
+            await asyncio.to_thread(self._complete, order, minibatches)
+        except (OSError, DataError) as error:
+            return str(error)
+        return ""
+
+    def _complete(self, order: WriteManifest, minibatches: int) -> None:
+        core = self._core
+        done = len(core.work.queue.done)
+        write_manifest(
+            self._folder,
+            order.version,
+            order.parts,
+            job=core.job.name,
+            run=core.job.run,
+            mode=core.plan.mode,
+            number=order.number,
+            epoch=min(core.plan.epochs, 1 + done // max(1, core.plan.tasks_per_epoch)),
+            minibatches=minibatches,
+            tag=f"master-{core.term}",
+            run_number=core.job.run_number,
+            ends=order.ends,
+            settings=self._config.model_settings(),
+        )
+        needed = (*order.needed, *self._begun_from())
+        try:
+            prune(self._folder, self._config.keep_checkpoint_max, needed=needed, finished=order.version)
+        except OSError as error:
+            logger.warning("old checkpoints in %s could not be removed: %s", self._folder, error)
+
+    async def drop_parts(self, version: int) -> None:
+        """Remove what was written of a checkpoint that will not be complete."""
+        try:
+            await asyncio.to_thread(remove_unfinished, self._folder, version)
+        except OSError as error:
+            logger.warning("parts of version %d in %s could not be removed: %s", version, self._folder, error)
+
+    async def drop(self, version: int) -> None:
+        """Remove a complete checkpoint, unless the run began from it."""
+        if version in self._begun_from():
+            return
+        try:
+            await asyncio.to_thread(remove_version, self._folder, version, self._core.job.name)
+        except OSError as error:
+            logger.warning("version %d in %s could not be removed: %s", version, self._folder, error)
+
+    def _begun_from(self) -> tuple[int, ...]:
+        """Return the version that the run began from, if it lies in the folder of its own checkpoints."""
+        begins_from = self._core.job.begins_from
+        if not begins_from:
+            return ()
+        version, place = version_of(Path(begins_from)), Path(begins_from).parent
+        is_here = place.resolve() == self._folder.resolve()
+        return (version,) if version is not None and is_here else ()

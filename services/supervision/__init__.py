@@ -1,0 +1,1 @@
+"""Running a job's processes as its master says, wherever they run."""
