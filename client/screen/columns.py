@@ -9,7 +9,10 @@ __all__ = ["Cell", "aligned", "cut", "shortened", "wrapped"]
 
 Cell = str | Span
 _CODE = re.compile(r"\s+\d+ \| ")
-_WORD = re.compile(r"\s*edlz \S+(?: \S+)*|\s*\S+|\s+$")  # a command is one
+_COMMAND = (
+    "edlz (?:checkpoint|evaluate|export|keys|logs|ls|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
+)
+_WORD = re.compile(rf"\s*{_COMMAND}\b(?: \S+)*|\s*\S+|\s+$")  # a command is one
 _LONGEST_LABEL = 12
 
 

@@ -16,9 +16,11 @@ from edlz.services.errors import ConfigError, EdlzError
 
 __all__ = ["InvalidConfigError", "Problem", "print_error", "print_problems"]
 
-_WORD = re.compile(
-    r"\b(?:edlz|kubectl|docker|pip|python|ssh|chown) .*|\S+"
-)  # from a command on, the rest is one
+_COMMAND = (
+    "edlz (?:checkpoint|evaluate|export|keys|logs|ls|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
+    "|(?:docker|kubectl|pip|python)"
+)
+_WORD = re.compile(rf"\b(?:{_COMMAND}) .*|\S+")  # from a command on, the rest is one
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edlz.client.local.ending import Evidence, conclude, written_status
+from edlz.client.screen.columns import wrapped
 from edlz.client.screen.end import Ending, failure_block, stopped_block, success_block
 from edlz.client.screen.json_objects import status_object
 from edlz.client.screen.live import live_block
 from edlz.client.screen.plain import due_again_s, progress_line
 from edlz.client.screen.screens import JsonScreen, LiveScreen, PlainScreen, QuietScreen
-from edlz.client.screen.spans import ASCII, UNICODE, Line, paint, plain, width_of
+from edlz.client.screen.spans import ASCII, UNICODE, Line, Span, paint, plain, width_of
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
 from edlz.client.screen.wording import best_evaluation, count_of, duration, metric, percent
 from edlz.services.configuration.problems import Problem, print_problems
@@ -930,6 +931,14 @@ def test_a_command_is_not_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "help: correct feed() in model_zoo/census/census_wide.py, then:",
         f"      {command}",
     ]
+
+
+def test_prose_about_edlz_is_no_command() -> None:
+    text = (
+        "the model is compiled, but edlz would ignore what its compile() sets: optimizer, loss, metrics, jit"
+    )
+    lines = wrapped([[Span("error: ", "bad"), Span(text)]], 80)
+    assert max(map(len, plain(lines).splitlines())) <= 80
 
 
 @pytest.mark.parametrize("columns", [80, 120])
