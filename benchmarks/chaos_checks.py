@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from edlz.services import named_status
-from edlz.services.job_status import JobStatus
-from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
-from edlz.services.messages import Job
+from edlz.services.protocol import named_status
+from edlz.services.protocol.job_status import JobStatus
+from edlz.services.protocol.ledger import Ledger
+from edlz.services.protocol.messages import Job
 from edlz.services.ps.snapshots import SnapshotFolder
 
 __all__ = ["Outcome", "examine"]

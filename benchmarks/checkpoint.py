@@ -25,8 +25,8 @@ from benchmarks.processes import touch_memory
 from benchmarks.rows import Row
 from benchmarks.turns import take_turns
 from edlz.core_ext.optimizers import make_optimizer
-from edlz.services.layout import Layout, Variable, VectorLayout
-from edlz.services.messages import OptimizerSpec
+from edlz.services.protocol.layout import Layout, Variable, VectorLayout
+from edlz.services.protocol.messages import OptimizerSpec
 from edlz.services.ps.state import MemoryRows
 from edlz.services.ps.state_file import read_state, write_state
 from edlz.services.ps.store import Store

@@ -22,9 +22,9 @@ from edlz.services.master.fleet import Fleet
 from edlz.services.master.inputs import DigestRead, Input, Request, Start, Tick
 from edlz.services.master.instructions import Reply, TakeDigest
 from edlz.services.master.job import MasterCore
-from edlz.services.messages import Job, ProcessExit, SupervisorStatus, WorkerOrders
-from edlz.services.plan import Plan, Shard
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Job, ProcessExit, SupervisorStatus, WorkerOrders
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.task_runner import ASK_AGAIN_S, HEARTBEAT_S
 
 __all__ = ["Crowd", "Outcome", "Size"]

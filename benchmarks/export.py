@@ -26,9 +26,9 @@ from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.checkpoints.writing import write_manifest, write_part
 from edlz.services.config import JobConfig
 from edlz.services.export.about import read_about
-from edlz.services.layout import slice_bounds
-from edlz.services.ledger import LedgerRecord
 from edlz.services.master.planning import make_plan
+from edlz.services.protocol.layout import slice_bounds
+from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.ps.state import MemoryRows, State
 
 __all__ = ["measure"]

@@ -17,9 +17,10 @@ from edlz.core_ext.memory import aligned_zeros
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.codec import Buffer, Codec
 from edlz.services.config import JobConfig
-from edlz.services.layout import Layout, Variable, VectorLayout
 from edlz.services.loop_socket import process_context
-from edlz.services.messages import (
+from edlz.services.protocol.layout import Layout, Variable, VectorLayout
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     ANY_VERSION,
     NO_IDENTITY,
     Exchange,
@@ -37,9 +38,8 @@ from edlz.services.messages import (
     RowIds,
     TableSpec,
 )
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.store import initial_digest
-from edlz.services.records import Message
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
 
 __all__ = ["Partition", "adagrad_table"]

@@ -36,8 +36,8 @@ from benchmarks.rows import Row, format_rows
 from edlz.services.codec import Codec
 from edlz.services.errors import EdlzError
 from edlz.services.keys import load_keys, make_job_keys, write_keys
-from edlz.services.messages import Ping, Pong, ReadVector, VectorPart
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Ping, Pong, ReadVector, VectorPart
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
 from edlz.services.security import Security
 

@@ -21,8 +21,8 @@ from benchmarks.processes import cpu_s, held_to_processor, start
 from benchmarks.rows import Row
 from edlz.api.recordio import Writer
 from edlz.services.codec import Codec
-from edlz.services.ledger import LedgerRecord
-from edlz.services.messages import (
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.messages import (
     NO_IDENTITY,
     DoneTask,
     Granted,

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from edlz.services.ledger import Ledger
-from edlz.services.messages import (
+from edlz.services.protocol.ledger import Ledger
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     NO_IDENTITY,
     DoneTask,
     Granted,
@@ -13,8 +14,7 @@ from edlz.services.messages import (
     PartitionStatus,
     WorkerStatus,
 )
-from edlz.services.plan import Plan
-from edlz.services.records import Message
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["Partitions", "TaskState", "Work", "Worker"]
 

@@ -14,9 +14,9 @@ from edlz.client.screen.wording import count_of, metric
 from edlz.client.start_up_noise import without_start_up_noise
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError, ModelError
-from edlz.services.job_status import MISTAKE
 from edlz.services.master.failures import failure_of_worker
 from edlz.services.master.planning import make_plan
+from edlz.services.protocol.job_status import MISTAKE
 from edlz.services.worker.trainer import Built, Trainer
 from edlz.services.worker.user_code import failure_of, telling_exits
 

@@ -20,7 +20,7 @@ from edlz.services.errors import ConfigError
 
 if TYPE_CHECKING:
     from edlz.client.screen.screens import Screen
-    from edlz.services.messages import Scaled
+    from edlz.services.protocol.messages import Scaled
 
 __all__ = ["Job", "JobArgument", "NamespaceFlag", "all_that_run", "chosen_job", "named_job"]
 

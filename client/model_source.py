@@ -18,8 +18,8 @@ from edlz.services.errors import DataError
 from edlz.services.master.journal import planned_job
 from edlz.services.master.journal_facts import job_end
 from edlz.services.master.planning import make_plan
-from edlz.services.messages import Job
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["ModelSource", "model_source"]
 

@@ -11,7 +11,7 @@ from edlz.services.config import JobConfig, flags_by_spelling
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, Reader
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
-from edlz.services.job_status import JobStatus
+from edlz.services.protocol.job_status import JobStatus
 
 if TYPE_CHECKING:
     from edlz.client.preflight import Preflight

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from edlz.services.job_status import JobStatus
+from edlz.services.protocol.job_status import JobStatus
 
 __all__ = ["ENDED_STATES", "Sight", "exit_code_of"]
 

@@ -7,7 +7,7 @@ import msgspec
 
 from edlz.services import strict_json
 from edlz.services.checkpoints.durable import replace_file
-from edlz.services.job_status import JobStatus
+from edlz.services.protocol.job_status import JobStatus
 
 __all__ = ["read_mark", "write_mark"]
 

@@ -23,7 +23,7 @@ from edlz.k8s.quantities import number_of
 from edlz.k8s.stuck_pods import StuckPods
 from edlz.services.errors import EdlzError
 from edlz.services.launcher import is_worker, split_name
-from edlz.services.messages import ProcessExit
+from edlz.services.protocol.messages import ProcessExit
 
 __all__ = ["PodApi", "PodLauncher"]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from edlz.k8s.api_records import Pod, PodEvent
 from edlz.k8s.pod_exits import exit_of, has_ended, is_behind, is_out_of_reach, lacks_room, note_of, vanished
 from edlz.services.launcher import is_worker
-from edlz.services.messages import ProcessExit
+from edlz.services.protocol.messages import ProcessExit
 
 __all__ = ["KEPT_ENDED", "PodInventory", "Ticket"]
 

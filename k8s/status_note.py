@@ -12,10 +12,10 @@ import msgspec
 
 from edlz.k8s.api import Cluster
 from edlz.k8s.names import STATUS, Owner
-from edlz.services import named_status
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError
-from edlz.services.job_status import FailureView, JobStatus
+from edlz.services.protocol import named_status
+from edlz.services.protocol.job_status import FailureView, JobStatus
 
 __all__ = [
     "STATUS_LABEL",

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from edlz.api.recordio import Reader, RecordIOError, count_records
 from edlz.services.configuration.nearest import nearest
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.plan import Shard, TaskRange
+from edlz.services.protocol.plan import Shard, TaskRange
 from edlz.services.valid_text import is_valid_text, valid_text
 
 __all__ = ["RecordSource", "list_shards", "nearest_path"]

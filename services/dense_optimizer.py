@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from edlz.core_ext.dense import apply
 from edlz.core_ext.optimizers import make_optimizer
-from edlz.services.layout import VectorLayout
-from edlz.services.messages import OptimizerSpec
+from edlz.services.protocol.layout import VectorLayout
+from edlz.services.protocol.messages import OptimizerSpec
 
 __all__ = ["DenseOptimizer"]
 

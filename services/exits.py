@@ -3,7 +3,7 @@
 import signal
 from enum import Enum
 
-from edlz.services.messages import ProcessExit
+from edlz.services.protocol.messages import ProcessExit
 
 __all__ = ["Cause", "cause_of"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from edlz.services.messages import ProcessExit
+from edlz.services.protocol.messages import ProcessExit
 
 __all__ = ["HUNG_GRACE_S", "Facts", "Launcher", "count_workers", "is_worker", "split_name"]
 

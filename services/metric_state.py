@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edlz.services.messages import MetricState
+from edlz.services.protocol.messages import MetricState
 
 __all__ = ["merge_states"]
 

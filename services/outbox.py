@@ -11,8 +11,8 @@ This is a core: no sockets, no clock.
 
 from typing import Generic, TypeVar
 
-from edlz.services.messages import HELD
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import HELD
 
 __all__ = ["Outbox"]
 

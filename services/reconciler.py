@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from edlz.services.launcher import Facts, count_workers, is_worker
-from edlz.services.messages import ProcessExit, SupervisorOrders, SupervisorStatus
+from edlz.services.protocol.messages import ProcessExit, SupervisorOrders, SupervisorStatus
 
 __all__ = ["NO_FACTS", "Action", "Reconciler"]
 

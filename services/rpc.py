@@ -30,9 +30,9 @@ from edlz.services.errors import (
     error_of,
 )
 from edlz.services.limits import Limits
-from edlz.services.messages import ErrorReply, Ping, Pong
 from edlz.services.outbox import Outbox
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import ErrorReply, Ping, Pong
 from edlz.services.security import Security
 from edlz.services.sockets import ClientTransport, DealerSocket, Departure, RouterSocket, ServerTransport
 from edlz.services.traffic import RareLog, Traffic

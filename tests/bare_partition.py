@@ -4,8 +4,8 @@ from simulation.disk import Disk
 from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 from statuses import partition_status
 
-from edlz.services.messages import Granted, Identity, Initialise, Job
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.messages import Granted, Identity, Initialise, Job
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.inputs import Answered, Written
 from edlz.services.ps.instructions import Instruction, Write
 from edlz.services.ps.partition import Partition

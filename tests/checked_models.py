@@ -9,7 +9,7 @@ from typing import Any
 from edlz.api.recordio import Writer
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.trainer import Trainer
 
 __all__ = ["BASE", "MINIBATCH", "line", "opened"]

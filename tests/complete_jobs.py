@@ -5,9 +5,9 @@ from typing import Any
 
 from edlz.api.recordio import Writer
 from edlz.services.config import JobConfig
-from edlz.services.job_status import JobStatus, PartitionView
 from edlz.services.master.planning import open_journal
-from edlz.services.messages import Job
+from edlz.services.protocol.job_status import JobStatus, PartitionView
+from edlz.services.protocol.messages import Job
 
 __all__ = ["COMPLETE", "FINAL", "completed", "config_of"]
 

@@ -19,11 +19,11 @@ from edlz.core_ext.table import EmbeddingTable, Initializer
 from edlz.services.checkpoints.records import version_folder
 from edlz.services.checkpoints.writing import write_manifest, write_part
 from edlz.services.config import JobConfig
-from edlz.services.layout import slice_bounds
-from edlz.services.ledger import LedgerRecord
-from edlz.services.plan import Plan
+from edlz.services.protocol.layout import slice_bounds
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.plan import Plan
+from edlz.services.protocol.seeds import table_seed
 from edlz.services.ps.state import MemoryRows, State
-from edlz.services.seeds import table_seed
 
 __all__ = ["Call", "TrainedModel", "run_in_python", "run_session"]
 

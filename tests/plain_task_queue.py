@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from edlz.services.master.task_queue import LEASE_FLOOR_S, Holder
-from edlz.services.messages import Identity, WorkerStatus
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import Identity, WorkerStatus
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["PlainTaskQueue"]
 

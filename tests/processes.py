@@ -20,14 +20,14 @@ import numpy as np
 from benchmarks.processes import services_of
 from edlz.client.local.job_lock import lock_holder
 from edlz.client.local.master_line import ask_master
-from edlz.services import named_status
-from edlz.services.job_status import JobStatus, StatusRequest
-from edlz.services.ledger import Ledger
 from edlz.services.master.journal import Journal
-from edlz.services.messages import Job
+from edlz.services.protocol import named_status
+from edlz.services.protocol.job_status import JobStatus, StatusRequest
+from edlz.services.protocol.ledger import Ledger
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Job
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.ps.state import State
-from edlz.services.records import Message
 
 __all__ = ["END_S", "MODELS", "HandJob", "TrainJob", "check_exactly_once", "wait_for"]
 

@@ -12,9 +12,16 @@ from edlz.core_ext.ids import partition_of
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.checkpoints.records import Manifest, version_folder
 from edlz.services.checkpoints.writing import write_manifest, write_part
-from edlz.services.layout import Layout, Variable, VectorLayout, slice_bounds
-from edlz.services.ledger import LedgerRecord
-from edlz.services.messages import Ends, Identity, InitializerSpec, OptimizerSpec, PartInfo, TableSpec
+from edlz.services.protocol.layout import Layout, Variable, VectorLayout, slice_bounds
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.messages import (
+    Ends,
+    Identity,
+    InitializerSpec,
+    OptimizerSpec,
+    PartInfo,
+    TableSpec,
+)
 from edlz.services.ps.state import MemoryRows, State, TableRows
 
 __all__ = [

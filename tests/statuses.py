@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from edlz.services.messages import PartitionStatus
+from edlz.services.protocol.messages import PartitionStatus
 
 __all__ = ["partition_status"]
 

@@ -7,7 +7,7 @@ import numpy as np
 from edlz.api.recordio import Writer
 from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 
 BATCH, TASK, RECORDS, IDS = 4, 10, 25, 30
 

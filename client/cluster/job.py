@@ -16,7 +16,7 @@ from edlz.client.settings_text import settings_in
 from edlz.k8s.names import CONFIG, MASTER, STOP, WORKERS, pod_name
 from edlz.services.errors import ConfigError, PeerUnavailable
 from edlz.services.job_size import check_workers
-from edlz.services.messages import Scaled
+from edlz.services.protocol.messages import Scaled
 
 if TYPE_CHECKING:
     from edlz.client.cluster.sight import ClusterSight

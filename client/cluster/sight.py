@@ -13,8 +13,8 @@ from edlz.client.settings_text import settings_in
 from edlz.k8s.api_records import Pod
 from edlz.k8s.names import CONFIG, MASTER, STATUS, WORKERS, pod_name
 from edlz.k8s.rights import with_own_path
-from edlz.services import named_status
-from edlz.services.job_status import FINAL_STATES, FailureView, JobStatus, PartitionView, WorkerView
+from edlz.services.protocol import named_status
+from edlz.services.protocol.job_status import FINAL_STATES, FailureView, JobStatus, PartitionView, WorkerView
 
 __all__ = ["ClusterSight", "sight_of", "sight_without_answer"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from edlz.client.local.sight import JobSight
     from edlz.client.preflight import Preflight
     from edlz.client.screen.screens import Screen
-    from edlz.services.messages import Scaled
+    from edlz.services.protocol.messages import Scaled
 
 __all__ = ["JobHere"]
 
@@ -97,7 +97,7 @@ class JobHere:
         """
         from edlz.client.local.master_line import ask_master
         from edlz.client.local.sight import refuse_idle
-        from edlz.services.messages import Scaled, ScaleRequest
+        from edlz.services.protocol.messages import Scaled, ScaleRequest
 
         sight = self.sight()
         refuse_idle(sight)
@@ -220,7 +220,7 @@ async def _follow(job: LocalJob, screen: "Screen") -> None:
     import msgspec
 
     from edlz.client.local.master_line import ANSWER_S, address_of, ask
-    from edlz.services.job_status import JobStatus, StatusRequest
+    from edlz.services.protocol.job_status import JobStatus, StatusRequest
 
     seen: int | None = None
     is_silent = False

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.services import named_status
-from edlz.services.job_status import JobStatus
+from edlz.services.protocol import named_status
+from edlz.services.protocol.job_status import JobStatus
 
 __all__ = ["LiveStatus", "live_status"]
 

@@ -11,9 +11,9 @@ from edlz.client.local.job_lock import LockHolder
 from edlz.services.config import JobConfig
 from edlz.services.endpoints import local_endpoint, parse_endpoint
 from edlz.services.errors import EdlzError, PeerUnavailable
-from edlz.services.job_status import JobStatus, StatusRequest
 from edlz.services.master.journal import planned_job
-from edlz.services.records import Message
+from edlz.services.protocol.job_status import JobStatus, StatusRequest
+from edlz.services.protocol.message_types import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.security import Security
 

@@ -6,7 +6,7 @@ Pure: told of statuses and of the time, it answers with a text now and then.
 from collections.abc import Collection, Sequence
 
 from edlz.client.screen.wording import duration
-from edlz.services.job_status import JobStatus, WorkerView
+from edlz.services.protocol.job_status import JobStatus, WorkerView
 
 __all__ = ["StartWatch"]
 

@@ -21,11 +21,11 @@ from edlz.client.screen.screens import Screen
 from edlz.services.backoff import Backoff
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.exits import Cause, cause_of
-from edlz.services.job_status import FINAL_STATES, JobStatus, StatusRequest, events_before
 from edlz.services.launcher import Facts, count_workers
-from edlz.services.messages import ProcessExit, SupervisorOrders
+from edlz.services.protocol.job_status import FINAL_STATES, JobStatus, StatusRequest, events_before
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import ProcessExit, SupervisorOrders
 from edlz.services.reconciler import Reconciler
-from edlz.services.records import Message
 
 __all__ = ["MASTER", "STOP_S", "MasterLink", "Supervisor"]
 

@@ -10,8 +10,8 @@ from edlz.client.screen.columns import aligned
 from edlz.client.screen.spans import Line, Role, Span
 from edlz.client.screen.wording import age, count_of, size
 from edlz.services.checkpoints.versions import Damage, VersionInfo
-from edlz.services.layout import VectorLayout
-from edlz.services.ledger import Ledger
+from edlz.services.protocol.layout import VectorLayout
+from edlz.services.protocol.ledger import Ledger
 from edlz.services.ps.state_head import StateHead
 
 __all__ = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
 from edlz.client.screen.wording import count_of, duration, metric, nonfinite_losses, percent, size
-from edlz.services.job_status import MISTAKE, ExportView, FailureView, JobStatus
+from edlz.services.protocol.job_status import MISTAKE, ExportView, FailureView, JobStatus
 
 __all__ = ["Ending", "cause_lines", "exported_text", "failure_block", "stopped_block", "success_block"]
 

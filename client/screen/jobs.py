@@ -10,7 +10,7 @@ from edlz.client.screen.wording import age, metric, percent, working
 from edlz.client.sight import Sight
 
 if TYPE_CHECKING:
-    from edlz.services.messages import Scaled
+    from edlz.services.protocol.messages import Scaled
 
 __all__ = ["STATE_ROLES", "job_object", "jobs_object", "jobs_table", "scaled_lines"]
 

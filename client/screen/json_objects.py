@@ -6,8 +6,8 @@ Fields are only ever added.  Times in seconds, sizes in bytes, ids as strings.
 import json
 from typing import Any
 
-from edlz.services.job_status import JobStatus, PartitionView, TableView, WorkerView
-from edlz.services.named_status import named
+from edlz.services.protocol.job_status import JobStatus, PartitionView, TableView, WorkerView
+from edlz.services.protocol.named_status import named
 from edlz.services.strict_json import plain
 
 __all__ = ["API_VERSION", "json_line", "object_text", "status_object"]

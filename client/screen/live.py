@@ -20,7 +20,7 @@ from edlz.client.screen.wording import (
     role_of,
     short_count,
 )
-from edlz.services.job_status import EvaluationView, JobStatus, PartitionView, WorkerView
+from edlz.services.protocol.job_status import EvaluationView, JobStatus, PartitionView, WorkerView
 
 __all__ = ["FOOTER", "MAX_WORKERS", "live_block"]
 

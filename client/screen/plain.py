@@ -1,7 +1,7 @@
 """A job's progress as one line of a log: what a pipe and a file get."""
 
 from edlz.client.screen.wording import rate_now, working
-from edlz.services.job_status import JobStatus
+from edlz.services.protocol.job_status import JobStatus
 
 __all__ = ["due_again_s", "progress_line"]
 

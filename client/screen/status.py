@@ -22,7 +22,7 @@ from edlz.client.screen.wording import (
     short_count,
 )
 from edlz.client.sight import Sight
-from edlz.services.job_status import JobStatus, PartitionView, TableView, WorkerView
+from edlz.services.protocol.job_status import JobStatus, PartitionView, TableView, WorkerView
 
 __all__ = ["next_commands", "status_screen"]
 

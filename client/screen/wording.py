@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from edlz.client.screen.spans import Role
-from edlz.services.job_status import EvaluationView, JobStatus, WorkerView
+from edlz.services.protocol.job_status import EvaluationView, JobStatus, WorkerView
 
 __all__ = [
     "age",

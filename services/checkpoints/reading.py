@@ -5,7 +5,7 @@ from pathlib import Path
 
 from edlz.services.checkpoints.repartition import SharedRows
 from edlz.services.checkpoints.whole_cut import WholeCut
-from edlz.services.messages import NO_IDENTITY
+from edlz.services.protocol.messages import NO_IDENTITY
 from edlz.services.ps.file_rows import FileRows
 from edlz.services.ps.state import State, TableRows
 

@@ -13,8 +13,8 @@ import msgspec
 
 from edlz.services.checkpoints import envelope
 from edlz.services.checkpoints.blocks import DamagedFile, checksum
-from edlz.services.ledger import LedgerRecord
-from edlz.services.messages import NO_IDENTITY, Ends, Identity
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.messages import NO_IDENTITY, Ends, Identity
 from edlz.services.ps.state_head import StateHead, body_of, read_head
 
 __all__ = [

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edlz.services.checkpoints.blocks import DamagedFile
-from edlz.services.ledger import Ledger
-from edlz.services.messages import Job
-from edlz.services.plan import Plan
+from edlz.services.protocol.ledger import Ledger
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan
 from edlz.services.ps.snapshots import snapshot_heads
 from edlz.services.ps.state_head import StateHead, read_head
 

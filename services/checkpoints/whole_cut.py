@@ -15,7 +15,7 @@ import numpy.typing as npt
 from edlz.services.checkpoints.blocks import DamagedFile
 from edlz.services.checkpoints.records import Part, is_listed, part_head, read_manifest
 from edlz.services.errors import DataError
-from edlz.services.layout import slice_bounds
+from edlz.services.protocol.layout import slice_bounds
 from edlz.services.ps.file_rows import FileRows
 from edlz.services.ps.state_file import StateFile
 from edlz.services.ps.state_head import StateHead

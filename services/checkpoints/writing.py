@@ -34,7 +34,7 @@ from edlz.services.checkpoints.records import (
 )
 from edlz.services.checkpoints.versions import newest_run
 from edlz.services.errors import DataError, LocalProtocolError
-from edlz.services.messages import Ends, PartInfo
+from edlz.services.protocol.messages import Ends, PartInfo
 from edlz.services.ps.state import State
 from edlz.services.ps.state_file import write_state
 from edlz.services.ps.state_head import StateHead, body_of

@@ -10,8 +10,8 @@ from edlz.services.export.keras_file import refuse_unfit_model
 from edlz.services.export.safetensors_files import refuse_unfit_variables
 from edlz.services.export.served import Served
 from edlz.services.export.table_lookup import IdTable, WholeTable
-from edlz.services.messages import ExportWish, TableSpec
-from edlz.services.seeds import table_seed
+from edlz.services.protocol.messages import ExportWish, TableSpec
+from edlz.services.protocol.seeds import table_seed
 from edlz.services.worker.embedding_replacement import TableEmbedding
 from edlz.services.worker.job_model import JobModel
 

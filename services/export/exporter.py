@@ -16,7 +16,7 @@ from edlz.services.configuration.export_flags import FORMATS, Format, UnknownIds
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.export.about import About, read_about, write_about
 from edlz.services.export.publishing import find_version, publish_file, publish_folder, staging
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.tensorflow_environment import prepare_environment
 
 __all__ = ["FORMATS", "Export", "Exported", "Format", "export_model", "load_model"]

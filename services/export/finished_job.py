@@ -15,7 +15,7 @@ from edlz.services.config import JobConfig
 from edlz.services.configuration.export_flags import Format, UnknownIds
 from edlz.services.errors import DataError
 from edlz.services.export.exporter import Export, export_model
-from edlz.services.messages import ExportLease, ExportReport, Job
+from edlz.services.protocol.messages import ExportLease, ExportReport, Job
 
 __all__ = ["export_finished"]
 

@@ -14,7 +14,7 @@ from edlz.services.export.plain_weights import give_plain_weights
 from edlz.services.export.table_content import TableContent, UnknownIds
 from edlz.services.export.table_lookup import IdTable
 from edlz.services.export.unknown_row import RowSum, unknown_row
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["keras_model"]
 

@@ -23,7 +23,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.concluded_rounds import (
+from edlz.services.master.checkpoints import Checkpoints
+from edlz.services.master.entries import Added, JournalState, PartitionEntry
+from edlz.services.master.evaluation import EvaluationRounds, Finished
+from edlz.services.master.instructions import Announce, DropCheckpoint, Instruction, Journal
+from edlz.services.master.skips import Skips
+from edlz.services.master.task_queue import TaskQueue
+from edlz.services.protocol.concluded_rounds import (
     NO_VERSION,
     NOT_YET,
     CallbackBeginning,
@@ -33,15 +39,9 @@ from edlz.services.concluded_rounds import (
     LossSum,
     ShownRound,
 )
-from edlz.services.job_status import FailureView
-from edlz.services.master.checkpoints import Checkpoints
-from edlz.services.master.entries import Added, JournalState, PartitionEntry
-from edlz.services.master.evaluation import EvaluationRounds, Finished
-from edlz.services.master.instructions import Announce, DropCheckpoint, Instruction, Journal
-from edlz.services.master.skips import Skips
-from edlz.services.master.task_queue import TaskQueue
-from edlz.services.messages import PartitionStatus
-from edlz.services.plan import Plan
+from edlz.services.protocol.job_status import FailureView
+from edlz.services.protocol.messages import PartitionStatus
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["Barriers"]
 

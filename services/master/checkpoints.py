@@ -12,10 +12,10 @@ written, which makes it valid.  A partition's new life abandons a cut that is un
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from edlz.services.ledger import Ledger, LedgerRecord
 from edlz.services.master.entries import PartitionEntry
 from edlz.services.master.instructions import Announce, DropParts, WriteManifest
-from edlz.services.messages import CheckpointOrder, Ends, Identity, PartInfo
+from edlz.services.protocol.ledger import Ledger, LedgerRecord
+from edlz.services.protocol.messages import CheckpointOrder, Ends, Identity, PartInfo
 
 __all__ = ["Checkpoints"]
 

@@ -15,7 +15,7 @@ from edlz.services.master.instructions import Announce, Instruction, Journal, Pu
 from edlz.services.master.partitions import Partitions
 from edlz.services.master.predictions import Predictions
 from edlz.services.master.verdict import Verdict
-from edlz.services.messages import Identity
+from edlz.services.protocol.messages import Identity
 
 __all__ = ["Completion"]
 

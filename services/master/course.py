@@ -18,7 +18,7 @@ from edlz.services.master.phase import Phase, check_step
 from edlz.services.master.stopping import Stopping
 from edlz.services.master.verdict import Verdict
 from edlz.services.master.work import Work
-from edlz.services.messages import Job
+from edlz.services.protocol.messages import Job
 
 __all__ = ["Course"]
 

@@ -16,7 +16,7 @@ from edlz.services.master.entries import WorkerEntry
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.failures import Attempts
 from edlz.services.master.task_queue import TaskQueue
-from edlz.services.messages import UNKNOWN_INDEX, FailedTask
+from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask
 
 __all__ = ["Deaths"]
 

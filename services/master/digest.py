@@ -13,7 +13,8 @@ import logging
 from collections.abc import Generator, Sequence
 
 from edlz.services.errors import EdlzError
-from edlz.services.messages import (
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     Identity,
     PartitionAddress,
     ReadTables,
@@ -22,7 +23,6 @@ from edlz.services.messages import (
     TableDigests,
     VectorPart,
 )
-from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.security import Security
 from edlz.services.traffic import RareLog

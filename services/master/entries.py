@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from edlz.services.concluded_rounds import CallbackBeginning, CallbackNeeds, ConcludedRound
-from edlz.services.job_status import EventView, FailureView, JobStatus
-from edlz.services.ledger import LedgerRecord, TaskSet
-from edlz.services.messages import ExportReport, ExportWish, Identity, PartitionStatus, WorkerOrders
+from edlz.services.protocol.concluded_rounds import CallbackBeginning, CallbackNeeds, ConcludedRound
+from edlz.services.protocol.job_status import EventView, FailureView, JobStatus
+from edlz.services.protocol.ledger import LedgerRecord, TaskSet
+from edlz.services.protocol.messages import ExportReport, ExportWish, Identity, PartitionStatus, WorkerOrders
 
 __all__ = [
     "Added",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from edlz.services.master.instructions import Announce
 from edlz.services.master.partitions import Partitions
-from edlz.services.messages import Identity, SnapshotName
+from edlz.services.protocol.messages import Identity, SnapshotName
 
 __all__ = ["Eras"]
 

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from edlz.services.concluded_rounds import Decision, ShownRound
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.ledger import TaskSet
 from edlz.services.master.leases import Leases
 from edlz.services.master.refusals import difference
-from edlz.services.messages import (
+from edlz.services.metric_state import merge_states
+from edlz.services.protocol.concluded_rounds import Decision, ShownRound
+from edlz.services.protocol.ledger import TaskSet
+from edlz.services.protocol.messages import (
     ANY_VERSION,
     Conclusion,
     DoneEvaluation,
@@ -27,8 +28,7 @@ from edlz.services.messages import (
     Identity,
     MetricState,
 )
-from edlz.services.metric_state import merge_states
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["EvaluationRounds", "Finished"]
 

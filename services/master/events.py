@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable
 
-from edlz.services.job_status import EventView, events_before
+from edlz.services.protocol.job_status import EventView, events_before
 
 __all__ = ["Events"]
 

@@ -19,11 +19,11 @@ import math
 from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import DataError
-from edlz.services.job_status import ExportView, FailureView
 from edlz.services.master.entries import JournalState
 from edlz.services.master.failures import failure_of_export, failure_of_exporters
 from edlz.services.master.instructions import Announce, Instruction, Journal
-from edlz.services.messages import (
+from edlz.services.protocol.job_status import ExportView, FailureView
+from edlz.services.protocol.messages import (
     ExportLease,
     ExportReport,
     ExportWish,

@@ -2,9 +2,9 @@
 
 import re
 
-from edlz.services.job_status import MISTAKE, FailureView
-from edlz.services.messages import UNKNOWN_INDEX, FailedTask, Failure, Job
-from edlz.services.plan import Plan
+from edlz.services.protocol.job_status import MISTAKE, FailureView
+from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask, Failure, Job
+from edlz.services.protocol.plan import Plan
 
 __all__ = [
     "Attempts",

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from edlz.services.backoff import Backoff
 from edlz.services.exits import Cause, cause_of
 from edlz.services.job_size import check_workers
-from edlz.services.job_status import FailureView
 from edlz.services.launcher import count_workers, is_worker, split_name
 from edlz.services.master.entries import FleetRecord
 from edlz.services.master.places import Places
-from edlz.services.messages import ProcessExit
+from edlz.services.protocol.job_status import FailureView
+from edlz.services.protocol.messages import ProcessExit
 
 __all__ = ["Fleet", "Loss"]
 

@@ -3,7 +3,7 @@
 import itertools
 
 from edlz.services.master.instructions import Journal
-from edlz.services.messages import Identity
+from edlz.services.protocol.messages import Identity
 
 __all__ = ["Identities"]
 

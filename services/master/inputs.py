@@ -3,9 +3,9 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edlz.services.job_status import FailureView
-from edlz.services.messages import Identity
-from edlz.services.records import Message
+from edlz.services.protocol.job_status import FailureView
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Identity
 
 __all__ = ["DigestRead", "Input", "ManifestWritten", "Published", "Request", "Start", "StopWanted", "Tick"]
 

@@ -4,8 +4,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from edlz.services.master.entries import Added, PredictedTask
-from edlz.services.messages import Ends, Identity, PartInfo, PartitionAddress
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Ends, Identity, PartInfo, PartitionAddress
 
 __all__ = [
     "Announce",

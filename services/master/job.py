@@ -41,7 +41,7 @@ from edlz.services.master.standstill import Standstill
 from edlz.services.master.vain_terms import VainTerms
 from edlz.services.master.verdict import Verdict
 from edlz.services.master.work import Work
-from edlz.services.messages import (
+from edlz.services.protocol.messages import (
     ErrorReply,
     EvaluationLease,
     Failure,

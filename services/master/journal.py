@@ -17,7 +17,6 @@ import msgspec
 
 from edlz.services import strict_json
 from edlz.services.errors import DataError, LocalProtocolError
-from edlz.services.job_status import FailureView
 from edlz.services.master.entries import Added, FleetRecord, JournalState
 from edlz.services.master.full_disk import FullDisk
 from edlz.services.master.journal_facts import (
@@ -30,7 +29,8 @@ from edlz.services.master.journal_facts import (
     looked_up,
     text_of,
 )
-from edlz.services.messages import Job
+from edlz.services.protocol.job_status import FailureView
+from edlz.services.protocol.messages import Job
 
 __all__ = ["Journal", "TermLost", "planned_job"]
 

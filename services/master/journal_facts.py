@@ -14,8 +14,8 @@ from urllib.parse import quote
 import msgspec
 
 from edlz.services import strict_json
-from edlz.services.concluded_rounds import ConcludedRound
-from edlz.services.job_status import JobStatus
+from edlz.services.protocol.concluded_rounds import ConcludedRound
+from edlz.services.protocol.job_status import JobStatus
 
 __all__ = [
     "ENTRY",

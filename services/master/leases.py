@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from edlz.services.ledger import TaskSet
-from edlz.services.messages import Identity
+from edlz.services.protocol.ledger import TaskSet
+from edlz.services.protocol.messages import Identity
 
 __all__ = ["Lease", "Leases"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from edlz.services.master.entries import LossRecord
 from edlz.services.master.instructions import Announce, Instruction, Journal
-from edlz.services.messages import NonFiniteLoss, WorkerStatus
+from edlz.services.protocol.messages import NonFiniteLoss, WorkerStatus
 
 __all__ = ["NonFiniteLosses"]
 

@@ -7,9 +7,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.master.entries import PartitionEntry
-from edlz.services.messages import NO_IDENTITY, Identity, PartitionAddress, PartitionStatus, SnapshotName
+from edlz.services.protocol.ledger import LedgerRecord, TaskSet
+from edlz.services.protocol.messages import (
+    NO_IDENTITY,
+    Identity,
+    PartitionAddress,
+    PartitionStatus,
+    SnapshotName,
+)
 
 __all__ = ["Partitions"]
 

@@ -24,10 +24,10 @@ from edlz.services.job_size import MOST_TASKS
 from edlz.services.master.entries import FleetRecord, JournalState
 from edlz.services.master.fleet import Fleet
 from edlz.services.master.journal import Journal
-from edlz.services.messages import Job
-from edlz.services.plan import Plan
 from edlz.services.predictions.formats import check_format
 from edlz.services.predictions.output import claim
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["lock_folder", "make_fleet", "make_plan", "open_journal"]
 

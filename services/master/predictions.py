@@ -12,8 +12,8 @@ from collections.abc import Collection
 from edlz.services.master.entries import JournalState, PredictedTask
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.instructions import Announce, Journal, PublishPredictions
-from edlz.services.messages import DoneEvaluation, PartFile
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import DoneEvaluation, PartFile
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["Predictions"]
 

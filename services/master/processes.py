@@ -21,8 +21,8 @@ from edlz.services.master.partitions import Partitions
 from edlz.services.master.silence import Silence
 from edlz.services.master.verdict import Verdict
 from edlz.services.master.work import Work
-from edlz.services.messages import SupervisorStatus, WorkerStatus
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import SupervisorStatus, WorkerStatus
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["Processes"]
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from edlz.services.job_status import EvaluationView, JobStatus, MasterState, PartitionView, WorkerView
 from edlz.services.launcher import split_name
 from edlz.services.master.entries import JournalState
 from edlz.services.master.events import Events
@@ -17,7 +16,14 @@ from edlz.services.master.job import MasterCore
 from edlz.services.master.phase import Phase
 from edlz.services.master.rates import Rate
 from edlz.services.master.table_figures import TableFigures
-from edlz.services.messages import Identity, PartitionStatus, WorkerStatus, WorkerTelemetry
+from edlz.services.protocol.job_status import (
+    EvaluationView,
+    JobStatus,
+    MasterState,
+    PartitionView,
+    WorkerView,
+)
+from edlz.services.protocol.messages import Identity, PartitionStatus, WorkerStatus, WorkerTelemetry
 
 __all__ = ["Progress"]
 

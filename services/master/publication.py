@@ -4,12 +4,12 @@ from pathlib import Path
 
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError
-from edlz.services.job_status import FailureView
 from edlz.services.master.full_disk import FullDisk
 from edlz.services.master.instructions import PublishPredictions
-from edlz.services.messages import Job
-from edlz.services.plan import Plan
 from edlz.services.predictions.output import MANIFEST, Part, PredictionManifest, part_name, publish
+from edlz.services.protocol.job_status import FailureView
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["publish_predictions"]
 

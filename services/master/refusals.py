@@ -8,10 +8,10 @@ import math
 import re
 from collections.abc import Iterator
 
-from edlz.services.concluded_rounds import NO_VERSION, Decision
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.ledger import Ledger, LedgerRecord, TaskSet
-from edlz.services.messages import (
+from edlz.services.protocol.concluded_rounds import NO_VERSION, Decision
+from edlz.services.protocol.ledger import Ledger, LedgerRecord, TaskSet
+from edlz.services.protocol.messages import (
     DoneEvaluation,
     FailedTask,
     Identity,
@@ -20,7 +20,7 @@ from edlz.services.messages import (
     SupervisorStatus,
     WorkerStatus,
 )
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["check_partition", "check_supervisor", "check_worker", "difference"]
 

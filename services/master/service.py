@@ -16,7 +16,6 @@ from typing import Any
 from edlz.services.config import JobConfig
 from edlz.services.endpoints import local_endpoint
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.job_status import FailureView, JobStatus, StatusRequest
 from edlz.services.logs import INCIDENT
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.checkpoint_folder import CheckpointFolder
@@ -42,7 +41,9 @@ from edlz.services.master.last_word import leave_last_word, note_end
 from edlz.services.master.planning import lock_folder, make_fleet, open_journal
 from edlz.services.master.progress import Progress
 from edlz.services.master.publication import publish_predictions
-from edlz.services.messages import (
+from edlz.services.protocol.job_status import FailureView, JobStatus, StatusRequest
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     Exchange,
     Initialise,
     Job,
@@ -56,7 +57,6 @@ from edlz.services.messages import (
     WorkerStatus,
 )
 from edlz.services.ps.service import PartitionService
-from edlz.services.records import Message
 from edlz.services.rpc import RpcClient, RpcServer
 from edlz.services.runtime import Stop, when_failed
 from edlz.services.security import Security

@@ -20,8 +20,8 @@ from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.failures import Attempts, skip_text
 from edlz.services.master.instructions import Announce, Instruction, Journal
 from edlz.services.master.task_queue import TaskQueue
-from edlz.services.messages import ClosedTask, Ends, FailedTask, PartitionStatus
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import ClosedTask, Ends, FailedTask, PartitionStatus
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["Skips"]
 

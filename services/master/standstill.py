@@ -9,7 +9,7 @@ long: then all must have said the same version for QUIET_S, counted from what th
 
 from collections.abc import Sequence
 
-from edlz.services.messages import Identity, PartitionStatus
+from edlz.services.protocol.messages import Identity, PartitionStatus
 
 __all__ = ["QUIET_S", "Standstill"]
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from edlz.services.job_status import TableView
 from edlz.services.master.rates import Rate
-from edlz.services.messages import PartitionStatus, TableTelemetry
+from edlz.services.protocol.job_status import TableView
+from edlz.services.protocol.messages import PartitionStatus, TableTelemetry
 
 __all__ = ["TableFigures"]
 

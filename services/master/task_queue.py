@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from statistics import median
 
-from edlz.services.ledger import LedgerRecord, TaskSet
 from edlz.services.master.leases import Leases
-from edlz.services.messages import UNKNOWN_INDEX, FailedTask, Identity, WorkerStatus
-from edlz.services.plan import Plan
+from edlz.services.protocol.ledger import LedgerRecord, TaskSet
+from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask, Identity, WorkerStatus
+from edlz.services.protocol.plan import Plan
 
 __all__ = ["MAX_ATTEMPTS", "Holder", "TaskQueue"]
 

@@ -5,8 +5,8 @@ Each master enters in the journal that it has begun, and takes that back when th
 as it should.  One that finds too many entries fails the job; `edlz resume` begins to count anew.
 """
 
-from edlz.services.job_status import FailureView
 from edlz.services.master.instructions import Journal
+from edlz.services.protocol.job_status import FailureView
 
 __all__ = ["MOST_VAIN_TERMS", "VainTerms"]
 

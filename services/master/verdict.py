@@ -1,9 +1,9 @@
 """How a job has ended: complete, stopped or failed.  Whatever comes first is settled for good."""
 
-from edlz.services.job_status import FailureView
 from edlz.services.master.entries import JournalState
 from edlz.services.master.instructions import Announce
 from edlz.services.master.phase import Phase
+from edlz.services.protocol.job_status import FailureView
 
 __all__ = ["Verdict"]
 

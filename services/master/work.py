@@ -25,7 +25,7 @@ from edlz.services.master.predictions import Predictions
 from edlz.services.master.skips import Skips
 from edlz.services.master.task_queue import TaskQueue
 from edlz.services.master.verdict import Verdict
-from edlz.services.messages import (
+from edlz.services.protocol.messages import (
     Conclusion,
     DoneTask,
     EvaluationLease,

@@ -20,7 +20,7 @@ import msgspec
 from edlz.services import strict_json
 from edlz.services.checkpoints.durable import fsync_path, make_folder, replace_file
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.messages import PartFile
+from edlz.services.protocol.messages import PartFile
 
 __all__ = [
     "MANIFEST",

@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 
 from edlz.services import strict_json
-from edlz.services.concluded_rounds import LossSum
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.layout import Layout
-from edlz.services.ledger import LedgerRecord
-from edlz.services.messages import (
+from edlz.services.protocol.concluded_rounds import LossSum
+from edlz.services.protocol.layout import Layout
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.messages import (
     NO_IDENTITY,
     ErrorReply,
     Initialise,
@@ -21,7 +21,7 @@ from edlz.services.messages import (
     Refused,
     TableSpec,
 )
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 from edlz.services.ps.instructions import Reply, Write
 from edlz.services.ps.state import State
 from edlz.services.ps.store import Store, initial_digest

@@ -1,6 +1,6 @@
 """Which parts of checkpoints a partition is writing, and what it has to report of them."""
 
-from edlz.services.messages import CheckpointPart, Identity, PartInfo
+from edlz.services.protocol.messages import CheckpointPart, Identity, PartInfo
 
 __all__ = ["CheckpointParts"]
 

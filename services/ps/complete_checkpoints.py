@@ -24,7 +24,7 @@ from edlz.services.checkpoints.records import (
     read_manifest,
     version_of,
 )
-from edlz.services.messages import NO_IDENTITY, Ends, Job, SnapshotName
+from edlz.services.protocol.messages import NO_IDENTITY, Ends, Job, SnapshotName
 
 __all__ = ["CompleteCheckpoints", "OwnPart", "part_of_run"]
 

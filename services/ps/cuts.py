@@ -11,7 +11,13 @@ of it is reported until the master says how the checkpoint has ended.
 
 from collections.abc import Callable
 
-from edlz.services.messages import CheckpointOrder, CheckpointPart, Identity, PartInfo, PartitionOrders
+from edlz.services.protocol.messages import (
+    CheckpointOrder,
+    CheckpointPart,
+    Identity,
+    PartInfo,
+    PartitionOrders,
+)
 from edlz.services.ps.asynchronous import Asynchronous
 from edlz.services.ps.checkpoint_parts import CheckpointParts
 from edlz.services.ps.instructions import Instruction, Write

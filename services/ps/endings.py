@@ -10,8 +10,8 @@ they name all ends.
 
 from collections.abc import Callable
 
-from edlz.services.ledger import Ledger
-from edlz.services.messages import ClosedTask, Ends, PartitionOrders, Push
+from edlz.services.protocol.ledger import Ledger
+from edlz.services.protocol.messages import ClosedTask, Ends, PartitionOrders, Push
 
 __all__ = ["Endings"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Hashable
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.messages import ANY_VERSION, Exchanged, Identity, NewestPull, Pull, Push, Refused
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import ANY_VERSION, Exchanged, Identity, NewestPull, Pull, Push, Refused
+from edlz.services.protocol.plan import Plan
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.instructions import Reply
 from edlz.services.ps.store import Store, Values

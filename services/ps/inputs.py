@@ -4,9 +4,9 @@ from collections.abc import Hashable
 
 import msgspec
 
-from edlz.services.messages import PartInfo, PartitionStatus
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import PartInfo, PartitionStatus
 from edlz.services.ps.instructions import Write
-from edlz.services.records import Message
 
 __all__ = [
     "Answered",

@@ -6,9 +6,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from edlz.services.messages import Ends, Identity, Job, PartitionStatus, SnapshotName
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Ends, Identity, Job, PartitionStatus, SnapshotName
 from edlz.services.ps.state import State
-from edlz.services.records import Message
 
 __all__ = ["Drop", "Exit", "Instruction", "Link", "Reply", "Report", "Snapshots", "Warn", "Write"]
 

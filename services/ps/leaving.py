@@ -9,7 +9,7 @@ job is told to end, the others may stand at the same version.  Whatever happens,
 as far as after a loss.  PROTOCOL: section 7.
 """
 
-from edlz.services.messages import Identity, PartitionOrders
+from edlz.services.protocol.messages import Identity, PartitionOrders
 from edlz.services.ps.instructions import Exit
 
 __all__ = ["ENDED", "Leaving", "left"]

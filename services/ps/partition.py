@@ -13,10 +13,11 @@ partition's lives, its disk and its line to the master.  PROTOCOL: sections 3 to
 from collections.abc import Callable, Hashable
 from enum import Enum
 
-from edlz.services.concluded_rounds import LossSum
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError, RemoteProtocolError
-from edlz.services.messages import (
+from edlz.services.protocol.concluded_rounds import LossSum
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     NO_IDENTITY,
     Exchange,
     Granted,
@@ -34,7 +35,7 @@ from edlz.services.messages import (
     Refused,
     SnapshotName,
 )
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 from edlz.services.ps.asynchronous import Asynchronous, AsyncSettings
 from edlz.services.ps.beginning import Beginning, begun_from, difference
 from edlz.services.ps.cuts import Cuts
@@ -60,7 +61,6 @@ from edlz.services.ps.refusals import check_joining, check_orders, misdirected
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
 from edlz.services.ps.targets import Targets
-from edlz.services.records import Message
 
 __all__ = ["BASE", "HEARTBEAT_S", "Condition", "Partition"]
 

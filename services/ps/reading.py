@@ -1,7 +1,7 @@
 """What a partition answers to who reads it for the parameters' digest."""
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.messages import ReadTables, ReadVector, TableDigests, VectorPart
+from edlz.services.protocol.messages import ReadTables, ReadVector, TableDigests, VectorPart
 from edlz.services.ps.store import Store
 
 __all__ = ["read"]

@@ -7,8 +7,8 @@ the ledger moves it.  The two agree, or the promise of exactly once is broken.
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.ledger import Ledger
-from edlz.services.messages import Recount
+from edlz.services.protocol.ledger import Ledger
+from edlz.services.protocol.messages import Recount
 
 __all__ = ["recount"]
 

@@ -1,6 +1,6 @@
 """When one partition writes recovery snapshots: one at a time, since each holds memory."""
 
-from edlz.services.messages import Identity
+from edlz.services.protocol.messages import Identity
 from edlz.services.ps.instructions import Write
 from edlz.services.ps.store import Store
 

@@ -1,8 +1,8 @@
 """What a partition refuses: of its master's answers what no master of this code says, and what others are asked."""
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.messages import Exchange, Granted, Identity, Job, PartitionOrders, Refused
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Exchange, Granted, Identity, Job, PartitionOrders, Refused
 
 __all__ = ["check_joining", "check_orders", "misdirected"]
 

@@ -19,7 +19,8 @@ from edlz.services.checkpoints.writing import write_part
 from edlz.services.config import JobConfig
 from edlz.services.contact import Contact
 from edlz.services.errors import ConfigError, EdlzError
-from edlz.services.messages import (
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     ErrorReply,
     Exchange,
     Identity,
@@ -44,7 +45,6 @@ from edlz.services.ps.inputs import (
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Warn, Write
 from edlz.services.ps.partition import HEARTBEAT_S, Partition
 from edlz.services.ps.snapshots import SnapshotFolder
-from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.runtime import EventQueue, Stop, when_failed
 from edlz.services.shell import Instructions, Shell

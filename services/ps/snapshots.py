@@ -30,7 +30,7 @@ from edlz.services.checkpoints.records import MANIFEST, is_listed
 from edlz.services.config import JobConfig, edlz_home
 from edlz.services.descriptors import spared
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.messages import NO_IDENTITY, Ends, Identity, Job, SnapshotName
+from edlz.services.protocol.messages import NO_IDENTITY, Ends, Identity, Job, SnapshotName
 from edlz.services.ps.complete_checkpoints import CompleteCheckpoints, OwnPart
 from edlz.services.ps.state import State
 from edlz.services.ps.state_file import read_state, write_state

@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.concluded_rounds import LossSum
-from edlz.services.layout import Layout
-from edlz.services.ledger import LedgerRecord
-from edlz.services.messages import Identity, OptimizerSpec, SnapshotName, TableSpec
+from edlz.services.protocol.concluded_rounds import LossSum
+from edlz.services.protocol.layout import Layout
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.messages import Identity, OptimizerSpec, SnapshotName, TableSpec
 
 __all__ = ["MemoryRows", "State", "TableRows"]
 

@@ -18,9 +18,9 @@ from edlz.core_ext.dense import add, copy, divide
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services import strict_json
 from edlz.services.dense_optimizer import DenseOptimizer
-from edlz.services.layout import Layout, slice_bounds
-from edlz.services.ledger import Ledger, LedgerRecord
-from edlz.services.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, TableSpec
+from edlz.services.protocol.layout import Layout, slice_bounds
+from edlz.services.protocol.ledger import Ledger, LedgerRecord
+from edlz.services.protocol.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, TableSpec
 from edlz.services.ps.buffers import LentBuffers
 from edlz.services.ps.state import State
 from edlz.services.ps.tables import Tables, empty_rows

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from edlz.core_ext.ids import merge_rows
 from edlz.core_ext.optimizers import Optimizer, make_optimizer
 from edlz.core_ext.table import EmbeddingTable, Initializer
-from edlz.services.messages import Push, RowIds, TableSpec, TableTelemetry
+from edlz.services.protocol.messages import Push, RowIds, TableSpec, TableTelemetry
+from edlz.services.protocol.seeds import table_seed
 from edlz.services.ps.state import MemoryRows, TableRows
-from edlz.services.seeds import table_seed
 
 __all__ = ["Tables", "empty_rows", "row_width"]
 

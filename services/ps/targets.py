@@ -4,7 +4,7 @@ What could not be read is left out for the rest of this life, whatever the reaso
 from what is listed.
 """
 
-from edlz.services.messages import SnapshotName
+from edlz.services.protocol.messages import SnapshotName
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.instructions import Snapshots
 

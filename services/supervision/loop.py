@@ -7,7 +7,7 @@ follows from its answer, the `Reconciler`'s.
 import logging
 
 from edlz.services.launcher import Launcher
-from edlz.services.messages import SupervisorOrders, SupervisorStatus
+from edlz.services.protocol.messages import SupervisorOrders, SupervisorStatus
 from edlz.services.reconciler import Reconciler
 
 __all__ = ["Supervision"]

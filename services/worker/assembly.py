@@ -7,8 +7,8 @@ from edlz.api.mode import Mode
 from edlz.services.config import JobConfig
 from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.errors import ConfigError
-from edlz.services.messages import ExportWish
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import ExportWish
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.callbacks.calls import CallbackCalls
 from edlz.services.worker.callbacks.kinds import SortedCallbacks, check_monitors, sort_callbacks
 from edlz.services.worker.evaluator import Evaluator

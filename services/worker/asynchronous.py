@@ -7,8 +7,8 @@ asks for those of the one after.  PROTOCOL: section 4.
 
 from collections.abc import Callable
 
-from edlz.services.messages import Push
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import Push
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.instructions import Instruction
 from edlz.services.worker.known_partitions import KnownPartitions
 from edlz.services.worker.requests import Requests

@@ -6,7 +6,8 @@ In a job that predicts they give outputs, which are written while the next task 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from edlz.services.messages import (
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     ANY_VERSION,
     Conclusion,
     DoneEvaluation,
@@ -17,7 +18,6 @@ from edlz.services.messages import (
     RowIds,
     WorkerOrders,
 )
-from edlz.services.records import Message
 from edlz.services.worker.instructions import (
     AskPartition,
     Conclude,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from edlz.services.messages import MetricState
-from edlz.services.plan import TaskRange
+from edlz.services.protocol.messages import MetricState
+from edlz.services.protocol.plan import TaskRange
 from edlz.services.worker.elements import row_count
 from edlz.services.worker.feed import Feed
 from edlz.services.worker.keras_model import BuiltModel

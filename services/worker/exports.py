@@ -1,6 +1,6 @@
 """The export of the finished model that a worker has in hand, and what it has to report of it."""
 
-from edlz.services.messages import (
+from edlz.services.protocol.messages import (
     ExportLease,
     ExportReport,
     ExportWish,

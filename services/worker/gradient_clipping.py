@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from edlz.core_ext import dense
 from edlz.core_ext.memory import aligned_empty
-from edlz.services.layout import VectorLayout
+from edlz.services.protocol.layout import VectorLayout
 
 __all__ = ["Clip", "GradientClipping"]
 

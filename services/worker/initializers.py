@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from edlz.services.errors import ModelError
-from edlz.services.messages import InitializerSpec
+from edlz.services.protocol.messages import InitializerSpec
 from edlz.services.worker.backend import keras
 
 __all__ = ["initializer_spec"]

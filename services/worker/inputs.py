@@ -4,9 +4,10 @@ from collections.abc import Hashable
 
 import msgspec
 
-from edlz.services.concluded_rounds import CallbackNeeds
 from edlz.services.errors import EdlzError
-from edlz.services.messages import (
+from edlz.services.protocol.concluded_rounds import CallbackNeeds
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     DoneEvaluation,
     EvaluationResult,
     ExportReport,
@@ -16,7 +17,6 @@ from edlz.services.messages import (
     RowIds,
     WorkerOrders,
 )
-from edlz.services.records import Message
 from edlz.services.worker.instructions import Outcome
 
 __all__ = [

@@ -3,7 +3,8 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edlz.services.messages import (
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     Conclusion,
     EvaluationLease,
     Exchanged,
@@ -14,7 +15,6 @@ from edlz.services.messages import (
     RowIds,
     WorkerStatus,
 )
-from edlz.services.records import Message
 
 __all__ = [
     "AskMaster",

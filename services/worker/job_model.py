@@ -5,7 +5,7 @@ from typing import Any
 from edlz.api.mode import Mode
 from edlz.services.config import JobConfig
 from edlz.services.errors import ModelError
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker import backend
 from edlz.services.worker.embedding_replacement import replacing
 from edlz.services.worker.feed import Feed, FeedSettings, open_feed

@@ -19,7 +19,7 @@ from tensorflow.python.framework import auto_control_deps_utils
 
 from edlz.services.configuration.nearest import nearest
 from edlz.services.errors import ModelError
-from edlz.services.layout import Layout
+from edlz.services.protocol.layout import Layout
 from edlz.services.worker.advice import advice_for
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.elements import shown, split_element, whole_shape

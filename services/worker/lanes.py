@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edlz.services.errors import EdlzError, ModelError
-from edlz.services.plan import TaskRange
+from edlz.services.protocol.plan import TaskRange
 from edlz.services.worker.feed import Feed, Stream
 from edlz.services.worker.task_reader import Assignment
 from edlz.services.worker.user_code import Blame, TaskError, UserCode, UserCodeError, definition

@@ -14,7 +14,7 @@ import numpy as np
 
 from edlz.api.callbacks import LearningRateScheduler
 from edlz.services.errors import ModelError
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.backend import keras
 from edlz.services.worker.user_code import UserCode
 

@@ -4,7 +4,7 @@ import resource
 import time
 from typing import TYPE_CHECKING, Literal
 
-from edlz.services.messages import WorkerTelemetry
+from edlz.services.protocol.messages import WorkerTelemetry
 
 if TYPE_CHECKING:
     from edlz.services.worker.trainer import Computed

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edlz.services.errors import LocalProtocolError, ModelError
-from edlz.services.messages import MetricState
+from edlz.services.protocol.messages import MetricState
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.elements import rows
 from edlz.services.worker.model_module import LossFunction, ModelContract, takes_predictions_first

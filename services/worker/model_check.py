@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.messages import RowIds
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import RowIds
+from edlz.services.protocol.plan import Plan
 from edlz.services.ps.tables import Tables, empty_rows
 from edlz.services.worker.assembly import Assembly
 from edlz.services.worker.elements import shown, split_element

@@ -7,8 +7,8 @@ from typing import Any
 from edlz.core_ext.table import MAX_DIM
 from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.errors import ModelError
-from edlz.services.messages import ExportWish, OptimizerSpec, TableSpec
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import ExportWish, OptimizerSpec, TableSpec
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.backend import keras
 from edlz.services.worker.callbacks.kinds import SortedCallbacks
 from edlz.services.worker.gradient_clipping import GradientClipping

@@ -14,7 +14,7 @@ import numpy as np
 from edlz.api.optimizers import RowwiseAdagrad
 from edlz.core_ext.optimizers import OPTIMIZERS, make_optimizer
 from edlz.services.errors import ModelError
-from edlz.services.messages import OptimizerSpec
+from edlz.services.protocol.messages import OptimizerSpec
 from edlz.services.worker.backend import keras
 from edlz.services.worker.gradient_clipping import Clip
 

@@ -5,7 +5,7 @@ in them is obeyed, so that what does not fit ends this worker by an error that s
 """
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.messages import EvaluationLease, Job, WorkerOrders
+from edlz.services.protocol.messages import EvaluationLease, Job, WorkerOrders
 
 __all__ = ["check_orders"]
 

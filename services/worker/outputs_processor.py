@@ -7,7 +7,7 @@ from typing import Any
 
 from edlz.api.predictions import PredictionContext
 from edlz.services.errors import ModelError
-from edlz.services.plan import TaskRange
+from edlz.services.protocol.plan import TaskRange
 from edlz.services.worker.user_code import UserCode
 
 __all__ = ["OutputsProcessor"]

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from edlz.core_ext.memory import aligned_zeros
 from edlz.services.dense_optimizer import DenseOptimizer
-from edlz.services.layout import Layout, slice_bounds
-from edlz.services.messages import Exchanged, OptimizerSpec, Push
+from edlz.services.protocol.layout import Layout, slice_bounds
+from edlz.services.protocol.messages import Exchanged, OptimizerSpec, Push
 
 __all__ = ["Parameters", "slice_of", "slice_push"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from tensorflow.python.util import nest
 
 from edlz.services.errors import ModelError
-from edlz.services.plan import TaskRange
 from edlz.services.predictions.table import RECORD, Array, Column, PredictionTable, Ragged
+from edlz.services.protocol.plan import TaskRange
 from edlz.services.worker.backend import tf
 from edlz.services.worker.elements import row_count
 from edlz.services.worker.feed import Feed

@@ -10,8 +10,8 @@ from typing import Any
 
 from edlz.api.mode import Mode
 from edlz.services.errors import ModelError
-from edlz.services.plan import TaskRange
-from edlz.services.seeds import derive_seed
+from edlz.services.protocol.plan import TaskRange
+from edlz.services.protocol.seeds import derive_seed
 from edlz.services.worker.backend import tf
 from edlz.services.worker.bad_record import blame_record
 from edlz.services.worker.dataset_iterator import DatasetIterator

@@ -6,9 +6,17 @@ next (`Training`'s).
 
 from collections.abc import Callable, Hashable, Iterable
 
-from edlz.services.messages import ANY_VERSION, NO_IDENTITY, Exchange, Exchanged, Identity, Pull, Push
-from edlz.services.plan import Plan
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
+    ANY_VERSION,
+    NO_IDENTITY,
+    Exchange,
+    Exchanged,
+    Identity,
+    Pull,
+    Push,
+)
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.instructions import AskPartition
 from edlz.services.worker.known_partitions import KnownPartitions
 from edlz.services.worker.runs import Phase, Run

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.errors import LocalProtocolError
-from edlz.services.messages import RowIds
+from edlz.services.protocol.messages import RowIds
 
 __all__ = ["join_rows", "row_ids", "split_gradients"]
 

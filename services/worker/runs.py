@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from edlz.services.messages import NO_IDENTITY, DoneTask, Exchanged, Identity, RowIds
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import NO_IDENTITY, DoneTask, Exchanged, Identity, RowIds
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.instructions import Outcome
 
 __all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "HELD_BACK_OFF_S", "Phase", "Run", "Runs"]

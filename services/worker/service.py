@@ -21,7 +21,8 @@ from edlz.services.config import JobConfig
 from edlz.services.contact import Contact
 from edlz.services.endpoints import parse_endpoint
 from edlz.services.errors import ConfigError, EdlzError, LocalProtocolError, ModelError
-from edlz.services.messages import (
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     DoneEvaluation,
     EvaluationLease,
     EvaluationResult,
@@ -36,7 +37,6 @@ from edlz.services.messages import (
     WorkerOrders,
 )
 from edlz.services.ps.store import initial_digest
-from edlz.services.records import Message
 from edlz.services.rpc import RpcClient
 from edlz.services.runtime import Stop, when_failed
 from edlz.services.security import Security

@@ -6,7 +6,7 @@ committed, moves all of them on.  Runs of a later round wait in hand until this 
 the round before.  PROTOCOL: section 5.
 """
 
-from edlz.services.messages import Exchanged, Push
+from edlz.services.protocol.messages import Exchanged, Push
 from edlz.services.worker.instructions import Instruction
 from edlz.services.worker.runs import Phase, Run
 from edlz.services.worker.training import Training

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.data import RecordSource
-from edlz.services.plan import Plan, TaskRange
+from edlz.services.protocol.plan import Plan, TaskRange
 
 __all__ = ["Assignment", "TaskReader"]
 

@@ -8,10 +8,11 @@ have.  Training tasks are `Training`'s affair, evaluation tasks `Evaluations'`, 
 import math
 from collections.abc import Callable, Hashable
 
-from edlz.services.concluded_rounds import CallbackNeeds
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError, RemoteProtocolError
-from edlz.services.messages import (
+from edlz.services.protocol.concluded_rounds import CallbackNeeds
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     NO_IDENTITY,
     DoneEvaluation,
     Exchanged,
@@ -28,8 +29,7 @@ from edlz.services.messages import (
     WorkerStatus,
     WorkerTelemetry,
 )
-from edlz.services.plan import Plan
-from edlz.services.records import Message
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.asynchronous import AsynchronousTraining
 from edlz.services.worker.evaluations import Evaluations
 from edlz.services.worker.exports import Exports

@@ -13,13 +13,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.concluded_rounds import CallbackNeeds, Decision, ShownRound
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError, LocalProtocolError
-from edlz.services.layout import Layout
-from edlz.services.messages import ExportWish, MetricState, OptimizerSpec, TableSpec
-from edlz.services.plan import Plan, TaskRange
-from edlz.services.seeds import derive_seed
+from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision, ShownRound
+from edlz.services.protocol.layout import Layout
+from edlz.services.protocol.messages import ExportWish, MetricState, OptimizerSpec, TableSpec
+from edlz.services.protocol.plan import Plan, TaskRange
+from edlz.services.protocol.seeds import derive_seed
 from edlz.services.worker.task_reader import TaskReader
 from edlz.services.worker.tensorflow_environment import prepare_environment
 from edlz.services.worker.user_code import TaskError, UserCodeError, told

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from edlz.services.messages import DoneTask, Exchanged, FailedTask, Identity, Push, Refused, RowIds
-from edlz.services.plan import Plan
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import DoneTask, Exchanged, FailedTask, Identity, Push, Refused, RowIds
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.instructions import (
     Begin,
     Compute,

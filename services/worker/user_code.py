@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from edlz.services.error_text import is_library, main_line
 from edlz.services.errors import EdlzError, ModelError
-from edlz.services.messages import FailedTask, Failure
+from edlz.services.protocol.messages import FailedTask, Failure
 from edlz.services.valid_text import valid_text
 from edlz.services.worker.advice import advice_for
 from edlz.services.worker.missing_module import missing_module_help

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from edlz.core_ext.memory import ALIGNMENT_BYTES, aligned_zeros
 from edlz.services.errors import LocalProtocolError
-from edlz.services.layout import Variable, VectorLayout
+from edlz.services.protocol.layout import Variable, VectorLayout
 from edlz.services.worker.backend import tf
 
 __all__ = ["assign", "flatten", "initial_vector", "shared_array", "shared_tensor", "vector_layout"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from edlz.services.plan import TaskRange
+from edlz.services.protocol.plan import TaskRange
 from edlz.services.worker.advice import advice_for
 from edlz.services.worker.feed import Feed
 from edlz.services.worker.ids_function import IdsFunction

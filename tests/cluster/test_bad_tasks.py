@@ -11,7 +11,7 @@ import pytest
 from processes import MODELS, HandJob
 
 from edlz.api.recordio import Writer
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 
 MINIBATCH, PER_TASK = 10, 40
 BAD, BAD_IN_TEST = (137, 305), (55,)

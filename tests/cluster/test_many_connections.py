@@ -16,7 +16,7 @@ import pytest
 from edlz.services.descriptors import raise_descriptor_limit
 from edlz.services.errors import PeerUnavailable
 from edlz.services.keys import make_job_keys
-from edlz.services.messages import Ping, Pong
+from edlz.services.protocol.messages import Ping, Pong
 from edlz.services.rpc import RpcClient, RpcServer
 from edlz.services.security import Security
 

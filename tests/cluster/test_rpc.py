@@ -33,8 +33,17 @@ from edlz.services.errors import (
     StaleGradient,
 )
 from edlz.services.limits import Limits
-from edlz.services.messages import ErrorReply, Exchange, NewestPull, Ping, Pong, Push, ReadVector, VectorPart
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
+    ErrorReply,
+    Exchange,
+    NewestPull,
+    Ping,
+    Pong,
+    Push,
+    ReadVector,
+    VectorPart,
+)
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
 from edlz.services.traffic import LOG_EVERY_S, RareLog
 

@@ -19,8 +19,8 @@ from edlz.services import strangers as strangers_module
 from edlz.services import zap
 from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
 from edlz.services.keys import JobKeys, KeyPair, make_job_keys
-from edlz.services.messages import Ping, Pong, ReadVector, VectorPart
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Ping, Pong, ReadVector, VectorPart
 from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
 from edlz.services.security import Security
 from edlz.services.strangers import MOST_BYTES, Bounds

@@ -20,7 +20,7 @@ from edlz.services.checkpoints.pruning import prune
 from edlz.services.checkpoints.reading import read_partition
 from edlz.services.checkpoints.versions import NoCheckpoint, list_versions, newest_good, verify
 from edlz.services.checkpoints.writing import write_manifest, write_part
-from edlz.services.ledger import LedgerRecord
+from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.ps.state import MemoryRows, State, TableRows
 
 pytestmark = pytest.mark.fault

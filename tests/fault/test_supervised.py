@@ -12,7 +12,7 @@ from tiny_job import FLAGS, MODES
 
 from benchmarks.processes import is_complete
 from edlz.api.recordio import Reader
-from edlz.services.messages import Scaled, ScaleRequest
+from edlz.services.protocol.messages import Scaled, ScaleRequest
 
 pytestmark = pytest.mark.fault
 

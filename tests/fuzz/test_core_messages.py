@@ -23,10 +23,11 @@ from edlz.api.recordio import Writer as RecordWriter
 from edlz.services.codec import Codec
 from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError
-from edlz.services.job_status import StatusRequest
 from edlz.services.master.inputs import Request, Tick
 from edlz.services.master.service import MasterService, serve_master
-from edlz.services.messages import (
+from edlz.services.protocol.job_status import StatusRequest
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     Exchange,
     Exchanged,
     Granted,
@@ -46,7 +47,6 @@ from edlz.services.messages import (
 )
 from edlz.services.ps import inputs as ps_inputs
 from edlz.services.ps.partition import Partition
-from edlz.services.records import Message
 from edlz.services.rpc import ReplyTo
 from edlz.services.runtime import Stop
 from edlz.services.worker import inputs as worker_inputs

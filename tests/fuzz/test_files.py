@@ -23,13 +23,13 @@ from edlz.services.checkpoints.reading import read_partition
 from edlz.services.checkpoints.versions import list_versions, newest_good, newest_run
 from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import EdlzError
-from edlz.services.job_status import EvaluationView, EventView, FailureView, JobStatus, PartitionView
 from edlz.services.keys import ROLES, load_job_keys, load_keys, make_job_keys, write_keys
-from edlz.services.ledger import LedgerRecord
 from edlz.services.master.entries import FleetRecord
 from edlz.services.master.journal import Journal, planned_job
-from edlz.services.messages import Job
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.job_status import EvaluationView, EventView, FailureView, JobStatus, PartitionView
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.ps.state import MemoryRows
 

@@ -11,8 +11,8 @@ from arbitrary import arbitrary
 from fuzzing import cases, every_case
 
 from edlz.services.codec import PROTOCOL_VERSION, Codec, MalformedMessage
-from edlz.services.messages import ANSWERS, REQUESTS, Ping
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import ANSWERS, REQUESTS, Ping
 
 pytestmark = pytest.mark.fuzz
 

@@ -20,8 +20,8 @@ import yaml
 import edlz.k8s
 import edlz.model_zoo
 from edlz.k8s.names import STATUS, pod_name, selector
-from edlz.services import named_status
-from edlz.services.job_status import JobStatus
+from edlz.services.protocol import named_status
+from edlz.services.protocol.job_status import JobStatus
 from tests.docker_daemon import FakeDaemon
 from tests.k8s.cluster import TestCluster
 

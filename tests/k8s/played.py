@@ -13,7 +13,7 @@ import yaml
 
 import edlz.k8s
 from edlz.k8s.names import STATUS, labels, pod_name
-from edlz.services.job_status import JobStatus
+from edlz.services.protocol.job_status import JobStatus
 from tests.k8s.api_server import ApiServer
 from tests.k8s.history import Change
 from tests.k8s.pod_logs import ContainerLog, ListedLog

@@ -13,9 +13,9 @@ from edlz.k8s.fleet_loop import FleetLoop
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.names import Owner, labels, pod_name, selector
 from edlz.services.config import JobConfig
-from edlz.services.job_status import JobStatus
 from edlz.services.master.fleet import Fleet
-from edlz.services.messages import Scaled, SupervisorOrders, SupervisorStatus
+from edlz.services.protocol.job_status import JobStatus
+from edlz.services.protocol.messages import Scaled, SupervisorOrders, SupervisorStatus
 from tests.k8s.cluster import TestCluster
 
 __all__ = ["JOB", "Sleeping", "SleepingJob", "sleeping_job"]

@@ -18,7 +18,7 @@ from edlz.client.cluster import job, submission
 from edlz.client.cluster.index import list_places
 from edlz.k8s.api import Cluster
 from edlz.k8s.names import CONFIG
-from edlz.services.job_status import EvaluationView, FailureView
+from edlz.services.protocol.job_status import EvaluationView, FailureView
 from tests.k8s import faults
 from tests.k8s.access import User
 from tests.k8s.any_cluster import wait_for

@@ -15,10 +15,10 @@ from edlz.k8s.fleet_loop import FleetLoop
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.names import STATUS, STOP, WORKERS, Owner, labels, pod_name
 from edlz.services.config import JobConfig
-from edlz.services.job_status import JobStatus
 from edlz.services.launcher import is_worker
 from edlz.services.master.fleet import Fleet
-from edlz.services.messages import Scaled, SupervisorOrders, SupervisorStatus
+from edlz.services.protocol.job_status import JobStatus
+from edlz.services.protocol.messages import Scaled, SupervisorOrders, SupervisorStatus
 from tests.k8s.api_server import ApiServer
 
 pytestmark = pytest.mark.fault

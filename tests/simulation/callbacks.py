@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from simulation.schedule import Schedule
 
-from edlz.services.concluded_rounds import CallbackNeeds, ConcludedRound, Decision
+from edlz.services.protocol.concluded_rounds import CallbackNeeds, ConcludedRound, Decision
 
 __all__ = ["callback_needs", "decide", "loss_of", "seen"]
 

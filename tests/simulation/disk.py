@@ -5,7 +5,7 @@ from typing import Any
 
 from edlz.services.checkpoints.records import Manifest, version_of
 from edlz.services.errors import DataError
-from edlz.services.messages import NO_IDENTITY, Ends, Job
+from edlz.services.protocol.messages import NO_IDENTITY, Ends, Job
 from edlz.services.ps import complete_checkpoints
 from edlz.services.ps.state import State
 

@@ -33,7 +33,7 @@ from edlz.services.master import inputs as to_master
 from edlz.services.master.entries import JournalState
 from edlz.services.master.fleet import Fleet
 from edlz.services.master.job import MasterCore
-from edlz.services.messages import Job, ProcessExit
+from edlz.services.protocol.messages import Job, ProcessExit
 from edlz.services.ps.inputs import LeaveWanted, Request, Tick
 from edlz.services.ps.partition import Partition
 from edlz.services.ps.state import State

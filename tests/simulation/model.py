@@ -5,8 +5,8 @@ import zlib
 import msgspec
 import numpy as np
 
-from edlz.services.layout import Layout, Variable, VectorLayout
-from edlz.services.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
+from edlz.services.protocol.layout import Layout, Variable, VectorLayout
+from edlz.services.protocol.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
 from edlz.services.ps.state import MemoryRows, State
 
 __all__ = [

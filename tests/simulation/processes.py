@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edlz.services.outbox import Outbox
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
 from edlz.services.worker.pace import Pace
 
 __all__ = ["Process", "Request", "Violation"]

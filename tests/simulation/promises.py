@@ -10,12 +10,12 @@ from simulation.processes import Violation
 from simulation.reference import reference_run
 from simulation.schedule import Schedule, bad_minibatches
 
-from edlz.services.concluded_rounds import ConcludedRound
-from edlz.services.job_status import FailureView
-from edlz.services.ledger import TaskSet
 from edlz.services.master.digest import read_digest
 from edlz.services.master.task_queue import MAX_ATTEMPTS
-from edlz.services.messages import ReadVector, TableDigests, VectorPart
+from edlz.services.protocol.concluded_rounds import ConcludedRound
+from edlz.services.protocol.job_status import FailureView
+from edlz.services.protocol.ledger import TaskSet
+from edlz.services.protocol.messages import ReadVector, TableDigests, VectorPart
 from edlz.services.ps.state import State
 from edlz.services.ps.store import Store
 

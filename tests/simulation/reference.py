@@ -17,8 +17,8 @@ from simulation.model import (
 )
 from simulation.schedule import Schedule, ids_of
 
-from edlz.services.concluded_rounds import ConcludedRound, LossSum
-from edlz.services.messages import Push
+from edlz.services.protocol.concluded_rounds import ConcludedRound, LossSum
+from edlz.services.protocol.messages import Push
 from edlz.services.ps.store import Store
 from edlz.services.worker.row_traffic import join_rows, split_gradients
 

@@ -6,8 +6,8 @@ import numpy as np
 from simulation.model import TABLES
 
 from edlz.core_ext.ids import group_ids
-from edlz.services.messages import RowIds, TableSpec
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.messages import RowIds, TableSpec
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.row_traffic import row_ids
 
 BEGINNING_MOMENTS = ("initialising", "base")

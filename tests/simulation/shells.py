@@ -11,17 +11,17 @@ from simulation.model import LAYOUT, OPTIMIZER, final_bytes, initial_vectors, tr
 from simulation.processes import Process, Violation
 
 from edlz.services.checkpoints.records import Manifest, Part
-from edlz.services.layout import slice_bounds
-from edlz.services.ledger import LedgerRecord
 from edlz.services.master import instructions as master_core
 from edlz.services.master.digest import Reading, Unreadable, read_digest
 from edlz.services.master.inputs import DigestRead, ManifestWritten, Published
-from edlz.services.messages import Ends, Job, PartInfo
+from edlz.services.protocol.layout import slice_bounds
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Ends, Job, PartInfo
 from edlz.services.ps import inputs as ps_inputs
 from edlz.services.ps import instructions as ps_core
 from edlz.services.ps.state import MemoryRows, State
 from edlz.services.ps.store import Store
-from edlz.services.records import Message
 
 if TYPE_CHECKING:
     from simulation.job import SimulatedJob

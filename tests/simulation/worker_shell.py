@@ -22,10 +22,10 @@ from simulation.processes import Process, Violation
 from simulation.schedule import ids_of, raises_at
 from simulation.shells import Shell
 
-from edlz.services.concluded_rounds import Decision
-from edlz.services.layout import slice_bounds
-from edlz.services.ledger import TaskSet
-from edlz.services.messages import (
+from edlz.services.protocol.concluded_rounds import Decision
+from edlz.services.protocol.layout import slice_bounds
+from edlz.services.protocol.ledger import TaskSet
+from edlz.services.protocol.messages import (
     ANY_VERSION,
     DoneEvaluation,
     EvaluationLease,

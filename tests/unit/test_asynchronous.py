@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edlz.services.layout import Layout, Variable, VectorLayout
-from edlz.services.ledger import LedgerRecord
-from edlz.services.messages import Exchange, Exchanged, OptimizerSpec, Push, Refused
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.layout import Layout, Variable, VectorLayout
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.messages import Exchange, Exchanged, OptimizerSpec, Push, Refused
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.asynchronous import HOLD_S, Asynchronous, AsyncSettings
 from edlz.services.ps.store import Store
 

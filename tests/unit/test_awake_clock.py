@@ -10,8 +10,8 @@ from edlz.services.master.fleet import Fleet
 from edlz.services.master.inputs import Request, Start, Tick
 from edlz.services.master.instructions import Announce
 from edlz.services.master.job import MasterCore
-from edlz.services.messages import Job, SupervisorStatus, WorkerStatus
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.messages import Job, SupervisorStatus, WorkerStatus
+from edlz.services.protocol.plan import Plan, Shard
 
 PLAN = Plan(
     mode="async",

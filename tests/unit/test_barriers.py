@@ -18,11 +18,11 @@ from simulation.shells import MasterShell
 
 from edlz.services import strict_json
 from edlz.services.checkpoints.records import Manifest
-from edlz.services.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.master.barriers import Barriers
 from edlz.services.master.inputs import ManifestWritten
 from edlz.services.master.instructions import Journal
-from edlz.services.messages import NewestPull
+from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision
+from edlz.services.protocol.messages import NewestPull
 from edlz.services.ps.exchanges import Exchanges
 from edlz.services.ps.instructions import Reply
 

@@ -18,7 +18,7 @@ from edlz.services.master import digest, skips
 from edlz.services.master.task_queue import TaskQueue
 from edlz.services.master.verdict import Verdict
 from edlz.services.master.work import Work
-from edlz.services.messages import ClosedTask, Ends, Job, PartitionStatus
+from edlz.services.protocol.messages import ClosedTask, Ends, Job, PartitionStatus
 from edlz.services.ps import complete_checkpoints
 from edlz.services.ps.asynchronous import Asynchronous
 from edlz.services.ps.checkpoint_parts import CheckpointParts

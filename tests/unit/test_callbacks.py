@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from edlz.services.concluded_rounds import ConcludedRound, LossSum, ShownRound
 from edlz.services.config import JobConfig
 from edlz.services.errors import ModelError
+from edlz.services.protocol.concluded_rounds import ConcludedRound, LossSum, ShownRound
 from edlz.services.worker.callbacks.calls import CallbackCalls
 from edlz.services.worker.callbacks.kinds import SortedCallbacks, check_monitors, sort_callbacks
 from edlz.services.worker.model_module import ModelContract, load_contract

@@ -5,7 +5,7 @@ from statuses import partition_status
 from edlz.services.master.checkpoints import Checkpoints
 from edlz.services.master.entries import PartitionEntry
 from edlz.services.master.instructions import Announce, DropParts, WriteManifest
-from edlz.services.messages import CheckpointPart, PartInfo
+from edlz.services.protocol.messages import CheckpointPart, PartInfo
 from edlz.services.ps.checkpoint_parts import CheckpointParts
 
 LIFE = (1, 1)

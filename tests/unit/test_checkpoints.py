@@ -30,8 +30,8 @@ from edlz.services.checkpoints.records import version_folder
 from edlz.services.checkpoints.versions import NoCheckpoint, list_versions, newest_good, verify
 from edlz.services.checkpoints.writing import next_run_number, write_part
 from edlz.services.errors import DataError, LocalProtocolError
-from edlz.services.layout import slice_bounds
-from edlz.services.ledger import LedgerRecord
+from edlz.services.protocol.layout import slice_bounds
+from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.ps.state import MemoryRows, State
 
 

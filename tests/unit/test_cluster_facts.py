@@ -25,7 +25,7 @@ from edlz.client.screen.status import status_screen
 from edlz.k8s.api_records import Pod
 from edlz.k8s.names import CONFIG, STATUS, pod_name
 from edlz.services.errors import PeerUnavailable
-from edlz.services.job_status import FailureView, JobStatus, PartitionView, WorkerView
+from edlz.services.protocol.job_status import FailureView, JobStatus, PartitionView, WorkerView
 
 AT = Place(name="mnist", namespace="research", settings="num_workers: 3\n")
 STATUS_SAID = JobStatus(

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from edlz.services import codec as codec_module
 from edlz.services.codec import PROTOCOL_VERSION, Codec, MalformedMessage
 from edlz.services.errors import ConfigError, LocalProtocolError, RemoteProtocolError
-from edlz.services.job_status import JobStatus
 from edlz.services.limits import FRAME_BYTES, HeaderLimits, Limits
-from edlz.services.messages import (
+from edlz.services.protocol.job_status import JobStatus
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     ANSWERS,
     REQUESTS,
     Exchange,
@@ -31,7 +32,6 @@ from edlz.services.messages import (
     WorkerStatus,
     WorkerTelemetry,
 )
-from edlz.services.records import Message
 
 VECTOR_PART_TAG = 37
 FULL = FRAME_BYTES // 8  # elements of 8 bytes that fill a frame

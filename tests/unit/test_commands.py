@@ -15,10 +15,10 @@ from edlz.k8s.status_note import (
     note_of_status,
     status_text,
 )
-from edlz.services import named_status
 from edlz.services.config import JobConfig
 from edlz.services.errors import DataError
-from edlz.services.job_status import EventView, JobStatus
+from edlz.services.protocol import named_status
+from edlz.services.protocol.job_status import EventView, JobStatus
 
 
 def status(state: str = "Training", **about: object) -> JobStatus:

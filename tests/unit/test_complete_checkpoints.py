@@ -13,8 +13,8 @@ from states import assert_same_state, finish_version, make_cut, write_parts
 from edlz.services.checkpoints.pruning import prune
 from edlz.services.checkpoints.versions import verify
 from edlz.services.errors import DataError
-from edlz.services.messages import Job
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.ps.state import MemoryRows, State
 

@@ -9,16 +9,16 @@ from complete_jobs import FINAL, completed, config_of
 from statuses import partition_status
 
 from edlz.client.local.ending import written_status
-from edlz.services import named_status
 from edlz.services.config import JobConfig
-from edlz.services.job_status import JobStatus
 from edlz.services.master import last_word
 from edlz.services.master.full_disk import DiskFull
 from edlz.services.master.inputs import Request
 from edlz.services.master.journal import Journal
 from edlz.services.master.planning import open_journal
 from edlz.services.master.service import MasterService, serve_master
-from edlz.services.messages import SupervisorStatus
+from edlz.services.protocol import named_status
+from edlz.services.protocol.job_status import JobStatus
+from edlz.services.protocol.messages import SupervisorStatus
 from edlz.services.rpc import ReplyTo
 from edlz.services.runtime import Stop
 

@@ -15,8 +15,8 @@ from edlz.services.master.instructions import Announce, Journal, TakeDigest, Wri
 from edlz.services.master.partitions import Partitions
 from edlz.services.master.predictions import Predictions
 from edlz.services.master.verdict import Verdict
-from edlz.services.messages import CheckpointPart, Identity, Job, PartInfo
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.messages import CheckpointPart, Identity, Job, PartInfo
+from edlz.services.protocol.plan import Plan, Shard
 
 
 class Bench:

@@ -6,7 +6,7 @@ from simulation.job import Schedule, SimulatedJob
 from edlz.services.master.crew import SILENCE_S, START_HANG_S, Crew
 from edlz.services.master.entries import GivenUp, WorkerEntry
 from edlz.services.master.task_queue import Holder
-from edlz.services.messages import WorkerOrders
+from edlz.services.protocol.messages import WorkerOrders
 from edlz.services.worker.pace import Pace
 
 HANG_S = 20.0

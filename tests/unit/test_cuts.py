@@ -6,8 +6,8 @@ import numpy as np
 from simulation.disk import Disk
 from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 
-from edlz.services.ledger import LedgerRecord
-from edlz.services.messages import (
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.messages import (
     CheckpointOrder,
     Exchange,
     Granted,
@@ -17,7 +17,7 @@ from edlz.services.messages import (
     PartitionStatus,
     Push,
 )
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.inputs import Answered, Request, Tick, Written
 from edlz.services.ps.instructions import Reply, Report, Write
 from edlz.services.ps.partition import Partition

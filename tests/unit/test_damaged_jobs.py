@@ -11,10 +11,10 @@ from small_disk import fill, small_disk
 from edlz.client.cli import main
 from edlz.client.local.job_directory import open_job_directory
 from edlz.services.config import JobConfig
-from edlz.services.job_status import JobStatus
 from edlz.services.master.journal import Journal
-from edlz.services.messages import Job
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.job_status import JobStatus
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan, Shard
 
 PLAN = Plan(
     mode="sync",

@@ -10,7 +10,7 @@ import pytest
 from edlz.api.recordio import Writer
 from edlz.services.data import RecordSource, list_shards
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.plan import Shard, TaskRange
+from edlz.services.protocol.plan import Shard, TaskRange
 
 
 def write(path: Path, count: int) -> list[bytes]:

@@ -7,14 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulation.job import Fault, Schedule, SimulatedJob
 
-from edlz.services.job_status import FailureView
 from edlz.services.master.deaths import Deaths
 from edlz.services.master.entries import WorkerEntry
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.job import MasterCore
 from edlz.services.master.task_queue import TaskQueue
-from edlz.services.messages import NO_IDENTITY, DoneEvaluation, WorkerOrders, WorkerStatus
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.job_status import FailureView
+from edlz.services.protocol.messages import NO_IDENTITY, DoneEvaluation, WorkerOrders, WorkerStatus
+from edlz.services.protocol.plan import Plan, Shard
 
 KILLED = "killed by signal 9 (SIGKILL)"
 QUICK = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

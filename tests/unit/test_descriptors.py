@@ -18,8 +18,8 @@ from edlz.services.checkpoints.records import version_folder
 from edlz.services.checkpoints.versions import list_versions, newest_good
 from edlz.services.descriptors import SPARE, descriptor_limit, raise_descriptor_limit, spared
 from edlz.services.master.journal import Journal
-from edlz.services.messages import Job
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan
 from edlz.services.ps.snapshots import SnapshotFolder
 
 PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)

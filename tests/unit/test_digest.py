@@ -8,8 +8,15 @@ import pytest
 
 from edlz.services.master import digest
 from edlz.services.master.digest import Unreadable, read_digest
-from edlz.services.messages import Initialised, ReadTables, ReadVector, Refused, TableDigests, VectorPart
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
+    Initialised,
+    ReadTables,
+    ReadVector,
+    Refused,
+    TableDigests,
+    VectorPart,
+)
 
 VECTORS = {
     name: np.arange(5 * n, 5 * n + 5, dtype=np.float32) for n, name in enumerate(("dense", "state", "m"))

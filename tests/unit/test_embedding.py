@@ -7,7 +7,7 @@ import pytest
 from rounding import TENSORFLOW, near
 
 from edlz.services.errors import ModelError
-from edlz.services.messages import InitializerSpec
+from edlz.services.protocol.messages import InitializerSpec
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.initializers import initializer_spec
 from edlz.services.worker.lookups import without_rows

@@ -7,7 +7,7 @@ from statuses import partition_status
 
 from edlz.services.master.eras import Eras
 from edlz.services.master.partitions import Partitions
-from edlz.services.messages import NO_IDENTITY
+from edlz.services.protocol.messages import NO_IDENTITY
 
 BASE = (NO_IDENTITY, 0)
 seqs = itertools.count(1)

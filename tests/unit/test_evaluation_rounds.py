@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from edlz.services.master.evaluation import LEASE_TIMEOUT_S, EvaluationRounds
-from edlz.services.messages import DoneEvaluation, EvaluationResult
 from edlz.services.metric_state import merge_states
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.messages import DoneEvaluation, EvaluationResult
+from edlz.services.protocol.plan import Plan, Shard
 
 A, B = (1, 1), (1, 2)
 PLAN = Plan(

@@ -9,12 +9,12 @@ import pytest
 
 from edlz.api.recordio import Writer
 from edlz.services.config import JobConfig
-from edlz.services.job_status import EventView, JobStatus, events_before
 from edlz.services.master import full_disk
 from edlz.services.master.entries import Added
 from edlz.services.master.events import MOST, Events
 from edlz.services.master.journal import Journal
 from edlz.services.master.service import MasterService, serve_master
+from edlz.services.protocol.job_status import EventView, JobStatus, events_before
 from edlz.services.runtime import Stop
 
 

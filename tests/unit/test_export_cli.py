@@ -18,10 +18,10 @@ from edlz.services.checkpoints.writing import write_manifest, write_part
 from edlz.services.config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.errors import ConfigError
-from edlz.services.ledger import LedgerRecord
 from edlz.services.master.journal import Journal
 from edlz.services.master.planning import make_plan
-from edlz.services.messages import Job
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.messages import Job
 from edlz.services.ps.snapshots import SnapshotFolder
 
 MODEL = Path(__file__).parent / "models" / "tiny_mlp.py"

@@ -8,7 +8,7 @@ import pytest
 from table_jobs import job, write_job
 
 from edlz.api.callbacks import SavedModelExporter
-from edlz.services.messages import ExportWish
+from edlz.services.protocol.messages import ExportWish
 from edlz.services.worker.trainer import Trainer
 
 MODEL = """

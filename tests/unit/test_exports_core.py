@@ -10,7 +10,7 @@ from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.entries import JournalState
 from edlz.services.master.exports import AGAIN_S, Exports
 from edlz.services.master.instructions import Announce, Journal
-from edlz.services.messages import (
+from edlz.services.protocol.messages import (
     ExportLease,
     ExportReport,
     ExportWish,
@@ -20,7 +20,7 @@ from edlz.services.messages import (
     WorkerOrders,
     WorkerStatus,
 )
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.exports import Exports as WorkersExports
 from edlz.services.worker.instructions import ExportModel
 from edlz.services.worker.order_check import check_orders

@@ -15,8 +15,8 @@ import pytest
 from edlz.api.mode import Mode
 from edlz.services.config import JobConfig
 from edlz.services.errors import DataError, ModelError
-from edlz.services.plan import TaskRange
-from edlz.services.seeds import permutation
+from edlz.services.protocol.plan import TaskRange
+from edlz.services.protocol.seeds import permutation
 from edlz.services.worker import bad_record
 from edlz.services.worker.backend import tf
 from edlz.services.worker.elements import row_count

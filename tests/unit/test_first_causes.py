@@ -7,7 +7,7 @@ from table_jobs import job, write_job
 
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.master.failures import failure_of_worker
-from edlz.services.messages import Failure
+from edlz.services.protocol.messages import Failure
 from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
 from edlz.services.worker.user_code import failure_of
 

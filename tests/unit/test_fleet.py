@@ -9,7 +9,7 @@ from edlz.services.errors import ConfigError
 from edlz.services.exits import Cause, cause_of
 from edlz.services.job_size import MOST_WORKERS
 from edlz.services.master.fleet import MOST_TAKEN, MOST_VAIN, Fleet, Loss
-from edlz.services.messages import ProcessExit
+from edlz.services.protocol.messages import ProcessExit
 
 KILLED = "killed by signal 9 (SIGKILL)"
 LONG_S = 100.0  # a life that nobody calls short

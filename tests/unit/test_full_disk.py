@@ -11,8 +11,8 @@ from small_disk import fill, small_disk
 from edlz.services.master import full_disk
 from edlz.services.master.full_disk import DiskFull, FullDisk
 from edlz.services.master.journal import Journal
-from edlz.services.messages import Job
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan, Shard
 
 PLAN = Plan(
     mode="sync",

@@ -28,7 +28,8 @@ from edlz.client.sight import exit_code_of
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import ConfigError, RemoteProtocolError
-from edlz.services.job_status import (
+from edlz.services.master.journal import Journal
+from edlz.services.protocol.job_status import (
     EventView,
     FailureView,
     JobStatus,
@@ -36,10 +37,9 @@ from edlz.services.job_status import (
     StatusRequest,
     WorkerView,
 )
-from edlz.services.master.journal import Journal
-from edlz.services.messages import Job, Scaled, ScaleRequest
-from edlz.services.plan import Plan, Shard
-from edlz.services.records import Message
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Job, Scaled, ScaleRequest
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.rpc import RpcServer
 
 STATUS = JobStatus(

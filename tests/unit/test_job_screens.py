@@ -17,7 +17,7 @@ from edlz.client.screen.jobs import job_object, jobs_object, jobs_table, scaled_
 from edlz.client.screen.json_objects import object_text
 from edlz.client.screen.spans import ASCII, Span, paint, plain, width_of
 from edlz.client.screen.status import status_screen
-from edlz.services.job_status import (
+from edlz.services.protocol.job_status import (
     EvaluationView,
     EventView,
     FailureView,
@@ -26,7 +26,7 @@ from edlz.services.job_status import (
     TableView,
     WorkerView,
 )
-from edlz.services.messages import Scaled
+from edlz.services.protocol.messages import Scaled
 
 NOW = 100_000.0
 HOLDER = LockHolder(4242, Path("/tmp/edlz-abcdefgh"))

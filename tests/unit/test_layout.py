@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.layout import ALIGNMENT, Variable, VectorLayout, slice_bounds
+from edlz.services.protocol.layout import ALIGNMENT, Variable, VectorLayout, slice_bounds
 
 shapes = st.lists(st.lists(st.integers(0, 5), max_size=3).map(tuple), max_size=6)
 

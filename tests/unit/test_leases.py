@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.ledger import TaskSet
 from edlz.services.master.leases import Leases
+from edlz.services.protocol.ledger import TaskSet
 
 TASKS, HOLDERS = 8, 3
 

@@ -11,7 +11,7 @@ from statuses import partition_status
 from edlz.k8s.pods import WORKER_PATIENCE_S, grace_s
 from edlz.services.config import JobConfig
 from edlz.services.master.partitions import Partitions
-from edlz.services.messages import PartitionOrders
+from edlz.services.protocol.messages import PartitionOrders
 from edlz.services.ps.leaving import ENDED, SILENT_S, Leaving
 from edlz.services.ps.partition import Partition
 from edlz.services.ps.synchronous import Synchronous

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.ledger import Ledger, TaskSet
+from edlz.services.protocol.ledger import Ledger, TaskSet
 
 tasks = st.lists(st.integers(0, 40), max_size=60)
 

@@ -11,7 +11,7 @@ from edlz.services.master.entries import JournalState
 from edlz.services.master.instructions import Announce, Journal
 from edlz.services.master.job import MasterCore
 from edlz.services.master.losses import MOST_NAMED, NonFiniteLosses
-from edlz.services.messages import NO_IDENTITY, NonFiniteLoss, WorkerStatus
+from edlz.services.protocol.messages import NO_IDENTITY, NonFiniteLoss, WorkerStatus
 
 
 def status(worker: int, count: int, *, boot: int = 0, index: int = 0) -> WorkerStatus:

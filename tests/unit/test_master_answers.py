@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 from statuses import partition_status
 
-from edlz.services.ledger import LedgerRecord
 from edlz.services.master.entries import JournalState
 from edlz.services.master.inputs import Request, Start
 from edlz.services.master.instructions import Announce, Journal, Reply, TakeDigest
 from edlz.services.master.job import MasterCore
-from edlz.services.messages import (
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     NO_IDENTITY,
     DoneTask,
     Identity,
@@ -20,8 +21,7 @@ from edlz.services.messages import (
     WorkerOrders,
     WorkerStatus,
 )
-from edlz.services.plan import Plan, Shard
-from edlz.services.records import Message
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.inputs import Ordered, Tick
 from edlz.services.worker.task_runner import TaskRunner
 

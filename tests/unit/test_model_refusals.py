@@ -8,15 +8,15 @@ from simulation.job import Fault, Schedule, SimulatedJob
 
 from edlz.api.recordio import Writer
 from edlz.services.config import JobConfig
-from edlz.services.job_status import FailureView
 from edlz.services.master.entries import JournalState
 from edlz.services.master.failures import failure_of_worker
 from edlz.services.master.inputs import Request, Start
 from edlz.services.master.instructions import Journal, Reply
 from edlz.services.master.job import MasterCore
 from edlz.services.master.planning import open_journal
-from edlz.services.messages import NO_IDENTITY, Failure, Job, WorkerOrders, WorkerStatus
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.job_status import FailureView
+from edlz.services.protocol.messages import NO_IDENTITY, Failure, Job, WorkerOrders, WorkerStatus
+from edlz.services.protocol.plan import Plan, Shard
 
 MISTAKE = Failure(
     code="model",

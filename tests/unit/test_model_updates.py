@@ -10,8 +10,8 @@ from rounding import IEEE, TENSORFLOW, near
 from edlz.core_ext.dense import squared_norm
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.errors import ModelError
-from edlz.services.messages import OptimizerSpec
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.messages import OptimizerSpec
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker import gradient_clipping
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.gradient_clipping import Clip, GradientClipping

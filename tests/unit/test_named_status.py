@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from edlz.services import named_status, strict_json
-from edlz.services.job_status import (
+from edlz.services import strict_json
+from edlz.services.protocol import named_status
+from edlz.services.protocol.job_status import (
     EvaluationView,
     EventView,
     FailureView,

@@ -8,7 +8,7 @@ from simulation.job import Schedule, SimulatedJob
 from statuses import partition_status
 
 from edlz.services.errors import ConfigError, RemoteProtocolError
-from edlz.services.messages import (
+from edlz.services.protocol.messages import (
     CheckpointOrder,
     Granted,
     Identity,
@@ -16,7 +16,7 @@ from edlz.services.messages import (
     PartitionOrders,
     WorkerOrders,
 )
-from edlz.services.plan import Shard
+from edlz.services.protocol.plan import Shard
 from edlz.services.ps.inputs import Answered
 from edlz.services.ps.instructions import Write
 from edlz.services.ps.partition import Condition, Partition

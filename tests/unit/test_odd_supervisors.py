@@ -10,7 +10,7 @@ from edlz.services.config import JobConfig
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.refusals import check_supervisor
 from edlz.services.master.service import MasterService, serve_master
-from edlz.services.messages import ProcessExit, SupervisorStatus
+from edlz.services.protocol.messages import ProcessExit, SupervisorStatus
 from edlz.services.rpc import ReplyTo
 from edlz.services.runtime import Stop
 

@@ -8,7 +8,8 @@ from bare_partition import bare_partition, become_based, initial_values
 from schedules import beginning_schedule, quiet_schedule
 from simulation.job import Fault, Schedule, SimulatedJob, Violation
 
-from edlz.services.messages import (
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
     NO_IDENTITY,
     Exchange,
     Exchanged,
@@ -27,7 +28,6 @@ from edlz.services.ps import partition, refusals
 from edlz.services.ps.inputs import Request
 from edlz.services.ps.instructions import Reply, Write
 from edlz.services.ps.partition import Partition
-from edlz.services.records import Message
 from edlz.services.worker.instructions import Cancel
 from edlz.services.worker.known_partitions import KnownPartitions
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edlz.services.layout import Layout, Variable, VectorLayout
-from edlz.services.messages import Exchanged, OptimizerSpec, Push, RowIds
+from edlz.services.protocol.layout import Layout, Variable, VectorLayout
+from edlz.services.protocol.messages import Exchanged, OptimizerSpec, Push, RowIds
 from edlz.services.worker.parameters import Parameters, slice_push
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 from states import save
 
-from edlz.services.messages import Granted, Initialise, Job, Refused
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.messages import Granted, Initialise, Job, Refused
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.inputs import Answered, NoRoom, Request, Tick
 from edlz.services.ps.instructions import Reply, Report, Write
 from edlz.services.ps.partition import RETRY_S, Partition

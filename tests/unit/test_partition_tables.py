@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from edlz.services.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
+from edlz.services.protocol.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
 from edlz.services.ps.state import MemoryRows
 from edlz.services.ps.tables import Tables, empty_rows
 

@@ -4,8 +4,8 @@ import itertools
 
 from statuses import partition_status
 
-from edlz.services.ledger import LedgerRecord
 from edlz.services.master.partitions import Partitions
+from edlz.services.protocol.ledger import LedgerRecord
 
 
 def partitions_of(count: int) -> Partitions:

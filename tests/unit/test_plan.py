@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.plan import Plan, Shard
-from edlz.services.seeds import derive_seed, permutation
+from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.seeds import derive_seed, permutation
 
 plans = st.builds(
     Plan,

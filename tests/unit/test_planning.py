@@ -9,13 +9,13 @@ from states import save
 
 from edlz.api.recordio import Writer
 from edlz.services.checkpoints.versions import list_versions
-from edlz.services.concluded_rounds import ConcludedRound, Decision
 from edlz.services.config import JobConfig
 from edlz.services.errors import ConfigError
 from edlz.services.master.entries import FleetRecord
 from edlz.services.master.journal import Journal
 from edlz.services.master.planning import open_journal
-from edlz.services.messages import Job
+from edlz.services.protocol.concluded_rounds import ConcludedRound, Decision
+from edlz.services.protocol.messages import Job
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ import pytest
 
 from edlz.api import recordio
 from edlz.services.errors import ConfigError, DataError, ModelError
-from edlz.services.messages import PartFile
-from edlz.services.plan import Plan, Shard
 from edlz.services.predictions.formats import write_table
 from edlz.services.predictions.output import (
     CLAIM,
@@ -32,6 +30,8 @@ from edlz.services.predictions.output import (
     write_part,
 )
 from edlz.services.predictions.table import Column, PredictionTable, Ragged
+from edlz.services.protocol.messages import PartFile
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.part_writer import PartWriter
 
 NAME = part_name(0, 2, "jsonl")

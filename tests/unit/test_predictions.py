@@ -13,8 +13,8 @@ from edlz.services.master.entries import JournalState, PredictedTask
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.instructions import Journal, PublishPredictions
 from edlz.services.master.predictions import SAVE_EVERY_S, Predictions
-from edlz.services.messages import DoneEvaluation, PartFile
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.messages import DoneEvaluation, PartFile
+from edlz.services.protocol.plan import Plan, Shard
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

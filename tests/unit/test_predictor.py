@@ -11,8 +11,8 @@ from table_jobs import RECORDS, TASK, job, rows_of, write_job
 from tutorials import write_files
 
 from edlz.services.errors import EdlzError, ModelError
-from edlz.services.plan import Plan
 from edlz.services.predictions.table import Ragged
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.predictor import Predicted
 from edlz.services.worker.trainer import Trainer
 from edlz.services.worker.user_code import TaskError

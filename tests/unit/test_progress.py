@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from statuses import partition_status
 
-from edlz.services.ledger import LedgerRecord
 from edlz.services.master.entries import JournalState
 from edlz.services.master.inputs import ManifestWritten, Request, Start, StopWanted, Tick
 from edlz.services.master.job import MasterCore
 from edlz.services.master.progress import Progress
-from edlz.services.messages import (
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.messages import (
     NO_IDENTITY,
     DoneTask,
     Identity,
@@ -20,7 +20,7 @@ from edlz.services.messages import (
     WorkerStatus,
     WorkerTelemetry,
 )
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.plan import Plan, Shard
 
 RECORDS, TASK, MINIBATCH = 100_000, 1000, 100
 TICK_S = 0.25

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edlz.services.launcher import Facts, split_name
-from edlz.services.messages import ProcessExit, SupervisorOrders
+from edlz.services.protocol.messages import ProcessExit, SupervisorOrders
 from edlz.services.reconciler import Action, Reconciler
 
 

@@ -5,9 +5,9 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.ledger import Ledger
-from edlz.services.messages import Recount
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.ledger import Ledger
+from edlz.services.protocol.messages import Recount
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.recount import recount
 
 TASKS = 6

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from statuses import partition_status
 
-from edlz.services.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.ledger import LedgerRecord
 from edlz.services.master.entries import JournalState
 from edlz.services.master.inputs import Request, Start
 from edlz.services.master.instructions import Journal, Reply
 from edlz.services.master.job import MasterCore
-from edlz.services.messages import (
+from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.messages import (
     NO_IDENTITY,
     ClosedTask,
     DoneEvaluation,
@@ -26,7 +26,7 @@ from edlz.services.messages import (
     Recount,
     WorkerStatus,
 )
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.plan import Plan, Shard
 
 PLAN = Plan(
     mode="async",

@@ -1,6 +1,6 @@
 """What a worker has in hand, and whether it has room for more."""
 
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.runs import Phase, Run, Runs
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from states import make_state
 
-from edlz.services.messages import Job
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan
 from edlz.services.ps.instructions import Write
 from edlz.services.ps.service import FULL_S, PartitionService
 from edlz.services.rpc import RpcClient, RpcServer

@@ -9,8 +9,8 @@ from edlz.services.master.inputs import Request, Start, Tick
 from edlz.services.master.instructions import Announce
 from edlz.services.master.job import MasterCore
 from edlz.services.master.silence import HANG_PERIODS, Silence
-from edlz.services.messages import Job
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan, Shard
 
 HANG_S = 20.0
 FOR_EVER_S = HANG_PERIODS * HANG_S

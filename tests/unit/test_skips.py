@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from statuses import partition_status
 
-from edlz.services.ledger import Ledger, TaskSet
 from edlz.services.master.entries import JournalState
 from edlz.services.master.evaluation import EvaluationRounds
 from edlz.services.master.failures import failure_of_task
 from edlz.services.master.instructions import Announce, Journal
 from edlz.services.master.skips import Skips
 from edlz.services.master.task_queue import TaskQueue
-from edlz.services.messages import (
+from edlz.services.protocol.ledger import Ledger, TaskSet
+from edlz.services.protocol.messages import (
     ClosedTask,
     DoneEvaluation,
     EvaluationResult,
@@ -24,7 +24,7 @@ from edlz.services.messages import (
     PartitionStatus,
     Push,
 )
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.endings import Endings
 from edlz.services.worker.asynchronous import AsynchronousTraining
 from edlz.services.worker.instructions import AskPartition, Compute, Outcome

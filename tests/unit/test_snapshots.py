@@ -11,8 +11,8 @@ from states import assert_same_state, make_cut, make_state
 
 from edlz.services.checkpoints.writing import write_manifest, write_part
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.messages import Job
-from edlz.services.plan import Plan
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan
 from edlz.services.ps import snapshots
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.ps.state import MemoryRows, State

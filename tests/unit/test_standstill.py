@@ -3,7 +3,7 @@
 from statuses import partition_status
 
 from edlz.services.master.standstill import QUIET_S, Standstill
-from edlz.services.messages import PartitionStatus
+from edlz.services.protocol.messages import PartitionStatus
 
 
 class Heard:

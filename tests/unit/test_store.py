@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from edlz.core_ext.optimizers import make_optimizer
-from edlz.services.layout import Layout, Variable, VectorLayout, slice_bounds
-from edlz.services.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
+from edlz.services.protocol.layout import Layout, Variable, VectorLayout, slice_bounds
+from edlz.services.protocol.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
 from edlz.services.ps.buffers import LentBuffers
 from edlz.services.ps.store import Store
 from edlz.services.ps.tables import empty_rows

@@ -10,8 +10,8 @@ from table_jobs import BATCH, SPARSE_FEED, job, rows_of, write_job
 
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.errors import LocalProtocolError, ModelError
-from edlz.services.messages import InitializerSpec
 from edlz.services.metric_state import merge_states
+from edlz.services.protocol.messages import InitializerSpec
 from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
 
 pytestmark = [

@@ -5,10 +5,10 @@ import random
 import pytest
 from plain_task_queue import PlainTaskQueue
 
-from edlz.services.ledger import TaskSet
 from edlz.services.master.task_queue import LEASE_FLOOR_S, Holder, TaskQueue
-from edlz.services.messages import FailedTask, Identity, WorkerStatus
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.ledger import TaskSet
+from edlz.services.protocol.messages import FailedTask, Identity, WorkerStatus
+from edlz.services.protocol.plan import Plan, Shard
 
 A, B = (1, 1), (1, 2)
 

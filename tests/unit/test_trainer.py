@@ -17,7 +17,7 @@ from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
 from edlz.services.errors import ConfigError, LocalProtocolError, ModelError
 from edlz.services.metric_state import merge_states
-from edlz.services.plan import Plan, TaskRange
+from edlz.services.protocol.plan import Plan, TaskRange
 from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")

@@ -10,8 +10,8 @@ from edlz.services.master.inputs import Start, Tick
 from edlz.services.master.instructions import Journal
 from edlz.services.master.job import MasterCore
 from edlz.services.master.vain_terms import MOST_VAIN_TERMS
-from edlz.services.messages import Job
-from edlz.services.plan import Plan, Shard
+from edlz.services.protocol.messages import Job
+from edlz.services.protocol.plan import Plan, Shard
 
 PLAN = Plan(
     mode="async",

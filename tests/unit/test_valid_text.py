@@ -14,7 +14,7 @@ from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import read_config
 from edlz.services.data import list_shards
 from edlz.services.errors import ConfigError, DataError, ModelError
-from edlz.services.messages import ErrorReply
+from edlz.services.protocol.messages import ErrorReply
 from edlz.services.valid_text import is_valid_text, valid_text
 from edlz.services.worker.user_code import UserCode, brief
 

@@ -15,7 +15,7 @@ from edlz.services.config import JobConfig
 from edlz.services.data import list_shards
 from edlz.services.errors import ModelError
 from edlz.services.master.failures import failure_of_worker
-from edlz.services.plan import Plan
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.trainer import Trainer
 from edlz.services.worker.user_code import failure_of
 

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from edlz.services.concluded_rounds import Decision, ShownRound
 from edlz.services.errors import ModelError
+from edlz.services.protocol.concluded_rounds import Decision, ShownRound
 from edlz.services.worker.backend import keras
 from edlz.services.worker.callbacks.kinds import SortedCallbacks
 from edlz.services.worker.callbacks.model_view import ModelView, OptimizerView

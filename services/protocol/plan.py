@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.errors import ConfigError
-from edlz.services.seeds import permutation
+from edlz.services.protocol.seeds import permutation
 
 __all__ = ["Mode", "Plan", "Shard", "TaskRange"]
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import inspect
 
 from edlz.services import strict_json
-from edlz.services.job_status import JobStatus
+from edlz.services.protocol.job_status import JobStatus
 
 __all__ = ["decode", "encode", "named"]
 

@@ -6,7 +6,7 @@ fields have defaults and stand at the end.
 
 from typing import Literal
 
-from edlz.services.records import Finite, Message, Record
+from edlz.services.protocol.message_types import Finite, Message, Record
 
 __all__ = [
     "FINAL_STATES",

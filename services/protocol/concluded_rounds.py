@@ -5,7 +5,7 @@ called once for each, in the plan's order, and what they decide follows from wha
 master keeps that (in its journal); any worker can go on from it.
 """
 
-from edlz.services.records import Record
+from edlz.services.protocol.message_types import Record
 
 __all__ = [
     "NOT_YET",

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from edlz.services.concluded_rounds import CallbackNeeds, Decision, LossSum, ShownRound
-from edlz.services.job_status import JobStatus, StatusRequest
-from edlz.services.layout import Layout
-from edlz.services.ledger import LedgerRecord
-from edlz.services.plan import Plan, TaskRange
-from edlz.services.records import Message, Record
+from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision, LossSum, ShownRound
+from edlz.services.protocol.job_status import JobStatus, StatusRequest
+from edlz.services.protocol.layout import Layout
+from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.protocol.message_types import Message, Record
+from edlz.services.protocol.plan import Plan, TaskRange
 
 # Spelled out: where Python has type aliases of its own, npt.NDArray is one, which the codec cannot look into.
 DenseVector = np.ndarray[tuple[Any, ...], np.dtype[np.float32]]
