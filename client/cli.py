@@ -18,7 +18,7 @@ from edlz.services.config import edlz_home
 from edlz.services.configuration.flags import READERS
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems
 from edlz.services.errors import EdlzError
-from edlz.services.outputs import OutputGone, guarded_outputs, output_error
+from edlz.services.process.outputs import OutputGone, guarded_outputs, output_error
 
 __all__ = ["main", "version_text"]
 

@@ -8,7 +8,7 @@ import typer
 from edlz.client.completion import complete_job
 from edlz.client.jobs import NamespaceFlag, named_job
 from edlz.services.errors import ConfigError
-from edlz.services.outputs import outlive_output
+from edlz.services.process.outputs import outlive_output
 
 __all__ = ["resume", "run_resume"]
 

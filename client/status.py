@@ -39,7 +39,7 @@ def top(job: JobArgument = None, namespace: NamespaceFlag = "") -> None:
 def _watch(job: Job, output: str) -> None:
     """Show a job's statuses until it does not run any more, or Ctrl-C."""
     from edlz.client.screen.screens import make_screen
-    from edlz.services.logs import configure_logging
+    from edlz.services.process.logs import configure_logging
 
     look = "json" if output == "json" else look_for("auto", sys.stdout, os.environ)
     screen = make_screen(

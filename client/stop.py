@@ -12,7 +12,7 @@ from edlz.client.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.terminal import print_lines
 from edlz.services.errors import ConfigError
-from edlz.services.outputs import outlive_output
+from edlz.services.process.outputs import outlive_output
 
 __all__ = ["stop"]
 

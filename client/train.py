@@ -11,7 +11,7 @@ from edlz.services.config import JobConfig, flags
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import Reader
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
-from edlz.services.outputs import outlive_output
+from edlz.services.process.outputs import outlive_output
 
 if TYPE_CHECKING:
     import typer

@@ -9,7 +9,7 @@ from edlz.client.jobs import JobArgument, NamespaceFlag, chosen_job
 from edlz.client.screen.printed_status import print_status
 from edlz.client.sight import exit_code_of
 from edlz.services.errors import EdlzError
-from edlz.services.outputs import outlive_output
+from edlz.services.process.outputs import outlive_output
 
 __all__ = ["StillRunning", "wait"]
 

@@ -28,11 +28,11 @@ from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.keys import JobKeys
-from edlz.services.logs import configure_logging
 from edlz.services.master.service import MasterService, serve_master
-from edlz.services.outputs import guard_outputs
+from edlz.services.process.logs import configure_logging
+from edlz.services.process.outputs import guard_outputs
+from edlz.services.process.runtime import Stop, run_service
 from edlz.services.protocol.job_status import JobStatus
-from edlz.services.runtime import Stop, run_service
 
 __all__ = ["OwnPod", "own_pod", "run_master"]
 

@@ -6,9 +6,9 @@ from typing import Final, Protocol
 
 import zmq
 
-from edlz.services.descriptors import SPARE, descriptor_limit, is_short_of_descriptors
 from edlz.services.handshakes import ACCEPTED, DISCONNECTED, RefusedPeers
 from edlz.services.monitor import Monitor
+from edlz.services.process.descriptors import SPARE, descriptor_limit, is_short_of_descriptors
 from edlz.services.strangers import Bounds, Strangers
 
 __all__ = ["Gate", "Listener"]

@@ -304,7 +304,7 @@ def _follow(config: JobConfig, at: Place) -> ClusterSight:
     """Show the job until it ends."""
     from edlz.client.screen.screens import make_screen
     from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
-    from edlz.services.logs import configure_logging
+    from edlz.services.process.logs import configure_logging
 
     look = look_for(config.progress, sys.stdout, os.environ)
     screen = make_screen(

@@ -29,8 +29,8 @@ from edlz.client.local.out_of_memory import OutOfMemory
 from edlz.services.config import edlz_home, flags_by_spelling
 from edlz.services.errors import LaunchError
 from edlz.services.post_mortem import last_words
+from edlz.services.process.runtime import END_SIGNAL
 from edlz.services.protocol.messages import ProcessExit
-from edlz.services.runtime import END_SIGNAL
 
 __all__ = ["SCRATCH_VARIABLE", "ProcessLauncher", "describe_exit", "service_environment"]
 

@@ -27,7 +27,7 @@ from edlz.services.config import JobConfig, edlz_home
 from edlz.services.configuration.worker_priority import local_rank, parse_worker_priority
 from edlz.services.errors import ConfigError
 from edlz.services.launcher import split_name
-from edlz.services.logs import configure_logging
+from edlz.services.process.logs import configure_logging
 from edlz.services.rpc import RpcClient
 from edlz.services.valid_text import is_valid_text, valid_text
 

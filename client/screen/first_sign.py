@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from edlz.client.screen.terminal import glyphs_for, look_for
 from edlz.services.config import JobConfig
-from edlz.services.logs import line_formatter
+from edlz.services.process.logs import line_formatter
 
 __all__ = ["first_sign"]
 

@@ -19,7 +19,7 @@ from edlz.client.screen.live import FOOTER, live_block
 from edlz.client.screen.plain import due_again_s, progress_line
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, paint, plain
 from edlz.client.screen.terminal import Look, width_for
-from edlz.services.logs import INCIDENT
+from edlz.services.process.logs import INCIDENT
 from edlz.services.protocol.job_status import JobStatus
 
 __all__ = ["JsonScreen", "LiveScreen", "PlainScreen", "QuietScreen", "Screen", "make_screen"]

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import xxhash
 
 from edlz.services.checkpoints.durable import write_all
-from edlz.services.descriptors import spared
 from edlz.services.errors import DataError
+from edlz.services.process.descriptors import spared
 
 __all__ = [
     "BLOCK_BYTES",

@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from edlz.services.descriptors import spared
+from edlz.services.process.descriptors import spared
 
 __all__ = ["NO_ROOM", "fsync_path", "make_folder", "replace_file", "write_all", "write_file"]
 

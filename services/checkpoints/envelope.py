@@ -7,7 +7,7 @@ import msgspec
 
 from edlz.services import strict_json
 from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat, checksum
-from edlz.services.descriptors import spared
+from edlz.services.process.descriptors import spared
 
 __all__ = ["encode", "read"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from edlz.services.checkpoints.durable import fsync_path
 from edlz.services.checkpoints.records import MANIFEST, is_checkpoint_file, version_folder
 from edlz.services.checkpoints.versions import VersionInfo, list_versions, look_at
-from edlz.services.descriptors import spared
+from edlz.services.process.descriptors import spared
 
 __all__ = ["prune", "remove_unfinished", "remove_version"]
 

@@ -22,8 +22,8 @@ from edlz.services.checkpoints.records import (
     read_manifest,
     version_of,
 )
-from edlz.services.descriptors import spared
 from edlz.services.errors import DataError
+from edlz.services.process.descriptors import spared
 from edlz.services.ps.state_file import verify_state
 from edlz.services.ps.state_head import StateHead, body_of, read_head
 

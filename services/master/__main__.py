@@ -5,10 +5,10 @@ import os
 import sys
 
 from edlz.services.configuration.arguments import parse_arguments
-from edlz.services.logs import configure_logging
 from edlz.services.master.service import serve_master
-from edlz.services.outputs import guard_outputs
-from edlz.services.runtime import run_service
+from edlz.services.process.logs import configure_logging
+from edlz.services.process.outputs import guard_outputs
+from edlz.services.process.runtime import run_service
 
 
 def main() -> int:

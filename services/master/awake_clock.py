@@ -7,7 +7,7 @@ was spent elsewhere; it is nobody's silence, and no lease, pause or limit runs o
 
 from collections.abc import Callable
 
-from edlz.services.contact import LONGEST_STEP_S
+from edlz.services.process.contact import LONGEST_STEP_S
 
 __all__ = ["AwakeClock"]
 

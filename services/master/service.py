@@ -16,7 +16,6 @@ from typing import Any
 from edlz.services.config import JobConfig
 from edlz.services.endpoints import local_endpoint
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.logs import INCIDENT
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.checkpoint_folder import CheckpointFolder
 from edlz.services.master.digest import take_digest
@@ -41,6 +40,8 @@ from edlz.services.master.last_word import leave_last_word, note_end
 from edlz.services.master.planning import lock_folder, make_fleet, open_journal
 from edlz.services.master.progress import Progress
 from edlz.services.master.publication import publish_predictions
+from edlz.services.process.logs import INCIDENT
+from edlz.services.process.runtime import Stop, when_failed
 from edlz.services.protocol.job_status import FailureView, JobStatus, StatusRequest
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
@@ -58,7 +59,6 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.ps.service import PartitionService
 from edlz.services.rpc import RpcClient, RpcServer
-from edlz.services.runtime import Stop, when_failed
 from edlz.services.security import Security
 
 __all__ = ["Attend", "MasterService", "serve_master"]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import parse_arguments
-from edlz.services.contact import Contact
-from edlz.services.logs import configure_logging
-from edlz.services.outputs import guard_outputs
+from edlz.services.process.contact import Contact
+from edlz.services.process.logs import configure_logging
+from edlz.services.process.outputs import guard_outputs
+from edlz.services.process.runtime import Stop, run_service, when_told_to_end
 from edlz.services.ps.allocator import keep_freed_memory
 from edlz.services.ps.service import PartitionService
 from edlz.services.rpc import RpcClient, RpcServer
-from edlz.services.runtime import Stop, run_service, when_told_to_end
 from edlz.services.security import Security
 
 

@@ -17,8 +17,10 @@ from typing import Protocol
 from edlz.services.checkpoints.durable import NO_ROOM
 from edlz.services.checkpoints.writing import write_part
 from edlz.services.config import JobConfig
-from edlz.services.contact import Contact
 from edlz.services.errors import ConfigError, EdlzError
+from edlz.services.process.contact import Contact
+from edlz.services.process.runtime import EventQueue, Stop, when_failed
+from edlz.services.process.shell import Instructions, Shell
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     ErrorReply,
@@ -46,8 +48,6 @@ from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, 
 from edlz.services.ps.partition import HEARTBEAT_S, Partition
 from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.rpc import RpcClient
-from edlz.services.runtime import EventQueue, Stop, when_failed
-from edlz.services.shell import Instructions, Shell
 
 __all__ = ["Answering", "PartitionService"]
 

@@ -28,8 +28,8 @@ from edlz.services.checkpoints.durable import fsync_path, make_folder
 from edlz.services.checkpoints.reading import read_partition
 from edlz.services.checkpoints.records import MANIFEST, is_listed
 from edlz.services.config import JobConfig, edlz_home
-from edlz.services.descriptors import spared
 from edlz.services.errors import ConfigError, DataError
+from edlz.services.process.descriptors import spared
 from edlz.services.protocol.messages import NO_IDENTITY, Ends, Identity, Job, SnapshotName
 from edlz.services.ps.complete_checkpoints import CompleteCheckpoints, OwnPart
 from edlz.services.ps.state import State

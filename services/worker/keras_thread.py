@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from edlz.services.runtime import Stop
+from edlz.services.process.runtime import Stop
 from edlz.services.worker.pace import Pace
 
 __all__ = ["KerasThread"]

@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.config import JobConfig
-from edlz.services.contact import Contact
 from edlz.services.endpoints import parse_endpoint
 from edlz.services.errors import ConfigError, EdlzError, LocalProtocolError, ModelError
+from edlz.services.process.contact import Contact
+from edlz.services.process.runtime import Stop, when_failed
+from edlz.services.process.shell import Instructions, Shell
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     DoneEvaluation,
@@ -38,9 +40,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.ps.store import initial_digest
 from edlz.services.rpc import RpcClient
-from edlz.services.runtime import Stop, when_failed
 from edlz.services.security import Security
-from edlz.services.shell import Instructions, Shell
 from edlz.services.worker.inputs import (
     Answered,
     Built,

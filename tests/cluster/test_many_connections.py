@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from edlz.services.descriptors import raise_descriptor_limit
 from edlz.services.errors import PeerUnavailable
 from edlz.services.keys import make_job_keys
+from edlz.services.process.descriptors import raise_descriptor_limit
 from edlz.services.protocol.messages import Ping, Pong
 from edlz.services.rpc import RpcClient, RpcServer
 from edlz.services.security import Security
@@ -26,7 +26,7 @@ WAIT_S = 60
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 SERVER = f"""
 import asyncio, logging, resource, sys
-from edlz.services.descriptors import raise_descriptor_limit
+from edlz.services.process.descriptors import raise_descriptor_limit
 from edlz.services.rpc import RpcServer
 
 async def serve():

@@ -25,6 +25,7 @@ from edlz.services.config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.master.inputs import Request, Tick
 from edlz.services.master.service import MasterService, serve_master
+from edlz.services.process.runtime import Stop
 from edlz.services.protocol.job_status import StatusRequest
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
@@ -48,7 +49,6 @@ from edlz.services.protocol.messages import (
 from edlz.services.ps import inputs as ps_inputs
 from edlz.services.ps.partition import Partition
 from edlz.services.rpc import ReplyTo
-from edlz.services.runtime import Stop
 from edlz.services.worker import inputs as worker_inputs
 
 pytestmark = pytest.mark.fuzz

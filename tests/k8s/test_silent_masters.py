@@ -19,9 +19,9 @@ from edlz.k8s.master_trouble import check_rights, trouble_in
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.k8s.pod_watch import PodWatch
 from edlz.services.config import JobConfig
-from edlz.services.logs import configure_logging
+from edlz.services.process.logs import configure_logging
+from edlz.services.process.runtime import Stop
 from edlz.services.protocol.job_status import JobStatus
-from edlz.services.runtime import Stop
 from tests.k8s.access import User
 from tests.k8s.any_cluster import wait_for
 from tests.k8s.played import PlayedCluster, played_cluster

@@ -12,7 +12,7 @@ from edlz.services.checkpoints.versions import list_versions
 from edlz.services.config import JobConfig
 from edlz.services.master.instructions import WriteManifest
 from edlz.services.master.service import MasterService, serve_master
-from edlz.services.runtime import Stop
+from edlz.services.process.runtime import Stop
 
 BEGUN, SAVED = 100, (110, 120, 130)
 

@@ -16,11 +16,11 @@ from edlz.services.master.inputs import Request
 from edlz.services.master.journal import Journal
 from edlz.services.master.planning import open_journal
 from edlz.services.master.service import MasterService, serve_master
+from edlz.services.process.runtime import Stop
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import SupervisorStatus
 from edlz.services.rpc import ReplyTo
-from edlz.services.runtime import Stop
 
 
 def run_after(config: JobConfig) -> str:

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from states import assert_same_state, make_state, save
 
-from edlz.services import descriptors
 from edlz.services.checkpoints.durable import fsync_path, write_file
 from edlz.services.checkpoints.pruning import prune
 from edlz.services.checkpoints.records import version_folder
 from edlz.services.checkpoints.versions import list_versions, newest_good
-from edlz.services.descriptors import SPARE, descriptor_limit, raise_descriptor_limit, spared
 from edlz.services.master.journal import Journal
+from edlz.services.process import descriptors
+from edlz.services.process.descriptors import SPARE, descriptor_limit, raise_descriptor_limit, spared
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.snapshots import SnapshotFolder

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from edlz.services.runtime import EventQueue
+from edlz.services.process.runtime import EventQueue
 
 
 def test_an_event_run_by_the_caller_holds_others_until_its_end() -> None:

@@ -14,8 +14,8 @@ from edlz.services.master.entries import Added
 from edlz.services.master.events import MOST, Events
 from edlz.services.master.journal import Journal
 from edlz.services.master.service import MasterService, serve_master
+from edlz.services.process.runtime import Stop
 from edlz.services.protocol.job_status import EventView, JobStatus, events_before
-from edlz.services.runtime import Stop
 
 
 def config_of(folder: Path, **fields: Any) -> JobConfig:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 
-from edlz.services.runtime import Stop
+from edlz.services.process.runtime import Stop
 from edlz.services.worker.keras_thread import KerasThread
 
 LIMIT_S = 10.0

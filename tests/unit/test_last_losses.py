@@ -10,11 +10,11 @@ from statuses import partition_status
 from edlz.api.recordio import Writer
 from edlz.services.config import JobConfig
 from edlz.services.master.service import MasterService, serve_master
+from edlz.services.process.runtime import Stop
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, ProcessExit, SupervisorStatus, WorkerStatus
 from edlz.services.rpc import RpcClient
-from edlz.services.runtime import Stop
 
 
 class Deaths:

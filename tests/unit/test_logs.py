@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from edlz.services.logs import INCIDENT, CountingHandler, configure_logging
+from edlz.services.process.logs import INCIDENT, CountingHandler, configure_logging
 
 logger = logging.getLogger("edlz.test_logs")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.services.outputs import OutputGone, guard_outputs, outlive_output
+from edlz.services.process.outputs import OutputGone, guard_outputs, outlive_output
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="the system has no /dev/full")
@@ -15,7 +15,7 @@ needs_full = pytest.mark.skipif(not FULL.exists(), reason="the system has no /de
 COMMAND = """
 import sys
 from edlz.client import cli
-from edlz.services.outputs import outlive_output
+from edlz.services.process.outputs import outlive_output
 
 def run(arguments):
     {before}
@@ -50,9 +50,7 @@ def full() -> int:
 
 def test_a_terminal_that_cannot_express_a_name_shows_it_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    program = (
-        "from edlz.services.outputs import guard_outputs; guard_outputs(is_deadly=True); print('caf\xe9')"
-    )
+    program = "from edlz.services.process.outputs import guard_outputs; guard_outputs(is_deadly=True); print('caf\xe9')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "caf\\xe9\n")
 
@@ -91,7 +89,7 @@ def test_an_error_that_nobody_can_read_keeps_its_code(output: str, request: pyte
 
 def test_a_log_line_ends_a_command_as_any_other(closed_pipe: int) -> None:
     program = COMMAND.format(
-        before="from edlz.services.logs import configure_logging; import logging; "
+        before="from edlz.services.process.logs import configure_logging; import logging; "
         "configure_logging(stream=sys.stdout); [logging.info('%d', n) for n in range(100)]"
     )
     assert ended(program, closed_pipe) == (141, "")
@@ -100,8 +98,8 @@ def test_a_log_line_ends_a_command_as_any_other(closed_pipe: int) -> None:
 @needs_full
 def test_a_service_never_notices(full: int) -> None:
     program = (
-        "import logging, sys; from edlz.services.outputs import guard_outputs\n"
-        "from edlz.services.logs import configure_logging\n"
+        "import logging, sys; from edlz.services.process.outputs import guard_outputs\n"
+        "from edlz.services.process.logs import configure_logging\n"
         "guard_outputs(); configure_logging(); logging.info('x'); print('user', flush=True)\n"
         "raise SystemExit(5)"
     )
@@ -111,7 +109,7 @@ def test_a_service_never_notices(full: int) -> None:
 def test_streams_that_were_closed_before(tmp_path: Path) -> None:
     """A file that is opened later must not get their numbers: prints of others would land in it."""
     program = (
-        "from edlz.services.outputs import guard_outputs; guard_outputs(); print('lost')\n"
+        "from edlz.services.process.outputs import guard_outputs; guard_outputs(); print('lost')\n"
         f"kept = open({str(tmp_path / 'kept')!r}, 'w'); assert kept.fileno() > 2"
     )
     command = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, program]
@@ -122,7 +120,7 @@ def test_streams_that_were_closed_before(tmp_path: Path) -> None:
 def test_what_fits_again_is_written_again(tmp_path: Path) -> None:
     """A soft limit on the size of files stands for a disk that is full for a while."""
     program = (
-        "import resource, signal, sys; from edlz.services.outputs import guard_outputs\n"
+        "import resource, signal, sys; from edlz.services.process.outputs import guard_outputs\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); guard_outputs()\n"
         "_, most = resource.getrlimit(resource.RLIMIT_FSIZE)\n"
         "print('one', flush=True)\n"

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from edlz.services.runtime import END_SIGNAL
+from edlz.services.process.runtime import END_SIGNAL
 
 SERVICE = """
 import logging, signal, sys
-from edlz.services.runtime import run_service
+from edlz.services.process.runtime import run_service
 
 logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
 if sys.argv[2] == "nohup":

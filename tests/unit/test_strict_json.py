@@ -25,10 +25,10 @@ from edlz.services.checkpoints import envelope
 from edlz.services.checkpoints.blocks import DamagedFile
 from edlz.services.errors import ConfigError, DataError, PeerUnavailable
 from edlz.services.export.about import ABOUT, read_about
-from edlz.services.logs import JsonFormatter
 from edlz.services.master.entries import JournalState
 from edlz.services.master.journal import Journal
 from edlz.services.predictions.output import CLAIM, MANIFEST, read_manifest, write_part
+from edlz.services.process.logs import JsonFormatter
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import EvaluationView, JobStatus
 from edlz.services.protocol.messages import OptimizerSpec

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from edlz.services.descriptors import raise_descriptor_limit
 from edlz.services.errors import EdlzError
+from edlz.services.process.descriptors import raise_descriptor_limit
 
 __all__ = ["END_SIGNAL", "EventQueue", "Stop", "run_service", "when_failed", "when_told_to_end"]
 

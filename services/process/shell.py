@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from edlz.services.errors import LocalProtocolError
-from edlz.services.runtime import Stop
+from edlz.services.process.runtime import Stop
 
 __all__ = ["Instructions", "Shell"]
 

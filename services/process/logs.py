@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from edlz.services.outputs import OutputGone
+from edlz.services.process.outputs import OutputGone
 from edlz.services.strict_json import plain
 
 __all__ = [
