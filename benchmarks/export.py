@@ -24,7 +24,7 @@ from edlz.api.recordio import Writer
 from edlz.core_ext.ids import partition_of
 from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.checkpoints.writing import write_manifest, write_part
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.export.about import read_about
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.layout import slice_bounds

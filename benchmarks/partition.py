@@ -16,7 +16,7 @@ from benchmarks.processes import cpu_s, start
 from edlz.core_ext.memory import aligned_zeros
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.codec import Buffer, Codec
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.loop_socket import process_context
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout
 from edlz.services.protocol.message_types import Message

@@ -12,7 +12,7 @@ from edlz.client.screen.spans import Line, Span
 from edlz.client.screen.terminal import print_lines
 from edlz.client.screen.wording import count_of, metric
 from edlz.client.start_up_noise import without_start_up_noise
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.master.failures import failure_of_worker
 from edlz.services.master.planning import make_plan

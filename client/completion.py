@@ -10,8 +10,8 @@ from edlz.client.cluster.index import list_places
 from edlz.client.job_index import list_jobs
 from edlz.client.model_symbols import read_symbols
 from edlz.client.sight import ENDED_STATES
-from edlz.services.config import JobConfig
 from edlz.services.configuration.flags import Flag
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.model_location import FEED_NAMES, MODEL_NAMES, model_zoo_directory, zoo_modules
 

@@ -6,8 +6,8 @@ from edlz.client.screen.columns import aligned
 from edlz.client.screen.spans import Line, Span
 from edlz.client.screen.terminal import print_lines
 from edlz.client.screen.wording import count_of
-from edlz.services.config import JobConfig, Scalar, flags
 from edlz.services.configuration.arguments import Reading
+from edlz.services.configuration.job_config import JobConfig, Scalar, flags
 
 __all__ = ["plan_lines", "print_plan", "setting_lines"]
 

@@ -8,8 +8,8 @@ import typer
 from typer.core import TyperCommand
 
 from edlz.client.completion import complete_value
-from edlz.services.config import flags
 from edlz.services.configuration.flags import GROUPS, Reader
+from edlz.services.configuration.job_config import flags
 
 __all__ = ["FlagCommand", "with_flags_of"]
 

@@ -15,7 +15,7 @@ from edlz.client.completion import complete_job
 from edlz.client.job_index import LocalJob, NoSuchJob, find_job, list_jobs
 from edlz.client.log_choice import LogChoice, LogOutput
 from edlz.client.sight import Sight
-from edlz.services.config import legal_job_name
+from edlz.services.configuration.job_config import legal_job_name
 from edlz.services.errors import ConfigError
 
 if TYPE_CHECKING:

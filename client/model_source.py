@@ -10,8 +10,8 @@ from edlz.services.checkpoints.records import part_head, read_manifest, version_
 from edlz.services.checkpoints.sealed import sealed_parts
 from edlz.services.checkpoints.versions import NoCheckpoint, list_versions, newest_good
 from edlz.services.checkpoints.whole_cut import WholeCut
-from edlz.services.config import JobConfig, Scalar
 from edlz.services.configuration.arguments import read_config
+from edlz.services.configuration.job_config import JobConfig, Scalar
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.errors import DataError

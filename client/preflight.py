@@ -12,10 +12,10 @@ from pathlib import Path
 from edlz.client.model_symbols import ModuleSymbols, read_symbols
 from edlz.services.checkpoints.records import version_of
 from edlz.services.checkpoints.versions import list_versions, look_at
-from edlz.services.config import JobConfig
 from edlz.services.configuration.checks import idle_workers
 from edlz.services.configuration.export_flags import is_keras_file
 from edlz.services.configuration.flags import DATA_FLAGS
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import Problem
 from edlz.services.data import list_shards, nearest_path
 from edlz.services.errors import EdlzError

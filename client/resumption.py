@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from edlz.client.help import CHANGEABLE
 from edlz.client.settings_text import settings_in
-from edlz.services.config import JobConfig, flags_by_spelling
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, Reader
+from edlz.services.configuration.job_config import JobConfig, flags_by_spelling
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 from edlz.services.protocol.job_status import JobStatus
 

@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from edlz.client.screen.first_sign import first_sign
-from edlz.services.config import JobConfig, flags
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import Reader
+from edlz.services.configuration.job_config import JobConfig, flags
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 from edlz.services.process.outputs import outlive_output
 

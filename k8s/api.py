@@ -21,7 +21,7 @@ from edlz.k8s.api_errors import TRANSIENT, NotFound, decoded, refusal
 from edlz.k8s.api_records import Metadata, ObjectList, Pod, PodEvent, PodList, Status, WatchLine
 from edlz.k8s.connection import Connection, Login, find_connection
 from edlz.services import strict_json
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, PeerUnavailable
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from edlz.k8s.names import KEYS_DIR
 from edlz.k8s.priorities import priority_problems
 from edlz.k8s.resources import resource_problems
 from edlz.k8s.volumes import Volumes, parse_volumes
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.errors import ConfigError
 

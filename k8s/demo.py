@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edlz.k8s.manifest import to_yaml
 from edlz.k8s.pods import master_pod
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["DEMOS", "MANIFESTS", "demo_manifest"]
 

@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 
 from edlz.k8s.volumes import parse_volumes
-from edlz.services.config import JobConfig
 from edlz.services.configuration.export_flags import is_keras_file
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 
 __all__ = ["check_folders"]

@@ -24,8 +24,8 @@ from edlz.k8s.job_objects import JobObjects, Spec
 from edlz.k8s.master_trouble import check_rights
 from edlz.k8s.names import MASTER, MASTER_PORT, Owner, pod_name
 from edlz.k8s.status_note import failed_status, note_of_status, write_note
-from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import parse_arguments
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.keys import JobKeys
 from edlz.services.master.service import MasterService, serve_master

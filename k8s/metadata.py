@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from kubernetes import client
 
 from edlz.k8s.names import Owner, labels
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["metadata"]
 

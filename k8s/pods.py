@@ -29,8 +29,8 @@ from edlz.k8s.priorities import pod_priority
 from edlz.k8s.resources import cores_of, limits_of, requests_of
 from edlz.k8s.volumes import Volumes, parse_volumes
 from edlz.k8s.worker_memory import with_memory
-from edlz.services.config import JobConfig
 from edlz.services.configuration.export_flags import checkpoints_beside
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.launcher import split_name
 
 __all__ = ["Owner", "grace_s", "master_pod", "service_pod", "settings_in_pods"]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from edlz.k8s.grammar import is_subdomain, problem_of
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.worker_priority import parse_worker_priority
 from edlz.services.launcher import split_name

@@ -4,7 +4,7 @@ from kubernetes import client
 
 from edlz.k8s.metadata import metadata
 from edlz.k8s.names import PS_PORT, Owner, labels, service_name
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["ps_service"]
 

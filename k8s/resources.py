@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from edlz.k8s.grammar import is_subdomain, problem_of, unknown
 from edlz.k8s.quantities import bytes_of, cores_of, number_of
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 
 __all__ = ["bytes_of", "cores_of", "limits_of", "parse_resources", "requests_of", "resource_problems"]

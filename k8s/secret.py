@@ -7,7 +7,7 @@ from kubernetes import client
 
 from edlz.k8s.metadata import metadata
 from edlz.k8s.names import MASTER, Owner, secret_name
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["keys_secret"]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from edlz.k8s.api import Cluster
 from edlz.k8s.names import STATUS, Owner
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import FailureView, JobStatus

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from edlz.k8s.quantities import bytes_of, memory_quantity, number_of
 from edlz.k8s.resources import limits_of, parse_resources, requests_of
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["more_memory", "with_memory"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import zmq
 
-from edlz.services.config import JobConfig
-from edlz.services.endpoints import Endpoint, parse_endpoint
+from edlz.services.configuration.endpoints import Endpoint, parse_endpoint
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, LocalProtocolError
 from edlz.services.keys import RoleKeys, load_keys
 

@@ -18,14 +18,14 @@ from typing import Final, Protocol
 import zmq
 
 from edlz.services.codec import Buffer
-from edlz.services.endpoints import Endpoint
+from edlz.services.configuration.endpoints import Endpoint
+from edlz.services.configuration.ports import port_problem
 from edlz.services.errors import EdlzError, LaunchError
 from edlz.services.gate import Gate
 from edlz.services.handshakes import Refusals
 from edlz.services.limits import Limits
 from edlz.services.loop_socket import MESSAGES_PER_WAKE, LoopSocket
 from edlz.services.monitor import Monitor
-from edlz.services.ports import port_problem
 from edlz.services.security import Security
 from edlz.services.wire import Departure
 from edlz.services.zap import Doorkeeper, admit_only

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edlz.api.recordio import Writer
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.data import list_shards
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.trainer import Trainer

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from edlz.api.recordio import Writer
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.planning import open_journal
 from edlz.services.protocol.job_status import JobStatus, PartitionView
 from edlz.services.protocol.messages import Job

@@ -18,7 +18,7 @@ from edlz.core_ext.optimizers import make_optimizer
 from edlz.core_ext.table import EmbeddingTable, Initializer
 from edlz.services.checkpoints.records import version_folder
 from edlz.services.checkpoints.writing import write_manifest, write_part
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.plan import Plan

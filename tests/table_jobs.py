@@ -5,7 +5,7 @@ import textwrap
 import numpy as np
 
 from edlz.api.recordio import Writer
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.data import list_shards
 from edlz.services.protocol.plan import Plan
 

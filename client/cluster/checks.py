@@ -22,8 +22,8 @@ from edlz.k8s.priorities import priority_classes
 from edlz.k8s.resources import requests_of
 from edlz.k8s.rights import Subject, listed, rights_line
 from edlz.k8s.volumes import parse_volumes
-from edlz.services.config import JobConfig
 from edlz.services.configuration.export_flags import checkpoints_beside
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 
 if TYPE_CHECKING:

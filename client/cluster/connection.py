@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from edlz.client.cluster.index import Place
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 
 if TYPE_CHECKING:
     from edlz.k8s.api import Cluster

@@ -16,7 +16,7 @@ import msgspec
 
 from edlz.services import strict_json
 from edlz.services.checkpoints.durable import replace_file
-from edlz.services.config import edlz_home
+from edlz.services.configuration.job_config import edlz_home
 from edlz.services.protocol.message_types import Finite
 
 __all__ = ["Place", "forget_place", "list_places", "place_of", "places_of", "remember_place"]

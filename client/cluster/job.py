@@ -14,8 +14,8 @@ from edlz.client.job_index import NoSuchJob
 from edlz.client.log_choice import LogChoice, LogOutput
 from edlz.client.settings_text import settings_in
 from edlz.k8s.names import CONFIG, MASTER, STOP, WORKERS, pod_name
+from edlz.services.configuration.job_size import check_workers
 from edlz.services.errors import ConfigError, PeerUnavailable
-from edlz.services.job_size import check_workers
 from edlz.services.protocol.messages import Scaled
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from edlz.client.cluster.sight import ClusterSight
 from edlz.client.screen.columns import Cell, aligned
 from edlz.client.screen.spans import Line, Role, Span
 from edlz.client.screen.wording import working
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["master_line", "next_lines", "object_lines", "preflight_lines"]
 

@@ -18,7 +18,7 @@ from edlz.client.settings_text import settings_in
 from edlz.k8s.connection import require_kubernetes
 from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
 from edlz.k8s.volumes import parse_volumes
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
 
 __all__ = ["Address", "Daemon", "ImageError", "ImageFacts", "Record"]

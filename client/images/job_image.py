@@ -24,7 +24,7 @@ from edlz.client.images.recipe import (
 )
 from edlz.client.images.views import View, follow, view_for
 from edlz.client.screen.terminal import has_colour, look_for
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 from edlz.services.model_location import locate_model
 

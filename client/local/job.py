@@ -13,7 +13,7 @@ from edlz.client.local.job_lock import lock_holder, master_by_hand
 from edlz.client.local.log_files import LogFiles
 from edlz.client.log_choice import LogChoice, LogOutput, refuse_missing
 from edlz.client.screen.first_sign import first_sign
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, PeerUnavailable
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from edlz.client.job_index import JOURNAL, LocalJob
 from edlz.client.local.job_lock import LockHolder
-from edlz.services.config import JobConfig
-from edlz.services.endpoints import local_endpoint, parse_endpoint
+from edlz.services.configuration.endpoints import local_endpoint, parse_endpoint
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.master.journal import planned_job
 from edlz.services.protocol.job_status import JobStatus, StatusRequest

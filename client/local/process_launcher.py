@@ -26,7 +26,7 @@ import msgspec
 from edlz.client.local import child
 from edlz.client.local.log_file import LogFile, LogTrouble
 from edlz.client.local.out_of_memory import OutOfMemory
-from edlz.services.config import edlz_home, flags_by_spelling
+from edlz.services.configuration.job_config import edlz_home, flags_by_spelling
 from edlz.services.errors import LaunchError
 from edlz.services.post_mortem import last_words
 from edlz.services.process.runtime import END_SIGNAL

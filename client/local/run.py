@@ -23,7 +23,7 @@ from edlz.client.local.supervisor import MASTER, STOP_S, Supervisor
 from edlz.client.screen.screens import Screen, make_screen
 from edlz.client.screen.spans import Glyphs
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
-from edlz.services.config import JobConfig, edlz_home
+from edlz.services.configuration.job_config import JobConfig, edlz_home
 from edlz.services.configuration.worker_priority import local_rank, parse_worker_priority
 from edlz.services.errors import ConfigError
 from edlz.services.launcher import split_name

@@ -3,7 +3,7 @@
 from edlz.client.job_index import LocalJob, is_job
 from edlz.client.local.sight import JobSight, look_at
 from edlz.client.screen.wording import percent
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import Problem
 
 __all__ = ["taken_name"]

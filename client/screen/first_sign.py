@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from edlz.client.screen.terminal import glyphs_for, look_for
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.process.logs import line_formatter
 
 __all__ = ["first_sign"]

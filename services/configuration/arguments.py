@@ -8,15 +8,15 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from edlz.services.config import JobConfig, Scalar, flags, flags_by_spelling
 from edlz.services.configuration.checks import check_flags
 from edlz.services.configuration.config_file import settings_from_file
 from edlz.services.configuration.flags import DATA_FLAGS, LATER_FLAGS, PURPOSES, READERS, Flag, Reader
 from edlz.services.configuration.help_page import help_page, help_topic
+from edlz.services.configuration.job_config import JobConfig, Scalar, flags, flags_by_spelling
 from edlz.services.configuration.nearest import did_you_mean, edit_distance, nearest
+from edlz.services.configuration.ports import port_problem
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems
 from edlz.services.configuration.settings import BOOLEANS, Setting, refusal_of_later, value_of
-from edlz.services.ports import port_problem
 
 __all__ = ["Reading", "parse_arguments", "read_config"]
 

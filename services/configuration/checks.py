@@ -5,14 +5,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from edlz.services.config import MAX_JOB_NAME, MAX_KEPT_JOB_NAME, JobConfig, flags_by_spelling, legal_job_name
+from edlz.services.configuration.endpoints import is_wildcard
 from edlz.services.configuration.export_flags import export_problems
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, PURPOSES, Purpose, Reader
+from edlz.services.configuration.job_config import (
+    MAX_JOB_NAME,
+    MAX_KEPT_JOB_NAME,
+    JobConfig,
+    flags_by_spelling,
+    legal_job_name,
+)
 from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.settings import Setting
 from edlz.services.configuration.worker_priority import parse_worker_priority
-from edlz.services.endpoints import is_wildcard
 from edlz.services.errors import ConfigError
 
 __all__ = ["Finding", "check_flags", "idle_workers"]

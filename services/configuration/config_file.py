@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from edlz.services.config import flags, flags_by_spelling
 from edlz.services.configuration.flags import LATER_FLAGS
+from edlz.services.configuration.job_config import flags, flags_by_spelling
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.settings import Setting, refusal_of_later

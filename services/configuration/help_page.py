@@ -5,8 +5,8 @@ Typer's own panels cut older spellings off and take three lines a flag; these ta
 
 from collections.abc import Iterable, Sequence
 
-from edlz.services.config import flags, flags_by_spelling
 from edlz.services.configuration.flags import DATA_FLAGS, GROUPS, LATER_FLAGS, PURPOSES, READERS, Flag, Reader
+from edlz.services.configuration.job_config import flags, flags_by_spelling
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.configuration.settings import Setting, refusal_of_later

@@ -7,7 +7,7 @@ reads nothing else of it: a flag that is misspelled, or that has another type, i
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from edlz.services.config import JobConfig, Scalar
+from edlz.services.configuration.job_config import JobConfig, Scalar
 
 __all__ = ["JobSettings"]
 

@@ -4,8 +4,8 @@ import math
 import re
 from dataclasses import dataclass
 
-from edlz.services.config import Scalar
 from edlz.services.configuration.flags import LATER_FLAGS, Flag
+from edlz.services.configuration.job_config import Scalar
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem
 from edlz.services.valid_text import is_valid_text, valid_text

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from edlz.services.checkpoints.whole_cut import WholeCut
-from edlz.services.config import JobConfig
 from edlz.services.configuration.export_flags import FORMATS, Format, UnknownIds, is_keras_file
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.export.about import About, read_about, write_about
 from edlz.services.export.publishing import find_version, publish_file, publish_folder, staging

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.checkpoints.whole_cut import WholeCut
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError
 from edlz.services.export.table_content import TableContent
 from edlz.services.protocol.layout import VectorLayout

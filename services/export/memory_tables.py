@@ -8,7 +8,7 @@ import numpy as np
 from tensorflow.python.framework import config
 
 from edlz.services.checkpoints.whole_cut import WholeCut
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.export.loaded_model import LoadedModel
 from edlz.services.export.plain_weights import give_plain_weights
 from edlz.services.export.table_content import TableContent, UnknownIds

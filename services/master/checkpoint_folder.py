@@ -7,7 +7,7 @@ from pathlib import Path
 from edlz.services.checkpoints.pruning import prune, remove_unfinished, remove_version
 from edlz.services.checkpoints.records import version_of
 from edlz.services.checkpoints.writing import write_manifest
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError
 from edlz.services.master.instructions import WriteManifest
 from edlz.services.master.job import MasterCore

@@ -18,8 +18,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from edlz.services.backoff import Backoff
+from edlz.services.configuration.job_size import check_workers
 from edlz.services.exits import Cause, cause_of
-from edlz.services.job_size import check_workers
 from edlz.services.launcher import count_workers, is_worker, split_name
 from edlz.services.master.entries import FleetRecord
 from edlz.services.master.places import Places

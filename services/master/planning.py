@@ -16,11 +16,11 @@ from edlz.services.checkpoints.durable import make_folder
 from edlz.services.checkpoints.records import read_manifest, version_folder
 from edlz.services.checkpoints.versions import look_at, newest_good
 from edlz.services.checkpoints.writing import next_run_number
-from edlz.services.config import JobConfig
 from edlz.services.configuration.flags import DATA_FLAGS
+from edlz.services.configuration.job_config import JobConfig
+from edlz.services.configuration.job_size import MOST_TASKS
 from edlz.services.data import list_shards
 from edlz.services.errors import ConfigError, DataError, LaunchError
-from edlz.services.job_size import MOST_TASKS
 from edlz.services.master.entries import FleetRecord, JournalState
 from edlz.services.master.fleet import Fleet
 from edlz.services.master.journal import Journal

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.master.full_disk import FullDisk
 from edlz.services.master.instructions import PublishPredictions

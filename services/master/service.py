@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edlz.services.config import JobConfig
-from edlz.services.endpoints import local_endpoint
+from edlz.services.configuration.endpoints import local_endpoint
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.checkpoint_folder import CheckpointFolder

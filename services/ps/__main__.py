@@ -4,8 +4,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import parse_arguments
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.process.contact import Contact
 from edlz.services.process.logs import configure_logging
 from edlz.services.process.outputs import guard_outputs

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from edlz.services.checkpoints.durable import NO_ROOM
 from edlz.services.checkpoints.writing import write_part
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.process.contact import Contact
 from edlz.services.process.runtime import EventQueue, Stop, when_failed

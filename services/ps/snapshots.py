@@ -27,7 +27,7 @@ from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat
 from edlz.services.checkpoints.durable import fsync_path, make_folder
 from edlz.services.checkpoints.reading import read_partition
 from edlz.services.checkpoints.records import MANIFEST, is_listed
-from edlz.services.config import JobConfig, edlz_home
+from edlz.services.configuration.job_config import JobConfig, edlz_home
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.process.descriptors import spared
 from edlz.services.protocol.messages import NO_IDENTITY, Ends, Identity, Job, SnapshotName

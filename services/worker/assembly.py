@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.api.mode import Mode
-from edlz.services.config import JobConfig
 from edlz.services.configuration.export_flags import chosen_formats
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 from edlz.services.protocol.messages import ExportWish
 from edlz.services.protocol.plan import Plan

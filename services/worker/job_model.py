@@ -3,7 +3,7 @@
 from typing import Any
 
 from edlz.api.mode import Mode
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker import backend

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from keras.src.backend import get_keras_mask
 
 from edlz.api.callbacks import LearningRateScheduler
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.model_location import (
     FEED_NAMES,

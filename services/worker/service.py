@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.config import JobConfig
-from edlz.services.endpoints import parse_endpoint
+from edlz.services.configuration.endpoints import parse_endpoint
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError, LocalProtocolError, ModelError
 from edlz.services.process.contact import Contact
 from edlz.services.process.runtime import Stop, when_failed

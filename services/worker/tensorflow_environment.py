@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["prepare_environment"]
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision, ShownRound
 from edlz.services.protocol.layout import Layout

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.keys import make_job_keys, write_keys
 from edlz.services.master.service import MasterService, serve_master

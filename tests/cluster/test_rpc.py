@@ -22,7 +22,7 @@ from loops import LOOPS, Run, runner_on
 
 from edlz.services import loop_socket as loop_socket_module
 from edlz.services.codec import PROTOCOL_VERSION, Codec
-from edlz.services.endpoints import parse_endpoint
+from edlz.services.configuration.endpoints import parse_endpoint
 from edlz.services.errors import (
     ConfigError,
     EdlzError,

@@ -21,7 +21,7 @@ from simulation.schedule import Schedule
 
 from edlz.api.recordio import Writer as RecordWriter
 from edlz.services.codec import Codec
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.master.inputs import Request, Tick
 from edlz.services.master.service import MasterService, serve_master

@@ -11,7 +11,7 @@ import edlz.k8s
 from edlz.k8s import manifest
 from edlz.k8s.names import STATUS, pod_name, selector
 from edlz.k8s.pods import master_pod
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus
 from tests.k8s.any_cluster import wait_for

@@ -18,7 +18,7 @@ from edlz.k8s.master import OwnPod, run_master
 from edlz.k8s.master_trouble import check_rights, trouble_in
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.k8s.pod_watch import PodWatch
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.process.logs import configure_logging
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.job_status import JobStatus

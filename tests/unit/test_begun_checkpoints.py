@@ -9,7 +9,7 @@ from states import make_cut, save, write_parts
 from edlz.api.recordio import Writer
 from edlz.services.checkpoints.records import version_folder
 from edlz.services.checkpoints.versions import list_versions
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.instructions import WriteManifest
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop

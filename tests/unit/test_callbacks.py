@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.protocol.concluded_rounds import ConcludedRound, LossSum, ShownRound
 from edlz.services.worker.callbacks.calls import CallbackCalls

@@ -12,8 +12,8 @@ from edlz.client.help import DATASETS
 from edlz.client.local import run as local
 from edlz.client.preflight import check_visible_model
 from edlz.model_zoo import datasets
-from edlz.services.config import JobConfig, flags_by_spelling
 from edlz.services.configuration.arguments import read_config
+from edlz.services.configuration.job_config import JobConfig, flags_by_spelling
 from edlz.services.errors import DataError, LaunchError
 
 MODEL = """

@@ -25,7 +25,7 @@ from edlz.k8s.api_errors import (
 )
 from edlz.k8s.api_records import PodList
 from edlz.k8s.rights import Subject, rights_line, with_own_path
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
 
 web = pytest.importorskip("aiohttp.web")

@@ -14,7 +14,7 @@ from edlz.k8s.quantities import bytes_of, cores_of, memory_quantity, number_of
 from edlz.k8s.resources import limits_of, parse_resources, requests_of, resource_problems
 from edlz.k8s.volumes import Mount, Volume, parse_volumes
 from edlz.k8s.worker_memory import more_memory, with_memory
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 
 FLAG = "worker_resource_request"

@@ -13,7 +13,7 @@ from edlz.k8s.manifest import to_plain
 from edlz.k8s.names import CLUSTER_SPEC, Owner
 from edlz.k8s.pods import master_pod, service_pod, settings_in_pods
 from edlz.k8s.ps_service import ps_service
-from edlz.services.config import MAX_JOB_NAME, JobConfig
+from edlz.services.configuration.job_config import MAX_JOB_NAME, JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.errors import ConfigError
 

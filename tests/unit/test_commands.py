@@ -15,7 +15,7 @@ from edlz.k8s.status_note import (
     note_of_status,
     status_text,
 )
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import EventView, JobStatus

@@ -9,7 +9,7 @@ from complete_jobs import FINAL, completed, config_of
 from statuses import partition_status
 
 from edlz.client.local.ending import written_status
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master import last_word
 from edlz.services.master.full_disk import DiskFull
 from edlz.services.master.inputs import Request

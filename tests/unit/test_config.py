@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.config import MAX_JOB_NAME, JobConfig, flags, flags_by_spelling, legal_job_name
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import GROUPS, LATER_FLAGS, READERS
+from edlz.services.configuration.job_config import (
+    MAX_JOB_NAME,
+    JobConfig,
+    flags,
+    flags_by_spelling,
+    legal_job_name,
+)
 from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.errors import ConfigError, RemoteProtocolError
 

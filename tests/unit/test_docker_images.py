@@ -16,7 +16,7 @@ from edlz.client.images.job_image import config_in_image, job_image
 from edlz.client.images.local import LocalImage, look_up
 from edlz.client.images.recipe import MARK, own_base
 from edlz.client.images.views import QuietView
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, PeerUnavailable
 
 JOB = {"model_def": "mnist.model.custom_model", "training_data": "/data", "job_name": "j"}
@@ -243,7 +243,7 @@ def test_our_own_base_is_built_once_if_edlz_runs_from_a_checkout(daemon: FakeDae
     ((asked, files),) = daemon.builds
     assert (asked["t"], asked["target"], asked["dockerfile"]) == (own_base(), "runtime", "docker/Dockerfile")
     assert "mirror.example.com" in asked["buildargs"]
-    assert {"docker/Dockerfile", "core_ext/_wire.pyx", "services/config.py"} <= files.keys()
+    assert {"docker/Dockerfile", "core_ext/_wire.pyx", "services/configuration/job_config.py"} <= files.keys()
     assert not any(name.endswith(".so") for name in files)
 
 

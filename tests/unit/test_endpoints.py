@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from edlz.services.endpoints import (
+from edlz.services.configuration.endpoints import (
     is_wildcard,
     listening_endpoint,
     local_endpoint,

@@ -10,9 +10,9 @@ from edlz.client.cli import main
 from edlz.client.local import run as local
 from edlz.client.preflight import Preflight, check_job
 from edlz.client.resumption import resumed_settings
-from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import Reader
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.planning import make_plan
 from edlz.services.predictions.output import PredictionManifest, claim, publish
 

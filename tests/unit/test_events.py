@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edlz.api.recordio import Writer
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master import full_disk
 from edlz.services.master.entries import Added
 from edlz.services.master.events import MOST, Events

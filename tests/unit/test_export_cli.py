@@ -15,7 +15,7 @@ from edlz.client.cli import main
 from edlz.client.model_source import model_source
 from edlz.services.checkpoints.versions import NoCheckpoint
 from edlz.services.checkpoints.writing import write_manifest, write_part
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.errors import ConfigError
 from edlz.services.master.journal import Journal

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from edlz.api.mode import Mode
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError, ModelError
 from edlz.services.protocol.plan import TaskRange
 from edlz.services.protocol.seeds import permutation

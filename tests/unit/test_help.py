@@ -11,9 +11,9 @@ import pytest
 
 from edlz.client.help import asked_help
 from edlz.client.help_jobs import JOB_FLAGS, JOB_PAGES
-from edlz.services.config import flags
 from edlz.services.configuration.flags import READERS, Reader
 from edlz.services.configuration.help_page import COLUMNS, help_page, help_topic
+from edlz.services.configuration.job_config import flags
 from edlz.services.configuration.problems import InvalidConfigError
 
 SHORT_PAGE = """\

@@ -25,8 +25,8 @@ from edlz.client.local.run import service_command
 from edlz.client.preflight import Preflight
 from edlz.client.resumption import resumed_settings
 from edlz.client.sight import exit_code_of
-from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import read_config
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, RemoteProtocolError
 from edlz.services.master.journal import Journal
 from edlz.services.protocol.job_status import (
@@ -364,7 +364,7 @@ def test_waiting_for_a_job_that_runs(home: Path, capsys: pytest.CaptureFixture[s
 SUPERVISOR = """
 import signal, sys, time
 from edlz.client.local.job_directory import open_job_directory
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 
 name, status, signals = sys.argv[1], sys.argv[2], int(sys.argv[3])
 seen = []

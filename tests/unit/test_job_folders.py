@@ -6,7 +6,7 @@ import pytest
 
 from edlz.k8s.job_folders import check_folders
 from edlz.k8s.volumes import parse_volumes
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 
 

@@ -17,7 +17,7 @@ from edlz.client.local import job_lock
 from edlz.client.local.job_directory import hold_idle_job, open_job_directory
 from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand, take_lock
 from edlz.client.resume import run_resume
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
 
 

@@ -15,7 +15,7 @@ from edlz.client.cli import main
 from edlz.client.local import job as local_job
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.processes import Process, kill, process_of, started_at
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems tell less of processes")
 
@@ -24,7 +24,7 @@ SUPERVISOR = """
 import os, signal, subprocess, sys
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.process_launcher import service_environment
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 service = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import signal; signal.pause()'])"

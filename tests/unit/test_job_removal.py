@@ -19,7 +19,7 @@ from edlz.client.cli import main
 from edlz.client.job_index import LocalJob, find_job
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.job_removal import remove_job
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobState, JobStatus

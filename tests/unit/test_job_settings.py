@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import RemoteProtocolError
 

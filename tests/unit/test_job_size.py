@@ -8,11 +8,11 @@ import pytest
 from edlz.client.flag_values import seconds_of, whole_number
 from edlz.k8s.commands import Commands
 from edlz.k8s.names import WORKERS
-from edlz.services.config import JobConfig, flags
+from edlz.services.configuration.job_config import JobConfig, flags
+from edlz.services.configuration.job_size import MOST_SERVERS, MOST_WORKERS, check_workers
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.settings import Setting, value_of
 from edlz.services.errors import ConfigError
-from edlz.services.job_size import MOST_SERVERS, MOST_WORKERS, check_workers
 from edlz.services.master.planning import make_plan
 
 NUMBERS = [about for about in flags() if about.kind in ("whole number", "number")]

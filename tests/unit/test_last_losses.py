@@ -8,7 +8,7 @@ from typing import Any
 from statuses import partition_status
 
 from edlz.api.recordio import Writer
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.ledger import LedgerRecord

@@ -9,7 +9,7 @@ from simulation.processes import Process
 from statuses import partition_status
 
 from edlz.k8s.pods import WORKER_PATIENCE_S, grace_s
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.partitions import Partitions
 from edlz.services.protocol.messages import PartitionOrders
 from edlz.services.ps.leaving import ENDED, SILENT_S, Leaving

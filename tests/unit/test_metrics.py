@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rounding import near
 
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, ModelError
 from edlz.services.metric_state import merge_states
 from edlz.services.worker.backend import tf

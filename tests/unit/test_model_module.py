@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rounding import near
 
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.keras_model import start_from

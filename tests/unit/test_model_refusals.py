@@ -7,7 +7,7 @@ import pytest
 from simulation.job import Fault, Schedule, SimulatedJob
 
 from edlz.api.recordio import Writer
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.entries import JournalState
 from edlz.services.master.failures import failure_of_worker
 from edlz.services.master.inputs import Request, Start

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edlz.api.recordio import Writer
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.refusals import check_supervisor
 from edlz.services.master.service import MasterService, serve_master

@@ -9,7 +9,7 @@ from states import save
 
 from edlz.api.recordio import Writer
 from edlz.services.checkpoints.versions import list_versions
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 from edlz.services.master.entries import FleetRecord
 from edlz.services.master.journal import Journal

@@ -23,8 +23,8 @@ from edlz.k8s.object_check import object_problems
 from edlz.k8s.pods import Owner, master_pod, service_pod, settings_in_pods
 from edlz.k8s.ps_service import ps_service
 from edlz.k8s.secret import keys_secret
-from edlz.services.config import MAX_JOB_NAME, JobConfig
 from edlz.services.configuration.arguments import read_config
+from edlz.services.configuration.job_config import MAX_JOB_NAME, JobConfig
 
 VERSIONS = [f"1.{minor}" for minor in range(28, int(kubernetes_validate.latest_version().split(".")[1]) + 1)]
 OWNER = Owner("elasticdl-mnist-master", "6f3c5d1e-0000-4000-8000-000000000000")

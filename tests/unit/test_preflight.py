@@ -9,7 +9,7 @@ import pytest
 from edlz.api.recordio import Writer
 from edlz.client.model_symbols import read_symbols
 from edlz.client.preflight import check_job
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.model_location import (
     ModelLocation,

@@ -14,7 +14,7 @@ from edlz.client.local.start_watch import StartWatch
 from edlz.client.screen.first_sign import first_sign
 from edlz.client.screen.screens import LiveScreen, PlainScreen, QuietScreen
 from edlz.client.screen.spans import UNICODE
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.protocol.job_status import JobStatus, PartitionView, WorkerView
 
 STARTING = JobStatus(name="mnist", state="Starting", mode="sync", slots=2, started_at=0.0, now=0.0, epochs=1)

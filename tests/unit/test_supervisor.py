@@ -22,8 +22,8 @@ from edlz.client.local.run import service_command
 from edlz.client.local.supervisor import STOP_S, Supervisor
 from edlz.client.screen.spans import Line
 from edlz.services import backoff
-from edlz.services.config import JobConfig
 from edlz.services.configuration.arguments import read_config
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LaunchError, PeerUnavailable, RemoteProtocolError
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import EventView, JobStatus

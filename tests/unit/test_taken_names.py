@@ -7,7 +7,7 @@ import pytest
 from edlz.client.cli import main
 from edlz.client.local import run as local
 from edlz.client.local.job_directory import open_job_directory
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobState, JobStatus
 

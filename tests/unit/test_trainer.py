@@ -13,7 +13,7 @@ from rounding import near
 
 from edlz.api.recordio import Writer
 from edlz.core_ext.memory import aligned_empty
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.data import list_shards
 from edlz.services.errors import ConfigError, LocalProtocolError, ModelError
 from edlz.services.metric_state import merge_states

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edlz.core_ext.memory import aligned_zeros
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, ModelError
 from edlz.services.worker.backend import keras, tf
 from edlz.services.worker.keras_model import build_model, start_from

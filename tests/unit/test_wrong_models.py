@@ -11,7 +11,7 @@ from edlz.api.recordio import Writer
 from edlz.client.screen.columns import wrapped
 from edlz.client.screen.end import Ending, failure_block
 from edlz.client.screen.spans import plain
-from edlz.services.config import JobConfig
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.data import list_shards
 from edlz.services.errors import ModelError
 from edlz.services.master.failures import failure_of_worker

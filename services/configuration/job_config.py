@@ -14,11 +14,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from edlz.services.configuration.endpoints import listening_endpoint, reachable_endpoint
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, KINDS, Flag, Purpose, Reader, flag
+from edlz.services.configuration.job_size import MOST_SERVERS, MOST_WORKERS
 from edlz.services.configuration.model_params import parse_model_params
-from edlz.services.endpoints import listening_endpoint, reachable_endpoint
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.job_size import MOST_SERVERS, MOST_WORKERS
 
 __all__ = ["JobConfig", "Scalar", "edlz_home", "flags", "flags_by_spelling", "legal_job_name"]
 
