@@ -12,7 +12,7 @@ from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import Job
-from edlz.services.ps.snapshots import SnapshotFolder
+from edlz.services.storage.snapshots import SnapshotFolder
 
 __all__ = ["Outcome", "examine"]
 

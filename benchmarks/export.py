@@ -22,14 +22,14 @@ from benchmarks.rows import Row
 from benchmarks.supervised_job import POLL_S, SupervisedJob
 from edlz.api.recordio import Writer
 from edlz.core_ext.ids import partition_of
-from edlz.services.checkpoints.whole_cut import WholeCut
-from edlz.services.checkpoints.writing import write_manifest, write_part
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.export.about import read_about
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.ledger import LedgerRecord
-from edlz.services.ps.state import MemoryRows, State
+from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.state import MemoryRows, State
+from edlz.services.storage.whole_cut import WholeCut
 
 __all__ = ["measure"]
 

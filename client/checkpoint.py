@@ -53,7 +53,7 @@ def ls(target: _Target, output: _Output = "table") -> None:
 def show(target: _Target, output: _Output = "table") -> None:
     """Show what is in a version: the newest good one, if none is named."""
     from edlz.client.screen.checkpoint import contents_block, contents_object
-    from edlz.services.checkpoints.versions import NoCheckpoint, heads_of
+    from edlz.services.storage.versions import NoCheckpoint, heads_of
 
     path, versions = _versions(target, output)
     info = next((info for info in versions if info.is_good), None)
@@ -71,7 +71,7 @@ def show(target: _Target, output: _Output = "table") -> None:
 def verify(target: _Target, output: _Output = "table") -> None:
     """Read every byte of the versions and check it."""
     from edlz.client.screen.checkpoint import verified_object, verified_table
-    from edlz.services.checkpoints import versions as checkpoints
+    from edlz.services.storage import versions as checkpoints
 
     path, versions = _versions(target, output)
     checked = [
@@ -100,8 +100,8 @@ def _versions(target: str, output: str) -> tuple[Path, Sequence[Any]]:
     NoCheckpoint
         If there is none.
     """
-    from edlz.services.checkpoints.records import version_of
-    from edlz.services.checkpoints.versions import NoCheckpoint, list_versions, look_at
+    from edlz.services.storage.checkpoint_records import version_of
+    from edlz.services.storage.versions import NoCheckpoint, list_versions, look_at
 
     output_format(output, _FORMATS)
     path = _folder(target)
@@ -116,7 +116,7 @@ def _versions(target: str, output: str) -> tuple[Path, Sequence[Any]]:
 
 def _folder(target: str) -> Path:
     """Return the folder of checkpoints that a path or a local job's name means."""
-    from edlz.services.checkpoints.versions import NoCheckpoint
+    from edlz.services.storage.versions import NoCheckpoint
 
     path = Path(target)
     if path.is_dir():

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from edlz.client.help import COMMANDS, asked_help, unknown_command
 from edlz.client.help_jobs import JOB_COMMANDS
 from edlz.client.left_view import LeftTheView
-from edlz.services.checkpoints.durable import replace_file
 from edlz.services.configuration.flags import READERS
 from edlz.services.configuration.job_config import edlz_home
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems
 from edlz.services.errors import EdlzError
 from edlz.services.process.outputs import OutputGone, guarded_outputs, output_error
+from edlz.services.storage.durable import replace_file
 
 __all__ = ["main", "version_text"]
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from edlz.client.settings_text import settings_in
-from edlz.services.checkpoints.durable import replace_file
 from edlz.services.configuration.job_config import JobConfig, edlz_home
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import EdlzError
+from edlz.services.storage.durable import replace_file
 
 __all__ = [
     "JOURNAL",

@@ -6,10 +6,6 @@ from pathlib import Path
 
 from edlz.client.job_index import JOURNAL, LocalJob, NoSuchJob, find_job, list_jobs
 from edlz.client.preflight import check_job
-from edlz.services.checkpoints.records import part_head, read_manifest, version_folder, version_of
-from edlz.services.checkpoints.sealed import sealed_parts
-from edlz.services.checkpoints.versions import NoCheckpoint, list_versions, newest_good
-from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.job_config import JobConfig, Scalar
 from edlz.services.configuration.nearest import did_you_mean, nearest
@@ -20,6 +16,10 @@ from edlz.services.master.journal_facts import job_end
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
+from edlz.services.storage.checkpoint_records import part_head, read_manifest, version_folder, version_of
+from edlz.services.storage.sealed import sealed_parts
+from edlz.services.storage.versions import NoCheckpoint, list_versions, newest_good
+from edlz.services.storage.whole_cut import WholeCut
 
 __all__ = ["ModelSource", "model_source"]
 

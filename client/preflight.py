@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edlz.client.model_symbols import ModuleSymbols, read_symbols
-from edlz.services.checkpoints.records import version_of
-from edlz.services.checkpoints.versions import list_versions, look_at
 from edlz.services.configuration.checks import idle_workers
 from edlz.services.configuration.export_flags import is_keras_file
 from edlz.services.configuration.flags import DATA_FLAGS
@@ -28,6 +26,8 @@ from edlz.services.model_location import (
 )
 from edlz.services.predictions.formats import check_format
 from edlz.services.predictions.output import check_free
+from edlz.services.storage.checkpoint_records import version_of
+from edlz.services.storage.versions import list_versions, look_at
 
 __all__ = ["Preflight", "check_job", "check_visible_model"]
 

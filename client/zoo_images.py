@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edlz.services.checkpoints.durable import replace_file
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem, print_problems
 from edlz.services.errors import ConfigError
+from edlz.services.storage.durable import replace_file
 
 if TYPE_CHECKING:
     from edlz.client.images.daemon import Daemon

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 
 from edlz.services import strict_json
-from edlz.services.checkpoints.durable import replace_file
 from edlz.services.protocol.job_status import JobStatus
+from edlz.services.storage.durable import replace_file
 
 __all__ = ["read_mark", "write_mark"]
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from edlz.services.checkpoints.durable import NO_ROOM
+from edlz.services.storage.durable import NO_ROOM
 
 __all__ = ["main", "run"]
 

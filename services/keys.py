@@ -20,8 +20,8 @@ import zmq
 from zmq.utils import z85
 
 from edlz.services import strict_json
-from edlz.services.checkpoints.durable import fsync_path, write_all
 from edlz.services.errors import ConfigError
+from edlz.services.storage.durable import fsync_path, write_all
 
 __all__ = [
     "PUBLIC_FILE",

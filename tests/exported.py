@@ -16,14 +16,14 @@ from edlz.core_ext.ids import partition_of
 from edlz.core_ext.memory import aligned_empty
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.core_ext.table import EmbeddingTable, Initializer
-from edlz.services.checkpoints.records import version_folder
-from edlz.services.checkpoints.writing import write_manifest, write_part
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.plan import Plan
 from edlz.services.protocol.seeds import table_seed
-from edlz.services.ps.state import MemoryRows, State
+from edlz.services.storage.checkpoint_records import version_folder
+from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.state import MemoryRows, State
 
 __all__ = ["Call", "TrainedModel", "run_in_python", "run_session"]
 

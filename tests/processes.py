@@ -26,8 +26,8 @@ from edlz.services.protocol.job_status import JobStatus, StatusRequest
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Job
-from edlz.services.ps.snapshots import SnapshotFolder
-from edlz.services.ps.state import State
+from edlz.services.storage.snapshots import SnapshotFolder
+from edlz.services.storage.state import State
 
 __all__ = ["END_S", "MODELS", "HandJob", "TrainJob", "check_exactly_once", "wait_for"]
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from edlz.core_ext.ids import partition_of
 from edlz.core_ext.optimizers import make_optimizer
-from edlz.services.checkpoints.records import Manifest, version_folder
-from edlz.services.checkpoints.writing import write_manifest, write_part
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout, slice_bounds
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import (
@@ -22,7 +20,9 @@ from edlz.services.protocol.messages import (
     PartInfo,
     TableSpec,
 )
-from edlz.services.ps.state import MemoryRows, State, TableRows
+from edlz.services.storage.checkpoint_records import Manifest, version_folder
+from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.state import MemoryRows, State, TableRows
 
 __all__ = [
     "assert_same_state",

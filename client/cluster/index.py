@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from edlz.services import strict_json
-from edlz.services.checkpoints.durable import replace_file
 from edlz.services.configuration.job_config import edlz_home
 from edlz.services.protocol.message_types import Finite
+from edlz.services.storage.durable import replace_file
 
 __all__ = ["Place", "forget_place", "list_places", "place_of", "places_of", "remember_place"]
 

@@ -33,11 +33,11 @@ from edlz.client.screen.spans import Span
 from edlz.client.screen.terminal import print_lines
 from edlz.k8s.connection import require_kubernetes
 from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, SUBMISSION, pod_name
-from edlz.services.checkpoints.durable import replace_file
 from edlz.services.configuration.arguments import Reading
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 from edlz.services.errors import ConfigError
+from edlz.services.storage.durable import replace_file
 
 if TYPE_CHECKING:
     from kubernetes.client import V1Pod

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from edlz.client.job_index import JOURNAL, MARK, MASTER_LOCK, SETTINGS, remember
 from edlz.client.local.job_lock import LOCK, read_lock, refuse_running_master, take_lock, write_lock
-from edlz.services.checkpoints.durable import NO_ROOM, replace_file
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
+from edlz.services.storage.durable import NO_ROOM, replace_file
 
 __all__ = ["JobDirectory", "hold_idle_job", "open_job_directory", "scratch_of_run", "write_settings"]
 

@@ -22,8 +22,8 @@ import msgspec
 from edlz.client.local.processes import started_at
 from edlz.client.local.slots import Entry, room_of, waiting_text
 from edlz.services import strict_json
-from edlz.services.checkpoints.durable import replace_file
 from edlz.services.errors import ConfigError
+from edlz.services.storage.durable import replace_file
 
 __all__ = ["LocalSlots"]
 

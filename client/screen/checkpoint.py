@@ -9,10 +9,10 @@ from typing import Any
 from edlz.client.screen.columns import aligned
 from edlz.client.screen.spans import Line, Role, Span
 from edlz.client.screen.wording import age, count_of, size
-from edlz.services.checkpoints.versions import Damage, VersionInfo
 from edlz.services.protocol.layout import VectorLayout
 from edlz.services.protocol.ledger import Ledger
-from edlz.services.ps.state_head import StateHead
+from edlz.services.storage.state_head import StateHead
+from edlz.services.storage.versions import Damage, VersionInfo
 
 __all__ = [
     "contents_block",

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from edlz.services import strict_json
-from edlz.services.checkpoints.whole_cut import WholeCut
+from edlz.services.storage.whole_cut import WholeCut
 
 __all__ = ["ABOUT", "About", "TableRows", "read_about", "write_about"]
 

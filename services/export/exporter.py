@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.configuration.export_flags import FORMATS, Format, UnknownIds, is_keras_file
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.export.about import About, read_about, write_about
 from edlz.services.export.publishing import find_version, publish_file, publish_folder, staging
 from edlz.services.protocol.plan import Plan
+from edlz.services.storage.whole_cut import WholeCut
 from edlz.services.worker.tensorflow_environment import prepare_environment
 
 __all__ = ["FORMATS", "Export", "Exported", "Format", "export_model", "load_model"]

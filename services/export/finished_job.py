@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from edlz.services.checkpoints.records import part_head, read_manifest, version_folder
-from edlz.services.checkpoints.sealed import are_full, sealed_parts
-from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.configuration.export_flags import Format, UnknownIds
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError
 from edlz.services.export.exporter import Export, export_model
 from edlz.services.protocol.messages import ExportLease, ExportReport, Job
+from edlz.services.storage.checkpoint_records import part_head, read_manifest, version_folder
+from edlz.services.storage.sealed import are_full, sealed_parts
+from edlz.services.storage.whole_cut import WholeCut
 
 __all__ = ["export_finished"]
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError
 from edlz.services.export.table_content import TableContent
 from edlz.services.protocol.layout import VectorLayout
 from edlz.services.protocol.plan import Plan
+from edlz.services.storage.whole_cut import WholeCut
 from edlz.services.worker.embedding_replacement import TableEmbedding
 from edlz.services.worker.initializers import initializer_spec
 from edlz.services.worker.job_model import JobModel

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from tensorflow.python.framework import config
 
-from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.export.loaded_model import LoadedModel
 from edlz.services.export.plain_weights import give_plain_weights
@@ -15,6 +14,7 @@ from edlz.services.export.table_content import TableContent, UnknownIds
 from edlz.services.export.table_lookup import IdTable
 from edlz.services.export.unknown_row import RowSum, unknown_row
 from edlz.services.protocol.plan import Plan
+from edlz.services.storage.whole_cut import WholeCut
 
 __all__ = ["keras_model"]
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edlz.services.checkpoints.durable import fsync_path
+from edlz.services.storage.durable import fsync_path
 
 __all__ = ["find_version", "publish_file", "publish_folder", "staging", "versions_in"]
 

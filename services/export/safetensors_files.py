@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.checkpoints.durable import write_all
 from edlz.services.errors import ConfigError
 from edlz.services.export.loaded_model import LoadedModel
 from edlz.services.export.table_content import TableContent
+from edlz.services.storage.durable import write_all
 from edlz.services.worker.keras_model import BuiltModel
 
 __all__ = ["refuse_unfit_variables", "write_safetensors"]

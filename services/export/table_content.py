@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext.table import EmbeddingTable, Initializer
-from edlz.services.checkpoints.sorted_rows import SortedRows
-from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.configuration.export_flags import UNKNOWN_IDS, UnknownIds
 from edlz.services.errors import DataError
 from edlz.services.protocol.seeds import table_seed
+from edlz.services.storage.sorted_rows import SortedRows
+from edlz.services.storage.whole_cut import WholeCut
 
 __all__ = ["UNKNOWN_IDS", "TableContent", "UnknownIds"]
 

@@ -4,13 +4,13 @@ import asyncio
 import logging
 from pathlib import Path
 
-from edlz.services.checkpoints.pruning import prune, remove_unfinished, remove_version
-from edlz.services.checkpoints.records import version_of
-from edlz.services.checkpoints.writing import write_manifest
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError
 from edlz.services.master.instructions import WriteManifest
 from edlz.services.master.job import MasterCore
+from edlz.services.storage.checkpoint_records import version_of
+from edlz.services.storage.checkpoint_writing import write_manifest
+from edlz.services.storage.pruning import prune, remove_unfinished, remove_version
 
 __all__ = ["CheckpointFolder"]
 

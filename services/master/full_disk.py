@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from edlz.services.checkpoints.durable import NO_ROOM
 from edlz.services.errors import EdlzError
+from edlz.services.storage.durable import NO_ROOM
 
 __all__ = ["DiskFull", "FullDisk"]
 

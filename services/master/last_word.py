@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.services.checkpoints.durable import replace_file
 from edlz.services.errors import EdlzError
 from edlz.services.master.full_disk import DiskFull, FullDisk
 from edlz.services.master.journal import Journal
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus
+from edlz.services.storage.durable import replace_file
 
 __all__ = ["leave_last_word", "note_end"]
 

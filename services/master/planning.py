@@ -12,10 +12,6 @@ from typing import IO
 
 import msgspec
 
-from edlz.services.checkpoints.durable import make_folder
-from edlz.services.checkpoints.records import read_manifest, version_folder
-from edlz.services.checkpoints.versions import look_at, newest_good
-from edlz.services.checkpoints.writing import next_run_number
 from edlz.services.configuration.flags import DATA_FLAGS
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.job_size import MOST_TASKS
@@ -28,6 +24,10 @@ from edlz.services.predictions.formats import check_format
 from edlz.services.predictions.output import claim
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
+from edlz.services.storage.checkpoint_records import read_manifest, version_folder
+from edlz.services.storage.checkpoint_writing import next_run_number
+from edlz.services.storage.durable import make_folder
+from edlz.services.storage.versions import look_at, newest_good
 
 __all__ = ["lock_folder", "make_fleet", "make_plan", "open_journal"]
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from edlz.services import strict_json
-from edlz.services.checkpoints.durable import fsync_path, make_folder, replace_file
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.protocol.messages import PartFile
+from edlz.services.storage.durable import fsync_path, make_folder, replace_file
 
 __all__ = [
     "MANIFEST",

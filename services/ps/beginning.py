@@ -23,8 +23,8 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.instructions import Reply, Write
-from edlz.services.ps.state import State
 from edlz.services.ps.store import Store, initial_digest
+from edlz.services.storage.state import State
 
 __all__ = ["Beginning", "begun_from", "difference"]
 

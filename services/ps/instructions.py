@@ -8,7 +8,7 @@ import msgspec
 
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Ends, Identity, Job, PartitionStatus, SnapshotName
-from edlz.services.ps.state import State
+from edlz.services.storage.state import State
 
 __all__ = ["Drop", "Exit", "Instruction", "Link", "Reply", "Report", "Snapshots", "Warn", "Write"]
 

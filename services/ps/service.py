@@ -14,8 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from edlz.services.checkpoints.durable import NO_ROOM
-from edlz.services.checkpoints.writing import write_part
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.process.contact import Contact
@@ -46,8 +44,10 @@ from edlz.services.ps.inputs import (
 )
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Warn, Write
 from edlz.services.ps.partition import HEARTBEAT_S, Partition
-from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.rpc import RpcClient
+from edlz.services.storage.checkpoint_writing import write_part
+from edlz.services.storage.durable import NO_ROOM
+from edlz.services.storage.snapshots import SnapshotFolder
 
 __all__ = ["Answering", "PartitionService"]
 

@@ -22,8 +22,8 @@ from edlz.services.protocol.layout import Layout, slice_bounds
 from edlz.services.protocol.ledger import Ledger, LedgerRecord
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, TableSpec
 from edlz.services.ps.buffers import LentBuffers
-from edlz.services.ps.state import State
 from edlz.services.ps.tables import Tables, empty_rows
+from edlz.services.storage.state import State
 
 __all__ = ["Store", "Values", "initial_digest"]
 

@@ -17,7 +17,7 @@ from edlz.core_ext.optimizers import Optimizer, make_optimizer
 from edlz.core_ext.table import EmbeddingTable, Initializer
 from edlz.services.protocol.messages import Push, RowIds, TableSpec, TableTelemetry
 from edlz.services.protocol.seeds import table_seed
-from edlz.services.ps.state import MemoryRows, TableRows
+from edlz.services.storage.state import MemoryRows, TableRows
 
 __all__ = ["Tables", "empty_rows", "row_width"]
 

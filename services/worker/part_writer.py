@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from edlz.services.checkpoints.durable import NO_ROOM
 from edlz.services.errors import ConfigError
 from edlz.services.predictions.formats import check_format, write_table
 from edlz.services.predictions.output import part_name, write_part
 from edlz.services.predictions.table import PredictionTable
 from edlz.services.protocol.messages import PartFile
 from edlz.services.protocol.plan import Plan
+from edlz.services.storage.durable import NO_ROOM
 from edlz.services.valid_text import valid_text
 
 __all__ = ["PartWriter"]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from processes import MODELS, HandJob, wait_for
 
-from edlz.services.checkpoints.reading import read_partition
-from edlz.services.checkpoints.versions import list_versions, newest_good, verify
+from edlz.services.storage.checkpoint_reading import read_partition
+from edlz.services.storage.versions import list_versions, newest_good, verify
 
 FLAGS = (
     f"--model_file={MODELS}/tiny_tables.py",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from processes import MODELS, HandJob, wait_for
 
-from edlz.services.checkpoints.versions import newest_good
+from edlz.services.storage.versions import newest_good
 
 MODEL = (
     f"--model_file={MODELS}/tiny_tables.py",

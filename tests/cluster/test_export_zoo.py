@@ -9,10 +9,10 @@ from exported import Call, TrainedModel, run_in_python, run_session
 
 from edlz.api.recordio import Reader
 from edlz.model_zoo.datasets import convert
-from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.export.exporter import Export, export_model
 from edlz.services.master.planning import make_plan
+from edlz.services.storage.whole_cut import WholeCut
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")]
 

@@ -16,12 +16,12 @@ from states import make_state
 
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.core_ext.table import EmbeddingTable, Initializer
-from edlz.services.checkpoints.pruning import prune
-from edlz.services.checkpoints.reading import read_partition
-from edlz.services.checkpoints.versions import NoCheckpoint, list_versions, newest_good, verify
-from edlz.services.checkpoints.writing import write_manifest, write_part
 from edlz.services.protocol.ledger import LedgerRecord
-from edlz.services.ps.state import MemoryRows, State, TableRows
+from edlz.services.storage.checkpoint_reading import read_partition
+from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.pruning import prune
+from edlz.services.storage.state import MemoryRows, State, TableRows
+from edlz.services.storage.versions import NoCheckpoint, list_versions, newest_good, verify
 
 pytestmark = pytest.mark.fault
 

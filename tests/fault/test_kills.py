@@ -10,7 +10,7 @@ import tiny_job
 from processes import HandJob, wait_for
 from tiny_job import MODES
 
-from edlz.services.checkpoints.versions import list_versions, verify
+from edlz.services.storage.versions import list_versions, verify
 
 pytestmark = pytest.mark.fault
 

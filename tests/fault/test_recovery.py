@@ -9,7 +9,7 @@ import tiny_job
 from processes import HandJob, wait_for
 from tiny_job import MODES
 
-from edlz.services.checkpoints.versions import list_versions
+from edlz.services.storage.versions import list_versions
 
 pytestmark = pytest.mark.fault
 

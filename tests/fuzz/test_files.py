@@ -19,8 +19,6 @@ from edlz.client.cli import OUR_BUG, main
 from edlz.client.local.job_slots import LocalSlots
 from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.services import strict_json
-from edlz.services.checkpoints.reading import read_partition
-from edlz.services.checkpoints.versions import list_versions, newest_good, newest_run
 from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import EdlzError
 from edlz.services.keys import ROLES, load_job_keys, load_keys, make_job_keys, write_keys
@@ -30,8 +28,10 @@ from edlz.services.protocol.job_status import EvaluationView, EventView, Failure
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.ps.snapshots import SnapshotFolder
-from edlz.services.ps.state import MemoryRows
+from edlz.services.storage.checkpoint_reading import read_partition
+from edlz.services.storage.snapshots import SnapshotFolder
+from edlz.services.storage.state import MemoryRows
+from edlz.services.storage.versions import list_versions, newest_good, newest_run
 
 pytestmark = pytest.mark.fuzz
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from edlz.services.checkpoints.records import Manifest, version_of
 from edlz.services.errors import DataError
 from edlz.services.protocol.messages import NO_IDENTITY, Ends, Job
-from edlz.services.ps import complete_checkpoints
-from edlz.services.ps.state import State
+from edlz.services.storage import complete_checkpoints
+from edlz.services.storage.checkpoint_records import Manifest, version_of
+from edlz.services.storage.state import State
 
 __all__ = ["CheckpointFolder", "Disk"]
 

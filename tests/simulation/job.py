@@ -36,7 +36,7 @@ from edlz.services.master.job import MasterCore
 from edlz.services.protocol.messages import Job, ProcessExit
 from edlz.services.ps.inputs import LeaveWanted, Request, Tick
 from edlz.services.ps.partition import Partition
-from edlz.services.ps.state import State
+from edlz.services.storage.state import State
 from edlz.services.worker import inputs as worker_inputs
 from edlz.services.worker.pace import Pace
 from edlz.services.worker.task_runner import TaskRunner

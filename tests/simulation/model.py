@@ -7,7 +7,7 @@ import numpy as np
 
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout
 from edlz.services.protocol.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
-from edlz.services.ps.state import MemoryRows, State
+from edlz.services.storage.state import MemoryRows, State
 
 __all__ = [
     "LAYOUT",

@@ -16,8 +16,8 @@ from edlz.services.protocol.concluded_rounds import ConcludedRound
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import ReadVector, TableDigests, VectorPart
-from edlz.services.ps.state import State
 from edlz.services.ps.store import Store
+from edlz.services.storage.state import State
 
 if TYPE_CHECKING:
     from simulation.job import SimulatedJob

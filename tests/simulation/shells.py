@@ -10,7 +10,6 @@ import numpy as np
 from simulation.model import LAYOUT, OPTIMIZER, final_bytes, initial_vectors, trained_vectors
 from simulation.processes import Process, Violation
 
-from edlz.services.checkpoints.records import Manifest, Part
 from edlz.services.master import instructions as master_core
 from edlz.services.master.digest import Reading, Unreadable, read_digest
 from edlz.services.master.inputs import DigestRead, ManifestWritten, Published
@@ -20,8 +19,9 @@ from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Ends, Job, PartInfo
 from edlz.services.ps import inputs as ps_inputs
 from edlz.services.ps import instructions as ps_core
-from edlz.services.ps.state import MemoryRows, State
 from edlz.services.ps.store import Store
+from edlz.services.storage.checkpoint_records import Manifest, Part
+from edlz.services.storage.state import MemoryRows, State
 
 if TYPE_CHECKING:
     from simulation.job import SimulatedJob

@@ -37,8 +37,8 @@ from edlz.services.protocol.messages import (
     Initialise,
     PartFile,
 )
-from edlz.services.ps.state import State
 from edlz.services.ps.store import initial_digest
+from edlz.services.storage.state import State
 from edlz.services.worker import inputs
 from edlz.services.worker import instructions as worker_core
 from edlz.services.worker.instructions import Outcome

@@ -17,7 +17,6 @@ from simulation.schedule import BARRIER_MOMENTS
 from simulation.shells import MasterShell
 
 from edlz.services import strict_json
-from edlz.services.checkpoints.records import Manifest
 from edlz.services.master.barriers import Barriers
 from edlz.services.master.inputs import ManifestWritten
 from edlz.services.master.instructions import Journal
@@ -25,6 +24,7 @@ from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.protocol.messages import NewestPull
 from edlz.services.ps.exchanges import Exchanges
 from edlz.services.ps.instructions import Reply
+from edlz.services.storage.checkpoint_records import Manifest
 
 LENGTHS = (2, 3, 0, 2, 1, 3, 2, 2)
 

@@ -7,12 +7,12 @@ import pytest
 from states import make_cut, save, write_parts
 
 from edlz.api.recordio import Writer
-from edlz.services.checkpoints.records import version_folder
-from edlz.services.checkpoints.versions import list_versions
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.instructions import WriteManifest
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
+from edlz.services.storage.checkpoint_records import version_folder
+from edlz.services.storage.versions import list_versions
 
 BEGUN, SAVED = 100, (110, 120, 130)
 

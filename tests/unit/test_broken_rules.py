@@ -12,20 +12,20 @@ from schedules import contended_schedule, ending_schedule, random_schedule, with
 from simulation.job import Schedule, SimulatedJob, Violation
 
 from edlz.services import outbox
-from edlz.services.checkpoints.records import Manifest, Part
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.master import digest, skips
 from edlz.services.master.task_queue import TaskQueue
 from edlz.services.master.verdict import Verdict
 from edlz.services.master.work import Work
 from edlz.services.protocol.messages import ClosedTask, Ends, Job, PartitionStatus
-from edlz.services.ps import complete_checkpoints
 from edlz.services.ps.asynchronous import Asynchronous
 from edlz.services.ps.checkpoint_parts import CheckpointParts
-from edlz.services.ps.complete_checkpoints import part_of_run
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
+from edlz.services.storage import complete_checkpoints
+from edlz.services.storage.checkpoint_records import Manifest, Part
+from edlz.services.storage.complete_checkpoints import part_of_run
 from edlz.services.worker.task_runner import TaskRunner
 
 SCHEDULES = 1500  # looked through for one that fails

@@ -30,7 +30,7 @@ from edlz.services.protocol.job_status import EvaluationView, JobStatus, Partiti
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.ps.snapshots import SnapshotFolder
+from edlz.services.storage.snapshots import SnapshotFolder
 
 # ---------------------------------------------------------------- schedules
 

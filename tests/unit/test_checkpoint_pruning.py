@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from states import make_cut, save, write_parts
 
-from edlz.services.checkpoints.pruning import prune, remove_version
-from edlz.services.checkpoints.versions import list_versions, newest_good
+from edlz.services.storage.pruning import prune, remove_version
+from edlz.services.storage.versions import list_versions, newest_good
 
 
 @pytest.fixture(autouse=True)

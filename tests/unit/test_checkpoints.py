@@ -22,17 +22,17 @@ from states import (
     write_parts,
 )
 
-from edlz.services.checkpoints import blocks, repartition, writing
-from edlz.services.checkpoints.blocks import DamagedFile
-from edlz.services.checkpoints.pruning import prune
-from edlz.services.checkpoints.reading import read_partition
-from edlz.services.checkpoints.records import version_folder
-from edlz.services.checkpoints.versions import NoCheckpoint, list_versions, newest_good, verify
-from edlz.services.checkpoints.writing import next_run_number, write_part
 from edlz.services.errors import DataError, LocalProtocolError
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.ledger import LedgerRecord
-from edlz.services.ps.state import MemoryRows, State
+from edlz.services.storage import blocks, checkpoint_writing, repartition
+from edlz.services.storage.blocks import DamagedFile
+from edlz.services.storage.checkpoint_reading import read_partition
+from edlz.services.storage.checkpoint_records import version_folder
+from edlz.services.storage.checkpoint_writing import next_run_number, write_part
+from edlz.services.storage.pruning import prune
+from edlz.services.storage.state import MemoryRows, State
+from edlz.services.storage.versions import NoCheckpoint, list_versions, newest_good, verify
 
 
 @pytest.fixture(autouse=True)
@@ -215,14 +215,14 @@ def test_a_part_whose_version_was_finished_meanwhile_comes_too_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str
 ) -> None:
     """A stalled process: while it writes, its successor's checkpoint is finished."""
-    real = writing.write_state
+    real = checkpoint_writing.write_state
 
     def stall(state: State, body: Path, head: Path) -> object:
-        monkeypatch.setattr(writing, "write_state", real)
+        monkeypatch.setattr(checkpoint_writing, "write_state", real)
         finish_version(tmp_path, write_parts(tmp_path, make_cut(1), number=4), 7, number=4)
         return real(state, body, head)
 
-    monkeypatch.setattr(writing, "write_state", stall)
+    monkeypatch.setattr(checkpoint_writing, "write_state", stall)
     assert write_part(tmp_path, make_state(seed=1), version=7, number=2, run=run, tag="z") is None
     assert verify(version_folder(tmp_path, 7)) == ()
     states = read_all(version_folder(tmp_path, 7), 1)
@@ -362,7 +362,7 @@ def test_runs_without_a_number_come_first_in_the_order_of_their_clocks(
     """They are of an edlz that did not number them."""
     clock = [1000.0]
     monkeypatch.setattr("time.time", lambda: clock[0])
-    monkeypatch.setattr(writing, "next_run_number", lambda *_: 0)
+    monkeypatch.setattr(checkpoint_writing, "next_run_number", lambda *_: 0)
     save(tmp_path, 600, run="first")
     clock[0] = 2000.0
     save(tmp_path, 400, run="second")
@@ -384,7 +384,7 @@ def test_a_manifest_whose_name_is_not_durable_makes_nothing_valid(
 ) -> None:
     older = save(tmp_path, 300)
     parts = write_parts(tmp_path, make_cut(1, version=600))
-    left, real = [after], writing.fsync_path
+    left, real = [after], checkpoint_writing.fsync_path
 
     def fsync_path(path: Path) -> None:
         if not left[0]:
@@ -392,7 +392,7 @@ def test_a_manifest_whose_name_is_not_durable_makes_nothing_valid(
         left[0] -= 1
         real(path)
 
-    monkeypatch.setattr(writing, "fsync_path", fsync_path)
+    monkeypatch.setattr(checkpoint_writing, "fsync_path", fsync_path)
     with pytest.raises(OSError, match="Input/output"):
         finish_version(tmp_path, parts, 600)
     assert newest_good(tmp_path) == older

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from states import assert_same_state, finish_version, make_cut, write_parts
 
-from edlz.services.checkpoints.pruning import prune
-from edlz.services.checkpoints.versions import verify
 from edlz.services.errors import DataError
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
-from edlz.services.ps.snapshots import SnapshotFolder
-from edlz.services.ps.state import MemoryRows, State
+from edlz.services.storage.pruning import prune
+from edlz.services.storage.snapshots import SnapshotFolder
+from edlz.services.storage.state import MemoryRows, State
+from edlz.services.storage.versions import verify
 
 PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
 LIFE = (2, 1)

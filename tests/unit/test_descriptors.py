@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from states import assert_same_state, make_state, save
 
-from edlz.services.checkpoints.durable import fsync_path, write_file
-from edlz.services.checkpoints.pruning import prune
-from edlz.services.checkpoints.records import version_folder
-from edlz.services.checkpoints.versions import list_versions, newest_good
 from edlz.services.master.journal import Journal
 from edlz.services.process import descriptors
 from edlz.services.process.descriptors import SPARE, descriptor_limit, raise_descriptor_limit, spared
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
-from edlz.services.ps.snapshots import SnapshotFolder
+from edlz.services.storage.checkpoint_records import version_folder
+from edlz.services.storage.durable import fsync_path, write_file
+from edlz.services.storage.pruning import prune
+from edlz.services.storage.snapshots import SnapshotFolder
+from edlz.services.storage.versions import list_versions, newest_good
 
 PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
 JOB = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)

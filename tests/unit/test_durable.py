@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.services.checkpoints.durable import replace_file
+from edlz.services.storage.durable import replace_file
 
 
 @contextmanager

@@ -13,8 +13,6 @@ from states import make_cut
 from edlz.api.recordio import Writer
 from edlz.client.cli import main
 from edlz.client.model_source import model_source
-from edlz.services.checkpoints.versions import NoCheckpoint
-from edlz.services.checkpoints.writing import write_manifest, write_part
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.errors import ConfigError
@@ -22,7 +20,9 @@ from edlz.services.master.journal import Journal
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Job
-from edlz.services.ps.snapshots import SnapshotFolder
+from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.snapshots import SnapshotFolder
+from edlz.services.storage.versions import NoCheckpoint
 
 MODEL = Path(__file__).parent / "models" / "tiny_mlp.py"
 

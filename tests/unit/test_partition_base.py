@@ -10,8 +10,8 @@ from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.inputs import Answered, NoRoom, Request, Tick
 from edlz.services.ps.instructions import Reply, Report, Write
 from edlz.services.ps.partition import RETRY_S, Partition
-from edlz.services.ps.snapshots import SnapshotFolder
 from edlz.services.ps.store import initial_digest
+from edlz.services.storage.snapshots import SnapshotFolder
 
 PLAN = Plan(
     mode="async",

@@ -8,7 +8,6 @@ import pytest
 from states import save
 
 from edlz.api.recordio import Writer
-from edlz.services.checkpoints.versions import list_versions
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 from edlz.services.master.entries import FleetRecord
@@ -16,6 +15,7 @@ from edlz.services.master.journal import Journal
 from edlz.services.master.planning import open_journal
 from edlz.services.protocol.concluded_rounds import ConcludedRound, Decision
 from edlz.services.protocol.messages import Job
+from edlz.services.storage.versions import list_versions
 
 
 @pytest.fixture

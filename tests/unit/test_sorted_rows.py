@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from states import finish_version, make_cut, write_parts
 
-from edlz.services.checkpoints.blocks import DamagedFile
-from edlz.services.checkpoints.sorted_rows import SortedRows
-from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.errors import DataError
+from edlz.services.storage.blocks import DamagedFile
+from edlz.services.storage.sorted_rows import SortedRows
+from edlz.services.storage.whole_cut import WholeCut
 
 DIM = 4
 TABLES = ((DIM, "Adam", 1000),)

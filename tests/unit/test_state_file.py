@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from states import assert_same_state, make_state
 
 from edlz.core_ext.table import EmbeddingTable, Initializer
-from edlz.services.checkpoints import blocks
-from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat
 from edlz.services.errors import DataError
-from edlz.services.ps.state import MemoryRows, State
-from edlz.services.ps.state_file import read_state, verify_state, write_state
-from edlz.services.ps.state_head import read_head
+from edlz.services.storage import blocks
+from edlz.services.storage.blocks import DamagedFile, ForeignFormat
+from edlz.services.storage.state import MemoryRows, State
+from edlz.services.storage.state_file import read_state, verify_state, write_state
+from edlz.services.storage.state_head import read_head
 
 SMALL_BLOCK = 512
 

@@ -21,8 +21,6 @@ from edlz.k8s.api_records import Status
 from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.k8s.status_note import status_text
 from edlz.services import strict_json
-from edlz.services.checkpoints import envelope
-from edlz.services.checkpoints.blocks import DamagedFile
 from edlz.services.errors import ConfigError, DataError, PeerUnavailable
 from edlz.services.export.about import ABOUT, read_about
 from edlz.services.master.entries import JournalState
@@ -32,6 +30,8 @@ from edlz.services.process.logs import JsonFormatter
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import EvaluationView, JobStatus
 from edlz.services.protocol.messages import OptimizerSpec
+from edlz.services.storage import envelope
+from edlz.services.storage.blocks import DamagedFile
 
 JSON_OF = {math.inf: '"Infinity"', -math.inf: '"-Infinity"', 0.5: "0.5"}
 METRICS = st.dictionaries(st.text(max_size=5), st.floats())

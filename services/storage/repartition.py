@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext.ids import partition_of
-from edlz.services.ps.file_rows import FileRows
+from edlz.services.storage.file_rows import FileRows
 
 __all__ = ["SharedRows"]
 

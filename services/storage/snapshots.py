@@ -23,18 +23,18 @@ import os
 import secrets
 from pathlib import Path
 
-from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat
-from edlz.services.checkpoints.durable import fsync_path, make_folder
-from edlz.services.checkpoints.reading import read_partition
-from edlz.services.checkpoints.records import MANIFEST, is_listed
 from edlz.services.configuration.job_config import JobConfig, edlz_home
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.process.descriptors import spared
 from edlz.services.protocol.messages import NO_IDENTITY, Ends, Identity, Job, SnapshotName
-from edlz.services.ps.complete_checkpoints import CompleteCheckpoints, OwnPart
-from edlz.services.ps.state import State
-from edlz.services.ps.state_file import read_state, write_state
-from edlz.services.ps.state_head import body_of, read_head
+from edlz.services.storage.blocks import DamagedFile, ForeignFormat
+from edlz.services.storage.checkpoint_reading import read_partition
+from edlz.services.storage.checkpoint_records import MANIFEST, is_listed
+from edlz.services.storage.complete_checkpoints import CompleteCheckpoints, OwnPart
+from edlz.services.storage.durable import fsync_path, make_folder
+from edlz.services.storage.state import State
+from edlz.services.storage.state_file import read_state, write_state
+from edlz.services.storage.state_head import body_of, read_head
 
 __all__ = ["SnapshotFolder", "snapshot_heads"]
 

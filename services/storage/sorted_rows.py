@@ -17,8 +17,8 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.checkpoints.durable import write_all
-from edlz.services.ps.file_rows import FileRows
+from edlz.services.storage.durable import write_all
+from edlz.services.storage.file_rows import FileRows
 
 __all__ = ["BLOCK_BYTES", "SortedRows"]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 
 from edlz.core_ext.optimizers import make_optimizer
-from edlz.services.checkpoints import envelope
-from edlz.services.checkpoints.blocks import BlockChecksums
 from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.layout import Layout
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Identity, OptimizerSpec, TableSpec
-from edlz.services.ps.state import State
+from edlz.services.storage import envelope
+from edlz.services.storage.blocks import BlockChecksums
+from edlz.services.storage.state import State
 
 __all__ = ["FORMAT", "StateHead", "TableHead", "body_of", "head_data", "read_head", "table_heads"]
 

@@ -11,11 +11,11 @@ from typing import Protocol
 
 import msgspec
 
-from edlz.services.checkpoints import envelope
-from edlz.services.checkpoints.blocks import DamagedFile, checksum
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import NO_IDENTITY, Ends, Identity
-from edlz.services.ps.state_head import StateHead, body_of, read_head
+from edlz.services.storage import envelope
+from edlz.services.storage.blocks import DamagedFile, checksum
+from edlz.services.storage.state_head import StateHead, body_of, read_head
 
 __all__ = [
     "MANIFEST",

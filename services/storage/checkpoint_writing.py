@@ -20,9 +20,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from edlz.services.checkpoints.blocks import DamagedFile
-from edlz.services.checkpoints.durable import fsync_path, make_folder, write_file
-from edlz.services.checkpoints.records import (
+from edlz.services.errors import DataError, LocalProtocolError
+from edlz.services.protocol.messages import Ends, PartInfo
+from edlz.services.storage.blocks import DamagedFile
+from edlz.services.storage.checkpoint_records import (
     MANIFEST,
     Manifest,
     Part,
@@ -32,12 +33,11 @@ from edlz.services.checkpoints.records import (
     read_manifest,
     version_folder,
 )
-from edlz.services.checkpoints.versions import newest_run
-from edlz.services.errors import DataError, LocalProtocolError
-from edlz.services.protocol.messages import Ends, PartInfo
-from edlz.services.ps.state import State
-from edlz.services.ps.state_file import write_state
-from edlz.services.ps.state_head import StateHead, body_of
+from edlz.services.storage.durable import fsync_path, make_folder, write_file
+from edlz.services.storage.state import State
+from edlz.services.storage.state_file import write_state
+from edlz.services.storage.state_head import StateHead, body_of
+from edlz.services.storage.versions import newest_run
 
 __all__ = ["next_run_number", "write_manifest", "write_part"]
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from edlz.services.checkpoints.blocks import DamagedFile
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
-from edlz.services.ps.snapshots import snapshot_heads
-from edlz.services.ps.state_head import StateHead, read_head
+from edlz.services.storage.blocks import DamagedFile
+from edlz.services.storage.snapshots import snapshot_heads
+from edlz.services.storage.state_head import StateHead, read_head
 
 __all__ = ["are_full", "sealed_parts"]
 

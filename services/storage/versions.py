@@ -12,8 +12,10 @@ from typing import Literal
 
 import msgspec
 
-from edlz.services.checkpoints.blocks import DamagedFile
-from edlz.services.checkpoints.records import (
+from edlz.services.errors import DataError
+from edlz.services.process.descriptors import spared
+from edlz.services.storage.blocks import DamagedFile
+from edlz.services.storage.checkpoint_records import (
     MANIFEST,
     PART_HEAD,
     Manifest,
@@ -22,10 +24,8 @@ from edlz.services.checkpoints.records import (
     read_manifest,
     version_of,
 )
-from edlz.services.errors import DataError
-from edlz.services.process.descriptors import spared
-from edlz.services.ps.state_file import verify_state
-from edlz.services.ps.state_head import StateHead, body_of, read_head
+from edlz.services.storage.state_file import verify_state
+from edlz.services.storage.state_head import StateHead, body_of, read_head
 
 __all__ = [
     "Damage",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.checkpoints.blocks import BlockReader, DamagedFile
+from edlz.services.storage.blocks import BlockReader, DamagedFile
 
 __all__ = ["FileRows", "OnDamage"]
 

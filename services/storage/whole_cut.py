@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.checkpoints.blocks import DamagedFile
-from edlz.services.checkpoints.records import Part, is_listed, part_head, read_manifest
 from edlz.services.errors import DataError
 from edlz.services.protocol.layout import slice_bounds
-from edlz.services.ps.file_rows import FileRows
-from edlz.services.ps.state_file import StateFile
-from edlz.services.ps.state_head import StateHead
+from edlz.services.storage.blocks import DamagedFile
+from edlz.services.storage.checkpoint_records import Part, is_listed, part_head, read_manifest
+from edlz.services.storage.file_rows import FileRows
+from edlz.services.storage.state_file import StateFile
+from edlz.services.storage.state_head import StateHead
 
 __all__ = ["WholeCut"]
 

@@ -6,8 +6,8 @@ from typing import TypeVar
 import msgspec
 
 from edlz.services import strict_json
-from edlz.services.checkpoints.blocks import DamagedFile, ForeignFormat, checksum
 from edlz.services.process.descriptors import spared
+from edlz.services.storage.blocks import DamagedFile, ForeignFormat, checksum
 
 __all__ = ["encode", "read"]
 

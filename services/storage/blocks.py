@@ -15,9 +15,9 @@ import msgspec
 import numpy.typing as npt
 import xxhash
 
-from edlz.services.checkpoints.durable import write_all
 from edlz.services.errors import DataError
 from edlz.services.process.descriptors import spared
+from edlz.services.storage.durable import write_all
 
 __all__ = [
     "BLOCK_BYTES",

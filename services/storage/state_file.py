@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services import strict_json
-from edlz.services.checkpoints.blocks import BlockReader, BlockWriter, DamagedFile, checksum
-from edlz.services.checkpoints.durable import write_file
-from edlz.services.ps.file_rows import FileRows, OnDamage
-from edlz.services.ps.state import State, TableRows
-from edlz.services.ps.state_head import body_of, head_data, read_head, table_heads
+from edlz.services.storage.blocks import BlockReader, BlockWriter, DamagedFile, checksum
+from edlz.services.storage.durable import write_file
+from edlz.services.storage.file_rows import FileRows, OnDamage
+from edlz.services.storage.state import State, TableRows
+from edlz.services.storage.state_head import body_of, head_data, read_head, table_heads
 
 __all__ = ["StateFile", "Written", "read_state", "verify_state", "write_state"]
 

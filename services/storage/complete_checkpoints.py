@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.services.checkpoints.blocks import DamagedFile
-from edlz.services.checkpoints.records import (
+from edlz.services.protocol.messages import NO_IDENTITY, Ends, Job, SnapshotName
+from edlz.services.storage.blocks import DamagedFile
+from edlz.services.storage.checkpoint_records import (
     MANIFEST,
     Manifest,
     Part,
@@ -24,7 +25,6 @@ from edlz.services.checkpoints.records import (
     read_manifest,
     version_of,
 )
-from edlz.services.protocol.messages import NO_IDENTITY, Ends, Job, SnapshotName
 
 __all__ = ["CompleteCheckpoints", "OwnPart", "part_of_run"]
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from edlz.services.checkpoints.repartition import SharedRows
-from edlz.services.checkpoints.whole_cut import WholeCut
 from edlz.services.protocol.messages import NO_IDENTITY
-from edlz.services.ps.file_rows import FileRows
-from edlz.services.ps.state import State, TableRows
+from edlz.services.storage.file_rows import FileRows
+from edlz.services.storage.repartition import SharedRows
+from edlz.services.storage.state import State, TableRows
+from edlz.services.storage.whole_cut import WholeCut
 
 __all__ = ["read_partition"]
 

@@ -4,10 +4,10 @@ import logging
 from collections.abc import Collection
 from pathlib import Path
 
-from edlz.services.checkpoints.durable import fsync_path
-from edlz.services.checkpoints.records import MANIFEST, is_checkpoint_file, version_folder
-from edlz.services.checkpoints.versions import VersionInfo, list_versions, look_at
 from edlz.services.process.descriptors import spared
+from edlz.services.storage.checkpoint_records import MANIFEST, is_checkpoint_file, version_folder
+from edlz.services.storage.durable import fsync_path
+from edlz.services.storage.versions import VersionInfo, list_versions, look_at
 
 __all__ = ["prune", "remove_unfinished", "remove_version"]
 
