@@ -22,7 +22,7 @@ from benchmarks.processes import is_complete, quiet_environment
 from edlz.services.errors import EdlzError
 from edlz.services.master.journal import planned_job
 from edlz.services.protocol.messages import Exchanged, NewestPull
-from edlz.services.rpc import RpcClient
+from edlz.services.transport.rpc import RpcClient
 
 __all__ = ["ChaosJob", "Missed"]
 

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from edlz.services.ps import __main__ as ps
-from edlz.services.rpc import RpcServer
+from edlz.services.transport.rpc import RpcServer
 
 __all__ = ["main"]
 

@@ -33,13 +33,13 @@ import zmq
 
 from benchmarks.processes import cpu_s
 from benchmarks.rows import Row, format_rows
-from edlz.services.codec import Codec
 from edlz.services.errors import EdlzError
-from edlz.services.keys import load_keys, make_job_keys, write_keys
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Ping, Pong, ReadVector, VectorPart
-from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
-from edlz.services.security import Security
+from edlz.services.transport.codec import Codec
+from edlz.services.transport.keys import load_keys, make_job_keys, write_keys
+from edlz.services.transport.rpc import ReplyTo, RpcClient, RpcServer
+from edlz.services.transport.security import Security
 
 __all__ = ["measure"]
 

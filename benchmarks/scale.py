@@ -20,7 +20,6 @@ from benchmarks.crowd import Crowd, Outcome, Size
 from benchmarks.processes import cpu_s, held_to_processor, start
 from benchmarks.rows import Row
 from edlz.api.recordio import Writer
-from edlz.services.codec import Codec
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
@@ -32,6 +31,7 @@ from edlz.services.protocol.messages import (
     WorkerStatus,
     WorkerTelemetry,
 )
+from edlz.services.transport.codec import Codec
 
 __all__ = ["measure"]
 

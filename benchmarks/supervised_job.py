@@ -16,7 +16,7 @@ from benchmarks.processes import quiet_environment, services_of
 from edlz.client.local.job_lock import lock_holder
 from edlz.services.errors import PeerUnavailable
 from edlz.services.protocol.job_status import JobStatus, StatusRequest
-from edlz.services.rpc import RpcClient
+from edlz.services.transport.rpc import RpcClient
 
 __all__ = ["Sample", "SupervisedJob"]
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, wraparound=False
-"""Arrays of a message on their way into frames and out of them; services/codec.py has the form on the wire.
+"""Arrays of a message on their way into frames and out of them; services/transport/codec.py has the form on the wire.
 
 The encoder and the decoder of a message call these objects for each array that they meet, one after another.
 Nothing is believed of what came: sizes are checked against the frames that are there before an array is made.

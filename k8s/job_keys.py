@@ -9,8 +9,8 @@ from edlz.k8s.api_errors import AlreadyExists
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.names import MASTER_KEYS_DIR
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.keys import PUBLIC_FILE, JobKeys, job_keys_in, secret_file
 from edlz.services.storage.durable import replace_file
+from edlz.services.transport.keys import PUBLIC_FILE, JobKeys, job_keys_in, secret_file
 
 __all__ = ["hand_on_keys", "with_keys"]
 

@@ -27,12 +27,12 @@ from edlz.k8s.status_note import failed_status, note_of_status, write_note
 from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
-from edlz.services.keys import JobKeys
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.logs import configure_logging
 from edlz.services.process.outputs import guard_outputs
 from edlz.services.process.runtime import Stop, run_service
 from edlz.services.protocol.job_status import JobStatus
+from edlz.services.transport.keys import JobKeys
 
 __all__ = ["OwnPod", "own_pod", "run_master"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from edlz.services import wire as wire_module
+from edlz.services.transport import wire as wire_module
 
 __all__ = ["LOOPS", "Run", "runner_on"]
 

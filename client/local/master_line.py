@@ -14,8 +14,8 @@ from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.master.journal import planned_job
 from edlz.services.protocol.job_status import JobStatus, StatusRequest
 from edlz.services.protocol.message_types import Message
-from edlz.services.rpc import RpcClient
-from edlz.services.security import Security
+from edlz.services.transport.rpc import RpcClient
+from edlz.services.transport.security import Security
 
 __all__ = [
     "ANSWER_S",

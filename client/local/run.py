@@ -28,7 +28,7 @@ from edlz.services.configuration.worker_priority import local_rank, parse_worker
 from edlz.services.errors import ConfigError
 from edlz.services.launcher import split_name
 from edlz.services.process.logs import configure_logging
-from edlz.services.rpc import RpcClient
+from edlz.services.transport.rpc import RpcClient
 from edlz.services.valid_text import is_valid_text, valid_text
 
 __all__ = ["run_local", "service_command"]

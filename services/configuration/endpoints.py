@@ -1,6 +1,6 @@
-"""Addresses as a user writes them; the sockets themselves are `services/sockets.py`'s.
+"""Addresses as a user writes them; the sockets themselves are `services/transport/sockets.py`'s.
 
-What lies beyond loopback and Unix sockets needs the job's keys: `services/security.py` knows who has them.
+What lies beyond loopback and Unix sockets needs the job's keys: `services/transport/security.py` knows who has them.
 """
 
 import contextlib

@@ -23,9 +23,9 @@ from edlz.services.protocol.messages import (
     TableDigests,
     VectorPart,
 )
-from edlz.services.rpc import RpcClient
-from edlz.services.security import Security
-from edlz.services.traffic import RareLog
+from edlz.services.transport.rpc import RpcClient
+from edlz.services.transport.security import Security
+from edlz.services.transport.traffic import RareLog
 
 __all__ = ["Reading", "Unreadable", "read_digest", "take_digest"]
 

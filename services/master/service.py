@@ -58,8 +58,8 @@ from edlz.services.protocol.messages import (
     WorkerStatus,
 )
 from edlz.services.ps.service import PartitionService
-from edlz.services.rpc import RpcClient, RpcServer
-from edlz.services.security import Security
+from edlz.services.transport.rpc import RpcClient, RpcServer
+from edlz.services.transport.security import Security
 
 __all__ = ["Attend", "MasterService", "serve_master"]
 

@@ -1,7 +1,7 @@
 """File descriptors of this process: as many as it may have, and a few kept back.
 
 Whoever connects to a server takes a descriptor before anybody can ask for a key, and ZeroMQ takes the last one too.
-`services/strangers.py` bounds what connections without a key take; should they be faster, or should a job just be
+`services/transport/strangers.py` bounds what connections without a key take; should they be faster, or should a job just be
 large, files are opened with what `spared` keeps back.
 """
 

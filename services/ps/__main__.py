@@ -12,8 +12,8 @@ from edlz.services.process.outputs import guard_outputs
 from edlz.services.process.runtime import Stop, run_service, when_told_to_end
 from edlz.services.ps.allocator import keep_freed_memory
 from edlz.services.ps.service import PartitionService
-from edlz.services.rpc import RpcClient, RpcServer
-from edlz.services.security import Security
+from edlz.services.transport.rpc import RpcClient, RpcServer
+from edlz.services.transport.security import Security
 
 
 async def serve(config: JobConfig, stop: Stop) -> int:

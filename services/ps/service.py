@@ -44,10 +44,10 @@ from edlz.services.ps.inputs import (
 )
 from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Warn, Write
 from edlz.services.ps.partition import HEARTBEAT_S, Partition
-from edlz.services.rpc import RpcClient
 from edlz.services.storage.checkpoint_writing import write_part
 from edlz.services.storage.durable import NO_ROOM
 from edlz.services.storage.snapshots import SnapshotFolder
+from edlz.services.transport.rpc import RpcClient
 
 __all__ = ["Answering", "PartitionService"]
 

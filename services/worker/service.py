@@ -39,8 +39,8 @@ from edlz.services.protocol.messages import (
     WorkerOrders,
 )
 from edlz.services.ps.store import initial_digest
-from edlz.services.rpc import RpcClient
-from edlz.services.security import Security
+from edlz.services.transport.rpc import RpcClient
+from edlz.services.transport.security import Security
 from edlz.services.worker.inputs import (
     Answered,
     Built,

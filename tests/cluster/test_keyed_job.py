@@ -9,8 +9,8 @@ from tcp_job import TcpJob
 
 from edlz.client.job_index import LocalJob
 from edlz.client.local.master_line import address_by_hand, ask
-from edlz.services.keys import make_job_keys, write_keys
 from edlz.services.protocol.job_status import JobStatus, StatusRequest
+from edlz.services.transport.keys import make_job_keys, write_keys
 
 FLAGS = (
     f"--model_file={MODELS}/tiny_mlp.py",

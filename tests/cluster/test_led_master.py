@@ -7,14 +7,14 @@ import pytest
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError, RemoteProtocolError
-from edlz.services.keys import make_job_keys, write_keys
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.job_status import JobStatus, StatusRequest
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Scaled, ScaleRequest, SupervisorOrders, SupervisorStatus
-from edlz.services.rpc import RpcClient
-from edlz.services.security import Security
+from edlz.services.transport.keys import make_job_keys, write_keys
+from edlz.services.transport.rpc import RpcClient
+from edlz.services.transport.security import Security
 
 ORDERS = (SupervisorStatus(seq=1, stop=True), ScaleRequest(workers=0))
 

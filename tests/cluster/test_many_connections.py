@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from edlz.services.errors import PeerUnavailable
-from edlz.services.keys import make_job_keys
 from edlz.services.process.descriptors import raise_descriptor_limit
 from edlz.services.protocol.messages import Ping, Pong
-from edlz.services.rpc import RpcClient, RpcServer
-from edlz.services.security import Security
+from edlz.services.transport.keys import make_job_keys
+from edlz.services.transport.rpc import RpcClient, RpcServer
+from edlz.services.transport.security import Security
 
 DESCRIPTORS, CONNECTIONS = 1024, 1200
 COMING_AND_GOING = 1_000
@@ -27,7 +27,7 @@ GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + by
 SERVER = f"""
 import asyncio, logging, resource, sys
 from edlz.services.process.descriptors import raise_descriptor_limit
-from edlz.services.rpc import RpcServer
+from edlz.services.transport.rpc import RpcServer
 
 async def serve():
     server = RpcServer(sys.argv[1], lambda to, body: None, role="ps")

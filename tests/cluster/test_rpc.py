@@ -20,8 +20,6 @@ import pytest
 import zmq
 from loops import LOOPS, Run, runner_on
 
-from edlz.services import loop_socket as loop_socket_module
-from edlz.services.codec import PROTOCOL_VERSION, Codec
 from edlz.services.configuration.endpoints import parse_endpoint
 from edlz.services.errors import (
     ConfigError,
@@ -32,7 +30,6 @@ from edlz.services.errors import (
     RemoteProtocolError,
     StaleGradient,
 )
-from edlz.services.limits import Limits
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     ErrorReply,
@@ -44,8 +41,11 @@ from edlz.services.protocol.messages import (
     ReadVector,
     VectorPart,
 )
-from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
-from edlz.services.traffic import LOG_EVERY_S, RareLog
+from edlz.services.transport import loop_socket as loop_socket_module
+from edlz.services.transport.codec import PROTOCOL_VERSION, Codec
+from edlz.services.transport.limits import Limits
+from edlz.services.transport.rpc import ReplyTo, RpcClient, RpcServer
+from edlz.services.transport.traffic import LOG_EVERY_S, RareLog
 
 ANY_PORT = "tcp://127.0.0.1:0"
 REQUEST = ReadVector(vector="dense", first=0, count=3)
@@ -955,7 +955,7 @@ def test_log_lines_are_rare_and_count_what_they_leave_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("edlz.services.traffic.time.monotonic", lambda: now)
+    monkeypatch.setattr("edlz.services.transport.traffic.time.monotonic", lambda: now)
     log = RareLog(logging.getLogger("edlz"))
     for _ in range(10):
         log.warning("odd: %s", 1)

@@ -12,18 +12,18 @@ import pytest
 import zmq
 from loops import LOOPS, Run, runner_on
 
-from edlz.services import gate as gate_module
-from edlz.services import handshakes as handshakes_module
-from edlz.services import sockets as sockets_module
-from edlz.services import strangers as strangers_module
-from edlz.services import zap
 from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
-from edlz.services.keys import JobKeys, KeyPair, make_job_keys
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Ping, Pong, ReadVector, VectorPart
-from edlz.services.rpc import ReplyTo, RpcClient, RpcServer
-from edlz.services.security import Security
-from edlz.services.strangers import MOST_BYTES, Bounds
+from edlz.services.transport import gate as gate_module
+from edlz.services.transport import handshakes as handshakes_module
+from edlz.services.transport import sockets as sockets_module
+from edlz.services.transport import strangers as strangers_module
+from edlz.services.transport import zap
+from edlz.services.transport.keys import JobKeys, KeyPair, make_job_keys
+from edlz.services.transport.rpc import ReplyTo, RpcClient, RpcServer
+from edlz.services.transport.security import Security
+from edlz.services.transport.strangers import MOST_BYTES, Bounds
 
 ANY_PORT = "tcp://127.0.0.1:0"
 LIMIT_S = 20.0

@@ -12,8 +12,8 @@ import tiny_job
 from tcp_job import TcpJob, connections_of
 from tiny_job import MODES
 
-from edlz.services.keys import make_job_keys, write_keys
 from edlz.services.process.descriptors import raise_descriptor_limit
+from edlz.services.transport.keys import make_job_keys, write_keys
 
 pytestmark = pytest.mark.fault
 

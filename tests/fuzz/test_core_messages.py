@@ -20,7 +20,6 @@ from simulation.processes import Process
 from simulation.schedule import Schedule
 
 from edlz.api.recordio import Writer as RecordWriter
-from edlz.services.codec import Codec
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.master.inputs import Request, Tick
@@ -48,7 +47,8 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.ps import inputs as ps_inputs
 from edlz.services.ps.partition import Partition
-from edlz.services.rpc import ReplyTo
+from edlz.services.transport.codec import Codec
+from edlz.services.transport.rpc import ReplyTo
 from edlz.services.worker import inputs as worker_inputs
 
 pytestmark = pytest.mark.fuzz

@@ -21,7 +21,6 @@ from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.services import strict_json
 from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import EdlzError
-from edlz.services.keys import ROLES, load_job_keys, load_keys, make_job_keys, write_keys
 from edlz.services.master.entries import FleetRecord
 from edlz.services.master.journal import Journal, planned_job
 from edlz.services.protocol.job_status import EvaluationView, EventView, FailureView, JobStatus, PartitionView
@@ -32,6 +31,7 @@ from edlz.services.storage.checkpoint_reading import read_partition
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.state import MemoryRows
 from edlz.services.storage.versions import list_versions, newest_good, newest_run
+from edlz.services.transport.keys import ROLES, load_job_keys, load_keys, make_job_keys, write_keys
 
 pytestmark = pytest.mark.fuzz
 

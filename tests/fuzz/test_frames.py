@@ -10,9 +10,9 @@ import pytest
 from arbitrary import arbitrary
 from fuzzing import cases, every_case
 
-from edlz.services.codec import PROTOCOL_VERSION, Codec, MalformedMessage
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ANSWERS, REQUESTS, Ping
+from edlz.services.transport.codec import PROTOCOL_VERSION, Codec, MalformedMessage
 
 pytestmark = pytest.mark.fuzz
 

@@ -4,8 +4,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from edlz.services.outbox import Outbox
 from edlz.services.protocol.message_types import Message
+from edlz.services.transport.outbox import Outbox
 from edlz.services.worker.pace import Pace
 
 __all__ = ["Process", "Request", "Violation"]

@@ -11,7 +11,6 @@ import pytest
 from schedules import contended_schedule, ending_schedule, random_schedule, with_checkpoints
 from simulation.job import Schedule, SimulatedJob, Violation
 
-from edlz.services import outbox
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.master import digest, skips
 from edlz.services.master.task_queue import TaskQueue
@@ -26,6 +25,7 @@ from edlz.services.ps.synchronous import Synchronous
 from edlz.services.storage import complete_checkpoints
 from edlz.services.storage.checkpoint_records import Manifest, Part
 from edlz.services.storage.complete_checkpoints import part_of_run
+from edlz.services.transport import outbox
 from edlz.services.worker.task_runner import TaskRunner
 
 SCHEDULES = 1500  # looked through for one that fails

@@ -14,10 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edlz.services import codec as codec_module
-from edlz.services.codec import PROTOCOL_VERSION, Codec, MalformedMessage
 from edlz.services.errors import ConfigError, LocalProtocolError, RemoteProtocolError
-from edlz.services.limits import FRAME_BYTES, HeaderLimits, Limits
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
@@ -32,6 +29,9 @@ from edlz.services.protocol.messages import (
     WorkerStatus,
     WorkerTelemetry,
 )
+from edlz.services.transport import codec as codec_module
+from edlz.services.transport.codec import PROTOCOL_VERSION, Codec, MalformedMessage
+from edlz.services.transport.limits import FRAME_BYTES, HeaderLimits, Limits
 
 VECTOR_PART_TAG = 37
 FULL = FRAME_BYTES // 8  # elements of 8 bytes that fill a frame

@@ -20,7 +20,7 @@ from edlz.services.process.runtime import Stop
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import SupervisorStatus
-from edlz.services.rpc import ReplyTo
+from edlz.services.transport.rpc import ReplyTo
 
 
 def run_after(config: JobConfig) -> str:

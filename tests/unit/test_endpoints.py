@@ -12,8 +12,8 @@ from edlz.services.configuration.endpoints import (
     reachable_endpoint,
 )
 from edlz.services.errors import ConfigError
-from edlz.services.keys import make_job_keys
-from edlz.services.security import Security
+from edlz.services.transport.keys import make_job_keys
+from edlz.services.transport.security import Security
 
 KEYS = make_job_keys()
 

@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from edlz.services import handshakes
-from edlz.services.handshakes import (
+from edlz.services.transport import handshakes
+from edlz.services.transport.handshakes import (
     ACCEPTED,
     CONNECTED,
     CRYPTOGRAPHIC,
@@ -25,7 +25,7 @@ from edlz.services.handshakes import (
     Refusals,
     RefusedPeers,
 )
-from edlz.services.keys import make_job_keys
+from edlz.services.transport.keys import make_job_keys
 
 KEYS = dataclasses.replace(make_job_keys().of("worker"), source="/jobs/j/keys")
 

@@ -40,7 +40,7 @@ from edlz.services.protocol.job_status import (
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Job, Scaled, ScaleRequest
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.rpc import RpcServer
+from edlz.services.transport.rpc import RpcServer
 
 STATUS = JobStatus(
     name="mnist",

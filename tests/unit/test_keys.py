@@ -8,7 +8,7 @@ import pytest
 import zmq
 
 from edlz.services.errors import ConfigError
-from edlz.services.keys import (
+from edlz.services.transport.keys import (
     PUBLIC_FILE,
     ROLES,
     job_keys_in,
@@ -83,7 +83,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("edlz.services.keys.os.fsync", fail)
+    monkeypatch.setattr("edlz.services.transport.keys.os.fsync", fail)
     with pytest.raises(ConfigError, match="No space left"):
         write_keys(tmp_path / "keys", make_job_keys())
     assert list(tmp_path.iterdir()) == []

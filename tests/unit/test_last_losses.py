@@ -14,7 +14,7 @@ from edlz.services.process.runtime import Stop
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, ProcessExit, SupervisorStatus, WorkerStatus
-from edlz.services.rpc import RpcClient
+from edlz.services.transport.rpc import RpcClient
 
 
 class Deaths:

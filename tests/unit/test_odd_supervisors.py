@@ -12,7 +12,7 @@ from edlz.services.master.refusals import check_supervisor
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.messages import ProcessExit, SupervisorStatus
-from edlz.services.rpc import ReplyTo
+from edlz.services.transport.rpc import ReplyTo
 
 ODD = (
     *("", "ps", "ps-", "ps-x", "ps--1", "ps-01", "ps-1 ", "ps-2", "ps-\u0663", "PS-0"),

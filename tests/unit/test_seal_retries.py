@@ -12,7 +12,7 @@ from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.instructions import Write
 from edlz.services.ps.service import FULL_S, PartitionService
-from edlz.services.rpc import RpcClient, RpcServer
+from edlz.services.transport.rpc import RpcClient, RpcServer
 
 PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
 JOB = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)

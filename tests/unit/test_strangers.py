@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from edlz.services.strangers import (
+from edlz.services.transport.strangers import (
     GREETING,
     MOST_BYTES,
     PATIENCE_S,

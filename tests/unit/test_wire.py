@@ -13,9 +13,16 @@ import pytest
 import zmq
 
 from edlz.core_ext import _wire
-from edlz.services import wire as wire_module
-from edlz.services.codec import Buffer
-from edlz.services.wire import LARGE_BYTES, PyzmqWire, Wire, is_compiled_usable, open_wire, release_departed
+from edlz.services.transport import wire as wire_module
+from edlz.services.transport.codec import Buffer
+from edlz.services.transport.wire import (
+    LARGE_BYTES,
+    PyzmqWire,
+    Wire,
+    is_compiled_usable,
+    open_wire,
+    release_departed,
+)
 
 MOST_FRAMES = 5
 WAIT_MS = 5000

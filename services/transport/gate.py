@@ -6,10 +6,10 @@ from typing import Final, Protocol
 
 import zmq
 
-from edlz.services.handshakes import ACCEPTED, DISCONNECTED, RefusedPeers
-from edlz.services.monitor import Monitor
 from edlz.services.process.descriptors import SPARE, descriptor_limit, is_short_of_descriptors
-from edlz.services.strangers import Bounds, Strangers
+from edlz.services.transport.handshakes import ACCEPTED, DISCONNECTED, RefusedPeers
+from edlz.services.transport.monitor import Monitor
+from edlz.services.transport.strangers import Bounds, Strangers
 
 __all__ = ["Gate", "Listener"]
 

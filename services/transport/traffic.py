@@ -1,4 +1,4 @@
-"""What passes an endpoint of `services/rpc.py`: how much, and how it is logged when it goes wrong."""
+"""What passes an endpoint of `services/transport/rpc.py`: how much, and how it is logged when it goes wrong."""
 
 import logging
 import time

@@ -8,8 +8,8 @@ from typing import Final
 
 import zmq
 
-from edlz.services.codec import Buffer
-from edlz.services.loop_socket import LoopSocket
+from edlz.services.transport.codec import Buffer
+from edlz.services.transport.loop_socket import LoopSocket
 
 __all__ = ["Monitor"]
 

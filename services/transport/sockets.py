@@ -1,8 +1,8 @@
 """The sockets that services talk by: a server's and a client's, hooked into the running event loop.
 
-Which addresses they may use, and with which keys, is `services/security.py`'s affair.  How messages get into a
-socket and out of it is `services/wire.py`'s, what they mean `services/codec.py`'s, and who sends what again when
-`services/rpc.py`'s.
+Which addresses they may use, and with which keys, is `services/transport/security.py`'s affair.  How messages get into a
+socket and out of it is `services/transport/wire.py`'s, what they mean `services/transport/codec.py`'s, and who sends what again when
+`services/transport/rpc.py`'s.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from typing import Final, Protocol
 
 import zmq
 
-from edlz.services.codec import Buffer
 from edlz.services.configuration.endpoints import Endpoint
 from edlz.services.configuration.ports import port_problem
 from edlz.services.errors import EdlzError, LaunchError
-from edlz.services.gate import Gate
-from edlz.services.handshakes import Refusals
-from edlz.services.limits import Limits
-from edlz.services.loop_socket import MESSAGES_PER_WAKE, LoopSocket
-from edlz.services.monitor import Monitor
-from edlz.services.security import Security
-from edlz.services.wire import Departure
-from edlz.services.zap import Doorkeeper, admit_only
+from edlz.services.transport.codec import Buffer
+from edlz.services.transport.gate import Gate
+from edlz.services.transport.handshakes import Refusals
+from edlz.services.transport.limits import Limits
+from edlz.services.transport.loop_socket import MESSAGES_PER_WAKE, LoopSocket
+from edlz.services.transport.monitor import Monitor
+from edlz.services.transport.security import Security
+from edlz.services.transport.wire import Departure
+from edlz.services.transport.zap import Doorkeeper, admit_only
 
 __all__ = [
     "ClientTransport",

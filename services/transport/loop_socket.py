@@ -15,8 +15,8 @@ from typing import Final
 import zmq
 import zmq.utils.garbage  # for its place among the exit handlers, see process_context
 
-from edlz.services.codec import Buffer
-from edlz.services.wire import open_wire, release_departed
+from edlz.services.transport.codec import Buffer
+from edlz.services.transport.wire import open_wire, release_departed
 
 __all__ = ["MESSAGES_PER_WAKE", "LoopSocket", "process_context"]
 

@@ -1,7 +1,7 @@
 """Connections that are refused: what a client makes of it, and what a server says of it in its log.
 
 An encrypting server says nothing to whom it does not know, and ZeroMQ's sockets pass nothing on.  What remains are
-the monitor's events (`services/monitor.py`).  `Refusals` judges by them on a client's side, `RefusedPeers` on a
+the monitor's events (`services/transport/monitor.py`).  `Refusals` judges by them on a client's side, `RefusedPeers` on a
 server's.  Both know no sockets but for a peer's address.
 """
 
@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 import zmq
 
 from edlz.services.errors import ConfigError, EdlzError
-from edlz.services.keys import RoleKeys
+from edlz.services.transport.keys import RoleKeys
 
 __all__ = ["Refusals", "RefusedPeers"]
 

@@ -7,7 +7,7 @@ cache travel 1.5 times as fast as 16 MiB ones).  An empty tensor has no frame.  
 the header keep their place in every version, so that even a foreign message can be answered.
 
 What is received is judged before anything is allocated for it.  Which messages there are is
-`services/protocol/messages.py`'s affair; how frames reach the peer is `services/sockets.py`'s.
+`services/protocol/messages.py`'s affair; how frames reach the peer is `services/transport/sockets.py`'s.
 """
 
 import sys
@@ -21,9 +21,9 @@ import numpy as np
 from edlz.core_ext._headers import HeaderCheck
 from edlz.core_ext._tensors import TensorReader, TensorWriter, size_in_bytes
 from edlz.services.errors import ConfigError, LocalProtocolError, RemoteProtocolError
-from edlz.services.limits import FRAME_BYTES, HeaderLimits, Limits
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ANSWERS, REQUESTS
+from edlz.services.transport.limits import FRAME_BYTES, HeaderLimits, Limits
 
 __all__ = ["PROTOCOL_VERSION", "Buffer", "Codec", "MalformedMessage"]
 

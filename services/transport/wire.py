@@ -2,7 +2,7 @@
 
 The compiled way (core_ext/_wire.pyx) calls libzmq itself and costs a third of pyzmq's; it needs the addresses of
 libzmq's functions, which are found in the library that pyzmq has loaded.  Where they are not found (another
-build of pyzmq, PyPy) pyzmq does the same, slower.  Which sockets there are is `services/sockets.py`'s affair.
+build of pyzmq, PyPy) pyzmq does the same, slower.  Which sockets there are is `services/transport/sockets.py`'s affair.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import zmq
 
 from edlz.core_ext import _wire
-from edlz.services.codec import Buffer
+from edlz.services.transport.codec import Buffer
 
 __all__ = [
     "LARGE_BYTES",

@@ -2,7 +2,7 @@
 
 A role of the job (master, ps, worker, client) has one CURVE key pair.  A folder of keys holds the secret key of
 each role in a file of its own, `<role>.key`, and all public keys in `public.json`: a machine needs that one
-and the secrets of the roles that run there.  What the keys do is `services/security.py`'s affair.
+and the secrets of the roles that run there.  What the keys do is `services/transport/security.py`'s affair.
 """
 
 import contextlib

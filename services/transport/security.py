@@ -12,7 +12,7 @@ import zmq
 from edlz.services.configuration.endpoints import Endpoint, parse_endpoint
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, LocalProtocolError
-from edlz.services.keys import RoleKeys, load_keys
+from edlz.services.transport.keys import RoleKeys, load_keys
 
 __all__ = ["Security"]
 

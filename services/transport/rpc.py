@@ -8,7 +8,7 @@ back, else at growing intervals.  There is no task, future or timer per message.
 An error that edlz raises on purpose travels to the peer as ErrorReply; any other one in a handler is a
 bug: the endpoint closes and says so through `failed`, since half-dead is worse than dead.
 
-How messages become bytes is `services/codec.py`'s affair, sockets are `services/sockets.py`'s.
+How messages become bytes is `services/transport/codec.py`'s affair, sockets are `services/transport/sockets.py`'s.
 """
 
 import asyncio
@@ -22,20 +22,26 @@ from typing import Final
 import msgspec
 
 from edlz.core_ext._tensors import size_in_bytes
-from edlz.services.codec import Buffer, Codec, MalformedMessage
 from edlz.services.errors import (
     EdlzError,
     LocalProtocolError,
     PeerUnavailable,
     error_of,
 )
-from edlz.services.limits import Limits
-from edlz.services.outbox import Outbox
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ErrorReply, Ping, Pong
-from edlz.services.security import Security
-from edlz.services.sockets import ClientTransport, DealerSocket, Departure, RouterSocket, ServerTransport
-from edlz.services.traffic import RareLog, Traffic
+from edlz.services.transport.codec import Buffer, Codec, MalformedMessage
+from edlz.services.transport.limits import Limits
+from edlz.services.transport.outbox import Outbox
+from edlz.services.transport.security import Security
+from edlz.services.transport.sockets import (
+    ClientTransport,
+    DealerSocket,
+    Departure,
+    RouterSocket,
+    ServerTransport,
+)
+from edlz.services.transport.traffic import RareLog, Traffic
 
 __all__ = ["ReplyTo", "RpcClient", "RpcServer", "Traffic"]
 

@@ -13,9 +13,9 @@ from typing import Final
 import zmq
 from zmq.utils import z85
 
-from edlz.services.codec import Buffer
 from edlz.services.errors import LocalProtocolError
-from edlz.services.loop_socket import LoopSocket
+from edlz.services.transport.codec import Buffer
+from edlz.services.transport.loop_socket import LoopSocket
 
 __all__ = ["Doorkeeper", "admit_only"]
 

@@ -1,0 +1,1 @@
+"""How messages get from one service to another: requests, sockets, bytes, and the keys that guard them."""
