@@ -21,10 +21,10 @@ from edlz.k8s.pod_inventory import PodInventory
 from edlz.k8s.pod_watch import PodWatch
 from edlz.k8s.status_note import StatusNote, write_note
 from edlz.services.errors import EdlzError
-from edlz.services.launcher import Facts, count_workers
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import Scaled, SupervisorOrders, SupervisorStatus
-from edlz.services.reconciler import Reconciler
+from edlz.services.supervision.launcher import Facts, count_workers
+from edlz.services.supervision.reconciler import Reconciler
 
 __all__ = ["FleetLoop", "Master"]
 

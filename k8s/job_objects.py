@@ -14,7 +14,7 @@ from edlz.k8s.names import Owner, pod_name, secret_name, selector, service_name
 from edlz.k8s.priorities import next_worker_class
 from edlz.k8s.worker_memory import more_memory
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.launcher import is_worker, split_name
+from edlz.services.supervision.launcher import is_worker, split_name
 
 __all__ = ["JobObjects", "Spec"]
 

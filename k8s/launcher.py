@@ -22,8 +22,8 @@ from edlz.k8s.pod_inventory import PodInventory
 from edlz.k8s.quantities import number_of
 from edlz.k8s.stuck_pods import StuckPods
 from edlz.services.errors import EdlzError
-from edlz.services.launcher import is_worker, split_name
 from edlz.services.protocol.messages import ProcessExit
+from edlz.services.supervision.launcher import is_worker, split_name
 
 __all__ = ["PodApi", "PodLauncher"]
 

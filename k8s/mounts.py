@@ -12,7 +12,7 @@ from kubernetes import client
 from edlz.k8s.names import JOB_DIR, KEYS_DIR, MASTER, secret_name
 from edlz.k8s.volumes import Volumes
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.launcher import split_name
+from edlz.services.supervision.launcher import split_name
 from edlz.services.transport.keys import PUBLIC_FILE, secret_file
 
 __all__ = ["pod_mounts", "pod_volumes", "scratch_folders"]

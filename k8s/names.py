@@ -6,7 +6,7 @@ select by goes on working.
 
 from dataclasses import dataclass
 
-from edlz.services.launcher import split_name
+from edlz.services.supervision.launcher import split_name
 
 __all__ = [
     "ALL_JOBS",

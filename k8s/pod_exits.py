@@ -10,8 +10,8 @@ import signal
 
 from edlz.k8s.api_records import Condition, Pod, Terminated
 from edlz.k8s.wait_reasons import IMAGE_REASONS, image_reason, on_one_line, plain_reason
-from edlz.services.post_mortem import last_words
 from edlz.services.protocol.messages import ProcessExit
+from edlz.services.supervision.post_mortem import last_words
 
 __all__ = ["exit_of", "has_ended", "is_behind", "is_out_of_reach", "lacks_room", "note_of", "vanished"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from edlz.k8s.api_records import Pod, PodEvent
 from edlz.k8s.pod_exits import exit_of, has_ended, is_behind, is_out_of_reach, lacks_room, note_of, vanished
-from edlz.services.launcher import is_worker
 from edlz.services.protocol.messages import ProcessExit
+from edlz.services.supervision.launcher import is_worker
 
 __all__ = ["KEPT_ENDED", "PodInventory", "Ticket"]
 

@@ -31,7 +31,7 @@ from edlz.k8s.volumes import Volumes, parse_volumes
 from edlz.k8s.worker_memory import with_memory
 from edlz.services.configuration.export_flags import checkpoints_beside
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.launcher import split_name
+from edlz.services.supervision.launcher import split_name
 
 __all__ = ["Owner", "grace_s", "master_pod", "service_pod", "settings_in_pods"]
 

@@ -7,7 +7,7 @@ from edlz.k8s.grammar import is_subdomain, problem_of
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.worker_priority import parse_worker_priority
-from edlz.services.launcher import split_name
+from edlz.services.supervision.launcher import split_name
 
 __all__ = ["next_worker_class", "pod_priority", "priority_classes", "priority_problems"]
 

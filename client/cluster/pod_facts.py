@@ -12,7 +12,7 @@ from edlz.k8s.names import short_name
 from edlz.k8s.pod_exits import is_out_of_reach
 from edlz.k8s.rights import with_own_path
 from edlz.k8s.wait_reasons import IMAGE_REASONS, image_help, image_reason, plain_reason, says_no_cause
-from edlz.services.post_mortem import LastWords, last_words
+from edlz.services.supervision.post_mortem import LastWords, last_words
 
 __all__ = ["PodFacts", "facts_of", "warnings_by_pod"]
 

@@ -14,10 +14,10 @@ from edlz.client.job_index import JOURNAL
 from edlz.client.screen.end import Ending, failure_block, stopped_block, success_block
 from edlz.client.screen.spans import Glyphs, Line, Span
 from edlz.services.master.journal_facts import final_status
-from edlz.services.post_mortem import last_words
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import FailureView, JobStatus
 from edlz.services.storage.durable import replace_file
+from edlz.services.supervision.post_mortem import last_words
 
 if TYPE_CHECKING:
     from edlz.services.protocol.messages import ProcessExit

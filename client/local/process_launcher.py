@@ -28,9 +28,9 @@ from edlz.client.local.log_file import LogFile, LogTrouble
 from edlz.client.local.out_of_memory import OutOfMemory
 from edlz.services.configuration.job_config import edlz_home, flags_by_spelling
 from edlz.services.errors import LaunchError
-from edlz.services.post_mortem import last_words
 from edlz.services.process.runtime import END_SIGNAL
 from edlz.services.protocol.messages import ProcessExit
+from edlz.services.supervision.post_mortem import last_words
 
 __all__ = ["SCRATCH_VARIABLE", "ProcessLauncher", "describe_exit", "service_environment"]
 

@@ -26,8 +26,8 @@ from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
 from edlz.services.configuration.job_config import JobConfig, edlz_home
 from edlz.services.configuration.worker_priority import local_rank, parse_worker_priority
 from edlz.services.errors import ConfigError
-from edlz.services.launcher import split_name
 from edlz.services.process.logs import configure_logging
+from edlz.services.supervision.launcher import split_name
 from edlz.services.transport.rpc import RpcClient
 from edlz.services.valid_text import is_valid_text, valid_text
 

@@ -18,14 +18,14 @@ from edlz.client.local.live_status import LiveStatus
 from edlz.client.local.process_launcher import ProcessLauncher
 from edlz.client.local.start_watch import StartWatch
 from edlz.client.screen.screens import Screen
-from edlz.services.backoff import Backoff
 from edlz.services.errors import EdlzError, PeerUnavailable
-from edlz.services.exits import Cause, cause_of
-from edlz.services.launcher import Facts, count_workers
 from edlz.services.protocol.job_status import FINAL_STATES, JobStatus, StatusRequest, events_before
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ProcessExit, SupervisorOrders
-from edlz.services.reconciler import Reconciler
+from edlz.services.supervision.backoff import Backoff
+from edlz.services.supervision.exits import Cause, cause_of
+from edlz.services.supervision.launcher import Facts, count_workers
+from edlz.services.supervision.reconciler import Reconciler
 
 __all__ = ["MASTER", "STOP_S", "MasterLink", "Supervisor"]
 

@@ -17,14 +17,14 @@ Fewer are needed if they ended by themselves.  Who dies with a task in hand is t
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from edlz.services.backoff import Backoff
 from edlz.services.configuration.job_size import check_workers
-from edlz.services.exits import Cause, cause_of
-from edlz.services.launcher import count_workers, is_worker, split_name
 from edlz.services.master.entries import FleetRecord
 from edlz.services.master.places import Places
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.messages import ProcessExit
+from edlz.services.supervision.backoff import Backoff
+from edlz.services.supervision.exits import Cause, cause_of
+from edlz.services.supervision.launcher import count_workers, is_worker, split_name
 
 __all__ = ["Fleet", "Loss"]
 

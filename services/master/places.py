@@ -12,7 +12,7 @@ place, and nothing of this happens.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from edlz.services.launcher import is_worker
+from edlz.services.supervision.launcher import is_worker
 
 __all__ = ["PATIENCE_S", "Places"]
 

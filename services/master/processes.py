@@ -11,7 +11,6 @@ noticed by their silence only, and nobody is replaced.
 from collections.abc import Sequence
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.launcher import split_name
 from edlz.services.master.crew import Crew
 from edlz.services.master.entries import JournalState, WorkerEntry
 from edlz.services.master.fleet import Fleet, Loss
@@ -23,6 +22,7 @@ from edlz.services.master.verdict import Verdict
 from edlz.services.master.work import Work
 from edlz.services.protocol.messages import SupervisorStatus, WorkerStatus
 from edlz.services.protocol.plan import Plan
+from edlz.services.supervision.launcher import split_name
 
 __all__ = ["Processes"]
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from edlz.services.launcher import split_name
 from edlz.services.master.entries import JournalState
 from edlz.services.master.events import Events
 from edlz.services.master.job import MasterCore
@@ -24,6 +23,7 @@ from edlz.services.protocol.job_status import (
     WorkerView,
 )
 from edlz.services.protocol.messages import Identity, PartitionStatus, WorkerStatus, WorkerTelemetry
+from edlz.services.supervision.launcher import split_name
 
 __all__ = ["Progress"]
 

@@ -6,9 +6,9 @@ follows from its answer, the `Reconciler`'s.
 
 import logging
 
-from edlz.services.launcher import Launcher
 from edlz.services.protocol.messages import SupervisorOrders, SupervisorStatus
-from edlz.services.reconciler import Reconciler
+from edlz.services.supervision.launcher import Launcher
+from edlz.services.supervision.reconciler import Reconciler
 
 __all__ = ["Supervision"]
 

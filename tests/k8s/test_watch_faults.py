@@ -15,10 +15,10 @@ from edlz.k8s.fleet_loop import FleetLoop
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.names import STATUS, STOP, WORKERS, Owner, labels, pod_name
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.launcher import is_worker
 from edlz.services.master.fleet import Fleet
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import Scaled, SupervisorOrders, SupervisorStatus
+from edlz.services.supervision.launcher import is_worker
 from tests.k8s.api_server import ApiServer
 
 pytestmark = pytest.mark.fault
@@ -169,7 +169,7 @@ async def scene(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Scene], Any]], None]:
-    monkeypatch.setattr("edlz.services.backoff.SHORT_LIFE_S", 0.0)  # no life here is long
+    monkeypatch.setattr("edlz.services.supervision.backoff.SHORT_LIFE_S", 0.0)  # no life here is long
 
     def run(act: Callable[[Scene], Any]) -> None:
         async def main() -> None:

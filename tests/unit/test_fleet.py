@@ -4,12 +4,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from edlz.services.backoff import LONGEST_DELAY_S, Backoff
 from edlz.services.configuration.job_size import MOST_WORKERS
 from edlz.services.errors import ConfigError
-from edlz.services.exits import Cause, cause_of
 from edlz.services.master.fleet import MOST_TAKEN, MOST_VAIN, Fleet, Loss
 from edlz.services.protocol.messages import ProcessExit
+from edlz.services.supervision.backoff import LONGEST_DELAY_S, Backoff
+from edlz.services.supervision.exits import Cause, cause_of
 
 KILLED = "killed by signal 9 (SIGKILL)"
 LONG_S = 100.0  # a life that nobody calls short

@@ -31,7 +31,7 @@ from edlz.services.protocol.messages import (
 from edlz.services.ps import partition
 from edlz.services.ps.inputs import Request
 from edlz.services.ps.instructions import Reply
-from edlz.services.reconciler import Reconciler
+from edlz.services.supervision.reconciler import Reconciler
 
 JOB = job_of("new")
 OLD: Identity = (1, 7)

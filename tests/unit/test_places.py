@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edlz.services.launcher import count_workers, is_worker
 from edlz.services.master.fleet import Fleet
 from edlz.services.master.places import PATIENCE_S, Places
 from edlz.services.protocol.messages import ProcessExit, SupervisorOrders
-from edlz.services.reconciler import Reconciler
+from edlz.services.supervision.launcher import count_workers, is_worker
+from edlz.services.supervision.reconciler import Reconciler
 
 SETTLED_S = 400  # longer than the last of five workers waits to make room
 GRACE_S = 4

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.launcher import Facts, split_name
 from edlz.services.protocol.messages import ProcessExit, SupervisorOrders
-from edlz.services.reconciler import Action, Reconciler
+from edlz.services.supervision.launcher import Facts, split_name
+from edlz.services.supervision.reconciler import Action, Reconciler
 
 
 def orders(*desired: str, stop: bool = False) -> SupervisorOrders:

@@ -24,7 +24,6 @@ from edlz.client.screen.spans import ASCII, UNICODE, Line, Span, paint, plain, w
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
 from edlz.client.screen.wording import best_evaluation, count_of, duration, metric, percent
 from edlz.services.configuration.problems import Problem, print_problems
-from edlz.services.post_mortem import last_words
 from edlz.services.protocol.job_status import (
     EvaluationView,
     EventView,
@@ -35,6 +34,7 @@ from edlz.services.protocol.job_status import (
     WorkerView,
 )
 from edlz.services.protocol.messages import ProcessExit
+from edlz.services.supervision.post_mortem import last_words
 
 WORKERS = tuple(
     WorkerView(

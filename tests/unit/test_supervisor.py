@@ -21,7 +21,6 @@ from edlz.client.local.process_launcher import ProcessLauncher, describe_exit, s
 from edlz.client.local.run import service_command
 from edlz.client.local.supervisor import STOP_S, Supervisor
 from edlz.client.screen.spans import Line
-from edlz.services import backoff
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LaunchError, PeerUnavailable, RemoteProtocolError
@@ -29,6 +28,7 @@ from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import EventView, JobStatus
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ProcessExit, SupervisorOrders, SupervisorStatus
+from edlz.services.supervision import backoff
 
 LIMIT_S = 30.0
 WAITS = "import signal; print('ready', flush=True); signal.pause()"

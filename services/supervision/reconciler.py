@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from edlz.services.launcher import Facts, count_workers, is_worker
 from edlz.services.protocol.messages import ProcessExit, SupervisorOrders, SupervisorStatus
+from edlz.services.supervision.launcher import Facts, count_workers, is_worker
 
 __all__ = ["NO_FACTS", "Action", "Reconciler"]
 
