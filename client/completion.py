@@ -13,7 +13,7 @@ from edlz.client.sight import ENDED_STATES
 from edlz.services.configuration.flags import Flag
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
-from edlz.services.model_location import FEED_NAMES, MODEL_NAMES, model_zoo_directory, zoo_modules
+from edlz.services.inputs.model_location import FEED_NAMES, MODEL_NAMES, model_zoo_directory, zoo_modules
 
 __all__ = ["complete_checkpoint", "complete_ended_state", "complete_job", "complete_value"]
 

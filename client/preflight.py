@@ -15,9 +15,9 @@ from edlz.services.configuration.export_flags import is_keras_file
 from edlz.services.configuration.flags import DATA_FLAGS
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import Problem
-from edlz.services.data import list_shards, nearest_path
 from edlz.services.errors import EdlzError
-from edlz.services.model_location import (
+from edlz.services.inputs.data import list_shards, nearest_path
+from edlz.services.inputs.model_location import (
     FEED_NAMES,
     MODEL_NAMES,
     ModelLocation,

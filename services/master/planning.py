@@ -15,8 +15,8 @@ import msgspec
 from edlz.services.configuration.flags import DATA_FLAGS
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.job_size import MOST_TASKS
-from edlz.services.data import list_shards
 from edlz.services.errors import ConfigError, DataError, LaunchError
+from edlz.services.inputs.data import list_shards
 from edlz.services.master.entries import FleetRecord, JournalState
 from edlz.services.master.fleet import Fleet
 from edlz.services.master.journal import Journal

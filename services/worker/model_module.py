@@ -15,7 +15,7 @@ from keras.src.backend import get_keras_mask
 from edlz.api.callbacks import LearningRateScheduler
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
-from edlz.services.model_location import (
+from edlz.services.inputs.model_location import (
     FEED_NAMES,
     MODEL_NAMES,
     ModelLocation,

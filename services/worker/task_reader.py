@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.data import RecordSource
+from edlz.services.inputs.data import RecordSource
 from edlz.services.protocol.plan import Plan, TaskRange
 
 __all__ = ["Assignment", "TaskReader"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edlz.api.recordio import Writer
-from edlz.services.data import RecordSource, list_shards
 from edlz.services.errors import ConfigError, DataError
+from edlz.services.inputs.data import RecordSource, list_shards
 from edlz.services.protocol.plan import Shard, TaskRange
 
 

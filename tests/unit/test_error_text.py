@@ -8,8 +8,8 @@ import keras
 import pytest
 
 import edlz.model_zoo
-from edlz.services import data
 from edlz.services.error_text import is_library, main_line
+from edlz.services.inputs import data
 from edlz.services.supervision.post_mortem import LastWords, last_words
 
 INFO = "[2026-05-04 09:12:03,120] [INFO] [service.py:118:run] Starting worker: 0"

@@ -264,7 +264,7 @@ def test_inputs_of_patients():
 
 
 def test_models_are_found_by_their_names():
-    from edlz.services.model_location import zoo_modules
+    from edlz.services.inputs.model_location import zoo_modules
 
     names = zoo_modules(Path(datasets.__file__).parent)
     assert set(ALL) <= set(names)

@@ -11,7 +11,7 @@ from edlz.client.model_symbols import read_symbols
 from edlz.client.preflight import check_job
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
-from edlz.services.model_location import (
+from edlz.services.inputs.model_location import (
     ModelLocation,
     locate_attribute,
     locate_model,

@@ -12,8 +12,8 @@ from edlz.client.screen.columns import wrapped
 from edlz.client.screen.end import Ending, failure_block
 from edlz.client.screen.spans import plain
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.data import list_shards
 from edlz.services.errors import ModelError
+from edlz.services.inputs.data import list_shards
 from edlz.services.master.failures import failure_of_worker
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.trainer import Trainer
