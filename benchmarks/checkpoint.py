@@ -25,9 +25,9 @@ from benchmarks.processes import touch_memory
 from benchmarks.rows import Row
 from benchmarks.turns import take_turns
 from edlz.core_ext.optimizers import make_optimizer
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout
 from edlz.services.protocol.messages import OptimizerSpec
-from edlz.services.ps.store import Store
 from edlz.services.storage.state import MemoryRows
 from edlz.services.storage.state_file import read_state, write_state
 

@@ -16,6 +16,7 @@ from benchmarks.processes import cpu_s, start
 from edlz.core_ext.memory import aligned_zeros
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.configuration.job_config import JobConfig
+from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
@@ -37,7 +38,6 @@ from edlz.services.protocol.messages import (
     TableSpec,
 )
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.ps.store import initial_digest
 from edlz.services.transport.codec import Buffer, Codec
 from edlz.services.transport.loop_socket import process_context
 from edlz.services.transport.rpc import ReplyTo, RpcClient, RpcServer

@@ -4,12 +4,12 @@ from simulation.disk import Disk
 from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 from statuses import partition_status
 
+from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.messages import Granted, Identity, Initialise, Job
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.inputs import Answered, Written
 from edlz.services.ps.instructions import Instruction, Write
 from edlz.services.ps.partition import Partition
-from edlz.services.ps.store import initial_digest
 
 __all__ = ["PLAN", "bare_partition", "become_based", "initial_values", "job_of"]
 

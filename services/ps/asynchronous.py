@@ -9,12 +9,12 @@ up to the same marks everywhere.
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.ledger import Ledger, LedgerRecord
 from edlz.services.protocol.messages import ANY_VERSION, Exchange, Identity, Push, Refused
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.exchanges import Exchanges
 from edlz.services.ps.instructions import Reply
-from edlz.services.ps.store import Store
 
 __all__ = ["AsyncSettings", "Asynchronous"]
 

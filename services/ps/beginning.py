@@ -8,6 +8,7 @@ import numpy as np
 
 from edlz.services import strict_json
 from edlz.services.errors import RemoteProtocolError
+from edlz.services.parameters.store import Store, initial_digest
 from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.layout import Layout
 from edlz.services.protocol.ledger import LedgerRecord
@@ -23,7 +24,6 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.instructions import Reply, Write
-from edlz.services.ps.store import Store, initial_digest
 from edlz.services.storage.state import State
 
 __all__ = ["Beginning", "begun_from", "difference"]

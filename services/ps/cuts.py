@@ -11,6 +11,7 @@ of it is reported until the master says how the checkpoint has ended.
 
 from collections.abc import Callable
 
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import (
     CheckpointOrder,
     CheckpointPart,
@@ -21,7 +22,6 @@ from edlz.services.protocol.messages import (
 from edlz.services.ps.asynchronous import Asynchronous
 from edlz.services.ps.checkpoint_parts import CheckpointParts
 from edlz.services.ps.instructions import Instruction, Write
-from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
 
 __all__ = ["Cuts"]

@@ -3,11 +3,11 @@
 from collections.abc import Hashable
 
 from edlz.services.errors import RemoteProtocolError
+from edlz.services.parameters.store import Store, Values
 from edlz.services.protocol.messages import ANY_VERSION, Exchanged, Identity, NewestPull, Pull, Push, Refused
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.endings import Endings
 from edlz.services.ps.instructions import Reply
-from edlz.services.ps.store import Store, Values
 
 __all__ = ["Exchanges"]
 

@@ -15,6 +15,7 @@ from enum import Enum
 
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError, RemoteProtocolError
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
@@ -58,7 +59,6 @@ from edlz.services.ps.reading import read
 from edlz.services.ps.recount import recount
 from edlz.services.ps.recovery_snapshots import RecoverySnapshots
 from edlz.services.ps.refusals import check_joining, check_orders, misdirected
-from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
 from edlz.services.ps.targets import Targets
 

@@ -1,8 +1,8 @@
 """What a partition answers to who reads it for the parameters' digest."""
 
 from edlz.services.errors import RemoteProtocolError
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import ReadTables, ReadVector, TableDigests, VectorPart
-from edlz.services.ps.store import Store
 
 __all__ = ["read"]
 

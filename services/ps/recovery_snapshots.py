@@ -1,8 +1,8 @@
 """When one partition writes recovery snapshots: one at a time, since each holds memory."""
 
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import Identity
 from edlz.services.ps.instructions import Write
-from edlz.services.ps.store import Store
 
 __all__ = ["RecoverySnapshots"]
 

@@ -8,11 +8,11 @@ Pulls are held until they are due.
 from collections.abc import Callable, Hashable
 
 from edlz.services.errors import RemoteProtocolError
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import ANY_VERSION, Exchange, Identity, Pull, Push, Refused
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.exchanges import Exchanges
 from edlz.services.ps.instructions import Reply
-from edlz.services.ps.store import Store
 
 __all__ = ["Synchronous"]
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from edlz.services.parameters.tables import Tables, empty_rows
 from edlz.services.protocol.messages import RowIds
 from edlz.services.protocol.plan import Plan
-from edlz.services.ps.tables import Tables, empty_rows
 from edlz.services.worker.assembly import Assembly
 from edlz.services.worker.elements import shown, split_element
 from edlz.services.worker.user_code import TaskError, UserCodeError

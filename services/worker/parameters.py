@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext.memory import aligned_zeros
-from edlz.services.dense_optimizer import DenseOptimizer
+from edlz.services.parameters.dense_optimizer import DenseOptimizer
 from edlz.services.protocol.layout import Layout, slice_bounds
 from edlz.services.protocol.messages import Exchanged, OptimizerSpec, Push
 

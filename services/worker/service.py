@@ -20,6 +20,7 @@ import numpy.typing as npt
 from edlz.services.configuration.endpoints import parse_endpoint
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError, LocalProtocolError, ModelError
+from edlz.services.parameters.store import initial_digest
 from edlz.services.process.contact import Contact
 from edlz.services.process.runtime import Stop, when_failed
 from edlz.services.process.shell import Instructions, Shell
@@ -38,7 +39,6 @@ from edlz.services.protocol.messages import (
     RowIds,
     WorkerOrders,
 )
-from edlz.services.ps.store import initial_digest
 from edlz.services.transport.rpc import RpcClient
 from edlz.services.transport.security import Security
 from edlz.services.worker.inputs import (

@@ -12,11 +12,11 @@ from simulation.schedule import Schedule, bad_minibatches
 
 from edlz.services.master.digest import read_digest
 from edlz.services.master.task_queue import MAX_ATTEMPTS
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import ConcludedRound
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import ReadVector, TableDigests, VectorPart
-from edlz.services.ps.store import Store
 from edlz.services.storage.state import State
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from simulation.model import (
 )
 from simulation.schedule import Schedule, ids_of
 
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import ConcludedRound, LossSum
 from edlz.services.protocol.messages import Push
-from edlz.services.ps.store import Store
 from edlz.services.worker.row_traffic import join_rows, split_gradients
 
 __all__ = ["reference_run", "reference_values"]

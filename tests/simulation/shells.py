@@ -13,13 +13,13 @@ from simulation.processes import Process, Violation
 from edlz.services.master import instructions as master_core
 from edlz.services.master.digest import Reading, Unreadable, read_digest
 from edlz.services.master.inputs import DigestRead, ManifestWritten, Published
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Ends, Job, PartInfo
 from edlz.services.ps import inputs as ps_inputs
 from edlz.services.ps import instructions as ps_core
-from edlz.services.ps.store import Store
 from edlz.services.storage.checkpoint_records import Manifest, Part
 from edlz.services.storage.state import MemoryRows, State
 

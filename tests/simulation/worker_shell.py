@@ -22,6 +22,7 @@ from simulation.processes import Process, Violation
 from simulation.schedule import ids_of, raises_at
 from simulation.shells import Shell
 
+from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.concluded_rounds import Decision
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.ledger import TaskSet
@@ -37,7 +38,6 @@ from edlz.services.protocol.messages import (
     Initialise,
     PartFile,
 )
-from edlz.services.ps.store import initial_digest
 from edlz.services.storage.state import State
 from edlz.services.worker import inputs
 from edlz.services.worker import instructions as worker_core

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Exchange, Exchanged, OptimizerSpec, Push, Refused
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.asynchronous import HOLD_S, Asynchronous, AsyncSettings
-from edlz.services.ps.store import Store
 
 LIFE = (1, 1)
 SGD = OptimizerSpec(name="SGD", settings={})

@@ -16,11 +16,11 @@ from edlz.services.master import digest, skips
 from edlz.services.master.task_queue import TaskQueue
 from edlz.services.master.verdict import Verdict
 from edlz.services.master.work import Work
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import ClosedTask, Ends, Job, PartitionStatus
 from edlz.services.ps.asynchronous import Asynchronous
 from edlz.services.ps.checkpoint_parts import CheckpointParts
 from edlz.services.ps.endings import Endings
-from edlz.services.ps.store import Store
 from edlz.services.ps.synchronous import Synchronous
 from edlz.services.storage import complete_checkpoints
 from edlz.services.storage.checkpoint_records import Manifest, Part

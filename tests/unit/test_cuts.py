@@ -6,6 +6,7 @@ import numpy as np
 from simulation.disk import Disk
 from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 
+from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import (
     CheckpointOrder,
@@ -21,7 +22,6 @@ from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.inputs import Answered, Request, Tick, Written
 from edlz.services.ps.instructions import Reply, Report, Write
 from edlz.services.ps.partition import Partition
-from edlz.services.ps.store import initial_digest
 
 LIFE = (1, 1)
 

@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from edlz.services.parameters.tables import Tables, empty_rows
 from edlz.services.protocol.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
-from edlz.services.ps.tables import Tables, empty_rows
 from edlz.services.storage.state import MemoryRows
 
 NORMAL = InitializerSpec(kind="normal", a=0.0, b=1.0)

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pytest
 
 from edlz.core_ext.optimizers import make_optimizer
+from edlz.services.parameters.lent_buffers import LentBuffers
+from edlz.services.parameters.store import Store
+from edlz.services.parameters.tables import empty_rows
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout, slice_bounds
 from edlz.services.protocol.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
-from edlz.services.ps.buffers import LentBuffers
-from edlz.services.ps.store import Store
-from edlz.services.ps.tables import empty_rows
 
 SIZE = 32
 LAYOUT = Layout(

@@ -17,12 +17,12 @@ import numpy.typing as npt
 from edlz.core_ext.dense import add, copy, divide
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services import strict_json
-from edlz.services.dense_optimizer import DenseOptimizer
+from edlz.services.parameters.dense_optimizer import DenseOptimizer
+from edlz.services.parameters.lent_buffers import LentBuffers
+from edlz.services.parameters.tables import Tables, empty_rows
 from edlz.services.protocol.layout import Layout, slice_bounds
 from edlz.services.protocol.ledger import Ledger, LedgerRecord
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, TableSpec
-from edlz.services.ps.buffers import LentBuffers
-from edlz.services.ps.tables import Tables, empty_rows
 from edlz.services.storage.state import State
 
 __all__ = ["Store", "Values", "initial_digest"]
