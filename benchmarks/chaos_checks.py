@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edlz.services.master.journal import Journal
+from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.ledger import Ledger

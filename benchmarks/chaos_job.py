@@ -20,7 +20,7 @@ from benchmarks.chaos_network import Network
 from benchmarks.chaos_schedule import Fault
 from benchmarks.processes import is_complete, quiet_environment
 from edlz.services.errors import EdlzError
-from edlz.services.master.journal import planned_job
+from edlz.services.master.journal.journal import planned_job
 from edlz.services.protocol.messages import Exchanged, NewestPull
 from edlz.services.transport.rpc import RpcClient
 

@@ -17,11 +17,11 @@ from functools import partial
 from typing import Literal
 
 from benchmarks.stand_ins import Partitions, TaskState, Work, Worker
-from edlz.services.master.entries import JournalState
-from edlz.services.master.fleet import Fleet
-from edlz.services.master.inputs import DigestRead, Input, Request, Start, Tick
-from edlz.services.master.instructions import Reply, TakeDigest
-from edlz.services.master.job import MasterCore
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.vocabulary.inputs import DigestRead, Input, Request, Start, Tick
+from edlz.services.master.core.vocabulary.instructions import Reply, TakeDigest
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Job, ProcessExit, SupervisorStatus, WorkerOrders
 from edlz.services.protocol.plan import Plan, Shard

@@ -14,7 +14,7 @@ from edlz.client.screen.wording import count_of, metric
 from edlz.client.start_up_noise import without_start_up_noise
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError, ModelError
-from edlz.services.master.failures import failure_of_worker
+from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.job_status import MISTAKE
 from edlz.services.worker.trainer import Built, Trainer

@@ -11,8 +11,8 @@ from edlz.services.configuration.job_config import JobConfig, Scalar
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.errors import DataError
-from edlz.services.master.journal import planned_job
-from edlz.services.master.journal_facts import job_end
+from edlz.services.master.journal.journal import planned_job
+from edlz.services.master.journal.journal_facts import job_end
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan

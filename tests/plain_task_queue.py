@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from edlz.services.master.task_queue import LEASE_FLOOR_S, Holder
+from edlz.services.master.core.tasks.task_queue import LEASE_FLOOR_S, Holder
 from edlz.services.protocol.messages import Identity, WorkerStatus
 from edlz.services.protocol.plan import Plan
 

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.processes import services_of
 from edlz.client.local.job_lock import lock_holder
 from edlz.client.local.master_line import ask_master
-from edlz.services.master.journal import Journal
+from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus, StatusRequest
 from edlz.services.protocol.ledger import Ledger

@@ -13,7 +13,7 @@ import msgspec
 from edlz.client.job_index import JOURNAL
 from edlz.client.screen.end import Ending, failure_block, stopped_block, success_block
 from edlz.client.screen.spans import Glyphs, Line, Span
-from edlz.services.master.journal_facts import final_status
+from edlz.services.master.journal.journal_facts import final_status
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import FailureView, JobStatus
 from edlz.services.storage.durable import replace_file

@@ -11,7 +11,7 @@ from edlz.client.local.job_lock import LockHolder
 from edlz.services.configuration.endpoints import local_endpoint, parse_endpoint
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError, PeerUnavailable
-from edlz.services.master.journal import planned_job
+from edlz.services.master.journal.journal import planned_job
 from edlz.services.protocol.job_status import JobStatus, StatusRequest
 from edlz.services.protocol.message_types import Message
 from edlz.services.transport.rpc import RpcClient

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError
-from edlz.services.master.instructions import WriteManifest
-from edlz.services.master.job import MasterCore
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.vocabulary.instructions import WriteManifest
 from edlz.services.storage.checkpoint_records import version_of
 from edlz.services.storage.checkpoint_writing import write_manifest
 from edlz.services.storage.pruning import prune, remove_unfinished, remove_version

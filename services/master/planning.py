@@ -17,9 +17,9 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.job_size import MOST_TASKS
 from edlz.services.errors import ConfigError, DataError, LaunchError
 from edlz.services.inputs.data import list_shards
-from edlz.services.master.entries import FleetRecord, JournalState
-from edlz.services.master.fleet import Fleet
-from edlz.services.master.journal import Journal
+from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.vocabulary.records import FleetRecord, JournalState
+from edlz.services.master.journal.journal import Journal
 from edlz.services.predictions.formats import check_format
 from edlz.services.predictions.output import claim
 from edlz.services.protocol.messages import Job

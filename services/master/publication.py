@@ -4,8 +4,8 @@ from pathlib import Path
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
-from edlz.services.master.full_disk import FullDisk
-from edlz.services.master.instructions import PublishPredictions
+from edlz.services.master.core.vocabulary.instructions import PublishPredictions
+from edlz.services.master.journal.full_disk import FullDisk
 from edlz.services.predictions.output import MANIFEST, Part, PredictionManifest, part_name, publish
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.messages import Job

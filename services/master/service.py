@@ -18,11 +18,17 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.checkpoint_folder import CheckpointFolder
-from edlz.services.master.digest import take_digest
-from edlz.services.master.entries import Added
-from edlz.services.master.full_disk import DiskFull
-from edlz.services.master.inputs import DigestRead, Input, ManifestWritten, Published, Request, Start, Tick
-from edlz.services.master.instructions import (
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.vocabulary.inputs import (
+    DigestRead,
+    Input,
+    ManifestWritten,
+    Published,
+    Request,
+    Start,
+    Tick,
+)
+from edlz.services.master.core.vocabulary.instructions import (
     Announce,
     DropCheckpoint,
     DropParts,
@@ -33,12 +39,14 @@ from edlz.services.master.instructions import (
     TakeDigest,
     WriteManifest,
 )
-from edlz.services.master.instructions import Journal as Entry
-from edlz.services.master.job import MasterCore
-from edlz.services.master.journal import Journal, TermLost
-from edlz.services.master.last_word import leave_last_word, note_end
+from edlz.services.master.core.vocabulary.instructions import Journal as Entry
+from edlz.services.master.core.vocabulary.records import Added
+from edlz.services.master.digest import take_digest
+from edlz.services.master.journal.full_disk import DiskFull
+from edlz.services.master.journal.journal import Journal, TermLost
+from edlz.services.master.journal.last_word import leave_last_word, note_end
 from edlz.services.master.planning import lock_folder, make_fleet, open_journal
-from edlz.services.master.progress import Progress
+from edlz.services.master.progress.progress import Progress
 from edlz.services.master.publication import publish_predictions
 from edlz.services.process.logs import INCIDENT
 from edlz.services.process.runtime import Stop, when_failed

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from processes import END_S, MODELS, HandJob, wait_for
 
-from edlz.services.master.journal import Journal
+from edlz.services.master.journal.journal import Journal
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
 

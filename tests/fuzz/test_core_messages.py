@@ -22,7 +22,7 @@ from simulation.schedule import Schedule
 from edlz.api.recordio import Writer as RecordWriter
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
-from edlz.services.master.inputs import Request, Tick
+from edlz.services.master.core.vocabulary.inputs import Request, Tick
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.job_status import StatusRequest

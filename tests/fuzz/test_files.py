@@ -21,8 +21,8 @@ from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.services import strict_json
 from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import EdlzError
-from edlz.services.master.entries import FleetRecord
-from edlz.services.master.journal import Journal, planned_job
+from edlz.services.master.core.vocabulary.records import FleetRecord
+from edlz.services.master.journal.journal import Journal, planned_job
 from edlz.services.protocol.job_status import EvaluationView, EventView, FailureView, JobStatus, PartitionView
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Job

@@ -15,7 +15,7 @@ from edlz.k8s.fleet_loop import FleetLoop
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.names import STATUS, STOP, WORKERS, Owner, labels, pod_name
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.master.fleet import Fleet
+from edlz.services.master.core.processes.desired_processes import Fleet
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import Scaled, SupervisorOrders, SupervisorStatus
 from edlz.services.supervision.launcher import is_worker

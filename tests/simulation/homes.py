@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from simulation.processes import Process, Violation
 
-from edlz.services.master.crew import HANG_S
-from edlz.services.master.inputs import Request
+from edlz.services.master.core.processes.live_workers import HANG_S
+from edlz.services.master.core.vocabulary.inputs import Request
 from edlz.services.protocol.messages import ProcessExit, Scaled, ScaleRequest, SupervisorOrders
 from edlz.services.supervision.launcher import HUNG_GRACE_S, Facts, count_workers
 from edlz.services.supervision.loop import Supervision

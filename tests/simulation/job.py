@@ -29,10 +29,10 @@ from simulation.shells import (
 from simulation.worker_shell import WorkerShell
 
 from edlz.services import strict_json
-from edlz.services.master import inputs as to_master
-from edlz.services.master.entries import JournalState
-from edlz.services.master.fleet import Fleet
-from edlz.services.master.job import MasterCore
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.vocabulary import inputs as to_master
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.messages import Job, ProcessExit
 from edlz.services.ps.inputs import LeaveWanted, Request, Tick
 from edlz.services.ps.partition import Partition

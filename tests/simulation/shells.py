@@ -10,9 +10,9 @@ import numpy as np
 from simulation.model import LAYOUT, OPTIMIZER, final_bytes, initial_vectors, trained_vectors
 from simulation.processes import Process, Violation
 
-from edlz.services.master import instructions as master_core
+from edlz.services.master.core.vocabulary import instructions as master_core
+from edlz.services.master.core.vocabulary.inputs import DigestRead, ManifestWritten, Published
 from edlz.services.master.digest import Reading, Unreadable, read_digest
-from edlz.services.master.inputs import DigestRead, ManifestWritten, Published
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.ledger import LedgerRecord

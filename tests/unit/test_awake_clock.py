@@ -4,12 +4,12 @@ import pytest
 from statuses import partition_status
 
 from edlz.services.master.awake_clock import AwakeClock
-from edlz.services.master.crew import HANG_S
-from edlz.services.master.entries import FleetRecord, JournalState
-from edlz.services.master.fleet import Fleet
-from edlz.services.master.inputs import Request, Start, Tick
-from edlz.services.master.instructions import Announce
-from edlz.services.master.job import MasterCore
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.processes.live_workers import HANG_S
+from edlz.services.master.core.vocabulary.inputs import Request, Start, Tick
+from edlz.services.master.core.vocabulary.instructions import Announce
+from edlz.services.master.core.vocabulary.records import FleetRecord, JournalState
 from edlz.services.protocol.messages import Job, SupervisorStatus, WorkerStatus
 from edlz.services.protocol.plan import Plan, Shard
 

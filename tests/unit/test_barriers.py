@@ -17,9 +17,9 @@ from simulation.schedule import BARRIER_MOMENTS
 from simulation.shells import MasterShell
 
 from edlz.services import strict_json
-from edlz.services.master.barriers import Barriers
-from edlz.services.master.inputs import ManifestWritten
-from edlz.services.master.instructions import Journal
+from edlz.services.master.core.barriers import Barriers
+from edlz.services.master.core.vocabulary.inputs import ManifestWritten
+from edlz.services.master.core.vocabulary.instructions import Journal
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.protocol.messages import NewestPull
 from edlz.services.ps.exchanges import Exchanges

@@ -8,7 +8,7 @@ from states import make_cut, save, write_parts
 
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.master.instructions import WriteManifest
+from edlz.services.master.core.vocabulary.instructions import WriteManifest
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.storage.checkpoint_records import version_folder

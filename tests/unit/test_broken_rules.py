@@ -12,10 +12,11 @@ from schedules import contended_schedule, ending_schedule, random_schedule, with
 from simulation.job import Schedule, SimulatedJob, Violation
 
 from edlz.services.errors import EdlzError, LocalProtocolError
-from edlz.services.master import digest, skips
-from edlz.services.master.task_queue import TaskQueue
-from edlz.services.master.verdict import Verdict
-from edlz.services.master.work import Work
+from edlz.services.master import digest
+from edlz.services.master.core.tasks import bad_tasks
+from edlz.services.master.core.tasks.task_queue import TaskQueue
+from edlz.services.master.core.vocabulary.verdict import Verdict
+from edlz.services.master.core.work import Work
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import ClosedTask, Ends, Job, PartitionStatus
 from edlz.services.ps.asynchronous import Asynchronous
@@ -103,7 +104,7 @@ def closed_at_nothing(status: PartitionStatus, number: int) -> ClosedTask:
 ENDING_RULES: dict[str, tuple[str, Any, str, Any]] = {
     "sync: partitions take nothing beyond a task's end": ("sync", Endings, "bars", lambda *_: False),
     "async: partitions take nothing beyond a task's end": ("async", Endings, "bars", lambda *_: False),
-    "a task ends where all partitions can end it": ("async", skips, "_closed", closed_at_nothing),
+    "a task ends where all partitions can end it": ("async", bad_tasks, "_closed", closed_at_nothing),
     "parts of a history that ended otherwise are cut again": (
         "sync",
         CheckpointParts,

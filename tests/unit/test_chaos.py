@@ -25,7 +25,7 @@ from benchmarks.chaos_network import Network
 from benchmarks.chaos_report import Run, line_of, summary_of
 from benchmarks.chaos_schedule import Fault, Mode, Schedule, draw
 from edlz.services import strict_json
-from edlz.services.master.journal import Journal
+from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol.job_status import EvaluationView, JobStatus, PartitionView
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Job

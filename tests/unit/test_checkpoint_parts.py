@@ -2,9 +2,9 @@
 
 from statuses import partition_status
 
-from edlz.services.master.checkpoints import Checkpoints
-from edlz.services.master.entries import PartitionEntry
-from edlz.services.master.instructions import Announce, DropParts, WriteManifest
+from edlz.services.master.core.checkpoints import Checkpoints
+from edlz.services.master.core.vocabulary.instructions import Announce, DropParts, WriteManifest
+from edlz.services.master.core.vocabulary.records import PartitionEntry
 from edlz.services.protocol.messages import CheckpointPart, PartInfo
 from edlz.services.ps.checkpoint_parts import CheckpointParts
 

@@ -10,10 +10,10 @@ from statuses import partition_status
 
 from edlz.client.local.ending import written_status
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.master import last_word
-from edlz.services.master.full_disk import DiskFull
-from edlz.services.master.inputs import Request
-from edlz.services.master.journal import Journal
+from edlz.services.master.core.vocabulary.inputs import Request
+from edlz.services.master.journal import last_word
+from edlz.services.master.journal.full_disk import DiskFull
+from edlz.services.master.journal.journal import Journal
 from edlz.services.master.planning import open_journal
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop

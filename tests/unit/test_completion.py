@@ -6,15 +6,15 @@ from typing import Any
 from statuses import partition_status
 
 from edlz.services.configuration.job_settings import JobSettings
-from edlz.services.master.checkpoints import Checkpoints
-from edlz.services.master.completion import Completion
-from edlz.services.master.entries import JournalState
-from edlz.services.master.evaluation import EvaluationRounds
-from edlz.services.master.exports import Exports
-from edlz.services.master.instructions import Announce, Journal, TakeDigest, WriteManifest
-from edlz.services.master.partitions import Partitions
-from edlz.services.master.predictions import Predictions
-from edlz.services.master.verdict import Verdict
+from edlz.services.master.core.checkpoints import Checkpoints
+from edlz.services.master.core.completion import Completion
+from edlz.services.master.core.exports import Exports
+from edlz.services.master.core.predictions import Predictions
+from edlz.services.master.core.processes.partitions import Partitions
+from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
+from edlz.services.master.core.vocabulary.instructions import Announce, Journal, TakeDigest, WriteManifest
+from edlz.services.master.core.vocabulary.records import JournalState
+from edlz.services.master.core.vocabulary.verdict import Verdict
 from edlz.services.protocol.messages import CheckpointPart, Identity, Job, PartInfo
 from edlz.services.protocol.plan import Plan, Shard
 

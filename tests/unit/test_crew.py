@@ -3,9 +3,9 @@
 import pytest
 from simulation.job import Schedule, SimulatedJob
 
-from edlz.services.master.crew import SILENCE_S, START_HANG_S, Crew
-from edlz.services.master.entries import GivenUp, WorkerEntry
-from edlz.services.master.task_queue import Holder
+from edlz.services.master.core.processes.live_workers import SILENCE_S, START_HANG_S, Crew
+from edlz.services.master.core.tasks.task_queue import Holder
+from edlz.services.master.core.vocabulary.records import GivenUp, WorkerEntry
 from edlz.services.protocol.messages import WorkerOrders
 from edlz.services.worker.pace import Pace
 

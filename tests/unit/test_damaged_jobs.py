@@ -11,7 +11,7 @@ from small_disk import fill, small_disk
 from edlz.client.cli import main
 from edlz.client.local.job_directory import open_job_directory
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.master.journal import Journal
+from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan, Shard

@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulation.job import Fault, Schedule, SimulatedJob
 
-from edlz.services.master.deaths import Deaths
-from edlz.services.master.entries import WorkerEntry
-from edlz.services.master.evaluation import EvaluationRounds
-from edlz.services.master.job import MasterCore
-from edlz.services.master.task_queue import TaskQueue
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.tasks.deadly_tasks import Deaths
+from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
+from edlz.services.master.core.tasks.task_queue import TaskQueue
+from edlz.services.master.core.vocabulary.records import WorkerEntry
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.messages import NO_IDENTITY, DoneEvaluation, WorkerOrders, WorkerStatus
 from edlz.services.protocol.plan import Plan, Shard

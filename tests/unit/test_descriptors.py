@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from states import assert_same_state, make_state, save
 
-from edlz.services.master.journal import Journal
+from edlz.services.master.journal.journal import Journal
 from edlz.services.process import descriptors
 from edlz.services.process.descriptors import SPARE, descriptor_limit, raise_descriptor_limit, spared
 from edlz.services.protocol.messages import Job

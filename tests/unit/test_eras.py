@@ -5,8 +5,8 @@ from typing import Any
 
 from statuses import partition_status
 
-from edlz.services.master.eras import Eras
-from edlz.services.master.partitions import Partitions
+from edlz.services.master.core.processes.eras import Eras
+from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.protocol.messages import NO_IDENTITY
 
 BASE = (NO_IDENTITY, 0)

@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from edlz.services.master.evaluation import LEASE_TIMEOUT_S, EvaluationRounds
-from edlz.services.metric_state import merge_states
+from edlz.services.master.core.tasks.evaluation_rounds import LEASE_TIMEOUT_S, EvaluationRounds
+from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.protocol.messages import DoneEvaluation, EvaluationResult
 from edlz.services.protocol.plan import Plan, Shard
 

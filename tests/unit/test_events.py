@@ -9,10 +9,10 @@ import pytest
 
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.master import full_disk
-from edlz.services.master.entries import Added
-from edlz.services.master.events import MOST, Events
-from edlz.services.master.journal import Journal
+from edlz.services.master.core.vocabulary.records import Added
+from edlz.services.master.journal import full_disk
+from edlz.services.master.journal.journal import Journal
+from edlz.services.master.progress.events import MOST, Events
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.job_status import EventView, JobStatus, events_before

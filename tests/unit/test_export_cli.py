@@ -16,7 +16,7 @@ from edlz.client.model_source import model_source
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.errors import ConfigError
-from edlz.services.master.journal import Journal
+from edlz.services.master.journal.journal import Journal
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Job

@@ -7,9 +7,9 @@ import pytest
 
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.master.entries import JournalState
-from edlz.services.master.exports import AGAIN_S, Exports
-from edlz.services.master.instructions import Announce, Journal
+from edlz.services.master.core.exports import AGAIN_S, Exports
+from edlz.services.master.core.vocabulary.instructions import Announce, Journal
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.messages import (
     ExportLease,
     ExportReport,

@@ -6,7 +6,7 @@ import pytest
 from table_jobs import job, write_job
 
 from edlz.services.errors import EdlzError, ModelError
-from edlz.services.master.failures import failure_of_worker
+from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.protocol.messages import Failure
 from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
 from edlz.services.worker.user_code import failure_of

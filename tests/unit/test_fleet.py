@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from edlz.services.configuration.job_size import MOST_WORKERS
 from edlz.services.errors import ConfigError
-from edlz.services.master.fleet import MOST_TAKEN, MOST_VAIN, Fleet, Loss
+from edlz.services.master.core.processes.desired_processes import MOST_TAKEN, MOST_VAIN, Fleet, Loss
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.backoff import LONGEST_DELAY_S, Backoff
 from edlz.services.supervision.exits import Cause, cause_of

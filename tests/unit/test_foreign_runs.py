@@ -10,10 +10,10 @@ from simulation.job import Fault, SimulatedJob, Violation
 from statuses import partition_status
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
-from edlz.services.master import inputs as master_inputs
-from edlz.services.master import instructions as master_core
-from edlz.services.master.entries import JournalState
-from edlz.services.master.job import MasterCore
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.vocabulary import inputs as master_inputs
+from edlz.services.master.core.vocabulary import instructions as master_core
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import (
     NO_IDENTITY,

@@ -28,7 +28,7 @@ from edlz.client.sight import exit_code_of
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, RemoteProtocolError
-from edlz.services.master.journal import Journal
+from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol.job_status import (
     EventView,
     FailureView,

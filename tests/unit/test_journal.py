@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from edlz.services.errors import DataError
-from edlz.services.master.entries import Added
-from edlz.services.master.journal import Journal, TermLost, planned_job
-from edlz.services.master.journal_facts import job_end
+from edlz.services.master.core.vocabulary.records import Added
+from edlz.services.master.journal.journal import Journal, TermLost, planned_job
+from edlz.services.master.journal.journal_facts import job_end
 from edlz.services.protocol.concluded_rounds import ConcludedRound, Decision
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan, Shard

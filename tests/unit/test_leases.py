@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.master.leases import Leases
+from edlz.services.master.core.tasks.leases import Leases
 from edlz.services.protocol.ledger import TaskSet
 
 TASKS, HOLDERS = 8, 3

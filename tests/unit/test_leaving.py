@@ -10,7 +10,7 @@ from statuses import partition_status
 
 from edlz.k8s.pods import WORKER_PATIENCE_S, grace_s
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.master.partitions import Partitions
+from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.protocol.messages import PartitionOrders
 from edlz.services.ps.leaving import ENDED, SILENT_S, Leaving
 from edlz.services.ps.partition import Partition

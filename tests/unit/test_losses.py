@@ -7,10 +7,10 @@ import pytest
 from simulation.job import Fault, Schedule, SimulatedJob
 
 from edlz.services import strict_json
-from edlz.services.master.entries import JournalState
-from edlz.services.master.instructions import Announce, Journal
-from edlz.services.master.job import MasterCore
-from edlz.services.master.losses import MOST_NAMED, NonFiniteLosses
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.tasks.nonfinite_losses import MOST_NAMED, NonFiniteLosses
+from edlz.services.master.core.vocabulary.instructions import Announce, Journal
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.messages import NO_IDENTITY, NonFiniteLoss, WorkerStatus
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 from statuses import partition_status
 
-from edlz.services.master.entries import JournalState
-from edlz.services.master.inputs import Request, Start
-from edlz.services.master.instructions import Announce, Journal, Reply, TakeDigest
-from edlz.services.master.job import MasterCore
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.vocabulary.inputs import Request, Start
+from edlz.services.master.core.vocabulary.instructions import Announce, Journal, Reply, TakeDigest
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (

@@ -9,7 +9,7 @@ from rounding import near
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, ModelError
-from edlz.services.metric_state import merge_states
+from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.worker.backend import tf
 from edlz.services.worker.metrics import MetricSet
 from edlz.services.worker.model_module import load_contract

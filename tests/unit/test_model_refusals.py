@@ -8,11 +8,11 @@ from simulation.job import Fault, Schedule, SimulatedJob
 
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.master.entries import JournalState
-from edlz.services.master.failures import failure_of_worker
-from edlz.services.master.inputs import Request, Start
-from edlz.services.master.instructions import Journal, Reply
-from edlz.services.master.job import MasterCore
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.tasks.task_failures import failure_of_worker
+from edlz.services.master.core.vocabulary.inputs import Request, Start
+from edlz.services.master.core.vocabulary.instructions import Journal, Reply
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.planning import open_journal
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.messages import NO_IDENTITY, Failure, Job, WorkerOrders, WorkerStatus

@@ -8,7 +8,7 @@ import pytest
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.master.refusals import check_supervisor
+from edlz.services.master.core.tasks.refusals import check_supervisor
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.messages import ProcessExit, SupervisorStatus

@@ -4,7 +4,7 @@ import itertools
 
 from statuses import partition_status
 
-from edlz.services.master.partitions import Partitions
+from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.protocol.ledger import LedgerRecord
 
 

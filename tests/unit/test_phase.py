@@ -3,7 +3,7 @@
 import pytest
 
 from edlz.services.errors import LocalProtocolError
-from edlz.services.master.phase import STEPS, Phase, check_step
+from edlz.services.master.core.vocabulary.phase import STEPS, Phase, check_step
 
 ENDS = (Phase.COMPLETE, Phase.FAILED, Phase.STOPPED)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edlz.services.master.fleet import Fleet
-from edlz.services.master.places import PATIENCE_S, Places
+from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.processes.places import PATIENCE_S, Places
 from edlz.services.protocol.messages import ProcessExit, SupervisorOrders
 from edlz.services.supervision.launcher import count_workers, is_worker
 from edlz.services.supervision.reconciler import Reconciler

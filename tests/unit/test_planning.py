@@ -10,8 +10,8 @@ from states import save
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
-from edlz.services.master.entries import FleetRecord
-from edlz.services.master.journal import Journal
+from edlz.services.master.core.vocabulary.records import FleetRecord
+from edlz.services.master.journal.journal import Journal
 from edlz.services.master.planning import open_journal
 from edlz.services.protocol.concluded_rounds import ConcludedRound, Decision
 from edlz.services.protocol.messages import Job

@@ -9,10 +9,10 @@ from schedules import schedules, without_training
 from simulation.job import Fault, Schedule, SimulatedJob
 from simulation.schedule import PREDICTION_MOMENTS
 
-from edlz.services.master.entries import JournalState, PredictedTask
-from edlz.services.master.evaluation import EvaluationRounds
-from edlz.services.master.instructions import Journal, PublishPredictions
-from edlz.services.master.predictions import SAVE_EVERY_S, Predictions
+from edlz.services.master.core.predictions import SAVE_EVERY_S, Predictions
+from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
+from edlz.services.master.core.vocabulary.instructions import Journal, PublishPredictions
+from edlz.services.master.core.vocabulary.records import JournalState, PredictedTask
 from edlz.services.protocol.messages import DoneEvaluation, PartFile
 from edlz.services.protocol.plan import Plan, Shard
 

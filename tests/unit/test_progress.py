@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from statuses import partition_status
 
-from edlz.services.master.entries import JournalState
-from edlz.services.master.inputs import ManifestWritten, Request, Start, StopWanted, Tick
-from edlz.services.master.job import MasterCore
-from edlz.services.master.progress import Progress
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.vocabulary.inputs import ManifestWritten, Request, Start, StopWanted, Tick
+from edlz.services.master.core.vocabulary.records import JournalState
+from edlz.services.master.progress.progress import Progress
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import (
     NO_IDENTITY,

@@ -17,7 +17,7 @@ from schedules import (
 from simulation.job import Fault, Schedule, SimulatedJob
 from simulation.promises import seen_of
 
-from edlz.services.master.job import MasterCore
+from edlz.services.master.core.master import MasterCore
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edlz.services.master.rates import Rate
+from edlz.services.master.progress.rates import Rate
 
 LOOK_S = 0.25  # how often the master looks at the count
 FIRST_S = 10.0

@@ -6,7 +6,7 @@ import pytest
 from schedules import contended_schedule, quiet_schedule, with_checkpoints
 from simulation.job import Fault, Schedule, SimulatedJob, Violation
 
-from edlz.services.master.checkpoints import Checkpoints
+from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.protocol.messages import SnapshotName
 from edlz.services.ps.inputs import Answered
 from edlz.services.ps.partition import BASE, Partition

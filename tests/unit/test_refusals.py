@@ -7,10 +7,10 @@ import pytest
 from statuses import partition_status
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.master.entries import JournalState
-from edlz.services.master.inputs import Request, Start
-from edlz.services.master.instructions import Journal, Reply
-from edlz.services.master.job import MasterCore
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.vocabulary.inputs import Request, Start
+from edlz.services.master.core.vocabulary.instructions import Journal, Reply
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import (

@@ -3,12 +3,12 @@
 import pytest
 from statuses import partition_status
 
-from edlz.services.master.crew import SILENCE_S
-from edlz.services.master.entries import GivenUp, JournalState
-from edlz.services.master.inputs import Request, Start, Tick
-from edlz.services.master.instructions import Announce
-from edlz.services.master.job import MasterCore
-from edlz.services.master.silence import HANG_PERIODS, Silence
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.processes.live_workers import SILENCE_S
+from edlz.services.master.core.processes.silent_servers import HANG_PERIODS, Silence
+from edlz.services.master.core.vocabulary.inputs import Request, Start, Tick
+from edlz.services.master.core.vocabulary.instructions import Announce
+from edlz.services.master.core.vocabulary.records import GivenUp, JournalState
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan, Shard
 

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from statuses import partition_status
 
-from edlz.services.master.entries import JournalState
-from edlz.services.master.evaluation import EvaluationRounds
-from edlz.services.master.failures import failure_of_task
-from edlz.services.master.instructions import Announce, Journal
-from edlz.services.master.skips import Skips
-from edlz.services.master.task_queue import TaskQueue
+from edlz.services.master.core.tasks.bad_tasks import Skips
+from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
+from edlz.services.master.core.tasks.task_failures import failure_of_task
+from edlz.services.master.core.tasks.task_queue import TaskQueue
+from edlz.services.master.core.vocabulary.instructions import Announce, Journal
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.ledger import Ledger, TaskSet
 from edlz.services.protocol.messages import (
     ClosedTask,

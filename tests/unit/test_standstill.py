@@ -2,7 +2,7 @@
 
 from statuses import partition_status
 
-from edlz.services.master.standstill import QUIET_S, Standstill
+from edlz.services.master.core.standstill import QUIET_S, Standstill
 from edlz.services.protocol.messages import PartitionStatus
 
 

@@ -1,10 +1,10 @@
 """A stop waits for its checkpoint, but not for ever."""
 
-from edlz.services.master.checkpoints import Checkpoints
-from edlz.services.master.entries import JournalState
-from edlz.services.master.instructions import Announce, Journal
-from edlz.services.master.stopping import STOP_S, Stopping
-from edlz.services.master.verdict import Verdict
+from edlz.services.master.core.checkpoints import Checkpoints
+from edlz.services.master.core.stopping import STOP_S, Stopping
+from edlz.services.master.core.vocabulary.instructions import Announce, Journal
+from edlz.services.master.core.vocabulary.records import JournalState
+from edlz.services.master.core.vocabulary.verdict import Verdict
 
 
 class Stop(Stopping):

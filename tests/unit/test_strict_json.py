@@ -23,8 +23,8 @@ from edlz.k8s.status_note import status_text
 from edlz.services import strict_json
 from edlz.services.errors import ConfigError, DataError, PeerUnavailable
 from edlz.services.export.about import ABOUT, read_about
-from edlz.services.master.entries import JournalState
-from edlz.services.master.journal import Journal
+from edlz.services.master.core.vocabulary.records import JournalState
+from edlz.services.master.journal.journal import Journal
 from edlz.services.predictions.output import CLAIM, MANIFEST, read_manifest, write_part
 from edlz.services.process.logs import JsonFormatter
 from edlz.services.protocol import named_status

@@ -10,7 +10,7 @@ from table_jobs import BATCH, SPARSE_FEED, job, rows_of, write_job
 
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.errors import LocalProtocolError, ModelError
-from edlz.services.metric_state import merge_states
+from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.protocol.messages import InitializerSpec
 from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
 

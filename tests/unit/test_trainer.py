@@ -16,7 +16,7 @@ from edlz.core_ext.memory import aligned_empty
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, LocalProtocolError, ModelError
 from edlz.services.inputs.data import list_shards
-from edlz.services.metric_state import merge_states
+from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.protocol.plan import Plan, TaskRange
 from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
 

@@ -5,11 +5,11 @@ from typing import Any
 from simulation.job import Fault, Schedule, SimulatedJob
 
 from edlz.services import strict_json
-from edlz.services.master.entries import JournalState
-from edlz.services.master.inputs import Start, Tick
-from edlz.services.master.instructions import Journal
-from edlz.services.master.job import MasterCore
-from edlz.services.master.vain_terms import MOST_VAIN_TERMS
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.vain_terms import MOST_VAIN_TERMS
+from edlz.services.master.core.vocabulary.inputs import Start, Tick
+from edlz.services.master.core.vocabulary.instructions import Journal
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan, Shard
 

@@ -14,7 +14,7 @@ from edlz.client.screen.spans import plain
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.inputs.data import list_shards
-from edlz.services.master.failures import failure_of_worker
+from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.trainer import Trainer
 from edlz.services.worker.user_code import failure_of

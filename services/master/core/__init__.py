@@ -1,0 +1,1 @@
+"""The core of the master: it decides, and does no IO."""

@@ -1,0 +1,489 @@
+"""The core of the master: who is who, what comes next, and when the job is over.
+
+Theory of operation.  The master believes only what statuses of its own term say, and answers each with
+what should be true.  It *gathers* a status from every partition, in synchronous mode *restores* them
+all into one of the `Eras`, then is *running*: the `Work` is open, leases go out, reports come in.  When every task is
+done it asks the partitions to seal; when all are sealed the `Completion` begins, and when that is journalled
+everybody hears `finished`.  A partition's new life takes back what its ledger lacks (asynchronous) or
+starts a new era (synchronous).  Task progress lives in the ledgers, never here; which processes run is the affair of
+`Processes`.  PROTOCOL: sections 2 to 5, 7 and 8.
+"""
+
+from collections.abc import Hashable
+
+from edlz.services.configuration.job_settings import JobSettings
+from edlz.services.errors import RemoteProtocolError
+from edlz.services.master.core.checkpoints import Checkpoints
+from edlz.services.master.core.course import Course
+from edlz.services.master.core.farewell import Farewell
+from edlz.services.master.core.job_processes import Processes
+from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.processes.eras import Eras
+from edlz.services.master.core.processes.live_workers import HANG_S, Crew
+from edlz.services.master.core.processes.partitions import Partitions
+from edlz.services.master.core.standstill import Standstill
+from edlz.services.master.core.tasks.refusals import check_partition, check_supervisor, check_worker
+from edlz.services.master.core.tasks.task_failures import failure_of_worker
+from edlz.services.master.core.vain_terms import VainTerms
+from edlz.services.master.core.vocabulary.identities import Identities
+from edlz.services.master.core.vocabulary.inputs import (
+    DigestRead,
+    Input,
+    ManifestWritten,
+    Published,
+    Request,
+    Start,
+    StopWanted,
+    Tick,
+)
+from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Journal, Leave, Reply
+from edlz.services.master.core.vocabulary.phase import Phase
+from edlz.services.master.core.vocabulary.records import JournalState, WorkerEntry
+from edlz.services.master.core.vocabulary.verdict import Verdict
+from edlz.services.master.core.work import Work
+from edlz.services.protocol.messages import (
+    ErrorReply,
+    EvaluationLease,
+    Failure,
+    Granted,
+    Identity,
+    Job,
+    Lease,
+    PartitionOrders,
+    PartitionStatus,
+    Scaled,
+    ScaleRequest,
+    SupervisorOrders,
+    SupervisorStatus,
+    WorkerOrders,
+    WorkerStatus,
+)
+
+__all__ = ["MasterCore"]
+
+
+class MasterCore:
+    """The job's decisions.
+
+    Parameters
+    ----------
+    job : Job
+        Journalled before; its plan never changes.
+    journal : JournalState
+        What earlier masters left.
+    evaluation_steps : int
+        Model versions between evaluation rounds; 0 for none but the last.
+    checkpoint_steps : int
+        Model versions between checkpoints; 0 for none.
+    hang_s : float
+        Seconds without progress until a worker is replaced.
+    fleet : Fleet, optional
+        The processes that the job wants, for whoever runs them.
+
+    Attributes
+    ----------
+    work, processes, verdict : Work, Processes, Verdict
+        What is to be done, who does it, and how it has ended.
+    partitions, eras, checkpoints : Partitions, Eras, Checkpoints
+        Where the parameters are, and what they can go back to.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        journal: JournalState,
+        evaluation_steps: int = 0,
+        checkpoint_steps: int = 0,
+        hang_s: float = HANG_S,
+        fleet: Fleet | None = None,
+    ) -> None:
+        self.job, self.plan = job, job.plan
+        self.settings = settings = JobSettings.of(job.config)
+        self.term = journal.term + 1
+        self.verdict = Verdict(journal)
+        self._identities = Identities(self.term)
+        self.partitions = Partitions(job.partitions, self._identities.new)
+        self.eras = Eras(self.partitions, self._identities.new)  # synchronous mode
+        self.checkpoints = Checkpoints(
+            is_sync=job.plan.is_sync, steps=checkpoint_steps, first_number=(self.term << 20) + 1
+        )
+        crew = Crew(hang_s)
+        cores = (self.partitions, self.eras, self.checkpoints, crew, self.verdict)
+        self.work = Work(job, settings, journal, cores, evaluation_steps, checkpoint_steps)
+        others = (self.partitions, self._identities, self.work, self.verdict)
+        fleet = fleet or Fleet(0, job.partitions)
+        self.processes = Processes(job.plan, fleet, crew, journal, hang_s, others)
+        self._vain_terms = VainTerms(journal.vain_terms)
+        self._refusal = journal.refusal
+        about = (self.partitions, self.eras, self.checkpoints, self.work, self.verdict)
+        self._course = Course(job, settings, checkpoint_steps, about)
+        self._standstill = Standstill()
+        self._told: set[str] = set()  # who has heard how the job ended
+        self._farewell = Farewell()
+
+    def feed(self, event: Input) -> list[Instruction]:
+        """Take an event; return what is to be done, in this order.
+
+        Raises
+        ------
+        RemoteProtocolError, ConfigError
+            If a request does not fit this job, or comes from a process of another run; nothing has changed.
+        """
+        out = self._on(event)
+        self._course.settle()
+        return out
+
+    def _on(self, event: Input) -> list[Instruction]:
+        match event:
+            case Start():
+                return self._start()
+            case Tick(now):
+                return self._on_tick(now)
+            case Request(to, PartitionStatus() as status, now):
+                return self._on_partition(to, status, now)
+            case Request(to, WorkerStatus() as status, now):
+                return self._on_worker(to, status, now)
+            case Request(to, SupervisorStatus() as status, now):
+                return self._on_supervisor(to, status, now)
+            case Request(to, ScaleRequest() as request, now):
+                return self._on_scale(to, request, now)
+            case Request(_, body, _):
+                raise RemoteProtocolError(f"a master takes no {type(body).__name__}")
+            case StopWanted(now):
+                return self._course.stop(now)
+            case DigestRead():
+                return self._course.on_digest(event)
+            case ManifestWritten():
+                return self._course.on_manifest(event)
+            case Published():
+                return self._course.on_published(event)
+
+    # -- what is told
+
+    @property
+    def phase(self) -> Phase:
+        """How far the job is."""
+        return self._course.phase
+
+    @property
+    def version(self) -> int:
+        """The job's version: the smallest of the partitions'."""
+        return self.partitions.version
+
+    @property
+    def achieved(self) -> int:
+        """A number that rises from 0 with whatever the job achieves; nothing if it stands still."""
+        return self.partitions.applied + self.work.achieved
+
+    @property
+    def furthest(self) -> int:
+        """Like `achieved`, but minibatches that are done again do not count."""
+        return self.partitions.furthest + self.work.achieved
+
+    @property
+    def is_everyone_told(self) -> bool:
+        """Whether all live workers and all partitions have heard how the job ended."""
+        peers = {f"worker-{worker}" for worker in self.processes.live.workers} | {
+            f"ps-{index}" for index in self.partitions.entries
+        }
+        if self.verdict.was_complete:  # who begins with a job that is complete knows nobody
+            peers.update(self.processes.running)
+        return self.verdict.is_over and peers <= self._told
+
+    # -- time
+
+    def _start(self) -> list[Instruction]:
+        """The first instructions: the term is durable before anything is said under it."""
+        out: list[Instruction] = [Journal({"term": self.term, "saved": -1, **self._vain_terms.fields})]
+        out += [] if self.verdict.is_complete else self.work.barriers.begin()
+        failure = self._refusal or self._vain_terms.failure
+        return out if failure is None else [*out, *self.verdict.fail(failure)]
+
+    def _on_tick(self, now: float) -> list[Instruction]:
+        out = self.processes.on_tick(now) + self._course.on_tick(now)
+        if self.achieved or self.verdict.is_over:
+            out += self._vain_terms.take_back()
+        if self.verdict.is_over and self._farewell.is_over(
+            now,
+            is_told=self.is_everyone_told,
+            is_supervised=self.processes.is_supervised,
+            was_complete=self.verdict.was_complete,
+        ):
+            out.append(Leave())
+        return out
+
+    def _fail_for_good(self, failure: Failure) -> list[Instruction]:
+        """A worker met what no other attempt can mend.
+
+        A mistake is journalled, so that no later master tries again; not one that others did not meet, who have trained.
+        """
+        if self.verdict.is_over:
+            return []
+        is_mistake = failure.is_mistake and not self.achieved
+        view = failure_of_worker(failure, is_mistake=is_mistake)
+        journal = [Journal({"refusal": view})] if is_mistake else []
+        return [*journal, *self.verdict.fail(view)]
+
+    # -- who may speak
+
+    def _refuse_foreign(self, name: str, run: str, *, has_joined: bool = False) -> None:
+        """Raise RemoteProtocolError if a process belongs to another run, whose numbers may be the same.
+
+        Who has joined knows its run; who has not need not.
+        """
+        if run != self.job.run and (run or has_joined):
+            ours, job = self.job.run, self.job.name
+            raise RemoteProtocolError(
+                f'{name} belongs to run {run or "?"} of its job; this master leads run {ours} of job "{job}"',
+                "end it; if this is its job's address, start it again",
+            )
+
+    def _look_up(self, to: Hashable, name: str, term: int) -> list[Instruction]:
+        """Somebody has heard a master of a later term, or is wrong: the journal knows, and ends this one if need be."""
+        text = f"{name} speaks of a master of term {term}; this one, of term {self.term}, is the newest"
+        error = RemoteProtocolError(text)
+        return [Journal({}), Reply(to, ErrorReply(code=error.code, message=error.message))]
+
+    # -- the supervisor
+
+    def _on_supervisor(self, to: Hashable, status: SupervisorStatus, now: float) -> list[Instruction]:
+        """What runs and what has ended; the answer says what should run."""
+        self._refuse_foreign("a supervisor", status.run)
+        check_supervisor(status, self.job.partitions)
+        out = self._course.stop(now) if status.stop else []
+        self.processes.running = status.running
+        is_told = self.is_everyone_told
+        self._farewell.has_supervisor_heard = self.verdict.is_over
+        out += self.processes.on_status(status, self.achieved, self.furthest, now)
+        orders = SupervisorOrders(
+            term=self.term,
+            run=self.job.run,
+            desired=self.processes.desired(now, is_told=is_told),
+            stop=is_told,
+            hung=tuple(sorted(self.processes.fleet.hung)),
+            waiting=self.processes.fleet.waiting(now),
+        )
+        return [*out, Reply(to, orders)]
+
+    def _on_scale(self, to: Hashable, request: ScaleRequest, now: float) -> list[Instruction]:
+        workers = request.workers
+        before, out = self.processes.scale(workers, now)
+        warning = self.processes.warning_of(workers)
+        return [*out, Reply(to, Scaled(before=before, after=workers, warning=warning))]
+
+    # -- partitions
+
+    def _on_partition(self, to: Hashable, status: PartitionStatus, now: float) -> list[Instruction]:
+        self._refuse_foreign(f"ps-{status.partition}", status.run, has_joined=status.incarnation is not None)
+        if status.term > self.term:
+            return self._look_up(to, f"ps-{status.partition}", status.term)
+        if status.term != self.term:  # first contact, or a late copy: believe nothing in it
+            return [Reply(to, Granted(term=self.term, incarnation=None))]
+        if not 0 <= status.partition < self.job.partitions:
+            return [Reply(to, self._stop_order((0, 0)))]
+        check_partition(status, self.plan, self.term)
+        if status.incarnation is None:
+            incarnation, journal = self._identities.grant(f"ps-{status.partition}", status.boot)
+            ends = self.work.skips.journalled
+            granted = Granted(term=self.term, incarnation=incarnation, job=self.job, ends=ends)
+            return [*journal, Reply(to, granted)]
+        if self.partitions.is_outdated(status):
+            return [Reply(to, self._stop_order(status.incarnation))]
+        is_first = status.partition not in self.partitions.entries
+        out: list[Instruction] = [
+            *self.processes.silence.on_heard(status.partition, now),
+            *self._on_leaving(status),
+        ]
+        out += self._admit(status, is_first=is_first) if self.partitions.take(status) else []
+        if self.plan.is_sync:
+            self._standstill.on_status(status.partition, self.partitions.statuses, now)
+        out += self._course.advance()
+        return [*out, Reply(to, self._partition_orders(status, status.incarnation))]
+
+    def _stop_order(self, incarnation: Identity) -> PartitionOrders:
+        return PartitionOrders(
+            term=self.term, number=self._identities.number(), incarnation=incarnation, stop=True
+        )
+
+    def _admit(self, status: PartitionStatus, *, is_first: bool) -> list[Instruction]:
+        """A partition has begun a life."""
+        if self.verdict.is_over:
+            return []
+        self._course.on_new_life()
+        self.work.on_new_life(self.partitions.entries[status.partition])
+        if is_first:
+            # An ipc path says nothing to anybody; an address that somebody chose by hand does.
+            where = f" at {status.endpoint}" if status.endpoint.startswith("tcp:") else ""
+            return [Announce("ps", f"ps-{status.partition} joined{where}.")]
+        text = f"ps-{status.partition} is back at v{status.version}; what it lacks is computed again."
+        return [Announce("ps", text)]
+
+    def _on_leaving(self, status: PartitionStatus) -> list[Announce]:
+        """Tell, once, that a partition was told to end."""
+        entry = self.partitions.entries.get(status.partition)
+        if self.verdict.is_over or not status.is_leaving or (entry is not None and entry.status.is_leaving):
+            return []
+        return [Announce("ps", f"ps-{status.partition} was told to end; what it has is saved first.")]
+
+    def _partition_orders(self, status: PartitionStatus, incarnation: Identity) -> PartitionOrders:
+        if self.verdict.is_over:
+            self._told.add(f"ps-{status.partition}")
+        discard_below, snapshot_at = 0, None
+        hurries = self.plan.is_sync and self.partitions.is_one_leaving
+        if self.work.is_open and self.plan.is_sync:
+            discard_below = max((name[1] for name in self.partitions.common_snapshots()), default=0)
+            snapshot_at = self._standstill.version if hurries else None
+        return PartitionOrders(
+            term=self.term,
+            number=self._identities.number(),
+            incarnation=incarnation,
+            stop=self.verdict.is_over,
+            era=self.eras.newest,
+            restore=None if self.work.is_open else self.eras.restore,
+            discard_below=discard_below,
+            seal=self.work.is_open and self.work.is_all_done,
+            checkpoint=self.checkpoints.orders(
+                status.partition,
+                is_sealed=status.is_sealed,
+                stands_at=self.work.barriers.stands_at if self.work.is_open else 0,
+            ),
+            checkpointed=self.checkpoints.completed,
+            ends=self.work.skips.journalled,
+            closing=self.work.skips.closing,
+            newest_checkpoint=-1 if self.checkpoints.newest is None else self.checkpoints.newest,
+            snapshot_at=-1 if snapshot_at is None else snapshot_at,
+            hurries=hurries,
+            fence=self.work.barriers.fence,
+            task_count=self.work.barriers.task_count,
+        )
+
+    # -- workers
+
+    def _on_worker(self, to: Hashable, status: WorkerStatus, now: float) -> list[Instruction]:
+        """What a worker does and has done; the answer says what it should do."""
+        name, life = f"worker-{status.worker}", status.incarnation
+        self._refuse_foreign(name, status.run, has_joined=life is not None)
+        if life is not None and life[0] > self.term:
+            return self._look_up(to, name, life[0])
+        check_worker(status, self.plan, self.term)
+        self.work.evaluation.check(status.evaluated)
+        begins = self.processes.on_worker(status, now)
+        if life is None:
+            incarnation, journal = self._identities.grant(name, status.boot)
+            return [*begins, *journal, Reply(to, self._welcome(status, incarnation))]
+        return [*begins, *self._take(to, status, life, now)]
+
+    def _take(self, to: Hashable, status: WorkerStatus, life: Identity, now: float) -> list[Instruction]:
+        """A worker that has joined says something."""
+        live = self.processes.live
+        entry = live.workers.get(status.worker)
+        if live.is_retired(status.worker) or (entry and life < entry.incarnation):
+            dump = live.has_hung(status.worker)
+            orders = WorkerOrders(term=self.term, seq=status.seq, incarnation=None, stop=True, dump=dump)
+            return [Reply(to, orders)]
+        if entry and life == entry.incarnation and status.seq <= entry.seq:
+            return [Reply(to, entry.answer)] if status.seq == entry.seq else []
+        out: list[Instruction] = []
+        if entry is None or life != entry.incarnation:
+            if entry:  # a new life of the same id: what the old one held is free
+                self.work.release(entry.incarnation)
+            if not self.verdict.is_over:
+                out.append(Announce("worker", f"worker-{status.worker} joined."))
+            entry = None
+        if status.failure is not None:
+            out += self._fail_for_good(status.failure)
+        out += self.work.losses.take(status, now)
+        answer = self._answer(status, entry, out, now)
+        if self.verdict.is_over:
+            self._told.add(f"worker-{status.worker}")
+        self.processes.note(status.worker, _entry_of(status, life, entry, answer, now))
+        return [*out, Reply(to, answer)]
+
+    def _welcome(self, status: WorkerStatus, incarnation: Identity) -> WorkerOrders:
+        return WorkerOrders(
+            term=self.term,
+            seq=status.seq,
+            incarnation=incarnation,
+            stop=self._must_stop,
+            finished=self.verdict.is_complete,
+            job=self.job,
+            check=not self.achieved,
+        )
+
+    @property
+    def _must_stop(self) -> bool:
+        """Whether workers are to end although the job is not complete."""
+        return self.verdict.failure is not None or self.verdict.is_stopped
+
+    def _answer(
+        self, status: WorkerStatus, entry: WorkerEntry | None, out: list[Instruction], now: float
+    ) -> WorkerOrders:
+        """Take in what a worker reports, and say what it should do."""
+        work, partitions = self.work, self.partitions
+        noted, again = work.take_reports(status, out, now)
+        noted_export, told = work.take_export(status, now)
+        out += told
+        out += self._course.on_export() if status.exported is not None else []
+        noted_failures = work.take_failures(status, out)
+        work.reconcile(status, entry, now)
+        task, export = work.lease_task(status, now), work.lease_export(status, now)
+        out += self._course.advance() if work.has_news(status) else []
+        evaluation, conclude = work.lease_evaluation(status, now, has_task=task is not None)
+        return WorkerOrders(
+            term=self.term,
+            seq=status.seq,
+            incarnation=status.incarnation,
+            stop=self._must_stop,
+            finished=self.verdict.is_complete,
+            era=(self.eras.newest if work.is_open else None) or status.era,
+            partitions=() if status.address_list == partitions.address_list else partitions.addresses,
+            address_list=partitions.address_list,
+            lease=None if task is None else Lease(task=task, learning_rate=work.barriers.learning_rate(task)),
+            evaluation=evaluation,
+            conclude=conclude,
+            noted=noted,
+            noted_evaluations=tuple((done.round, done.task) for done in status.evaluated),
+            noted_results=tuple(result.round for result in status.results),
+            noted_failures=noted_failures,
+            again=again,
+            ends=work.skips.of((*status.holding, *(() if task is None else (task,)))),
+            export=export,
+            noted_export=noted_export,
+        )
+
+    # -- checks
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between events (PROTOCOL: section 9)."""
+        self.work.check_invariants()
+        self.processes.check_invariants()
+        self.partitions.check_invariants()
+
+
+def _entry_of(
+    status: WorkerStatus, life: Identity, before: WorkerEntry | None, answer: WorkerOrders, now: float
+) -> WorkerEntry:
+    """Return a worker's newest word, with what the answer to it gives; `before`: the word before of the same life."""
+    holding = status.holding + ((answer.lease.task,) if answer.lease else ())
+    steps_before = before.steps_before if before else {}
+    return WorkerEntry(
+        incarnation=life,
+        seq=status.seq,
+        seen_s=now,
+        answer=answer,
+        holding=holding,
+        steps=status.steps,
+        has_asked=status.wants_task or (before is not None and before.has_asked),
+        busy_s=status.busy_s,
+        longest_s=status.longest_s,
+        is_starting=status.is_starting,
+        evaluating=_with_lease(status.evaluating, answer.evaluation),
+        exporting=answer.export.digest if answer.export else status.exporting,
+        steps_before={task: steps_before.get(task, status.steps) for task in holding},
+    )
+
+
+def _with_lease(
+    held: tuple[tuple[int, int], ...], lease: EvaluationLease | None
+) -> tuple[tuple[int, int], ...]:
+    return held if lease is None else (*held, (lease.round, lease.task))

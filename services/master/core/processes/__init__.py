@@ -1,0 +1,1 @@
+"""Which processes should run, which of them live, and where partitions are found."""

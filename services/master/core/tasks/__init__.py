@@ -1,0 +1,1 @@
+"""Which worker works on which task, and what becomes of tasks that fail."""

@@ -1,0 +1,1 @@
+"""What the master's cores are told, keep and ask for."""

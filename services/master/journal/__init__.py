@@ -1,0 +1,1 @@
+"""What outlives a master: the job's journal, and its last word."""

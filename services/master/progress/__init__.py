@@ -1,0 +1,1 @@
+"""What a screen is told of the job: rates, events, figures."""

@@ -1,0 +1,376 @@
+"""What a screen shows of the job, from what the core knows: rates, the time left, rows and events.
+
+For display only: nothing here decides anything.  Progress counts applied records (the ledgers), never
+leased ones.
+"""
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.vocabulary.phase import Phase
+from edlz.services.master.core.vocabulary.records import JournalState
+from edlz.services.master.progress.events import Events
+from edlz.services.master.progress.rates import Rate
+from edlz.services.master.progress.table_figures import TableFigures
+from edlz.services.protocol.job_status import (
+    EvaluationView,
+    JobStatus,
+    MasterState,
+    PartitionView,
+    WorkerView,
+)
+from edlz.services.protocol.messages import Identity, PartitionStatus, WorkerStatus, WorkerTelemetry
+from edlz.services.supervision.launcher import split_name
+
+__all__ = ["Progress"]
+
+RATE_WINDOW_S = 30.0
+WORKER_RATE_WINDOW_S = 10.0
+FIRST_ETA_S = 20.0
+SHORTEST_SPAN_S = 5.0  # of a rate that the time left is told from
+STALL_S = 10.0
+
+_STATES: dict[Phase, MasterState] = {
+    Phase.GATHERING: "Starting",
+    Phase.RESTORING: "Starting",
+    Phase.RUNNING: "Training",
+    Phase.SEALING: "Training",
+    Phase.CONCLUDING: "Evaluating",
+    Phase.EXPORTING: "Exporting",
+    Phase.COMPLETE: "Succeeded",
+    Phase.FAILED: "Failed",
+    Phase.STOPPING: "Stopping",
+    Phase.STOPPED: "Stopped",
+}
+
+
+@dataclass
+class _WorkerRow:
+    """One life of a worker; `records`: how many it has told of since its first status that was heard here."""
+
+    life: tuple[Identity, int]  # and the number of its newest status
+    telemetry: WorkerTelemetry
+    rate: Rate
+    records: int = 0
+
+
+class Progress:
+    """Figures over time.
+
+    Parameters
+    ----------
+    core : MasterCore
+        Read, never changed.
+    wall_s : float
+        Seconds since the epoch, now.
+    now : float
+        The loop's clock, now.
+    journal : JournalState
+        What earlier masters left: when the job began, what has happened since, how many workers were lost; and how
+        a job that is complete looked to the master that completed it, since this one knows no more.
+    """
+
+    def __init__(self, core: MasterCore, wall_s: float, now: float, journal: JournalState) -> None:
+        self._core, self._final = core, journal.final
+        self._wall_offset_s = wall_s - now
+        self._began_at = journal.began or wall_s
+        self._training_since_s: float | None = None
+        self._rate, self._records_per_s = Rate(RATE_WINDOW_S), 0.0
+        self._life: object = None  # what `records` can be compared within
+        self._records = 0
+        self._moved_s = now
+        self._crew = 0
+        self._crew_changed_s = -math.inf
+        self._workers: dict[str, _WorkerRow] = {}
+        self._tables = TableFigures()
+        self._checkpoint_seen: tuple[int | None, float] = (None, now)
+        self._snapshot_seen: tuple[int | None, float, float] = (None, now, 0.0)
+        self.events = Events(core.term, journal.final.events if journal.final else journal.events)
+
+    # -- what happens
+
+    def on_pause(self, seconds: float) -> None:
+        """The clock stood still for so long, and the others did not."""
+        self._wall_offset_s += seconds
+        self._rate.restart()
+        for row in self._workers.values():
+            row.rate.restart()
+
+    def add_event(self, kind: str, text: str, now: float) -> None:
+        """Something has happened."""
+        self.events.add(kind, text, now + self._wall_offset_s)
+
+    def on_worker(self, status: WorkerStatus, now: float) -> str:
+        """Take the figures of a worker's status; those of a status that has been heard are no news.
+
+        Returns
+        -------
+        str
+            What is to be told of what keeps it from its work; nothing if that is as before.
+        """
+        if status.incarnation is None:
+            return ""
+        row, told = self._workers.get(status.worker), status.telemetry
+        if row is None or status.incarnation > row.life[0]:
+            row = _WorkerRow((status.incarnation, status.seq), told, Rate(WORKER_RATE_WINDOW_S))
+            row.rate.note(0, now)
+            self._workers[status.worker] = row
+            return _wait_news(status, "")
+        if (status.incarnation, status.seq) <= row.life:
+            return ""
+        row.life = (status.incarnation, status.seq)
+        row.records += told.records
+        row.rate.note(row.records, now)
+        if not told.minibatches:  # the last known times of a step say more than zeros
+            kept = row.telemetry
+            told = msgspec.structs.replace(
+                kept,
+                state=told.state,
+                task=told.task,
+                loss=told.loss,
+                memory_bytes=told.memory_bytes,
+                waits_for=told.waits_for,
+            )
+        news = _wait_news(status, row.telemetry.waits_for)
+        row.telemetry = told
+        return news
+
+    def sample(self, now: float) -> None:
+        """Take the rate of applied records; called several times a second."""
+        live = self._core.processes.live.workers
+        self._workers = {worker: row for worker, row in self._workers.items() if worker in live}
+        self._tables.sample(self._statuses, now)
+        if self._core.checkpoints.newest != self._checkpoint_seen[0]:
+            self._checkpoint_seen = (self._core.checkpoints.newest, now)
+        if self._snapshot != self._snapshot_seen[0]:
+            total = self._core.plan.records_per_epoch * self._core.plan.epochs
+            self._snapshot_seen = (self._snapshot, now, self.records / total if total else 1.0)
+        if self._is_at_work and self._training_since_s is None:
+            self._training_since_s = now
+        if len(live) != self._crew:
+            self._crew, self._crew_changed_s = len(live), now
+        self._sample_rate(now)
+
+    def _sample_rate(self, now: float) -> None:
+        """Take the rate while the job trains; when that is over, the last one stays."""
+        core, records = self._core, self.records
+        is_under_way = core.phase is Phase.RUNNING or (
+            self._state in ("Evaluating", "Predicting") and not core.plan.is_training
+        )
+        life = (core.partitions.incarnations, core.eras.newest) if is_under_way else None
+        if life != self._life and life is not None:
+            self._rate.restart()
+        elif records > self._records:
+            self._moved_s = now
+        self._life, self._records = life, records
+        if life is not None:
+            self._rate.note(records, now)
+            self._records_per_s = self._rate.per_s(now)
+        elif core.phase in (Phase.GATHERING, Phase.RESTORING):
+            self._records_per_s = 0.0
+
+    # -- figures
+
+    @property
+    def _statuses(self) -> list[PartitionStatus]:
+        return self._core.partitions.statuses
+
+    @property
+    def _snapshot(self) -> int | None:
+        """The newest version that all partitions could go on from (sync: the very same one)."""
+        core = self._core
+        names = [set(status.snapshots) for status in self._statuses]
+        if len(names) < core.job.partitions:
+            return None
+        if core.plan.is_sync:
+            names = [set.intersection(*names)]
+        return min((max((version for _, version in each), default=0) for each in names), default=None)
+
+    @property
+    def records(self) -> int:
+        """Records whose minibatches are in the ledgers of all partitions; those evaluated, if none is trained on."""
+        core, plan = self._core, self._core.plan
+        if not plan.is_training:
+            if plan.predicts:
+                return core.work.predictions.records
+            return plan.evaluation_records if core.work.results else core.work.evaluation.final_records
+        if not core.partitions.are_known or not plan.task_count:
+            return 0
+        per_task = plan.records_per_epoch / plan.tasks_per_epoch
+        applied = min(
+            s.finished_tasks * per_task + s.open_minibatches * plan.minibatch_size for s in self._statuses
+        )
+        return min(round(applied), plan.records_per_epoch * plan.epochs)
+
+    @property
+    def _state(self) -> MasterState:
+        state = _STATES[self._core.phase]
+        if state not in ("Training", "Evaluating") or self._core.plan.is_training:
+            is_held = self._core.phase is Phase.RUNNING and self._core.work.barriers.stands_at
+            return "Evaluating" if is_held else state
+        return "Predicting" if self._core.plan.predicts else "Evaluating"
+
+    @property
+    def minibatches(self) -> int:
+        if not self._core.partitions.are_known:
+            return 0
+        return min(status.minibatches for status in self._statuses)
+
+    @property
+    def loss(self) -> float | None:
+        losses = [row.telemetry.loss for row in self._workers.values() if row.telemetry.loss is not None]
+        return sum(losses) / len(losses) if losses else None
+
+    def status(self, since: int, now: float) -> JobStatus:
+        """Return what a screen shows now; events after number `since`."""
+        if self._final is not None:
+            return msgspec.structs.replace(self._final, events=self.events.since(since))
+        core, plan = self._core, self._core.plan
+        planned, minibatches = plan.size_of(core.work.queue.task_count)
+        cut_records, cut_minibatches = core.work.skips.cut_off
+        total = planned - cut_records - core.work.skips.records
+        total = total if plan.is_training else plan.evaluation_records - core.work.skips.unpredicted
+        records = total if core.verdict.is_complete else min(self.records, total)
+        snapshot, snapshot_s, snapshot_ratio = self._snapshot_seen
+        done = core.work.queue.task_count if core.verdict.is_complete else len(core.work.queue.done)
+        epochs = -(-core.work.queue.task_count // plan.tasks_per_epoch) if plan.task_count else 0
+        epoch = min(epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0
+        return JobStatus(
+            name=core.job.name,
+            state=self._state,
+            mode=plan.mode,
+            slots=plan.slots,
+            started_at=self._began_at,
+            now=now + self._wall_offset_s,
+            ratio=records / total if total else 1.0,
+            epoch=epoch,
+            epochs=epochs,
+            records=records,
+            records_total=total,
+            minibatches=self.minibatches,
+            minibatches_total=minibatches - cut_minibatches - core.work.skips.minibatches,
+            version=core.verdict.stopped_at or core.version,  # what is trained after the cut is trained again
+            records_per_s=self._records_per_s,
+            eta_s=self._eta_s(total - records, now),
+            is_eta_rough=now - self._crew_changed_s < RATE_WINDOW_S,
+            stalled_s=self._stalled_s(now),
+            loss=self.loss,
+            tasks_done=done,
+            tasks_total=core.work.queue.task_count,
+            evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.work.results),
+            workers=tuple(
+                self._worker_view(worker, now)
+                for worker in sorted({*core.processes.live.workers, *self._noted("worker")})
+            ),
+            partitions=self._partition_views(),
+            events=self.events.since(since),
+            digest=core.verdict.digest,
+            failure=core.verdict.failure,
+            tables=self._tables.views(self._statuses, now),
+            lost_workers=core.processes.lost_workers,
+            target_workers=core.processes.target_workers,
+            checkpoint=core.checkpoints.newest,
+            checkpoint_age_s=None if core.checkpoints.newest is None else now - self._checkpoint_seen[1],
+            skipped_tasks=core.work.skips.training_tasks,
+            skipped_minibatches=core.work.skips.minibatches,
+            skipped_evaluation_tasks=core.work.skips.evaluation_tasks,
+            snapshot=snapshot,
+            snapshot_age_s=None if snapshot is None else now - snapshot_s,
+            snapshot_ratio=snapshot_ratio,
+            nonfinite_losses=core.work.losses.count,
+            first_nonfinite=core.work.losses.first,
+            exported=core.work.exports.view,
+            threads=core.settings.worker_threads,
+            predictions=core.settings.prediction_output if plan.predicts else "",
+            is_prediction=plan.predicts,
+        )
+
+    @property
+    def _is_at_work(self) -> bool:
+        """Whether records should be done now: to train on, or to predict once the first ones are."""
+        if not self._core.plan.predicts:
+            return self._core.phase is Phase.RUNNING
+        return self._core.phase is Phase.CONCLUDING and 0 < self.records < self._core.plan.evaluation_records
+
+    def _eta_s(self, left: int, now: float) -> float | None:
+        if not self._is_at_work or self._training_since_s is None:
+            return None
+        is_early = len(self._core.work.queue.done) < 2 and not self._core.plan.predicts
+        if now - self._training_since_s < FIRST_ETA_S or is_early:
+            return None
+        if self._rate.span_s < SHORTEST_SPAN_S or self._stalled_s(now) is not None:
+            return None
+        return left / self._records_per_s if self._records_per_s else None
+
+    def _stalled_s(self, now: float) -> float | None:
+        if not self._is_at_work or self._training_since_s is None:
+            return None
+        if self._core.work.barriers.stands_at:  # training waits for an evaluation
+            self._moved_s = now
+        passed = now - max(self._moved_s, self._training_since_s)
+        return passed if passed > STALL_S else None
+
+    def _worker_view(self, worker: str, now: float) -> WorkerView:
+        row, note = self._workers.get(worker), self._core.processes.notes.get(f"worker-{worker}", "")
+        if row is None:
+            return WorkerView(id=worker, state="starting", note=note)
+        told = row.telemetry
+        ms = 1000 / max(told.minibatches, 1)
+        return WorkerView(
+            id=worker,
+            state=told.state,
+            task=told.task,
+            records_per_s=row.rate.per_s(now),
+            read_ms=told.read_s * ms,
+            pull_ms=told.pull_s * ms,
+            compute_ms=told.compute_s * ms,
+            push_ms=told.push_s * ms,
+            wait_ms=told.wait_s * ms,
+            memory_bytes=told.memory_bytes,
+            note=note or told.waits_for,
+        )
+
+    def _noted(self, role: str) -> list[str]:
+        """Return the ids of the services of a role that something keeps from running."""
+        return [
+            str(split_name(name)[1]) for name in self._core.processes.notes if split_name(name)[0] == role
+        ]
+
+    def _partition_views(self) -> tuple[PartitionView, ...]:
+        views = []
+        for status in self._statuses:
+            state = "sealed" if status.is_sealed else "serving" if status.has_base else "starting"
+            if self._core.processes.silence.is_silent(status.partition) and not self._core.verdict.is_over:
+                state = "silent"
+            views.append(
+                PartitionView(
+                    id=str(status.partition),
+                    state=state,
+                    version=status.version,
+                    memory_bytes=status.telemetry.memory_bytes,
+                    cpu_share=status.telemetry.cpu_share,
+                    rows=sum(table.rows for table in status.telemetry.tables),
+                    note=self._core.processes.notes.get(f"ps-{status.partition}", ""),
+                    **msgspec.structs.asdict(status.recount),
+                )
+            )
+        for ident in self._noted("ps"):
+            if int(ident) not in self._core.partitions.entries:
+                views.append(
+                    PartitionView(
+                        id=ident, state="starting", version=0, note=self._core.processes.notes[f"ps-{ident}"]
+                    )
+                )
+        return tuple(sorted(views, key=lambda view: int(view.id)))
+
+
+def _wait_news(status: WorkerStatus, before: str) -> str:
+    """Return what is to be told of a worker that waited for something before, or for nothing."""
+    waits_for = status.telemetry.waits_for
+    if waits_for == before:
+        return ""
+    name = f"worker-{status.worker}"
+    return f"{name}: {waits_for}." if waits_for else f"{name} goes on: it waits no longer."
