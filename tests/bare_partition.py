@@ -7,9 +7,9 @@ from statuses import partition_status
 from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.messages import Granted, Identity, Initialise, Job
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.ps.inputs import Answered, Written
-from edlz.services.ps.instructions import Instruction, Write
-from edlz.services.ps.partition import Partition
+from edlz.services.ps.core.inputs import Answered, Written
+from edlz.services.ps.core.instructions import Instruction, Write
+from edlz.services.ps.core.partition import Partition
 
 __all__ = ["PLAN", "bare_partition", "become_based", "initial_values", "job_of"]
 

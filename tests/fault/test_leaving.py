@@ -10,7 +10,7 @@ import tiny_job
 from processes import HandJob
 from tiny_job import MODES
 
-from edlz.services.ps.leaving import ENDED
+from edlz.services.ps.core.leaving import ENDED
 
 pytestmark = pytest.mark.fault
 

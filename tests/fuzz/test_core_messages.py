@@ -45,8 +45,8 @@ from edlz.services.protocol.messages import (
     WorkerOrders,
     WorkerStatus,
 )
-from edlz.services.ps import inputs as ps_inputs
-from edlz.services.ps.partition import Partition
+from edlz.services.ps.core import inputs as ps_inputs
+from edlz.services.ps.core.partition import Partition
 from edlz.services.transport.codec import Codec
 from edlz.services.transport.rpc import ReplyTo
 from edlz.services.worker import inputs as worker_inputs

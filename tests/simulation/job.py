@@ -34,8 +34,8 @@ from edlz.services.master.core.processes.desired_processes import Fleet
 from edlz.services.master.core.vocabulary import inputs as to_master
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.messages import Job, ProcessExit
-from edlz.services.ps.inputs import LeaveWanted, Request, Tick
-from edlz.services.ps.partition import Partition
+from edlz.services.ps.core.inputs import LeaveWanted, Request, Tick
+from edlz.services.ps.core.partition import Partition
 from edlz.services.storage.state import State
 from edlz.services.worker import inputs as worker_inputs
 from edlz.services.worker.pace import Pace

@@ -12,8 +12,8 @@ from simulation.processes import Process, Request, Violation
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ErrorReply, Exchange, PartitionStatus, ScaleRequest, WorkerOrders
-from edlz.services.ps import inputs as ps_inputs
-from edlz.services.ps.partition import Partition
+from edlz.services.ps.core import inputs as ps_inputs
+from edlz.services.ps.core.partition import Partition
 from edlz.services.transport.outbox import Outbox
 from edlz.services.worker import inputs as worker_inputs
 

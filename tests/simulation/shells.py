@@ -18,8 +18,8 @@ from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Ends, Job, PartInfo
-from edlz.services.ps import inputs as ps_inputs
-from edlz.services.ps import instructions as ps_core
+from edlz.services.ps.core import inputs as ps_inputs
+from edlz.services.ps.core import instructions as ps_core
 from edlz.services.storage.checkpoint_records import Manifest, Part
 from edlz.services.storage.state import MemoryRows, State
 

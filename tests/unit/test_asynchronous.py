@@ -10,7 +10,7 @@ from edlz.services.protocol.layout import Layout, Variable, VectorLayout
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Exchange, Exchanged, OptimizerSpec, Push, Refused
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.ps.asynchronous import HOLD_S, Asynchronous, AsyncSettings
+from edlz.services.ps.core.asynchronous import HOLD_S, Asynchronous, AsyncSettings
 
 LIFE = (1, 1)
 SGD = OptimizerSpec(name="SGD", settings={})

@@ -22,8 +22,8 @@ from edlz.services.master.core.vocabulary.inputs import ManifestWritten
 from edlz.services.master.core.vocabulary.instructions import Journal
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.protocol.messages import NewestPull
-from edlz.services.ps.exchanges import Exchanges
-from edlz.services.ps.instructions import Reply
+from edlz.services.ps.core.exchanges import Exchanges
+from edlz.services.ps.core.instructions import Reply
 from edlz.services.storage.checkpoint_records import Manifest
 
 LENGTHS = (2, 3, 0, 2, 1, 3, 2, 2)

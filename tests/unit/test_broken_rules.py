@@ -19,10 +19,10 @@ from edlz.services.master.core.vocabulary.verdict import Verdict
 from edlz.services.master.core.work import Work
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import ClosedTask, Ends, Job, PartitionStatus
-from edlz.services.ps.asynchronous import Asynchronous
-from edlz.services.ps.checkpoint_parts import CheckpointParts
-from edlz.services.ps.endings import Endings
-from edlz.services.ps.synchronous import Synchronous
+from edlz.services.ps.core.asynchronous import Asynchronous
+from edlz.services.ps.core.checkpoint_parts import CheckpointParts
+from edlz.services.ps.core.synchronous import Synchronous
+from edlz.services.ps.core.task_ends import Endings
 from edlz.services.storage import complete_checkpoints
 from edlz.services.storage.checkpoint_records import Manifest, Part
 from edlz.services.storage.complete_checkpoints import part_of_run

@@ -6,7 +6,7 @@ from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.vocabulary.instructions import Announce, DropParts, WriteManifest
 from edlz.services.master.core.vocabulary.records import PartitionEntry
 from edlz.services.protocol.messages import CheckpointPart, PartInfo
-from edlz.services.ps.checkpoint_parts import CheckpointParts
+from edlz.services.ps.core.checkpoint_parts import CheckpointParts
 
 LIFE = (1, 1)
 

@@ -19,9 +19,9 @@ from edlz.services.protocol.messages import (
     Push,
 )
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.ps.inputs import Answered, Request, Tick, Written
-from edlz.services.ps.instructions import Reply, Report, Write
-from edlz.services.ps.partition import Partition
+from edlz.services.ps.core.inputs import Answered, Request, Tick, Written
+from edlz.services.ps.core.instructions import Reply, Report, Write
+from edlz.services.ps.core.partition import Partition
 
 LIFE = (1, 1)
 

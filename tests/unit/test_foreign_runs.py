@@ -28,9 +28,9 @@ from edlz.services.protocol.messages import (
     SupervisorOrders,
     WorkerStatus,
 )
-from edlz.services.ps import partition
-from edlz.services.ps.inputs import Request
-from edlz.services.ps.instructions import Reply
+from edlz.services.ps.core import partition
+from edlz.services.ps.core.inputs import Request
+from edlz.services.ps.core.instructions import Reply
 from edlz.services.supervision.reconciler import Reconciler
 
 JOB = job_of("new")

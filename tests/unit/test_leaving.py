@@ -12,9 +12,9 @@ from edlz.k8s.pods import WORKER_PATIENCE_S, grace_s
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.protocol.messages import PartitionOrders
-from edlz.services.ps.leaving import ENDED, SILENT_S, Leaving
-from edlz.services.ps.partition import Partition
-from edlz.services.ps.synchronous import Synchronous
+from edlz.services.ps.core.leaving import ENDED, SILENT_S, Leaving
+from edlz.services.ps.core.partition import Partition
+from edlz.services.ps.core.synchronous import Synchronous
 
 ERA = (1, 7)
 

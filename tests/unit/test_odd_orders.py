@@ -17,9 +17,9 @@ from edlz.services.protocol.messages import (
     WorkerOrders,
 )
 from edlz.services.protocol.plan import Shard
-from edlz.services.ps.inputs import Answered
-from edlz.services.ps.instructions import Write
-from edlz.services.ps.partition import Condition, Partition
+from edlz.services.ps.core.inputs import Answered
+from edlz.services.ps.core.instructions import Write
+from edlz.services.ps.core.partition import Condition, Partition
 from edlz.services.worker.order_check import check_orders
 
 TERM = 9

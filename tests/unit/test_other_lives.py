@@ -24,10 +24,10 @@ from edlz.services.protocol.messages import (
     TableDigests,
     VectorPart,
 )
-from edlz.services.ps import partition, refusals
-from edlz.services.ps.inputs import Request
-from edlz.services.ps.instructions import Reply, Write
-from edlz.services.ps.partition import Partition
+from edlz.services.ps.core import partition, refusals
+from edlz.services.ps.core.inputs import Request
+from edlz.services.ps.core.instructions import Reply, Write
+from edlz.services.ps.core.partition import Partition
 from edlz.services.worker.instructions import Cancel
 from edlz.services.worker.known_partitions import KnownPartitions
 

@@ -8,9 +8,9 @@ from states import save
 from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.messages import Granted, Initialise, Job, Refused
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.ps.inputs import Answered, NoRoom, Request, Tick
-from edlz.services.ps.instructions import Reply, Report, Write
-from edlz.services.ps.partition import RETRY_S, Partition
+from edlz.services.ps.core.inputs import Answered, NoRoom, Request, Tick
+from edlz.services.ps.core.instructions import Reply, Report, Write
+from edlz.services.ps.core.partition import RETRY_S, Partition
 from edlz.services.storage.snapshots import SnapshotFolder
 
 PLAN = Plan(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import Recount
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.ps.recount import recount
+from edlz.services.ps.core.audit import recount
 
 TASKS = 6
 lengths = st.lists(st.integers(0, 5), min_size=TASKS, max_size=TASKS)

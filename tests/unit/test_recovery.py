@@ -8,8 +8,8 @@ from simulation.job import Fault, Schedule, SimulatedJob, Violation
 
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.protocol.messages import SnapshotName
-from edlz.services.ps.inputs import Answered
-from edlz.services.ps.partition import BASE, Partition
+from edlz.services.ps.core.inputs import Answered
+from edlz.services.ps.core.partition import BASE, Partition
 
 
 def schedule(mode: str, *faults: Fault, **changes: object) -> Schedule:

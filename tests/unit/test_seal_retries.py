@@ -10,7 +10,7 @@ from states import make_state
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
-from edlz.services.ps.instructions import Write
+from edlz.services.ps.core.instructions import Write
 from edlz.services.ps.service import FULL_S, PartitionService
 from edlz.services.transport.rpc import RpcClient, RpcServer
 

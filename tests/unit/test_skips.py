@@ -25,7 +25,7 @@ from edlz.services.protocol.messages import (
     Push,
 )
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.ps.endings import Endings
+from edlz.services.ps.core.task_ends import Endings
 from edlz.services.worker.asynchronous import AsynchronousTraining
 from edlz.services.worker.instructions import AskPartition, Compute, Outcome
 from edlz.services.worker.known_partitions import KnownPartitions

@@ -10,7 +10,7 @@ as far as after a loss.  PROTOCOL: section 7.
 """
 
 from edlz.services.protocol.messages import Identity, PartitionOrders
-from edlz.services.ps.instructions import Exit
+from edlz.services.ps.core.instructions import Exit
 
 __all__ = ["ENDED", "Leaving", "left"]
 

@@ -13,8 +13,8 @@ from edlz.services.parameters.store import Store
 from edlz.services.protocol.ledger import Ledger, LedgerRecord
 from edlz.services.protocol.messages import ANY_VERSION, Exchange, Identity, Push, Refused
 from edlz.services.protocol.plan import Plan
-from edlz.services.ps.exchanges import Exchanges
-from edlz.services.ps.instructions import Reply
+from edlz.services.ps.core.exchanges import Exchanges
+from edlz.services.ps.core.instructions import Reply
 
 __all__ = ["AsyncSettings", "Asynchronous"]
 

@@ -23,7 +23,7 @@ from edlz.services.protocol.messages import (
     TableSpec,
 )
 from edlz.services.protocol.plan import Plan
-from edlz.services.ps.instructions import Reply, Write
+from edlz.services.ps.core.instructions import Reply, Write
 from edlz.services.storage.state import State
 
 __all__ = ["Beginning", "begun_from", "difference"]

@@ -6,8 +6,8 @@ from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.store import Store, Values
 from edlz.services.protocol.messages import ANY_VERSION, Exchanged, Identity, NewestPull, Pull, Push, Refused
 from edlz.services.protocol.plan import Plan
-from edlz.services.ps.endings import Endings
-from edlz.services.ps.instructions import Reply
+from edlz.services.ps.core.instructions import Reply
+from edlz.services.ps.core.task_ends import Endings
 
 __all__ = ["Exchanges"]
 

@@ -6,7 +6,7 @@ import msgspec
 
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import PartInfo, PartitionStatus
-from edlz.services.ps.instructions import Write
+from edlz.services.ps.core.instructions import Write
 
 __all__ = [
     "Answered",

@@ -5,8 +5,8 @@ from what is listed.
 """
 
 from edlz.services.protocol.messages import SnapshotName
-from edlz.services.ps.endings import Endings
-from edlz.services.ps.instructions import Snapshots
+from edlz.services.ps.core.instructions import Snapshots
+from edlz.services.ps.core.task_ends import Endings
 
 __all__ = ["Targets"]
 

@@ -37,11 +37,12 @@ from edlz.services.protocol.messages import (
     SnapshotName,
 )
 from edlz.services.protocol.plan import Plan
-from edlz.services.ps.asynchronous import Asynchronous, AsyncSettings
-from edlz.services.ps.beginning import Beginning, begun_from, difference
-from edlz.services.ps.cuts import Cuts
-from edlz.services.ps.endings import Endings
-from edlz.services.ps.inputs import (
+from edlz.services.ps.core.asynchronous import Asynchronous, AsyncSettings
+from edlz.services.ps.core.audit import recount
+from edlz.services.ps.core.checkpointing import Cuts
+from edlz.services.ps.core.digest_reads import read
+from edlz.services.ps.core.initialisation import Beginning, begun_from, difference
+from edlz.services.ps.core.inputs import (
     Answered,
     Input,
     LeaveWanted,
@@ -53,14 +54,23 @@ from edlz.services.ps.inputs import (
     Tick,
     Written,
 )
-from edlz.services.ps.instructions import Drop, Exit, Instruction, Link, Reply, Report, Snapshots, Warn, Write
-from edlz.services.ps.leaving import Leaving, left
-from edlz.services.ps.reading import read
-from edlz.services.ps.recount import recount
-from edlz.services.ps.recovery_snapshots import RecoverySnapshots
-from edlz.services.ps.refusals import check_joining, check_orders, misdirected
-from edlz.services.ps.synchronous import Synchronous
-from edlz.services.ps.targets import Targets
+from edlz.services.ps.core.instructions import (
+    Drop,
+    Exit,
+    Instruction,
+    Link,
+    Reply,
+    Report,
+    Snapshots,
+    Warn,
+    Write,
+)
+from edlz.services.ps.core.leaving import Leaving, left
+from edlz.services.ps.core.recovery_snapshots import RecoverySnapshots
+from edlz.services.ps.core.recovery_targets import Targets
+from edlz.services.ps.core.refusals import check_joining, check_orders, misdirected
+from edlz.services.ps.core.synchronous import Synchronous
+from edlz.services.ps.core.task_ends import Endings
 
 __all__ = ["BASE", "HEARTBEAT_S", "Condition", "Partition"]
 

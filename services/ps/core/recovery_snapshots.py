@@ -2,7 +2,7 @@
 
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import Identity
-from edlz.services.ps.instructions import Write
+from edlz.services.ps.core.instructions import Write
 
 __all__ = ["RecoverySnapshots"]
 

@@ -11,8 +11,8 @@ from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import ANY_VERSION, Exchange, Identity, Pull, Push, Refused
 from edlz.services.protocol.plan import Plan
-from edlz.services.ps.exchanges import Exchanges
-from edlz.services.ps.instructions import Reply
+from edlz.services.ps.core.exchanges import Exchanges
+from edlz.services.ps.core.instructions import Reply
 
 __all__ = ["Synchronous"]
 

@@ -19,10 +19,10 @@ from edlz.services.protocol.messages import (
     PartInfo,
     PartitionOrders,
 )
-from edlz.services.ps.asynchronous import Asynchronous
-from edlz.services.ps.checkpoint_parts import CheckpointParts
-from edlz.services.ps.instructions import Instruction, Write
-from edlz.services.ps.synchronous import Synchronous
+from edlz.services.ps.core.asynchronous import Asynchronous
+from edlz.services.ps.core.checkpoint_parts import CheckpointParts
+from edlz.services.ps.core.instructions import Instruction, Write
+from edlz.services.ps.core.synchronous import Synchronous
 
 __all__ = ["Cuts"]
 

@@ -1,0 +1,1 @@
+"""The core of a parameter server: it decides, and does no IO."""
