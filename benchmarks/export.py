@@ -84,9 +84,9 @@ def _config(folder: Path) -> JobConfig:
 
 def _fill(folder: Path) -> None:
     """Write a checkpoint of the model."""
-    from edlz.services.worker.job_model import JobModel
-    from edlz.services.worker.model_updates import ModelUpdates
-    from edlz.services.worker.task_reader import TaskReader
+    from edlz.services.worker.engine.feed.task_reader import TaskReader
+    from edlz.services.worker.engine.model.job_model import JobModel
+    from edlz.services.worker.engine.model.model_updates import ModelUpdates
 
     with Writer(folder / "data") as writer:
         writer.write(b"1")

@@ -17,11 +17,11 @@ from edlz.services.errors import EdlzError, ModelError
 from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.job_status import MISTAKE
-from edlz.services.worker.trainer import Built, Trainer
-from edlz.services.worker.user_code import failure_of, telling_exits
+from edlz.services.worker.engine.trainer import Built, Trainer
+from edlz.services.worker.engine.user_code.user_code import failure_of, telling_exits
 
 if TYPE_CHECKING:  # it imports TensorFlow
-    from edlz.services.worker.model_check import TriedMinibatch
+    from edlz.services.worker.engine.model_check import TriedMinibatch
 
 __all__ = ["check_here"]
 

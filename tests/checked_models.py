@@ -10,7 +10,7 @@ from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.inputs.data import list_shards
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.trainer import Trainer
+from edlz.services.worker.engine.trainer import Trainer
 
 __all__ = ["BASE", "MINIBATCH", "line", "opened"]
 

@@ -42,9 +42,9 @@ class TrainedModel:
     """
 
     def __init__(self, config: JobConfig, plan: Plan, known: Sequence[int] | None = None) -> None:
-        from edlz.services.worker.job_model import JobModel
-        from edlz.services.worker.model_updates import ModelUpdates
-        from edlz.services.worker.task_reader import TaskReader
+        from edlz.services.worker.engine.feed.task_reader import TaskReader
+        from edlz.services.worker.engine.model.job_model import JobModel
+        from edlz.services.worker.engine.model.model_updates import ModelUpdates
 
         self.config, self.plan = config, plan
         self._reader = TaskReader(plan)
@@ -87,10 +87,10 @@ class TrainedModel:
 
     def evaluate(self) -> tuple[list[Any], list[Any]]:
         """Return features of two minibatches, and what the worker's evaluation predicts for them."""
-        from edlz.services.worker.ids_function import IdsFunction
-        from edlz.services.worker.row_inputs import Located, RowBuffers
-        from edlz.services.worker.step import Forward, LoadedVectors
-        from edlz.services.worker.tables import group_tables
+        from edlz.services.worker.engine.model.tables import group_tables
+        from edlz.services.worker.engine.rows.ids_function import IdsFunction
+        from edlz.services.worker.engine.rows.row_inputs import Located, RowBuffers
+        from edlz.services.worker.engine.step import Forward, LoadedVectors
 
         contract, spec, lanes = self.model.contract, self.model.feed.spec, self.model.lanes
         ids_of = IdsFunction(contract, self.built, spec, is_training=False) if self.tables else None
@@ -125,7 +125,7 @@ class TrainedModel:
 
     def _looked_up(self) -> list[Any]:
         """Return every other one of the ids of the first minibatch, for each table."""
-        from edlz.services.worker.ids_function import IdsFunction
+        from edlz.services.worker.engine.rows.ids_function import IdsFunction
 
         if not self.tables:
             return []

@@ -12,8 +12,8 @@ from edlz.services.export.served import Served
 from edlz.services.export.table_lookup import IdTable, WholeTable
 from edlz.services.protocol.messages import ExportWish, TableSpec
 from edlz.services.protocol.seeds import table_seed
-from edlz.services.worker.embedding_replacement import TableEmbedding
-from edlz.services.worker.job_model import JobModel
+from edlz.services.worker.engine.model.embedding_replacement import TableEmbedding
+from edlz.services.worker.engine.model.job_model import JobModel
 
 __all__ = ["check_export"]
 

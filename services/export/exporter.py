@@ -17,7 +17,7 @@ from edlz.services.export.about import About, read_about, write_about
 from edlz.services.export.publishing import find_version, publish_file, publish_folder, staging
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.whole_cut import WholeCut
-from edlz.services.worker.tensorflow_environment import prepare_environment
+from edlz.services.worker.engine.tensorflow.environment import prepare_environment
 
 __all__ = ["FORMATS", "Export", "Exported", "Format", "export_model", "load_model"]
 

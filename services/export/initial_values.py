@@ -12,7 +12,7 @@ import numpy as np
 
 from edlz.core_ext import initializers_numpy as twin
 from edlz.core_ext.initializers import Initializer
-from edlz.services.worker.backend import tf
+from edlz.services.worker.engine.tensorflow.backend import tf
 
 __all__ = ["InitialValues"]
 

@@ -19,10 +19,10 @@ from edlz.services.export.plain_weights import give_plain_weights
 from edlz.services.export.table_content import TableContent, UnknownIds
 from edlz.services.export.tensorflow_errors import as_os_error
 from edlz.services.export.unknown_row import RowSum, mean_initial, unknown_row
-from edlz.services.worker.backend import keras
-from edlz.services.worker.embedding_replacement import TableEmbedding
-from edlz.services.worker.initializers import initializer_spec
-from edlz.services.worker.keras_model import BuiltModel
+from edlz.services.worker.engine.model.embedding_replacement import TableEmbedding
+from edlz.services.worker.engine.model.initializers import initializer_spec
+from edlz.services.worker.engine.model.keras_model import BuiltModel
+from edlz.services.worker.engine.tensorflow.backend import keras
 
 __all__ = ["MAX_BYTES", "MAX_ROWS", "own_classes", "refuse_unfit", "refuse_unfit_model", "write_keras_file"]
 

@@ -12,11 +12,11 @@ from edlz.services.export.table_content import TableContent
 from edlz.services.protocol.layout import VectorLayout
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.whole_cut import WholeCut
-from edlz.services.worker.embedding_replacement import TableEmbedding
-from edlz.services.worker.initializers import initializer_spec
-from edlz.services.worker.job_model import JobModel
-from edlz.services.worker.tables import table_path
-from edlz.services.worker.task_reader import TaskReader
+from edlz.services.worker.engine.feed.task_reader import TaskReader
+from edlz.services.worker.engine.model.embedding_replacement import TableEmbedding
+from edlz.services.worker.engine.model.initializers import initializer_spec
+from edlz.services.worker.engine.model.job_model import JobModel
+from edlz.services.worker.engine.model.tables import table_path
 
 __all__ = ["LoadedModel"]
 

@@ -21,7 +21,7 @@ from edlz.services.errors import ConfigError
 from edlz.services.export.loaded_model import LoadedModel
 from edlz.services.export.table_content import TableContent
 from edlz.services.storage.durable import write_all
-from edlz.services.worker.keras_model import BuiltModel
+from edlz.services.worker.engine.model.keras_model import BuiltModel
 
 __all__ = ["refuse_unfit_variables", "write_safetensors"]
 

@@ -15,12 +15,12 @@ from tensorflow.python.trackable import resource
 from edlz.api.mode import Mode
 from edlz.services.errors import ModelError
 from edlz.services.export.signature import FlatSignature, named_outputs
-from edlz.services.worker.backend import tf
-from edlz.services.worker.elements import shown, split_element
-from edlz.services.worker.job_model import JobModel
-from edlz.services.worker.lookups import inlined_functions, serving
-from edlz.services.worker.pipeline import plain_batches
-from edlz.services.worker.user_code import brief
+from edlz.services.worker.engine.feed.batch_structure import shown, split_element
+from edlz.services.worker.engine.feed.pipeline import plain_batches
+from edlz.services.worker.engine.model.job_model import JobModel
+from edlz.services.worker.engine.model.lookups import inlined_functions, serving
+from edlz.services.worker.engine.tensorflow.backend import tf
+from edlz.services.worker.engine.user_code.user_code import brief
 
 __all__ = ["Served"]
 

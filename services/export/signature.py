@@ -10,8 +10,8 @@ from typing import Any
 
 from tensorflow.python.util import nest
 
-from edlz.services.worker.backend import tf
-from edlz.services.worker.traced_function import flat_tensors
+from edlz.services.worker.engine.tensorflow.backend import tf
+from edlz.services.worker.engine.tensorflow.traced_function import flat_tensors
 
 __all__ = ["FlatSignature", "named_outputs"]
 

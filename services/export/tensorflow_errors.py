@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edlz.services.worker.backend import tf
+from edlz.services.worker.engine.tensorflow.backend import tf
 
 __all__ = ["as_os_error"]
 

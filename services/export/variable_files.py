@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edlz.services.export.tensorflow_errors import as_os_error
-from edlz.services.worker.backend import tf
+from edlz.services.worker.engine.tensorflow.backend import tf
 
 __all__ = ["Slice", "VariableFiles", "key_of"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from edlz.services.protocol.messages import WorkerTelemetry
 
 if TYPE_CHECKING:
-    from edlz.services.worker.trainer import Computed
+    from edlz.services.worker.engine.trainer import Computed
 
 __all__ = ["Meter", "State"]
 

@@ -41,6 +41,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.transport.rpc import RpcClient
 from edlz.services.transport.security import Security
+from edlz.services.worker.engine.user_code.user_code import TaskError, failure_of, without_exit
 from edlz.services.worker.inputs import (
     Answered,
     Built,
@@ -85,15 +86,14 @@ from edlz.services.worker.parameters import Parameters, slice_of, slice_push
 from edlz.services.worker.part_writer import PartWriter
 from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
 from edlz.services.worker.task_runner import TaskRunner
-from edlz.services.worker.user_code import TaskError, failure_of, without_exit
 
 if TYPE_CHECKING:
-    from edlz.services.worker.callbacks.calls import CallbackCalls
-    from edlz.services.worker.predictor import Predicted
-    from edlz.services.worker.tables import GroupedIds
-    from edlz.services.worker.trainer import Built as BuiltModel
-    from edlz.services.worker.trainer import Computed as ComputedStep
-    from edlz.services.worker.trainer import Trainer
+    from edlz.services.worker.engine.callbacks.calls import CallbackCalls
+    from edlz.services.worker.engine.model.tables import GroupedIds
+    from edlz.services.worker.engine.predictor import Predicted
+    from edlz.services.worker.engine.trainer import Built as BuiltModel
+    from edlz.services.worker.engine.trainer import Computed as ComputedStep
+    from edlz.services.worker.engine.trainer import Trainer
 
 __all__ = ["WorkerService"]
 
@@ -305,7 +305,7 @@ class WorkerService(Shell[Input, Instruction]):
             kind, tell = config.prediction_format, self._meter.set_waits_for
             self._writer = PartWriter(folder, kind, job.plan, job.run, tell=tell)
         logger.info("loading TensorFlow, building the model")
-        from edlz.services.worker.trainer import Trainer
+        from edlz.services.worker.engine.trainer import Trainer
 
         self._trainer = Trainer(config, job.plan, job.partitions)
         built = self._trainer.build()

@@ -10,10 +10,10 @@ import pytest
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.protocol.concluded_rounds import ConcludedRound, LossSum, ShownRound
-from edlz.services.worker.callbacks.calls import CallbackCalls
-from edlz.services.worker.callbacks.kinds import SortedCallbacks, check_monitors, sort_callbacks
-from edlz.services.worker.model_module import ModelContract, load_contract
-from edlz.services.worker.user_code import UserCodeError
+from edlz.services.worker.engine.callbacks.calls import CallbackCalls
+from edlz.services.worker.engine.callbacks.kinds import SortedCallbacks, check_monitors, sort_callbacks
+from edlz.services.worker.engine.contract.model_module import ModelContract, load_contract
+from edlz.services.worker.engine.user_code.user_code import UserCodeError
 
 # Keras' own, of its variables and of a log file that only the end of training closes.
 pytestmark = [

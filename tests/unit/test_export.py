@@ -155,7 +155,7 @@ def exports(
 
 def called(folder: Path, features: Any) -> Call:
     """The default signature, given these features."""
-    from edlz.services.worker.backend import tf
+    from edlz.services.worker.engine.tensorflow.backend import tf
 
     if isinstance(features, tf.Tensor):
         names = input_names(folder)
@@ -204,7 +204,7 @@ FEW = ("words", "plain")
     ids=["few", "others"],
 )
 def test_everybody_predicts_what_evaluation_does(exports: dict[str, Any]) -> None:
-    from edlz.services.worker.backend import tf
+    from edlz.services.worker.engine.tensorflow.backend import tf
 
     for kind, one in exports.items():
         assert bits(one.of_python) == one.expected, kind
@@ -249,7 +249,7 @@ def test_exports_get_rising_numbers_and_say_what_they_are(trained: Any, tmp_path
 
 @pytest.mark.parametrize("what", ["zeros", "mean"])
 def test_unknown_ids(trained: Any, tmp_path: Path, what: str) -> None:
-    from edlz.services.worker.backend import tf
+    from edlz.services.worker.engine.tensorflow.backend import tf
 
     model = trained(FUNCTIONAL)
     done = exported(model, tmp_path, unknown_ids=what)
@@ -264,7 +264,7 @@ def test_unknown_ids(trained: Any, tmp_path: Path, what: str) -> None:
 
 
 def test_a_table_without_rows(trained: Any, tmp_path: Path) -> None:
-    from edlz.services.worker.backend import tf
+    from edlz.services.worker.engine.tensorflow.backend import tf
 
     model = trained(FUNCTIONAL)
     ids, values = model.ids, model.values
@@ -281,7 +281,7 @@ def test_a_table_without_rows(trained: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["words", "plain"])
 def test_a_model_in_python(trained: Any, tmp_path: Path, kind: str) -> None:
-    from edlz.services.worker.backend import tf
+    from edlz.services.worker.engine.tensorflow.backend import tf
 
     model = trained(MODELS[kind])
     features, expected = model.evaluate()
@@ -292,7 +292,7 @@ def test_a_model_in_python(trained: Any, tmp_path: Path, kind: str) -> None:
 
 
 def test_a_keras_file_of_stock_layers(trained: Any, tmp_path: Path) -> None:
-    from edlz.services.worker.backend import keras, tf
+    from edlz.services.worker.engine.tensorflow.backend import keras, tf
 
     for kind, source in (("any ids", FUNCTIONAL), ("plain", PLAIN)):
         model = trained(source)
@@ -311,7 +311,7 @@ def test_a_keras_file_of_stock_layers(trained: Any, tmp_path: Path) -> None:
 
 def only_known(model: TrainedModel, features: Any, loaded: Any) -> tuple[Any, Any]:
     """Ids that have rows, and predictions for them by evaluation's rows; an unknown one shares row 0, zeros."""
-    from edlz.services.worker.backend import tf
+    from edlz.services.worker.engine.tensorflow.backend import tf
 
     ids = tf.constant(np.resize(model.ids[0], (3, 6)))
     rows = model.served(0, ids.numpy().ravel()).reshape(3, 6, 3)

@@ -9,7 +9,7 @@ from table_jobs import job, write_job
 
 from edlz.api.callbacks import SavedModelExporter
 from edlz.services.protocol.messages import ExportWish
-from edlz.services.worker.trainer import Trainer
+from edlz.services.worker.engine.trainer import Trainer
 
 MODEL = """
 from edlz.api import SavedModelExporter

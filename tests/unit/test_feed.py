@@ -17,13 +17,13 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError, ModelError
 from edlz.services.protocol.plan import TaskRange
 from edlz.services.protocol.seeds import permutation
-from edlz.services.worker import bad_record
-from edlz.services.worker.backend import tf
-from edlz.services.worker.elements import row_count
-from edlz.services.worker.feed import FeedSettings, open_feed
-from edlz.services.worker.lanes import Lanes
-from edlz.services.worker.model_module import load_contract
-from edlz.services.worker.user_code import TaskError, UserCodeError
+from edlz.services.worker.engine.contract.model_module import load_contract
+from edlz.services.worker.engine.feed import bad_record
+from edlz.services.worker.engine.feed.batch_structure import row_count
+from edlz.services.worker.engine.feed.feed import FeedSettings, open_feed
+from edlz.services.worker.engine.feed.minibatch_streams import Lanes
+from edlz.services.worker.engine.tensorflow.backend import tf
+from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

@@ -8,8 +8,8 @@ from table_jobs import job, write_job
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.protocol.messages import Failure
-from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
-from edlz.services.worker.user_code import failure_of
+from edlz.services.worker.engine.trainer import TaskError, Trainer, UserCodeError
+from edlz.services.worker.engine.user_code.user_code import failure_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 
@@ -58,7 +58,7 @@ def test_our_own_error_stays_ours_in_code_that_autograph_translates(make):
 
 @pytest.mark.parametrize("raised", [EdlzError("x", "do y"), ModelError("x", "do y")])
 def test_no_error_of_ours_is_replaced_by_autograph_or_keras(raised):
-    from edlz.services.worker.backend import keras, tf
+    from edlz.services.worker.engine.tensorflow.backend import keras, tf
 
     class Layer(keras.layers.Layer):
         def call(self, inputs):

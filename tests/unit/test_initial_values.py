@@ -29,7 +29,7 @@ IDS = np.concatenate(
 )
 def test_the_bits_are_those_of_the_core(initializer: Initializer, tmp_path: Path) -> None:
     from edlz.services.export.initial_values import InitialValues
-    from edlz.services.worker.backend import tf
+    from edlz.services.worker.engine.tensorflow.backend import tf
 
     expected = np.empty(len(IDS) * DIM, np.float32)
     EmbeddingTable(DIM, [], initializer, SEED).gather(IDS, expected)

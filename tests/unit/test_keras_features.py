@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from checked_models import line, opened
 
-from edlz.services.worker.backend import keras, tf
+from edlz.services.worker.engine.tensorflow.backend import keras, tf
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

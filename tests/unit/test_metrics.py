@@ -10,10 +10,10 @@ from rounding import near
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, ModelError
 from edlz.services.master.core.tasks.metric_state import merge_states
-from edlz.services.worker.backend import tf
-from edlz.services.worker.metrics import MetricSet
-from edlz.services.worker.model_module import load_contract
-from edlz.services.worker.user_code import UserCodeError
+from edlz.services.worker.engine.contract.model_module import load_contract
+from edlz.services.worker.engine.model.metrics import MetricSet
+from edlz.services.worker.engine.tensorflow.backend import tf
+from edlz.services.worker.engine.user_code.user_code import UserCodeError
 
 HEAD = """
 import keras

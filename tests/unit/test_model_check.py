@@ -6,7 +6,7 @@ import pytest
 from checked_models import opened
 
 from edlz.services.errors import ModelError
-from edlz.services.worker.user_code import UserCodeError, failure_of
+from edlz.services.worker.engine.user_code.user_code import UserCodeError, failure_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning"),

@@ -10,12 +10,12 @@ from rounding import near
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
-from edlz.services.worker.backend import keras, tf
-from edlz.services.worker.keras_model import start_from
-from edlz.services.worker.model_file import load_file
-from edlz.services.worker.model_module import LossFunction, load_contract
-from edlz.services.worker.optimizer import accept_older_spellings
-from edlz.services.worker.user_code import UserCode, UserCodeError, brief, exit_error
+from edlz.services.worker.engine.contract.model_file import load_file
+from edlz.services.worker.engine.contract.model_module import LossFunction, load_contract
+from edlz.services.worker.engine.contract.optimizer import accept_older_spellings
+from edlz.services.worker.engine.model.keras_model import start_from
+from edlz.services.worker.engine.tensorflow.backend import keras, tf
+from edlz.services.worker.engine.user_code.user_code import UserCode, UserCodeError, brief, exit_error
 
 MODEL = """
 import keras

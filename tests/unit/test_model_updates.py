@@ -12,13 +12,13 @@ from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.errors import ModelError
 from edlz.services.protocol.messages import OptimizerSpec
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.worker import gradient_clipping
-from edlz.services.worker.backend import keras, tf
-from edlz.services.worker.gradient_clipping import Clip, GradientClipping
-from edlz.services.worker.learning_rates import Epochs, LearningRate, scheduled_rate
-from edlz.services.worker.optimizer import ModelOptimizer
-from edlz.services.worker.user_code import UserCode, UserCodeError
-from edlz.services.worker.vectors import initial_vector, vector_layout
+from edlz.services.worker.engine.contract import gradient_clipping
+from edlz.services.worker.engine.contract.gradient_clipping import Clip, GradientClipping
+from edlz.services.worker.engine.contract.learning_rates import Epochs, LearningRate, scheduled_rate
+from edlz.services.worker.engine.contract.optimizer import ModelOptimizer
+from edlz.services.worker.engine.model.vectors import initial_vector, vector_layout
+from edlz.services.worker.engine.tensorflow.backend import keras, tf
+from edlz.services.worker.engine.user_code.user_code import UserCode, UserCodeError
 
 # After Keras' backend is chosen.
 from edlz.api import LearningRateScheduler, RowwiseAdagrad  # isort: skip

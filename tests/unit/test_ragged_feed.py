@@ -3,7 +3,7 @@
 import numpy as np
 from table_jobs import BATCH, job, rows_of, write_job
 
-from edlz.services.worker.trainer import Trainer
+from edlz.services.worker.engine.trainer import Trainer
 
 MODEL = """
 def custom_model():

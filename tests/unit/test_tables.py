@@ -12,7 +12,7 @@ from edlz.core_ext.memory import aligned_empty
 from edlz.services.errors import LocalProtocolError, ModelError
 from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.protocol.messages import InitializerSpec
-from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
+from edlz.services.worker.engine.trainer import TaskError, Trainer, UserCodeError
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning"),

@@ -18,7 +18,7 @@ from edlz.services.errors import ConfigError, LocalProtocolError, ModelError
 from edlz.services.inputs.data import list_shards
 from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.protocol.plan import Plan, TaskRange
-from edlz.services.worker.trainer import TaskError, Trainer, UserCodeError
+from edlz.services.worker.engine.trainer import TaskError, Trainer, UserCodeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 
@@ -175,7 +175,7 @@ def test_a_gradient_is_that_of_plain_keras(make):
     trainer, built = make(source)
     computed = trainer.compute(1, 0)
     assembly = trainer._assembly
-    from edlz.services.worker.backend import tf
+    from edlz.services.worker.engine.tensorflow.backend import tf
 
     element = assembly.lanes.minibatch(1, 0).element
     model = assembly.built.model

@@ -9,7 +9,7 @@ import pytest
 from rounding import near
 from table_jobs import IDS, PAIR_FEED, SPARSE_FEED, job, rows_of, write_job
 
-from edlz.services.worker.trainer import Trainer
+from edlz.services.worker.engine.trainer import Trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 
@@ -180,8 +180,8 @@ def gradients_by_id(groups, computed):
 
 def plain_gradients(trainer, built, task, index):
     """Loss and gradients of the same minibatch by plain Keras: every table is one variable."""
-    from edlz.services.worker.backend import tf
-    from edlz.services.worker.elements import split_element
+    from edlz.services.worker.engine.feed.batch_structure import split_element
+    from edlz.services.worker.engine.tensorflow.backend import tf
 
     parts = trainer._assembly
     model = parts.built.model

@@ -16,7 +16,7 @@ from edlz.services.inputs.data import list_shards
 from edlz.services.protocol.messages import ErrorReply
 from edlz.services.transport.codec import Codec
 from edlz.services.valid_text import is_valid_text, valid_text
-from edlz.services.worker.user_code import UserCode, brief
+from edlz.services.worker.engine.user_code.user_code import UserCode, brief
 
 CAFE = os.fsdecode(b"caf\xe9.jpg")
 
@@ -99,7 +99,7 @@ def test_a_job_in_a_folder_of_such_a_name_is_refused(tmp_path, monkeypatch, wher
 # Without `make_errors_readable`, TensorFlow ends the process at the first of these.
 @pytest.mark.parametrize("kind", ["py_function", "numpy_function"])
 def test_tensorflow_survives_such_an_error_of_a_users_function_and_tells_it(kind):
-    from edlz.services.worker.backend import tf
+    from edlz.services.worker.engine.tensorflow.backend import tf
 
     def load(x):
         raise ValueError(f"cannot open {CAFE}")
@@ -111,7 +111,7 @@ def test_tensorflow_survives_such_an_error_of_a_users_function_and_tells_it(kind
 
 
 def test_tensorflow_survives_an_error_whose_text_raises():
-    from edlz.services.worker.backend import tf
+    from edlz.services.worker.engine.tensorflow.backend import tf
 
     class OddError(ValueError):
         def __str__(self):

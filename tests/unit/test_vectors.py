@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from edlz.core_ext.memory import aligned_zeros
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, ModelError
-from edlz.services.worker.backend import keras, tf
-from edlz.services.worker.keras_model import build_model, start_from
-from edlz.services.worker.model_module import load_contract
-from edlz.services.worker.user_code import UserCodeError
-from edlz.services.worker.vectors import (
+from edlz.services.worker.engine.contract.model_module import load_contract
+from edlz.services.worker.engine.model.keras_model import build_model, start_from
+from edlz.services.worker.engine.model.vectors import (
     assign,
     flatten,
     initial_vector,
@@ -23,6 +21,8 @@ from edlz.services.worker.vectors import (
     shared_tensor,
     vector_layout,
 )
+from edlz.services.worker.engine.tensorflow.backend import keras, tf
+from edlz.services.worker.engine.user_code.user_code import UserCodeError
 
 shapes = st.lists(st.lists(st.integers(1, 7), max_size=3).map(tuple), min_size=1, max_size=6)
 

@@ -16,8 +16,8 @@ from edlz.services.errors import ModelError
 from edlz.services.inputs.data import list_shards
 from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.trainer import Trainer
-from edlz.services.worker.user_code import failure_of
+from edlz.services.worker.engine.trainer import Trainer
+from edlz.services.worker.engine.user_code.user_code import failure_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what TensorFlow and Keras remark on such models
 

@@ -1,0 +1,1 @@
+"""The worker's Keras engine: everything that imports TensorFlow."""

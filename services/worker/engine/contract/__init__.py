@@ -1,0 +1,1 @@
+"""What a user's model module may hold: its functions, optimizers and learning rates."""

@@ -1,0 +1,242 @@
+"""The usual form of a feed: one long-lived stream that all tasks flow through.
+
+Building a tf.data pipeline costs 30 to 200 ms of Python, several small steps' worth.  So the feed is traced
+once, as a function of one task's records; parsing and reading ahead happen in TensorFlow's threads, and
+Python runs once a task.  The user's `shuffle` is made afresh for each task, with the seeds of the trace.
+"""
+
+import itertools
+import queue
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+from tensorflow.python.framework import config, op_def_registry
+
+from edlz.services.errors import LocalProtocolError, ModelError
+from edlz.services.worker.engine.contract.model_module import ModelContract
+from edlz.services.worker.engine.feed.bad_record import blame_record
+from edlz.services.worker.engine.feed.pipeline import (
+    ENDLESS,
+    PREFETCHED,
+    Element,
+    FeedSettings,
+    Stream,
+    batches_of,
+    endless,
+    maps_in_python,
+    seen,
+    with_options,
+)
+from edlz.services.worker.engine.feed.task_reader import Assignment
+from edlz.services.worker.engine.tensorflow.backend import tf
+from edlz.services.worker.engine.tensorflow.dataset_iterator import DatasetIterator
+from edlz.services.worker.engine.tensorflow.random_ops import stateful_random_ops
+from edlz.services.worker.engine.user_code.user_code import Blame
+
+__all__ = ["StreamedFeed"]
+
+_PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+
+# Ops that TensorFlow calls stateful but that only read, or whose state is one task's (a shuffle's).
+_READING_OPS = frozenset(
+    {
+        "Assert",
+        "AnonymousHashTable",
+        "AnonymousMemoryCache",
+        "AnonymousRandomSeedGenerator",
+        "AnonymousSeedGenerator",
+        "DummyMemoryCache",
+        "DummySeedGenerator",
+        "HashTableV2",
+        "LookupTableFindV2",
+        "LookupTableSizeV2",
+        "ReadVariableOp",
+        "ResourceGather",
+        "ResourceGatherNd",
+        "VarHandleOp",
+    }
+)
+
+
+class StreamedFeed:
+    """The feed, traced once for any task's records.
+
+    Attributes
+    ----------
+    spec : the feed's element_spec, the batch's length None
+    random_ops : those whose state would run on from task to task: such a feed must not be streamed
+    calls_python : whether it calls back into Python
+    shuffles : whether it gives records in another order than theirs
+
+    Raises
+    ------
+    Exception
+        Whatever the user's code raises while it is traced.
+    """
+
+    def __init__(self, contract: ModelContract, settings: FeedSettings) -> None:
+        self._contract, self.settings = contract, settings
+        self._inboxes: dict[int, queue.SimpleQueue[Assignment | None]] = {}
+        self._stream_numbers = itertools.count()
+        self.failures: dict[int, Exception] = {}  # assignment -> why its records could not be read
+        self.spec: Any = None
+        tf.random.set_seed(settings.seed % 2**32)
+        self._minibatches = tf.function(self._trace, input_signature=[tf.TensorSpec([], tf.int64)])
+        with _refusing_iteration():
+            graph = self._minibatches.get_concrete_function().graph
+        self.random_ops = stateful_random_ops(graph)
+        definition = graph.as_graph_def()
+        inner = {node.op for f in definition.library.function for node in f.node_def}
+        self.calls_python = bool(_PYTHON_OPS & inner)
+        self.shuffles = any("Shuffle" in op for op in inner | {node.op for node in definition.node})
+        self._only_reads = all(_only_reads(op) for op in inner)
+
+    def open(self) -> Stream:
+        number = next(self._stream_numbers)
+        inbox = self._inboxes[number] = queue.SimpleQueue()
+        source = tf.data.Dataset.from_tensors(tf.constant(number, tf.int64)).repeat()
+        dataset = source.flat_map(self._minibatches).prefetch(PREFETCHED)
+        with _reading_ahead() if self._only_reads else nullcontext():
+            iterator = DatasetIterator(with_options(dataset, self.settings))
+        return _SharedStream(self, iterator, inbox)
+
+    def blame(self, assignment: Assignment) -> Blame:
+        def run(records: list[bytes]) -> Any:
+            return batches_of(self._contract, self.settings, tf.constant(records, tf.string))[0]
+
+        return blame_record(self.settings, assignment, run, maps_in_python)
+
+    def _trace(self, stream: Any) -> Any:
+        """One task's minibatches, each with its assignment's number and its index, and a marker behind them."""
+        number, first, records = tf.numpy_function(self._pull, [stream], [tf.int64, tf.int64, tf.string])
+        number.set_shape([])
+        first.set_shape([])
+        records.set_shape([None])
+        batches, cardinality = batches_of(self._contract, self.settings, records)
+        spec = batches.element_spec
+        self.spec = seen(spec, self.settings)
+        infinite = tf.constant(tf.data.INFINITE_CARDINALITY, tf.int64)
+        is_finite = tf.debugging.assert_none_equal(cardinality, infinite, message=ENDLESS)
+        with tf.control_dependencies([is_finite]):
+            first = tf.identity(first)
+        numbered = batches.enumerate().skip(first).map(lambda index, element: (number, index, element))
+        end = (number, tf.constant(-1, tf.int64), tf.nest.map_structure(_empty, spec))
+        return numbered.concatenate(tf.data.Dataset.from_tensors(end))
+
+    def _pull(self, stream: Any) -> tuple[Any, Any, Any]:
+        """Runs in TensorFlow's threads: waits, without the GIL, for the next assignment and reads it."""
+        assignment = self._inboxes[int(stream)].get()
+        if assignment is None:
+            del self._inboxes[int(stream)]
+            raise StopIteration
+        try:
+            records = self.settings.read(assignment)
+        except Exception as e:  # raised in the compute thread, where it means something
+            self.failures[assignment.number] = e
+            records = []
+        return np.int64(assignment.number), np.int64(assignment.first), np.array(records, object)
+
+
+class _SharedStream:
+    """An iterator through which all assignments flow."""
+
+    def __init__(
+        self,
+        feed: StreamedFeed,
+        iterator: DatasetIterator,
+        inbox: "queue.SimpleQueue[Assignment | None]",
+    ) -> None:
+        self._feed, self._inbox = feed, inbox
+        self._iterator: DatasetIterator | None = iterator
+        # An iterator waits, when it is freed, for the thread that waits for an assignment: free that first,
+        # also if nobody closes the stream.
+        self._free_thread = weakref.finalize(self, inbox.put, None)
+
+    def start(self, assignment: Assignment) -> None:
+        self._inbox.put(assignment)
+
+    def next(self, assignment: Assignment) -> tuple[int, Element] | None:
+        assert self._iterator is not None, "the stream is closed"
+        try:
+            number, index, element = next(self._iterator)
+        except Exception as e:
+            # Even without records a feed may raise: what kept them away comes first.
+            failure = self._feed.failures.pop(assignment.number, None)
+            if failure is not None:
+                raise failure from e
+            if ENDLESS in str(e):
+                raise endless(self._feed._contract, self._feed.settings) from e
+            raise
+        failure = self._feed.failures.pop(assignment.number, None)
+        if failure is not None:
+            raise failure
+        if int(number) != assignment.number:
+            raise LocalProtocolError(f"minibatches of run {int(number)} came for run {assignment.number}")
+        place = int(index)
+        return (place, seen(element, self._feed.settings)) if place >= 0 else None
+
+    def close(self) -> None:
+        self._free_thread()
+        # Letting go of the iterator waits for a read that is under way; nobody else need.
+        last = [self._iterator]
+        self._iterator = None
+        threading.Thread(target=last.clear, name="feed-close", daemon=True).start()
+
+
+@contextmanager
+def _refusing_iteration() -> Iterator[None]:
+    """While tracing, iterating over a dataset in Python would never end: make it an error."""
+    cls = tf.data.Dataset
+    original = cls.__iter__
+
+    def refuse(self: Any) -> Any:
+        if tf.executing_eagerly():
+            return original(self)
+        raise ModelError("feed() iterates over the dataset in Python")
+
+    cls.__iter__ = refuse
+    try:
+        yield
+    finally:
+        cls.__iter__ = original
+
+
+def _empty(spec: Any) -> Any:
+    """A value of this spec without rows, for the marker at a task's end."""
+    if isinstance(spec, tf.SparseTensorSpec):
+        dims = [dim or 0 for dim in spec.shape]
+        return tf.SparseTensor(tf.zeros([0, len(dims)], tf.int64), tf.zeros([0], spec.dtype), dims)
+    if isinstance(spec, tf.RaggedTensorSpec):
+        inner = [dim or 0 for dim in spec.shape[spec.ragged_rank + 1 :]]
+        value = tf.zeros([0, *inner], spec.dtype)
+        for _ in range(spec.ragged_rank):
+            value = tf.RaggedTensor.from_row_splits(value, tf.zeros([1], spec.row_splits_dtype))
+        return value
+    return tf.zeros([dim or 0 for dim in spec.shape], spec.dtype)
+
+
+def _only_reads(op: str) -> bool:
+    definition = op_def_registry.get(op)
+    is_stateful = definition is not None and definition.is_stateful
+    return not is_stateful or op in _READING_OPS or "Dataset" in op
+
+
+@contextmanager
+def _reading_ahead() -> Iterator[None]:
+    """Let an iterator that is made meanwhile read ahead.
+
+    Under op determinism tf.data would do without any read-ahead for a pipeline with stateful ops, as
+    waiting for the next assignment is one, and a shuffle's seed.  Which minibatch comes when does not
+    depend on reading ahead here: there is one assignment after another.
+    """
+    was_on = config.is_op_determinism_enabled()
+    config.disable_op_determinism()
+    try:
+        yield
+    finally:
+        if was_on:
+            config.enable_op_determinism()

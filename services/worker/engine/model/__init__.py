@@ -1,0 +1,1 @@
+"""The user's model, its variables and its embedding tables."""

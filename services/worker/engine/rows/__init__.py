@@ -1,0 +1,1 @@
+"""The rows of embedding tables that a minibatch looks up."""

@@ -1,0 +1,76 @@
+"""Functions of structures of tensors, traced once and called with little Python in between.
+
+TensorFlow's own call of a concrete function binds arguments to a signature, looks for tapes that record, and
+makes ready to explain an error: 0.15 to 0.25 ms each time, which is 2 % of a small step.  Here a call hands the
+runtime a flat list of tensors.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tensorflow.python.eager import context, execute
+
+from edlz.services.worker.engine.tensorflow.backend import tf
+
+__all__ = ["TracedFunction", "flat_tensors", "packed"]
+
+
+def flat_tensors(structure: Any) -> list[Any]:
+    """Return the tensors of a structure, or of its spec, those of sparse and ragged ones each by itself."""
+    flat: list[Any] = tf.nest.flatten(structure, expand_composites=True)
+    return flat
+
+
+def packed(spec: Any, tensors: Sequence[Any]) -> Any:
+    """Return the structure of this spec that has these tensors: the inverse of `flat_tensors`."""
+    return tf.nest.pack_sequence_as(spec, tensors, expand_composites=True)
+
+
+class TracedFunction:
+    """A concrete function, called by the tensors of its inputs.
+
+    The caller sees to it that they are as the function was traced: nothing checks them before the kernels do.
+
+    Parameters
+    ----------
+    concrete : ConcreteFunction
+        Kept alive, with what it captured.
+    """
+
+    def __init__(self, concrete: Any) -> None:
+        self._concrete = concrete
+        self._captured = list(concrete.captured_inputs)
+        self._context = context.context()
+        # All of it is fixed once TensorFlow's threads are: finding it anew costs as much as the call.
+        self._attributes = tuple(
+            itertools.chain.from_iterable(self._context.function_call_options.as_attrs().items())
+        )
+        self._name = concrete._inference_function.name.decode()
+        self._output_count = len(concrete.outputs)
+
+    @classmethod
+    def trace(cls, function: Callable[..., Any], specs: Sequence[Any]) -> "TracedFunction":
+        """Trace a function of as many tensors."""
+        return cls(tf.function(function, input_signature=list(specs)).get_concrete_function())
+
+    @property
+    def graph(self) -> Any:
+        return self._concrete.graph
+
+    def __call__(self, tensors: Sequence[Any]) -> Any:
+        """Return what the function returns, as a structure."""
+        return self._concrete._call_flat(list(tensors), self._captured)
+
+    def flat(self, tensors: Sequence[Any]) -> list[Any]:
+        """Return the tensors of what the function returns; the faster call.
+
+        Raises
+        ------
+        tf.errors.OpError
+            If a kernel refuses the values.
+        """
+        outputs: list[Any] = execute.execute(
+            self._name, self._output_count, [*tensors, *self._captured], self._attributes, self._context
+        )
+        return outputs

@@ -1,0 +1,399 @@
+"""The facade of everything that touches TensorFlow: what the worker's shell drives from one thread.
+
+NumPy in, NumPy out.  Importing this module is cheap: TensorFlow is imported by `Trainer.build`.  All calls
+must come from one thread, and not from the main one: there a signal would wait for the step to end.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from edlz.services.configuration.job_config import JobConfig
+from edlz.services.errors import EdlzError, LocalProtocolError
+from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision, ShownRound
+from edlz.services.protocol.layout import Layout
+from edlz.services.protocol.messages import ExportWish, MetricState, OptimizerSpec, TableSpec
+from edlz.services.protocol.plan import Plan, TaskRange
+from edlz.services.protocol.seeds import derive_seed
+from edlz.services.worker.engine.feed.task_reader import TaskReader
+from edlz.services.worker.engine.tensorflow.environment import prepare_environment
+from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError, told
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from edlz.services.worker.engine.assembly import Assembly
+    from edlz.services.worker.engine.callbacks.calls import CallbackCalls
+    from edlz.services.worker.engine.model.tables import GroupedIds
+    from edlz.services.worker.engine.model_check import TriedMinibatch
+    from edlz.services.worker.engine.predictor import Predicted
+
+__all__ = ["Built", "Computed", "TaskError", "Trainer", "UserCodeError"]
+
+_STEP_SEED = 2  # a name for derive_seed; 0 and 1 are the plan's orders
+_SEED_SHIFT = 2  # 62 bits: room for more of them in signed 64-bit numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A model before training, the same in every process.
+
+    Attributes
+    ----------
+    dense, state : ndarray, float32; counters : ndarray, int64
+        Padded as the layout says, 64-byte aligned.
+    tables : tuple of TableSpec
+        Of the embedding tables, which are not in `dense`.
+    export_wish : ExportWish, optional
+        Of the model's callbacks().
+    callbacks : CallbackNeeds or None
+        What the model's callbacks need of the job, if anything.
+    stops_on_nan : bool
+        Whether they end it at a loss that is not finite.
+    """
+
+    layout: Layout
+    optimizer: OptimizerSpec
+    dense: npt.NDArray[np.float32]
+    state: npt.NDArray[np.float32]
+    counters: npt.NDArray[np.int64]
+    tables: tuple[TableSpec, ...] = ()
+    export_wish: ExportWish | None = None
+    callbacks: CallbackNeeds | None = None
+    stops_on_nan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What minibatch (task, index) gave on the loaded vectors.
+
+    Attributes
+    ----------
+    gradient : ndarray, shape (layout.dense.size,), float32, read-only, padding 0
+        None, and so are the three below, for the empty minibatch of a task without any.
+    state, counters : ndarray, shapes as in the layout, read-only
+        What the step assigned.
+    loss : float
+        Regularisation included.
+    records : int
+        Rows of the minibatch.
+    read_s, compute_s : float
+        Seconds that the minibatch was waited for, and that the step took.
+    row_gradients : tuple of ndarray, shape (m, dim), float32
+        For each table, the gradients of its rows in the order of `Trainer.find_ids`.
+    """
+
+    task: int
+    index: int
+    is_last: bool
+    gradient: npt.NDArray[np.float32] | None
+    state: npt.NDArray[np.float32] | None
+    counters: npt.NDArray[np.int64] | None
+    loss: float | None
+    records: int
+    read_s: float
+    compute_s: float
+    row_gradients: tuple[npt.NDArray[np.float32], ...] = ()
+
+
+class Trainer:
+    """The model of one job, in this process.
+
+    Parameters
+    ----------
+    partitions : int
+        Parameter servers: each owns a part of the embedding tables' ids.
+    """
+
+    def __init__(self, config: JobConfig, plan: Plan, partitions: int = 1) -> None:
+        self._partitions = partitions
+        # A plan of its own: a plan keeps orders that it has worked out, and has no lock.
+        self._config, self._plan = config, msgspec.structs.replace(plan)
+        self._reader = TaskReader(plan)
+        self._assembly: Assembly | None = None
+
+    # -- the model
+
+    def build(self) -> Built:
+        """Import TensorFlow, load the user's module, build and trace everything.
+
+        Raises
+        ------
+        ModelError
+            If the module lacks something, its code raises, or the model is of a kind that cannot be
+            trained.  A UserCodeError has the user's frame and the traceback.
+        DataError
+            If the job's first records cannot be read.
+        """
+        prepare_environment(self._config)
+        from edlz.services.worker.engine.assembly import Assembly
+
+        try:
+            assembly = Assembly(self._config, self._plan, self._reader, self._partitions)
+        except (EdlzError, MemoryError):
+            raise
+        except Exception as e:
+            raise self._build_error(e) from e
+        self._assembly = assembly
+        updates, calls = assembly.updates, assembly.callbacks
+        needs = CallbackNeeds(
+            runs=calls is not None,
+            decides=calls is not None and calls.decides,
+            max_steps=assembly.max_steps,
+        )
+        return Built(
+            assembly.built.layout,
+            updates.optimizer,
+            *assembly.initial,
+            updates.tables,
+            updates.export_wish,
+            None if needs == CallbackNeeds() else needs,
+            assembly.stops_on_nan,
+        )
+
+    def check(self) -> "TriedMinibatch | None":
+        """Try the model on one minibatch, before anything else is computed; None if none was found in time.
+
+        Raises
+        ------
+        ModelError
+            If it cannot be trained; a UserCodeError has the line of the user's code.
+        DataError
+            If the records cannot be read.
+        """
+        from edlz.services.worker.engine.model_check import ModelCheck
+
+        return ModelCheck(self, self._ready, self._plan).run()
+
+    def learning_rate(self, version: int) -> float:
+        """Return the learning rate of the step from `version` (updates so far) to version + 1."""
+        return self._ready.updates.learning_rate(version)
+
+    def table_rates(self, version: int, rate: float | None = None) -> tuple[float, ...]:
+        """Return the learning rate of each table for the same step; nothing, if all have the model's.
+
+        Parameters
+        ----------
+        rate : float, optional
+            In place of the model's.
+        """
+        return self._ready.updates.table_rates(version, rate)
+
+    def load(
+        self,
+        dense: npt.NDArray[np.float32],
+        state: npt.NDArray[np.float32],
+        counters: npt.NDArray[np.int64],
+    ) -> None:
+        """Take these vectors for what is computed from now on; before it, the initial ones are loaded.
+
+        They are not copied: they may be written again once another `load` has taken their place, and not
+        while a computation runs.
+
+        Parameters
+        ----------
+        dense, state, counters : ndarray
+            Padded as the layout says, 64-byte aligned, writable.
+
+        Raises
+        ------
+        LocalProtocolError
+            If they are not so.
+        """
+        self._ready.load(dense, state, counters)
+
+    # -- training
+
+    def begin(self, task: int, lane: int = 0, first: int = 0, end_at: int | None = None) -> None:
+        """Take a training task in hand: its records are read ahead.  A task in hand stays as it is.
+
+        Parameters
+        ----------
+        lane : int
+            Tasks that are computed in turns need lanes of their own; those that follow one another, the
+            same one.
+        first : int
+            The first minibatch that will be computed.
+        end_at : int, optional
+            The first one that will not, nor be looked at: the user's code raises on it.
+        """
+        lanes = self._ready.lanes
+        if not lanes.has(task):
+            lanes.begin(task, self._plan.task_range(task), lane, first, end_at)
+
+    def find_ids(self, task: int, index: int) -> "tuple[GroupedIds, ...] | None":
+        """Return which rows minibatch (task, index) looks up, reading ahead as far as need be.
+
+        Does not change what `compute` gives, and in which order; not behind what that has computed.
+
+        Returns
+        -------
+        tuple of GroupedIds, one for each table
+            None if the task ends before this minibatch.  The first of a task without any looks up nothing.
+
+        Raises
+        ------
+        TaskError
+            As `compute`.
+        """
+        self.begin(task, first=index)
+        found = self._ready.finder.find(task, index)
+        return None if found is None else found.groups
+
+    def compute(self, task: int, index: int, rows: "Sequence[npt.NDArray[np.float32]]" = ()) -> Computed:
+        """Compute the gradient of minibatch (task, index) on the loaded vectors.
+
+        Minibatches of a task come in ascending order for free; any other order is right too.
+
+        Parameters
+        ----------
+        rows : sequence of ndarray, shape (m, dim), float32
+            For each table its rows in the order of `find_ids`; only read, and not later on.  Those that are
+            64-byte aligned and writable are not copied.
+
+        Raises
+        ------
+        TaskError
+            If the task's records cannot be read, or the user's code raises on them; the task is out of
+            hand then.
+        """
+        parts = self._ready
+        started = time.perf_counter()
+        self.begin(task, first=index)
+        minibatch = parts.lanes.minibatch(task, index)
+        read = time.perf_counter()
+        found = parts.finder.take(minibatch)
+        if minibatch.element is None:
+            none = tuple(np.empty((0, table.dim), np.float32) for table in parts.updates.tables)
+            return Computed(task, index, True, None, None, None, None, 0, read - started, 0.0, none)
+        inputs = found.inputs(rows) if found else ()
+        seed = derive_seed(self._plan.seed, _STEP_SEED, task, index) >> _SEED_SHIFT
+        try:
+            step = parts.step(minibatch.element, seed, parts.vectors, inputs)
+        except EdlzError:
+            raise
+        except Exception as e:
+            self.drop(task)
+            raise parts.step.explain(task, index, e, minibatch.element, inputs) from e
+        of_rows = found.sum(step.row_gradients) if found else ()
+        ids = [group.ids for group in found.groups] if found else ()
+        return Computed(
+            task=task,
+            index=index,
+            is_last=minibatch.is_last,
+            gradient=parts.updates.clipping(step.dense, of_rows, ids),
+            state=step.state,
+            counters=step.counters,
+            loss=step.loss,
+            records=step.rows,
+            read_s=read - started,
+            compute_s=time.perf_counter() - read,
+            row_gradients=of_rows,
+        )
+
+    def drop(self, task: int) -> None:
+        """Give a training task up, in the middle or at its end; one that is not in hand is none."""
+        if self._assembly is not None:
+            self._assembly.lanes.drop(task)
+            self._assembly.finder.drop(task)
+
+    # -- evaluation
+
+    def evaluation_ids(self, task: int, records: TaskRange) -> "tuple[GroupedIds, ...]":
+        """Read an evaluation or prediction task, and return which rows all its minibatches look up, by table.
+
+        The minibatches are kept for `evaluate` or `predict`, which should follow.
+
+        Raises
+        ------
+        TaskError
+            If its records cannot be read, or the user's code raises on them.
+        """
+        parts = self._ready
+        return (parts.predictor if self._plan.predicts else parts.evaluator).find_ids(task, records)
+
+    def evaluate(
+        self, task: int, records: TaskRange, rows: "Sequence[npt.NDArray[np.float32]]" = ()
+    ) -> tuple[int, MetricState]:
+        """Evaluate one evaluation task on the loaded vectors.
+
+        Parameters
+        ----------
+        rows : sequence of ndarray, shape (m, dim), float32
+            For each table its rows in the order of `evaluation_ids`.
+
+        Returns
+        -------
+        rows : int
+        states : dict of lists of ndarray, float64
+            The sums that the metrics consist of.
+
+        Raises
+        ------
+        TaskError
+            If its records cannot be read, or the user's code raises on them.
+        """
+        return self._ready.evaluator.evaluate(task, records, self._ready.vectors, rows)
+
+    def predict(
+        self,
+        task: int,
+        records: TaskRange,
+        rows: "Sequence[npt.NDArray[np.float32]]" = (),
+        attempt: int = 0,
+    ) -> "Predicted":
+        """Compute the outputs of a prediction task on the loaded vectors; see `Predictor.predict`."""
+        return self._ready.predictor.predict(task, records, self._ready.vectors, rows, attempt)
+
+    def conclude(self, states: MetricState) -> dict[str, float]:
+        """Return the metrics of a round from the sum of its tasks' states; of none if nothing was evaluated."""
+        return self._ready.evaluator.conclude(states) if states else {}
+
+    # -- callbacks
+
+    def decide(self, shown: ShownRound, metrics: dict[str, float]) -> Decision:
+        """Show a round to the user's callbacks, and return what they decide.
+
+        Raises
+        ------
+        ModelError
+            If one of them raises, or does what it cannot do.
+        """
+        calls = self._ready.callbacks
+        if calls is None:  # the job was resumed without those that it had
+            return Decision(logs=metrics)
+        return calls.conclude(shown, metrics)
+
+    @property
+    def batch_calls(self) -> "CallbackCalls | None":
+        """Callbacks that want to be called at each minibatch."""
+        calls = self._ready.callbacks
+        return calls if calls is not None and calls.sees_batches else None
+
+    def close(self) -> None:
+        """Let go of files and threads; the trainer is of no use afterwards."""
+        if self._assembly is not None:
+            self._assembly.close()
+        self._reader.close()
+
+    def _build_error(self, cause: Exception) -> Exception:
+        """Return what stands for an error that the user's code did not raise directly, but a trace or a first run of it.
+
+        Another worker would meet it as well, unless it is this one's machine that has no memory.
+        """
+        from edlz.services.worker.engine.contract.model_module import code_of
+        from edlz.services.worker.engine.tensorflow.backend import tf
+
+        is_without_memory: bool = isinstance(cause, tf.errors.ResourceExhaustedError)
+        if is_without_memory:
+            return cause
+        return code_of(self._config).error(cause, f"building the model raised {told(cause)}", "")
+
+    @property
+    def _ready(self) -> "Assembly":
+        if self._assembly is None:
+            raise LocalProtocolError("the model is not built yet")
+        return self._assembly

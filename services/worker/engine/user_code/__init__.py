@@ -1,0 +1,1 @@
+"""What the user's code raised, and what to do about it."""
