@@ -41,8 +41,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.transport.rpc import RpcClient
 from edlz.services.transport.security import Security
-from edlz.services.worker.engine.user_code.user_code import TaskError, failure_of, without_exit
-from edlz.services.worker.inputs import (
+from edlz.services.worker.core.inputs import (
     Answered,
     Built,
     Computed,
@@ -61,7 +60,7 @@ from edlz.services.worker.inputs import (
     TaskFailed,
     Tick,
 )
-from edlz.services.worker.instructions import (
+from edlz.services.worker.core.instructions import (
     AskMaster,
     AskPartition,
     Begin,
@@ -79,13 +78,14 @@ from edlz.services.worker.instructions import (
     Outcome,
     SendInitialise,
 )
+from edlz.services.worker.core.worker import TaskRunner
+from edlz.services.worker.engine.user_code.user_code import TaskError, failure_of, without_exit
 from edlz.services.worker.keras_thread import KerasThread
 from edlz.services.worker.loss_log import LossLog
-from edlz.services.worker.meter import Meter, State
 from edlz.services.worker.parameters import Parameters, slice_of, slice_push
 from edlz.services.worker.part_writer import PartWriter
 from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
-from edlz.services.worker.task_runner import TaskRunner
+from edlz.services.worker.telemetry import Meter, State
 
 if TYPE_CHECKING:
     from edlz.services.worker.engine.callbacks.calls import CallbackCalls

@@ -49,7 +49,7 @@ from edlz.services.ps.core import inputs as ps_inputs
 from edlz.services.ps.core.partition import Partition
 from edlz.services.transport.codec import Codec
 from edlz.services.transport.rpc import ReplyTo
-from edlz.services.worker import inputs as worker_inputs
+from edlz.services.worker.core import inputs as worker_inputs
 
 pytestmark = pytest.mark.fuzz
 

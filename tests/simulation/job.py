@@ -37,9 +37,9 @@ from edlz.services.protocol.messages import Job, ProcessExit
 from edlz.services.ps.core.inputs import LeaveWanted, Request, Tick
 from edlz.services.ps.core.partition import Partition
 from edlz.services.storage.state import State
-from edlz.services.worker import inputs as worker_inputs
+from edlz.services.worker.core import inputs as worker_inputs
+from edlz.services.worker.core.worker import TaskRunner
 from edlz.services.worker.pace import Pace
-from edlz.services.worker.task_runner import TaskRunner
 
 __all__ = ["Fault", "Schedule", "SimulatedJob", "Violation"]
 

@@ -15,7 +15,7 @@ from edlz.services.protocol.messages import ErrorReply, Exchange, PartitionStatu
 from edlz.services.ps.core import inputs as ps_inputs
 from edlz.services.ps.core.partition import Partition
 from edlz.services.transport.outbox import Outbox
-from edlz.services.worker import inputs as worker_inputs
+from edlz.services.worker.core import inputs as worker_inputs
 
 if TYPE_CHECKING:
     from simulation.job import SimulatedJob

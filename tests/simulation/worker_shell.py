@@ -39,9 +39,9 @@ from edlz.services.protocol.messages import (
     PartFile,
 )
 from edlz.services.storage.state import State
-from edlz.services.worker import inputs
-from edlz.services.worker import instructions as worker_core
-from edlz.services.worker.instructions import Outcome
+from edlz.services.worker.core import inputs
+from edlz.services.worker.core import instructions as worker_core
+from edlz.services.worker.core.instructions import Outcome
 from edlz.services.worker.row_traffic import join_rows, split_gradients
 
 __all__ = ["WorkerShell"]

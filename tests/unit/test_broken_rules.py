@@ -27,7 +27,7 @@ from edlz.services.storage import complete_checkpoints
 from edlz.services.storage.checkpoint_records import Manifest, Part
 from edlz.services.storage.complete_checkpoints import part_of_run
 from edlz.services.transport import outbox
-from edlz.services.worker.task_runner import TaskRunner
+from edlz.services.worker.core.worker import TaskRunner
 
 SCHEDULES = 1500  # looked through for one that fails
 

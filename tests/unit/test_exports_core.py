@@ -21,9 +21,9 @@ from edlz.services.protocol.messages import (
     WorkerStatus,
 )
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.worker.exports import Exports as WorkersExports
-from edlz.services.worker.instructions import ExportModel
-from edlz.services.worker.order_check import check_orders
+from edlz.services.worker.core.exports import Exports as WorkersExports
+from edlz.services.worker.core.instructions import ExportModel
+from edlz.services.worker.core.order_check import check_orders
 
 LIVES = ((1, 7),)
 WISH = ExportWish(output="/out")

@@ -22,8 +22,8 @@ from edlz.services.protocol.messages import (
     WorkerStatus,
 )
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.worker.inputs import Ordered, Tick
-from edlz.services.worker.task_runner import TaskRunner
+from edlz.services.worker.core.inputs import Ordered, Tick
+from edlz.services.worker.core.worker import TaskRunner
 
 seqs = itertools.count(1)
 

@@ -20,7 +20,7 @@ from edlz.services.protocol.plan import Shard
 from edlz.services.ps.core.inputs import Answered
 from edlz.services.ps.core.instructions import Write
 from edlz.services.ps.core.partition import Condition, Partition
-from edlz.services.worker.order_check import check_orders
+from edlz.services.worker.core.order_check import check_orders
 
 TERM = 9
 LIFE: Identity = (TERM, 1)

@@ -28,8 +28,8 @@ from edlz.services.ps.core import partition, refusals
 from edlz.services.ps.core.inputs import Request
 from edlz.services.ps.core.instructions import Reply, Write
 from edlz.services.ps.core.partition import Partition
-from edlz.services.worker.instructions import Cancel
-from edlz.services.worker.known_partitions import KnownPartitions
+from edlz.services.worker.core.instructions import Cancel
+from edlz.services.worker.core.partition_directory import KnownPartitions
 
 OWN: Identity = (1, 1)
 ANSWERS = {

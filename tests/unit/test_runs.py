@@ -1,7 +1,7 @@
 """What a worker has in hand, and whether it has room for more."""
 
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.worker.runs import Phase, Run, Runs
+from edlz.services.worker.core.held_tasks import Phase, Run, Runs
 
 
 def make_runs(mode: str, *tasks: int, slots: int = 2) -> Runs:

@@ -10,7 +10,7 @@ from edlz.services.process.runtime import Stop
 from edlz.services.process.shell import Instructions, Shell
 from edlz.services.ps.core.instructions import Instruction as PartitionInstruction
 from edlz.services.ps.service import PartitionService
-from edlz.services.worker.instructions import Instruction as WorkerInstruction
+from edlz.services.worker.core.instructions import Instruction as WorkerInstruction
 from edlz.services.worker.service import WorkerService
 
 

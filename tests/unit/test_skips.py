@@ -26,10 +26,10 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.core.task_ends import Endings
-from edlz.services.worker.asynchronous import AsynchronousTraining
-from edlz.services.worker.instructions import AskPartition, Compute, Outcome
-from edlz.services.worker.known_partitions import KnownPartitions
-from edlz.services.worker.requests import Requests
+from edlz.services.worker.core.asynchronous import AsynchronousTraining
+from edlz.services.worker.core.instructions import AskPartition, Compute, Outcome
+from edlz.services.worker.core.partition_directory import KnownPartitions
+from edlz.services.worker.core.requests import Requests
 
 PLAN = Plan(
     mode="async",

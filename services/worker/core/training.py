@@ -24,7 +24,8 @@ import msgspec
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import DoneTask, Exchanged, FailedTask, Identity, Push, Refused, RowIds
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.instructions import (
+from edlz.services.worker.core.held_tasks import BACK_OFF_S, Phase, Run, Runs
+from edlz.services.worker.core.instructions import (
     Begin,
     Compute,
     Drop,
@@ -32,9 +33,8 @@ from edlz.services.worker.instructions import (
     Instruction,
     Outcome,
 )
-from edlz.services.worker.known_partitions import KnownPartitions
-from edlz.services.worker.requests import Requests
-from edlz.services.worker.runs import BACK_OFF_S, Phase, Run, Runs
+from edlz.services.worker.core.partition_directory import KnownPartitions
+from edlz.services.worker.core.requests import Requests
 
 __all__ = ["Training"]
 

@@ -18,15 +18,15 @@ from edlz.services.protocol.messages import (
     RowIds,
     WorkerOrders,
 )
-from edlz.services.worker.instructions import (
+from edlz.services.worker.core.held_tasks import BACK_OFF_MAX_S
+from edlz.services.worker.core.instructions import (
     AskPartition,
     Conclude,
     Evaluate,
     FindEvaluationIds,
     Instruction,
 )
-from edlz.services.worker.known_partitions import KnownPartitions
-from edlz.services.worker.runs import BACK_OFF_MAX_S
+from edlz.services.worker.core.partition_directory import KnownPartitions
 
 __all__ = ["Evaluations"]
 

@@ -30,10 +30,11 @@ from edlz.services.protocol.messages import (
     WorkerTelemetry,
 )
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.asynchronous import AsynchronousTraining
-from edlz.services.worker.evaluations import Evaluations
-from edlz.services.worker.exports import Exports
-from edlz.services.worker.inputs import (
+from edlz.services.worker.core.asynchronous import AsynchronousTraining
+from edlz.services.worker.core.evaluations import Evaluations
+from edlz.services.worker.core.exports import Exports
+from edlz.services.worker.core.held_tasks import Phase
+from edlz.services.worker.core.inputs import (
     Answered,
     Built,
     Computed,
@@ -52,13 +53,12 @@ from edlz.services.worker.inputs import (
     TaskFailed,
     Tick,
 )
-from edlz.services.worker.instructions import AskMaster, AskPartition, Build, Exit, Instruction, Outcome
-from edlz.services.worker.known_partitions import KnownPartitions
-from edlz.services.worker.order_check import check_orders
-from edlz.services.worker.requests import Requests
-from edlz.services.worker.runs import Phase
-from edlz.services.worker.synchronous import SynchronousTraining
-from edlz.services.worker.training import Training
+from edlz.services.worker.core.instructions import AskMaster, AskPartition, Build, Exit, Instruction, Outcome
+from edlz.services.worker.core.order_check import check_orders
+from edlz.services.worker.core.partition_directory import KnownPartitions
+from edlz.services.worker.core.requests import Requests
+from edlz.services.worker.core.synchronous import SynchronousTraining
+from edlz.services.worker.core.training import Training
 
 __all__ = ["TaskRunner"]
 

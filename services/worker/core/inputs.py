@@ -17,7 +17,7 @@ from edlz.services.protocol.messages import (
     RowIds,
     WorkerOrders,
 )
-from edlz.services.worker.instructions import Outcome
+from edlz.services.worker.core.instructions import Outcome
 
 __all__ = [
     "Answered",

@@ -8,7 +8,7 @@ from edlz.services.protocol.messages import (
     Failure,
     WorkerOrders,
 )
-from edlz.services.worker.instructions import ExportModel, Instruction
+from edlz.services.worker.core.instructions import ExportModel, Instruction
 
 __all__ = ["Exports"]
 

@@ -7,9 +7,9 @@ the round before.  PROTOCOL: section 5.
 """
 
 from edlz.services.protocol.messages import Exchanged, Push
-from edlz.services.worker.instructions import Instruction
-from edlz.services.worker.runs import Phase, Run
-from edlz.services.worker.training import Training
+from edlz.services.worker.core.held_tasks import Phase, Run
+from edlz.services.worker.core.instructions import Instruction
+from edlz.services.worker.core.training import Training
 
 __all__ = ["SynchronousTraining"]
 

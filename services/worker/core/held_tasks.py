@@ -7,7 +7,7 @@ from enum import Enum
 
 from edlz.services.protocol.messages import NO_IDENTITY, DoneTask, Exchanged, Identity, RowIds
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.instructions import Outcome
+from edlz.services.worker.core.instructions import Outcome
 
 __all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "HELD_BACK_OFF_S", "Phase", "Run", "Runs"]
 

@@ -1,7 +1,7 @@
 """What a worker knows of the partitions: where each is, in which life, and whether it has the initial values."""
 
 from edlz.services.protocol.messages import Identity, PartitionAddress
-from edlz.services.worker.instructions import Cancel, Instruction, SendInitialise
+from edlz.services.worker.core.instructions import Cancel, Instruction, SendInitialise
 
 __all__ = ["KnownPartitions"]
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from edlz.services.protocol.messages import Push
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.instructions import Instruction
-from edlz.services.worker.known_partitions import KnownPartitions
-from edlz.services.worker.requests import Requests
-from edlz.services.worker.runs import Phase, Run
-from edlz.services.worker.training import Training
+from edlz.services.worker.core.held_tasks import Phase, Run
+from edlz.services.worker.core.instructions import Instruction
+from edlz.services.worker.core.partition_directory import KnownPartitions
+from edlz.services.worker.core.requests import Requests
+from edlz.services.worker.core.training import Training
 
 __all__ = ["AsynchronousTraining"]
 

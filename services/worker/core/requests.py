@@ -17,9 +17,9 @@ from edlz.services.protocol.messages import (
     Push,
 )
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.instructions import AskPartition
-from edlz.services.worker.known_partitions import KnownPartitions
-from edlz.services.worker.runs import Phase, Run
+from edlz.services.worker.core.held_tasks import Phase, Run
+from edlz.services.worker.core.instructions import AskPartition
+from edlz.services.worker.core.partition_directory import KnownPartitions
 
 __all__ = ["Ask", "Requests"]
 
