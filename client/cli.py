@@ -145,7 +145,7 @@ def _build(command: str) -> Callable[..., object]:
     app.callback()(lambda: None)  # or else a command that is alone would not be named
     is_any = command not in {name.partition(" ")[0] for name in COMMANDS}
     if is_any or command in READERS:
-        from edlz.client.flag_options import FlagCommand, with_flags_of
+        from edlz.client.arguments.flag_options import FlagCommand, with_flags_of
         from edlz.client.train import evaluate, predict, train
 
         app.command("train", cls=FlagCommand)(with_flags_of("train", train))

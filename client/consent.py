@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from edlz.client.jobs import Job
+from edlz.client.arguments.jobs import Job
 
 __all__ = ["is_agreed"]
 

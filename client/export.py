@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edlz.client.completion import complete_checkpoint
+from edlz.client.arguments.completion import complete_checkpoint
 from edlz.services.configuration.export_flags import Format, chosen_formats, export_problems
 from edlz.services.configuration.problems import InvalidConfigError
 

@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from edlz.client.all_jobs import look_at_all
-from edlz.client.flag_values import output_format
+from edlz.client.arguments.all_jobs import look_at_all
+from edlz.client.arguments.flag_values import output_format
 from edlz.client.screen.jobs import jobs_object, jobs_table
 from edlz.client.screen.json_objects import object_text
 from edlz.client.screen.terminal import glyphs_for, print_lines, width_for

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from edlz.client.flag_values import seconds_of, whole_number
-from edlz.client.jobs import JobArgument, NamespaceFlag, chosen_job
+from edlz.client.arguments.flag_values import seconds_of, whole_number
+from edlz.client.arguments.jobs import JobArgument, NamespaceFlag, chosen_job
 from edlz.client.left_view import left_the_view
 from edlz.client.log_choice import LogChoice, LogOutput
 from edlz.client.log_lines import Selection

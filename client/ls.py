@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from edlz.client.arguments.jobs import NamespaceFlag
 from edlz.client.job_list import FORMATS, print_jobs
-from edlz.client.jobs import NamespaceFlag
 
 __all__ = ["OutputFlag", "ls"]
 

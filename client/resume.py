@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from edlz.client.completion import complete_job
-from edlz.client.jobs import NamespaceFlag, named_job
+from edlz.client.arguments.completion import complete_job
+from edlz.client.arguments.jobs import NamespaceFlag, named_job
 from edlz.services.errors import ConfigError
 from edlz.services.process.outputs import outlive_output
 

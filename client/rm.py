@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from edlz.client.all_jobs import look_at_all
-from edlz.client.completion import complete_ended_state, complete_job
+from edlz.client.arguments.all_jobs import look_at_all
+from edlz.client.arguments.completion import complete_ended_state, complete_job
+from edlz.client.arguments.jobs import Job, NamespaceFlag, named_job
 from edlz.client.consent import is_agreed
-from edlz.client.jobs import Job, NamespaceFlag, named_job
 from edlz.client.sight import ENDED_STATES, Sight
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.errors import ConfigError, EdlzError

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from edlz.client.flag_values import whole_number
-from edlz.client.jobs import JobArgument, NamespaceFlag, chosen_job
+from edlz.client.arguments.flag_values import whole_number
+from edlz.client.arguments.jobs import JobArgument, NamespaceFlag, chosen_job
 from edlz.client.screen.terminal import print_lines
 from edlz.services.errors import ConfigError
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from edlz.client.flag_values import output_format
+from edlz.client.arguments.flag_values import output_format
+from edlz.client.arguments.jobs import Job, JobArgument, NamespaceFlag, chosen_job
 from edlz.client.job_list import FORMATS
-from edlz.client.jobs import Job, JobArgument, NamespaceFlag, chosen_job
 from edlz.client.left_view import left_the_view
 from edlz.client.ls import OutputFlag
 from edlz.client.screen.printed_status import print_status

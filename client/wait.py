@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from edlz.client.flag_values import seconds_of
-from edlz.client.jobs import JobArgument, NamespaceFlag, chosen_job
+from edlz.client.arguments.flag_values import seconds_of
+from edlz.client.arguments.jobs import JobArgument, NamespaceFlag, chosen_job
 from edlz.client.screen.printed_status import print_status
 from edlz.client.sight import exit_code_of
 from edlz.services.errors import EdlzError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.client.completion import complete_checkpoint, complete_job
+from edlz.client.arguments.completion import complete_checkpoint, complete_job
 from edlz.client.job_index import earlier_runs, find_job, forget, list_jobs, remember
 from edlz.client.local import job_lock
 from edlz.client.local.job_directory import hold_idle_job, open_job_directory

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from processes import wait_for
 
+from edlz.client.arguments.flag_values import seconds_of
 from edlz.client.cli import main
-from edlz.client.flag_values import seconds_of
 from edlz.client.local import job as local_job
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.log_file import LogFile, LogTrouble

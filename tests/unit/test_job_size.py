@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.client.flag_values import seconds_of, whole_number
+from edlz.client.arguments.flag_values import seconds_of, whole_number
 from edlz.k8s.commands import Commands
 from edlz.k8s.names import WORKERS
 from edlz.services.configuration.job_config import JobConfig, flags

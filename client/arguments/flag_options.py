@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from edlz.client.completion import complete_value
+from edlz.client.arguments.completion import complete_value
 from edlz.services.configuration.flags import GROUPS, Reader
 from edlz.services.configuration.job_config import flags
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from edlz.client.all_jobs import asks_clusters
-from edlz.client.completion import complete_job
+from edlz.client.arguments.all_jobs import asks_clusters
+from edlz.client.arguments.completion import complete_job
 from edlz.client.job_index import LocalJob, NoSuchJob, find_job, list_jobs
 from edlz.client.log_choice import LogChoice, LogOutput
 from edlz.client.sight import Sight

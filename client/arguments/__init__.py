@@ -1,0 +1,1 @@
+"""What the words of a command line mean: values of flags, and jobs by their names."""
