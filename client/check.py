@@ -7,9 +7,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from edlz.client.screen.columns import aligned
-from edlz.client.screen.end import cause_lines
 from edlz.client.screen.spans import Line, Span
 from edlz.client.screen.terminal import print_lines
+from edlz.client.screen.verdict_text import cause_lines
 from edlz.client.screen.wording import count_of, metric
 from edlz.client.start_up_noise import without_start_up_noise
 from edlz.services.configuration.job_config import JobConfig

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from edlz.client.help import COMMANDS, asked_help, unknown_command
 from edlz.client.help_jobs import JOB_COMMANDS
-from edlz.client.left_view import LeftTheView
+from edlz.client.screen.left_view import LeftTheView
 from edlz.services.configuration.flags import READERS
 from edlz.services.configuration.job_config import edlz_home
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems

@@ -8,7 +8,7 @@ import typer
 
 from edlz.client.arguments.jobs import Job, JobArgument, NamespaceFlag, all_that_run, chosen_job
 from edlz.client.consent import is_agreed
-from edlz.client.left_view import left_the_view
+from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.terminal import print_lines
 from edlz.services.errors import ConfigError
@@ -75,7 +75,7 @@ def _await(job: Job) -> None:
 
 
 def _print_end(job: Job) -> None:
-    from edlz.client.screen.end import Ending, stopped_block
+    from edlz.client.screen.verdict_text import Ending, stopped_block
 
     sight = job.sight()
     if sight.status.state == "Stopped" and sight.can_resume and not sight.note:

@@ -6,8 +6,8 @@ import typer
 
 from edlz.client.arguments.flag_values import seconds_of
 from edlz.client.arguments.jobs import JobArgument, NamespaceFlag, chosen_job
+from edlz.client.screen.job_view import exit_code_of
 from edlz.client.screen.printed_status import print_status
-from edlz.client.sight import exit_code_of
 from edlz.services.errors import EdlzError
 from edlz.services.process.outputs import outlive_output
 

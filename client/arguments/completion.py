@@ -9,7 +9,7 @@ from pathlib import Path
 from edlz.client.cluster.index import list_places
 from edlz.client.job_index import list_jobs
 from edlz.client.model_symbols import read_symbols
-from edlz.client.sight import ENDED_STATES
+from edlz.client.screen.job_view import ENDED_STATES
 from edlz.services.configuration.flags import Flag
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.look import look_at_job
 from edlz.client.cluster.sight import ClusterSight
-from edlz.client.log_choice import LogChoice, LogOutput, NoSuchService, refuse_missing
-from edlz.client.log_lines import LogLine, stamped
+from edlz.client.screen.log_choice import LogChoice, LogOutput, NoSuchService, refuse_missing
+from edlz.client.screen.log_lines import LogLine, stamped
 from edlz.k8s.api_errors import ApiError, NotFound, Refused
 from edlz.k8s.names import MASTER, pod_name
 from edlz.services.configuration.problems import Problem, print_problems

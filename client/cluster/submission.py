@@ -27,8 +27,8 @@ from edlz.client.cluster.render_preflight import (
 )
 from edlz.client.cluster.sight import ClusterSight
 from edlz.client.dry_run import print_plan
-from edlz.client.left_view import left_the_view
 from edlz.client.preflight import check_visible_model
+from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.spans import Span
 from edlz.client.screen.terminal import print_lines
 from edlz.k8s.connection import require_kubernetes
@@ -326,10 +326,10 @@ def _follow(config: JobConfig, at: Place) -> ClusterSight:
 def _conclude(sight: ClusterSight) -> int:
     """Print how the job ended; return its exit code."""
     from edlz.client.screen.columns import wrapped
-    from edlz.client.screen.end import Ending, success_block
+    from edlz.client.screen.job_view import exit_code_of
     from edlz.client.screen.printed_status import print_status
     from edlz.client.screen.terminal import width_for
-    from edlz.client.sight import exit_code_of
+    from edlz.client.screen.verdict_text import Ending, success_block
 
     status = sight.status
     if status.state == "Succeeded":

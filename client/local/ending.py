@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from edlz.client.job_index import JOURNAL
-from edlz.client.screen.end import Ending, failure_block, stopped_block, success_block
 from edlz.client.screen.spans import Glyphs, Line, Span
+from edlz.client.screen.verdict_text import Ending, failure_block, stopped_block, success_block
 from edlz.services.master.journal.journal_facts import final_status
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import FailureView, JobStatus

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from edlz.client.job_index import SETTINGS, LocalJob
 from edlz.client.local.job_lock import lock_holder, master_by_hand
 from edlz.client.local.log_files import LogFiles
-from edlz.client.log_choice import LogChoice, LogOutput, refuse_missing
 from edlz.client.screen.first_sign import first_sign
+from edlz.client.screen.log_choice import LogChoice, LogOutput, refuse_missing
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, PeerUnavailable
 

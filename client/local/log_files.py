@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from edlz.client.log_lines import LogLine, Selection, stamped
+from edlz.client.screen.log_lines import LogLine, Selection, stamped
 from edlz.services.configuration.problems import Problem, print_problems
 
 __all__ = ["LogFiles"]

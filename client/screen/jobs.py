@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from edlz.client.screen.columns import aligned, cut, shortened
+from edlz.client.screen.job_view import Sight
 from edlz.client.screen.json_objects import API_VERSION, status_object
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Role, Span
 from edlz.client.screen.wording import age, metric, percent, working
-from edlz.client.sight import Sight
 
 if TYPE_CHECKING:
     from edlz.services.protocol.messages import Scaled

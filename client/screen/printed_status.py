@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from edlz.client.screen.terminal import glyphs_for, print_lines, width_for
 
 if TYPE_CHECKING:
-    from edlz.client.sight import Sight
+    from edlz.client.screen.job_view import Sight
 
 __all__ = ["print_status"]
 

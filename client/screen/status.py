@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from edlz.client.screen.columns import aligned, cut, wrapped
-from edlz.client.screen.end import Ending, exported_text, failure_block
+from edlz.client.screen.job_view import Sight
 from edlz.client.screen.jobs import STATE_ROLES
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
+from edlz.client.screen.verdict_text import Ending, exported_text, failure_block
 from edlz.client.screen.wording import (
     age,
     duration,
@@ -21,7 +22,6 @@ from edlz.client.screen.wording import (
     role_of,
     short_count,
 )
-from edlz.client.sight import Sight
 from edlz.services.protocol.job_status import JobStatus, PartitionView, TableView, WorkerView
 
 __all__ = ["next_commands", "status_screen"]

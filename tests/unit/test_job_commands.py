@@ -24,7 +24,7 @@ from edlz.client.local.live_status import LiveStatus
 from edlz.client.local.run import service_command
 from edlz.client.preflight import Preflight
 from edlz.client.resumption import resumed_settings
-from edlz.client.sight import exit_code_of
+from edlz.client.screen.job_view import exit_code_of
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, RemoteProtocolError

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from edlz.client.local.ending import Evidence, conclude, written_status
 from edlz.client.screen.columns import wrapped
-from edlz.client.screen.end import Ending, failure_block, stopped_block, success_block
 from edlz.client.screen.json_objects import status_object
 from edlz.client.screen.live import live_block
 from edlz.client.screen.plain import due_again_s, progress_line
 from edlz.client.screen.screens import JsonScreen, LiveScreen, PlainScreen, QuietScreen
 from edlz.client.screen.spans import ASCII, UNICODE, Line, Span, paint, plain, width_of
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
+from edlz.client.screen.verdict_text import Ending, failure_block, stopped_block, success_block
 from edlz.client.screen.wording import best_evaluation, count_of, duration, metric, percent
 from edlz.services.configuration.problems import Problem, print_problems
 from edlz.services.protocol.job_status import (

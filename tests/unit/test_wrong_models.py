@@ -9,8 +9,8 @@ import pytest
 
 from edlz.api.recordio import Writer
 from edlz.client.screen.columns import wrapped
-from edlz.client.screen.end import Ending, failure_block
 from edlz.client.screen.spans import plain
+from edlz.client.screen.verdict_text import Ending, failure_block
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.inputs.data import list_shards

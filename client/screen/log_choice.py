@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from edlz.client.log_lines import LogLine, Selection, shown
+from edlz.client.screen.log_lines import LogLine, Selection, shown
 from edlz.client.screen.terminal import glyphs_for, has_colour
 from edlz.services.errors import EdlzError
 
