@@ -10,8 +10,8 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 
-from edlz.client.help import COMMANDS, asked_help, unknown_command
-from edlz.client.help_jobs import JOB_COMMANDS
+from edlz.client.help.job_pages import JOB_COMMANDS
+from edlz.client.help.pages import COMMANDS, asked_help, unknown_command
 from edlz.client.screen.left_view import LeftTheView
 from edlz.services.configuration.flags import READERS
 from edlz.services.configuration.job_config import edlz_home

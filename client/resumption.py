@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edlz.client.help import CHANGEABLE
+from edlz.client.help.pages import CHANGEABLE
 from edlz.client.settings_text import settings_in
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, Reader

@@ -8,7 +8,7 @@ from edlz.api.recordio import Writer
 from edlz.client import cli
 from edlz.client.arguments.completion import complete_value
 from edlz.client.cli import main
-from edlz.client.help import DATASETS
+from edlz.client.help.pages import DATASETS
 from edlz.client.local import run as local
 from edlz.client.preflight import check_visible_model
 from edlz.model_zoo import datasets

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from edlz.client.help import asked_help
-from edlz.client.help_jobs import JOB_FLAGS, JOB_PAGES
+from edlz.client.help.job_pages import JOB_FLAGS, JOB_PAGES
+from edlz.client.help.pages import asked_help
 from edlz.services.configuration.flags import READERS, Reader
 from edlz.services.configuration.help_page import COLUMNS, help_page, help_topic
 from edlz.services.configuration.job_config import flags

@@ -3,8 +3,8 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from edlz.client.help_jobs import JOB_COMMANDS, JOB_FLAGS, JOB_PAGES
-from edlz.client.help_zoo import ZOO, ZOO_COMMANDS, ZOO_FLAGS, ZOO_PAGES
+from edlz.client.help.job_pages import JOB_COMMANDS, JOB_FLAGS, JOB_PAGES
+from edlz.client.help.zoo_pages import ZOO, ZOO_COMMANDS, ZOO_FLAGS, ZOO_PAGES
 from edlz.model_zoo.dataset_names import DATASETS
 from edlz.services.configuration.flags import PURPOSES
 from edlz.services.configuration.help_page import help_page, help_topic
