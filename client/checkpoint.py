@@ -9,7 +9,7 @@ import typer
 
 from edlz.client.arguments.completion import complete_checkpoint
 from edlz.client.arguments.flag_values import output_format
-from edlz.client.job_index import NoSuchJob, find_job, list_jobs
+from edlz.client.jobs.job_index import NoSuchJob, find_job, list_jobs
 from edlz.client.screen.terminal import print_lines
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem, print_problems

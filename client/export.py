@@ -10,7 +10,7 @@ from edlz.services.configuration.export_flags import Format, chosen_formats, exp
 from edlz.services.configuration.problems import InvalidConfigError
 
 if TYPE_CHECKING:
-    from edlz.client.model_source import ModelSource
+    from edlz.client.jobs.model_source import ModelSource
     from edlz.services.export.exporter import Exported
 
 __all__ = ["export"]
@@ -43,7 +43,7 @@ def export(
     config: Annotated[str, _flag("config", "FILE", "job.yaml, of a checkpoint without settings")] = "",
 ) -> None:
     """Write a trained model for others to run: SavedModel, Keras or safetensors."""
-    from edlz.client.model_source import model_source
+    from edlz.client.jobs.model_source import model_source
     from edlz.client.start_up_noise import without_start_up_noise
     from edlz.services.export.exporter import Export, export_model
 

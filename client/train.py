@@ -69,9 +69,9 @@ def _run_here(reading: Reading) -> int:
         raise InvalidConfigError(errors)
     # From here on it takes seconds on a busy machine: to import, and to read.
     with nullcontext() if reading.config.dry_run else first_sign(reading.config, "checking model and data"):
-        from edlz.client.dry_run import print_plan
+        from edlz.client.jobs.dry_run import print_plan
+        from edlz.client.jobs.preflight import check_job
         from edlz.client.local.run import run_local
-        from edlz.client.preflight import check_job
 
         preflight = check_job(_seen_by_check(reading.config))
     print_problems([*warnings, *preflight.warnings], "warning")

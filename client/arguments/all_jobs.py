@@ -1,6 +1,6 @@
 """Looking at all jobs at once; no more is imported than what is there asks for."""
 
-from edlz.client.job_index import earlier_runs, list_jobs
+from edlz.client.jobs.job_index import earlier_runs, list_jobs
 from edlz.client.screen.job_view import Sight
 
 __all__ = ["asks_clusters", "look_at_all"]

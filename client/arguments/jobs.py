@@ -12,7 +12,7 @@ import typer
 
 from edlz.client.arguments.all_jobs import asks_clusters
 from edlz.client.arguments.completion import complete_job
-from edlz.client.job_index import LocalJob, NoSuchJob, find_job, list_jobs
+from edlz.client.jobs.job_index import LocalJob, NoSuchJob, find_job, list_jobs
 from edlz.client.screen.job_view import Sight
 from edlz.client.screen.log_choice import LogChoice, LogOutput
 from edlz.services.configuration.job_config import legal_job_name

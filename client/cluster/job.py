@@ -10,9 +10,9 @@ from edlz.client.cluster.connection import asked, connected
 from edlz.client.cluster.index import Place, forget_place
 from edlz.client.cluster.look import look_at_clusters, look_at_job, refuse_missing_namespace
 from edlz.client.cluster.removal import delete_master, delete_pods
-from edlz.client.job_index import NoSuchJob
+from edlz.client.jobs.job_index import NoSuchJob
+from edlz.client.jobs.settings_text import settings_in
 from edlz.client.screen.log_choice import LogChoice, LogOutput
-from edlz.client.settings_text import settings_in
 from edlz.k8s.names import CONFIG, MASTER, STOP, WORKERS, pod_name
 from edlz.services.configuration.job_size import check_workers
 from edlz.services.errors import ConfigError, PeerUnavailable

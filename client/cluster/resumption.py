@@ -12,9 +12,9 @@ from edlz.client.cluster.job import refuse_running
 from edlz.client.cluster.look import look_at_job
 from edlz.client.cluster.removal import delete_master
 from edlz.client.cluster.submission import launch
-from edlz.client.preflight import Preflight
-from edlz.client.resumption import nothing_left, resumed_settings
-from edlz.client.settings_text import settings_in
+from edlz.client.jobs.preflight import Preflight
+from edlz.client.jobs.resumption import nothing_left, resumed_settings
+from edlz.client.jobs.settings_text import settings_in
 from edlz.k8s.connection import require_kubernetes
 from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
 from edlz.k8s.volumes import parse_volumes

@@ -9,7 +9,7 @@ import msgspec
 
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.pod_facts import PodFacts, facts_of
-from edlz.client.settings_text import settings_in
+from edlz.client.jobs.settings_text import settings_in
 from edlz.k8s.api_records import Pod
 from edlz.k8s.names import CONFIG, MASTER, STATUS, WORKERS, pod_name
 from edlz.k8s.rights import with_own_path

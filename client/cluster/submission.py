@@ -26,8 +26,8 @@ from edlz.client.cluster.render_preflight import (
     preflight_lines,
 )
 from edlz.client.cluster.sight import ClusterSight
-from edlz.client.dry_run import print_plan
-from edlz.client.preflight import check_visible_model
+from edlz.client.jobs.dry_run import print_plan
+from edlz.client.jobs.preflight import check_visible_model
 from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.spans import Span
 from edlz.client.screen.terminal import print_lines

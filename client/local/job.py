@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from edlz.client.job_index import SETTINGS, LocalJob
+from edlz.client.jobs.job_index import SETTINGS, LocalJob
 from edlz.client.local.job_lock import lock_holder, master_by_hand
 from edlz.client.local.log_files import LogFiles
 from edlz.client.screen.first_sign import first_sign
@@ -17,8 +17,8 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, PeerUnavailable
 
 if TYPE_CHECKING:
+    from edlz.client.jobs.preflight import Preflight
     from edlz.client.local.sight import JobSight
-    from edlz.client.preflight import Preflight
     from edlz.client.screen.screens import Screen
     from edlz.services.protocol.messages import Scaled
 
@@ -153,7 +153,7 @@ class JobHere:
 
     def resume(self, argv: Sequence[str]) -> int:
         """Go on with it where it was; return the exit code of the command."""
-        from edlz.client.resumption import nothing_left, resumed_settings
+        from edlz.client.jobs.resumption import nothing_left, resumed_settings
 
         if word := nothing_left(self.name, self.sight().status):
             print(word)
@@ -208,8 +208,8 @@ class JobHere:
 def _checked(config: JobConfig) -> "Preflight":
     """Check model and data, having said so: what does it takes seconds to import on a busy machine."""
     with first_sign(config, "checking model and data"):
+        from edlz.client.jobs.preflight import check_job
         from edlz.client.local import run  # noqa: F401  needed next, while there is a sign of life
-        from edlz.client.preflight import check_job
 
         return check_job(config)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from edlz.client.job_index import JOURNAL, SETTINGS, LocalJob
+from edlz.client.jobs.job_index import JOURNAL, SETTINGS, LocalJob
 from edlz.client.local.ending import written_status
 from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand
 from edlz.client.local.live_status import live_status

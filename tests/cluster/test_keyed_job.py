@@ -7,7 +7,7 @@ import pytest
 from processes import MODELS
 from tcp_job import TcpJob
 
-from edlz.client.job_index import LocalJob
+from edlz.client.jobs.job_index import LocalJob
 from edlz.client.local.master_line import address_by_hand, ask
 from edlz.services.protocol.job_status import JobStatus, StatusRequest
 from edlz.services.transport.keys import make_job_keys, write_keys

@@ -9,8 +9,8 @@ from edlz.client import cli
 from edlz.client.arguments.completion import complete_value
 from edlz.client.cli import main
 from edlz.client.help.pages import DATASETS
+from edlz.client.jobs.preflight import check_visible_model
 from edlz.client.local import run as local
-from edlz.client.preflight import check_visible_model
 from edlz.model_zoo import datasets
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.job_config import JobConfig, flags_by_spelling

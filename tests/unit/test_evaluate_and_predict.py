@@ -7,9 +7,9 @@ import pytest
 
 from edlz.api.recordio import Writer
 from edlz.client.cli import main
+from edlz.client.jobs.preflight import Preflight, check_job
+from edlz.client.jobs.resumption import resumed_settings
 from edlz.client.local import run as local
-from edlz.client.preflight import Preflight, check_job
-from edlz.client.resumption import resumed_settings
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import Reader
 from edlz.services.configuration.job_config import JobConfig
@@ -42,7 +42,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for _ in range(1000):
             writer.write(b"x")
     (tmp_path / "ckpt").mkdir()
-    monkeypatch.setattr("edlz.client.preflight._check_checkpoint", lambda config: iter(()))
+    monkeypatch.setattr("edlz.client.jobs.preflight._check_checkpoint", lambda config: iter(()))
     return tmp_path / "data"
 
 

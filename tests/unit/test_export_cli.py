@@ -12,7 +12,7 @@ from states import make_cut
 
 from edlz.api.recordio import Writer
 from edlz.client.cli import main
-from edlz.client.model_source import model_source
+from edlz.client.jobs.model_source import model_source
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.errors import ConfigError

@@ -18,12 +18,12 @@ from command_logging import logging_restored
 
 from edlz.client.cli import main
 from edlz.client.job_list import Asked, asked_list
+from edlz.client.jobs.preflight import Preflight
+from edlz.client.jobs.resumption import resumed_settings
 from edlz.client.local import job as local_job
 from edlz.client.local.job_directory import JobDirectory, open_job_directory
 from edlz.client.local.live_status import LiveStatus
 from edlz.client.local.run import service_command
-from edlz.client.preflight import Preflight
-from edlz.client.resumption import resumed_settings
 from edlz.client.screen.job_view import exit_code_of
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.job_config import JobConfig

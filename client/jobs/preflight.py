@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edlz.client.model_symbols import ModuleSymbols, read_symbols
+from edlz.client.jobs.model_symbols import ModuleSymbols, read_symbols
 from edlz.services.configuration.checks import idle_workers
 from edlz.services.configuration.export_flags import is_keras_file
 from edlz.services.configuration.flags import DATA_FLAGS
