@@ -11,7 +11,7 @@ def look_at_all(namespace: str = "", *, is_all: bool = False, is_brief: bool = F
 
     `is_all`: with earlier runs; `is_brief`: see `local.sight.look_at`.  It takes no longer than a master or an API server has to answer.
     """
-    from edlz.client.local.sight import look_at
+    from edlz.client.local.job_view import look_at
 
     found: list[Sight] = []
     if not namespace:

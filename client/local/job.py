@@ -18,7 +18,7 @@ from edlz.services.errors import ConfigError, PeerUnavailable
 
 if TYPE_CHECKING:
     from edlz.client.jobs.preflight import Preflight
-    from edlz.client.local.sight import JobSight
+    from edlz.client.local.job_view import JobSight
     from edlz.client.screen.screens import Screen
     from edlz.services.protocol.messages import Scaled
 
@@ -54,7 +54,7 @@ class JobHere:
 
     def sight(self) -> "JobSight":
         """Return how it fares."""
-        from edlz.client.local.sight import look_at
+        from edlz.client.local.job_view import look_at
 
         return look_at([self._job])[0]
 
@@ -95,8 +95,8 @@ class JobHere:
         PeerUnavailable
             If the master does not answer.
         """
+        from edlz.client.local.job_view import refuse_idle
         from edlz.client.local.master_line import ask_master
-        from edlz.client.local.sight import refuse_idle
         from edlz.services.protocol.messages import Scaled, ScaleRequest
 
         sight = self.sight()
@@ -113,7 +113,7 @@ class JobHere:
     def refuse_idle(self, *, is_now: bool = False) -> None:
         """Raise ConfigError unless it runs under a supervisor; `is_now`: or has left processes over."""
         from edlz.client.local.job_kill import processes_left
-        from edlz.client.local.sight import refuse_idle
+        from edlz.client.local.job_view import refuse_idle
 
         if not (is_now and processes_left(self._job.path)):
             refuse_idle(self.sight())

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from edlz.client.local.job_directory import scratch_of_run
 from edlz.client.local.job_lock import lock_holder
-from edlz.client.local.process_launcher import SCRATCH_VARIABLE
-from edlz.client.local.processes import Process, kill, process_of, processes_with
+from edlz.client.local.launching.process_launcher import SCRATCH_VARIABLE
+from edlz.client.local.launching.processes import Process, kill, process_of, processes_with
 from edlz.services.errors import ConfigError, EdlzError
 
 __all__ = ["JobWillNotEnd", "kill_job", "processes_left"]

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from edlz.client.local.ending import conclude
 from edlz.client.local.job_directory import JobDirectory, open_job_directory, write_settings
-from edlz.client.local.job_slots import LocalSlots
+from edlz.client.local.share.share_file import LocalSlots
 from edlz.client.local.supervisor import MASTER, STOP_S, Supervisor
+from edlz.client.local.verdict import conclude
 from edlz.client.screen.screens import Screen, make_screen
 from edlz.client.screen.spans import Glyphs
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for

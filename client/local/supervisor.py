@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from edlz.client.local.ending import Evidence, written_status
 from edlz.client.local.job_directory import JobDirectory
-from edlz.client.local.job_slots import LocalSlots
+from edlz.client.local.launching.process_launcher import ProcessLauncher
 from edlz.client.local.live_status import LiveStatus
-from edlz.client.local.process_launcher import ProcessLauncher
+from edlz.client.local.share.share_file import LocalSlots
 from edlz.client.local.start_watch import StartWatch
+from edlz.client.local.verdict import Evidence, written_status
 from edlz.client.screen.screens import Screen
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.protocol.job_status import FINAL_STATES, JobStatus, StatusRequest, events_before

@@ -1,7 +1,7 @@
 """A new job whose name is that of one that can be resumed: it is not moved aside by the way."""
 
 from edlz.client.jobs.job_index import LocalJob, is_job
-from edlz.client.local.sight import JobSight, look_at
+from edlz.client.local.job_view import JobSight, look_at
 from edlz.client.screen.wording import percent
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import Problem

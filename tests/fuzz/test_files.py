@@ -16,7 +16,7 @@ from states import make_state, save
 
 from edlz.api.recordio import Reader, RecordIOError, Writer, count_records
 from edlz.client.cli import OUR_BUG, main
-from edlz.client.local.job_slots import LocalSlots
+from edlz.client.local.share.share_file import LocalSlots
 from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.services import strict_json
 from edlz.services.configuration.arguments import read_config

@@ -8,7 +8,7 @@ import pytest
 from complete_jobs import FINAL, completed, config_of
 from statuses import partition_status
 
-from edlz.client.local.ending import written_status
+from edlz.client.local.verdict import written_status
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.core.vocabulary.inputs import Request
 from edlz.services.master.journal import last_word

@@ -16,7 +16,7 @@ import pytest
 
 from edlz.client.local import job_directory
 from edlz.client.local.job_directory import open_job_directory
-from edlz.client.local.log_file import LogFile, LogTrouble
+from edlz.client.local.launching.log_file import LogFile, LogTrouble
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
 

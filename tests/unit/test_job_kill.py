@@ -14,7 +14,7 @@ from edlz.client import stop
 from edlz.client.cli import main
 from edlz.client.local import job as local_job
 from edlz.client.local.job_directory import open_job_directory
-from edlz.client.local.processes import Process, kill, process_of, started_at
+from edlz.client.local.launching.processes import Process, kill, process_of, started_at
 from edlz.services.configuration.job_config import JobConfig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems tell less of processes")
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems t
 SUPERVISOR = """
 import os, signal, subprocess, sys
 from edlz.client.local.job_directory import open_job_directory
-from edlz.client.local.process_launcher import service_environment
+from edlz.client.local.launching.process_launcher import service_environment
 from edlz.services.configuration.job_config import JobConfig
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

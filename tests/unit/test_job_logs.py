@@ -12,7 +12,7 @@ from edlz.client.arguments.flag_values import seconds_of
 from edlz.client.cli import main
 from edlz.client.local import job as local_job
 from edlz.client.local.job_directory import open_job_directory
-from edlz.client.local.log_file import LogFile, LogTrouble
+from edlz.client.local.launching.log_file import LogFile, LogTrouble
 from edlz.client.local.log_files import LogFiles
 from edlz.client.screen.log_lines import LogLine, Selection, shown, stamped
 from edlz.client.screen.spans import ASCII, UNICODE

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edlz.client.jobs.job_index import LocalJob
 from edlz.client.local.job_lock import LockHolder
-from edlz.client.local.sight import JobSight
+from edlz.client.local.job_view import JobSight
 from edlz.client.screen.columns import aligned, cut
 from edlz.client.screen.jobs import job_object, jobs_object, jobs_table, scaled_lines
 from edlz.client.screen.json_objects import object_text

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.client.local.job_slots import LocalSlots
+from edlz.client.local.share.share_file import LocalSlots
 from edlz.services.errors import ConfigError
 
 
@@ -61,7 +61,7 @@ def test_nothing_is_written_when_nothing_changes(tmp_path: Path) -> None:
 def test_a_job_whose_process_has_ended_is_no_more(tmp_path: Path) -> None:
     program = f"""
         import pathlib
-        from edlz.client.local.job_slots import LocalSlots
+        from edlz.client.local.share.share_file import LocalSlots
         print(LocalSlots(pathlib.Path({str(tmp_path)!r}), "killed", 2).room(2, 0), flush=True)
         input()
     """

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edlz.client.local.log_file import LogFile, LogTrouble
+from edlz.client.local.launching.log_file import LogFile, LogTrouble
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.client.local.ending import Evidence, conclude, written_status
+from edlz.client.local.verdict import Evidence, conclude, written_status
 from edlz.client.screen.columns import wrapped
 from edlz.client.screen.json_objects import status_object
 from edlz.client.screen.live import live_block

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edlz.client.local.slots import Entry, room_of, slots_of, waiting_text
+from edlz.client.local.share.fair_share import Entry, room_of, slots_of, waiting_text
 
 
 def entry(job: str, **fields: object) -> Entry:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.client.local.ending import written_status
+from edlz.client.local.verdict import written_status
 from edlz.client.screen.json_objects import json_line
 from edlz.k8s.api_errors import decoded, refusal
 from edlz.k8s.api_records import Status

@@ -14,11 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from edlz.client.local import child, supervisor
+from edlz.client.local import supervisor
 from edlz.client.local.job_directory import JobDirectory
-from edlz.client.local.job_slots import LocalSlots
-from edlz.client.local.process_launcher import ProcessLauncher, describe_exit, service_environment
+from edlz.client.local.launching import child
+from edlz.client.local.launching.process_launcher import ProcessLauncher, describe_exit, service_environment
 from edlz.client.local.run import service_command
+from edlz.client.local.share.share_file import LocalSlots
 from edlz.client.local.supervisor import STOP_S, Supervisor
 from edlz.client.screen.spans import Line
 from edlz.services.configuration.arguments import read_config
@@ -568,7 +569,7 @@ def test_a_final_state_is_waited_for_no_longer_than_needed(
 def test_children_die_with_the_supervisor(tmp_path: Path) -> None:
     program = textwrap.dedent(f"""
         import asyncio, pathlib, sys
-        from edlz.client.local.process_launcher import ProcessLauncher
+        from edlz.client.local.launching.process_launcher import ProcessLauncher
 
         async def main():
             logs = pathlib.Path({str(tmp_path)!r})

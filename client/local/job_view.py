@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from edlz.client.jobs.job_index import JOURNAL, SETTINGS, LocalJob
-from edlz.client.local.ending import written_status
 from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand
 from edlz.client.local.live_status import live_status
+from edlz.client.local.verdict import written_status
 from edlz.services.errors import ConfigError
 from edlz.services.master.journal.journal_facts import beginning
 from edlz.services.protocol.job_status import FINAL_STATES, FailureView, JobStatus

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.client.local.processes import started_at
-from edlz.client.local.slots import Entry, room_of, waiting_text
+from edlz.client.local.launching.processes import started_at
+from edlz.client.local.share.fair_share import Entry, room_of, waiting_text
 from edlz.services import strict_json
 from edlz.services.errors import ConfigError
 from edlz.services.storage.durable import replace_file

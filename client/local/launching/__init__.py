@@ -1,0 +1,1 @@
+"""Services as processes of this machine: started, told apart, watched and ended."""

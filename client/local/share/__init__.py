@@ -1,0 +1,1 @@
+"""How the jobs of one machine share its slots."""
