@@ -17,7 +17,7 @@ def look_at_all(namespace: str = "", *, is_all: bool = False, is_brief: bool = F
     if not namespace:
         found += look_at([*list_jobs(), *(earlier_runs() if is_all else [])], is_brief=is_brief)
     if asks_clusters(namespace):
-        from edlz.client.cluster.look import look_at_clusters
+        from edlz.client.cluster.queries import look_at_clusters
 
         found += look_at_clusters(namespace)
     return found

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from edlz.client.cluster.admission_check import pods_verdict
+from edlz.client.cluster.capacity import nodes_of, quotas_of, room_for
 from edlz.client.cluster.image_check import architectures_of, image_verdict, in_thread
 from edlz.client.cluster.index import Place
+from edlz.client.cluster.job_view import sight_of
 from edlz.client.cluster.pod_facts import facts_of
-from edlz.client.cluster.room import nodes_of, quotas_of, room_for
-from edlz.client.cluster.sight import sight_of
 from edlz.k8s.access import may, user_name
 from edlz.k8s.api_errors import Forbidden, NotFound, NotPermitted
 from edlz.k8s.names import JOB_DIR, MASTER, pod_name

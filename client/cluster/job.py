@@ -8,7 +8,7 @@ import msgspec
 
 from edlz.client.cluster.connection import asked, connected
 from edlz.client.cluster.index import Place, forget_place
-from edlz.client.cluster.look import look_at_clusters, look_at_job, refuse_missing_namespace
+from edlz.client.cluster.queries import look_at_clusters, look_at_job, refuse_missing_namespace
 from edlz.client.cluster.removal import delete_master, delete_pods
 from edlz.client.jobs.job_index import NoSuchJob
 from edlz.client.jobs.settings_text import settings_in
@@ -19,7 +19,7 @@ from edlz.services.errors import ConfigError, PeerUnavailable
 from edlz.services.protocol.messages import Scaled
 
 if TYPE_CHECKING:
-    from edlz.client.cluster.sight import ClusterSight
+    from edlz.client.cluster.job_view import ClusterSight
     from edlz.client.screen.screens import Screen
     from edlz.k8s.api import Cluster
 

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from edlz.client.cluster.index import Place
-from edlz.client.cluster.look import look_at_job
-from edlz.client.cluster.sight import ClusterSight
+from edlz.client.cluster.job_view import ClusterSight
+from edlz.client.cluster.queries import look_at_job
 from edlz.client.screen.log_choice import LogChoice, LogOutput, NoSuchService, refuse_missing
 from edlz.client.screen.log_lines import LogLine, stamped
 from edlz.k8s.api_errors import ApiError, NotFound, Refused

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from edlz.client.cluster.checks import Check
-from edlz.client.cluster.sight import ClusterSight
+from edlz.client.cluster.job_view import ClusterSight
 from edlz.client.screen.columns import Cell, aligned
 from edlz.client.screen.spans import Line, Role, Span
 from edlz.client.screen.wording import working

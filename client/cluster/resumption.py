@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edlz.client.cluster.connection import asked
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.job import refuse_running
-from edlz.client.cluster.look import look_at_job
+from edlz.client.cluster.queries import look_at_job
 from edlz.client.cluster.removal import delete_master
 from edlz.client.cluster.submission import launch
 from edlz.client.jobs.preflight import Preflight

@@ -17,7 +17,8 @@ from edlz.client.cluster.checks import check_cluster
 from edlz.client.cluster.connection import connected
 from edlz.client.cluster.index import Place, remember_place
 from edlz.client.cluster.job import follow_job
-from edlz.client.cluster.look import look_at_job
+from edlz.client.cluster.job_view import ClusterSight
+from edlz.client.cluster.queries import look_at_job
 from edlz.client.cluster.render_preflight import (
     crew_text,
     master_line,
@@ -25,7 +26,6 @@ from edlz.client.cluster.render_preflight import (
     object_lines,
     preflight_lines,
 )
-from edlz.client.cluster.sight import ClusterSight
 from edlz.client.jobs.dry_run import print_plan
 from edlz.client.jobs.preflight import check_visible_model
 from edlz.client.screen.left_view import left_the_view

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edlz.client.cluster import checks
+from edlz.client.cluster.capacity import nodes_of, quotas_of, room_for
 from edlz.client.cluster.image_check import image_verdict
 from edlz.client.cluster.index import Place, forget_place, list_places, places_of, remember_place
+from edlz.client.cluster.job_view import sight_of
 from edlz.client.cluster.pod_facts import facts_of, warnings_by_pod
-from edlz.client.cluster.room import nodes_of, quotas_of, room_for
-from edlz.client.cluster.sight import sight_of
 from edlz.client.images.local import LocalImage
 from edlz.client.screen.jobs import job_object
 from edlz.client.screen.spans import plain

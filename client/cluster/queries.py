@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from edlz.client.cluster.connection import connected
 from edlz.client.cluster.index import Place, list_places, places_of
+from edlz.client.cluster.job_view import ClusterSight, sight_of, sight_without_answer
 from edlz.client.cluster.pod_facts import warnings_by_pod
-from edlz.client.cluster.sight import ClusterSight, sight_of, sight_without_answer
 from edlz.k8s.api_records import Pod
 from edlz.k8s.names import ALL_JOBS, JOB_LABEL, MASTER, pod_name, selector
 from edlz.services.errors import EdlzError
