@@ -95,11 +95,11 @@ def _without_typer(command: str, arguments: list[str]) -> int | None:
     """Run a command that reads its arguments itself; None if Typer should, which takes longer than some commands."""
     reader = next((reader for reader in READERS if reader == command), None)
     if reader is not None:
-        from edlz.client.train import run_job
+        from edlz.client.commands.train import run_job
 
         return run_job(reader, arguments)
     if command == "ls":
-        from edlz.client.job_list import asked_list, print_jobs
+        from edlz.client.commands.job_list import asked_list, print_jobs
 
         asked = asked_list(arguments)
         if asked is not None:
@@ -146,40 +146,40 @@ def _build(command: str) -> Callable[..., object]:
     is_any = command not in {name.partition(" ")[0] for name in COMMANDS}
     if is_any or command in READERS:
         from edlz.client.arguments.flag_options import FlagCommand, with_flags_of
-        from edlz.client.train import evaluate, predict, train
+        from edlz.client.commands.train import evaluate, predict, train
 
         app.command("train", cls=FlagCommand)(with_flags_of("train", train))
         app.command("evaluate", cls=FlagCommand)(with_flags_of("evaluate", evaluate))
         app.command("predict", cls=FlagCommand)(with_flags_of("predict", predict))
     if is_any or command == "resume":
-        from edlz.client.resume import resume
+        from edlz.client.commands.resume import resume
 
         app.command("resume", context_settings=_WITH_FLAGS)(resume)
     if is_any or command in JOB_COMMANDS:
-        from edlz.client.logs import logs
-        from edlz.client.ls import ls
-        from edlz.client.rm import rm
-        from edlz.client.scale import scale
-        from edlz.client.status import status, top
-        from edlz.client.stop import stop
-        from edlz.client.wait import wait
+        from edlz.client.commands.logs import logs
+        from edlz.client.commands.ls import ls
+        from edlz.client.commands.rm import rm
+        from edlz.client.commands.scale import scale
+        from edlz.client.commands.status import status, top
+        from edlz.client.commands.stop import stop
+        from edlz.client.commands.wait import wait
 
         for function in (ls, status, top, logs, wait, stop, scale, rm):
             app.command(function.__name__)(function)
     if is_any or command == "export":
-        from edlz.client.export import export
+        from edlz.client.commands.export import export
 
         app.command("export")(export)
     if is_any or command == "keys":
-        from edlz.client.keys import keys
+        from edlz.client.commands.keys import keys
 
         app.command("keys")(keys)
     if is_any or command == "zoo":
-        from edlz.client.zoo import zoo
+        from edlz.client.commands.zoo import zoo
 
         app.add_typer(zoo, name="zoo")
     if is_any or command == "checkpoint":
-        from edlz.client.checkpoint import checkpoint
+        from edlz.client.commands.checkpoint import checkpoint
 
         app.add_typer(checkpoint, name="checkpoint")
     return app

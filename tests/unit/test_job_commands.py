@@ -17,7 +17,7 @@ import pytest
 from command_logging import logging_restored
 
 from edlz.client.cli import main
-from edlz.client.job_list import Asked, asked_list
+from edlz.client.commands.job_list import Asked, asked_list
 from edlz.client.jobs.preflight import Preflight
 from edlz.client.jobs.resumption import resumed_settings
 from edlz.client.local import job as local_job

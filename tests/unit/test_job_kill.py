@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from edlz.client import stop
 from edlz.client.cli import main
+from edlz.client.commands import stop
 from edlz.client.local import job as local_job
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.launching.processes import Process, kill, process_of, started_at

@@ -8,8 +8,8 @@ import typer
 
 from edlz.client.arguments.flag_values import output_format
 from edlz.client.arguments.jobs import Job, JobArgument, NamespaceFlag, chosen_job
-from edlz.client.job_list import FORMATS
-from edlz.client.ls import OutputFlag
+from edlz.client.commands.job_list import FORMATS
+from edlz.client.commands.ls import OutputFlag
 from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for

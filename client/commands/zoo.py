@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from edlz.client.zoo_images import build, init, push
+from edlz.client.commands.zoo_images import build, init, push
 from edlz.model_zoo.dataset_names import DATASETS
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import ConfigError, DataError

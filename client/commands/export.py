@@ -43,8 +43,8 @@ def export(
     config: Annotated[str, _flag("config", "FILE", "job.yaml, of a checkpoint without settings")] = "",
 ) -> None:
     """Write a trained model for others to run: SavedModel, Keras or safetensors."""
+    from edlz.client.commands.start_up_noise import without_start_up_noise
     from edlz.client.jobs.model_source import model_source
-    from edlz.client.start_up_noise import without_start_up_noise
     from edlz.services.export.exporter import Export, export_model
 
     if problems := [problem for _, problem in export_problems(output, output_format, unknown_ids)]:

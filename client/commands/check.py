@@ -6,12 +6,12 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from edlz.client.commands.start_up_noise import without_start_up_noise
 from edlz.client.screen.columns import aligned
 from edlz.client.screen.spans import Line, Span
 from edlz.client.screen.terminal import print_lines
 from edlz.client.screen.verdict_text import cause_lines
 from edlz.client.screen.wording import count_of, metric
-from edlz.client.start_up_noise import without_start_up_noise
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.master.core.tasks.task_failures import failure_of_worker

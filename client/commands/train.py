@@ -83,7 +83,7 @@ def _run_here(reading: Reading) -> int:
         print_plan(reading, preflight.records)
         return 0
     if reading.config.check:
-        from edlz.client.check import check_here
+        from edlz.client.commands.check import check_here
 
         return check_here(reading.config)
     return run_local(reading.config)

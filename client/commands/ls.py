@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from edlz.client.arguments.jobs import NamespaceFlag
-from edlz.client.job_list import FORMATS, print_jobs
+from edlz.client.commands.job_list import FORMATS, print_jobs
 
 __all__ = ["OutputFlag", "ls"]
 
