@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import PurePosixPath
 
+from edlz.k8s.cluster.names import KEYS_DIR
 from edlz.k8s.cluster_spec import load_cluster_spec
 from edlz.k8s.envs import parse_env_names, parse_envs
 from edlz.k8s.grammar import MAX_LABEL, is_image, is_label, problem_of, problem_of_value
-from edlz.k8s.names import KEYS_DIR
 from edlz.k8s.priorities import priority_problems
 from edlz.k8s.resources import resource_problems
 from edlz.k8s.volumes import Volumes, parse_volumes

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from edlz.k8s.names import STOP, WORKERS
+from edlz.k8s.cluster.names import STOP, WORKERS
 
 __all__ = ["Asked", "Commands"]
 

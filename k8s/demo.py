@@ -7,7 +7,7 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-from edlz.k8s.manifest import to_yaml
+from edlz.k8s.cluster.manifest import to_yaml
 from edlz.k8s.pods import master_pod
 from edlz.services.configuration.job_config import JobConfig
 

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from edlz.k8s.api_errors import AlreadyExists, Conflict, NotFound, is_quota_used_up, told
-from edlz.k8s.api_records import Metadata, Pod
+from edlz.k8s.cluster.api_errors import AlreadyExists, Conflict, NotFound, is_quota_used_up, told
+from edlz.k8s.cluster.api_records import Metadata, Pod
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.k8s.quantities import number_of

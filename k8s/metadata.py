@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from kubernetes import client
 
-from edlz.k8s.names import Owner, labels
+from edlz.k8s.cluster.names import Owner, labels
 from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["metadata"]

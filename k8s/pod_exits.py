@@ -8,7 +8,7 @@ is no end: it waits, and the reason is shown as its note.
 import contextlib
 import signal
 
-from edlz.k8s.api_records import Condition, Pod, Terminated
+from edlz.k8s.cluster.api_records import Condition, Pod, Terminated
 from edlz.k8s.wait_reasons import IMAGE_REASONS, image_reason, on_one_line, plain_reason
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.post_mortem import last_words

@@ -6,9 +6,9 @@ import random
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from edlz.k8s.api_errors import Expired, told
-from edlz.k8s.api_records import Pod, PodEvent, PodList
-from edlz.k8s.master_trouble import UNSEEN
+from edlz.k8s.cluster.api_errors import Expired, told
+from edlz.k8s.cluster.api_records import Pod, PodEvent, PodList
+from edlz.k8s.cluster.master_trouble import UNSEEN
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.services.errors import EdlzError
 

@@ -11,10 +11,7 @@ from collections.abc import Mapping
 
 from kubernetes import client
 
-from edlz.k8s.envs import parse_envs, populated_envs
-from edlz.k8s.metadata import metadata
-from edlz.k8s.mounts import pod_mounts, pod_volumes
-from edlz.k8s.names import (
+from edlz.k8s.cluster.names import (
     CONFIG,
     JOB_DIR,
     KEYS_DIR,
@@ -25,6 +22,9 @@ from edlz.k8s.names import (
     Owner,
     pod_name,
 )
+from edlz.k8s.envs import parse_envs, populated_envs
+from edlz.k8s.metadata import metadata
+from edlz.k8s.mounts import pod_mounts, pod_volumes
 from edlz.k8s.priorities import pod_priority
 from edlz.k8s.resources import cores_of, limits_of, requests_of
 from edlz.k8s.volumes import Volumes, parse_volumes

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from kubernetes import client
 
+from edlz.k8s.cluster.names import MASTER, Owner, secret_name
 from edlz.k8s.metadata import metadata
-from edlz.k8s.names import MASTER, Owner, secret_name
 from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["keys_secret"]

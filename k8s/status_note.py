@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from edlz.k8s.api import Cluster
-from edlz.k8s.names import STATUS, Owner
+from edlz.k8s.cluster.api import Cluster
+from edlz.k8s.cluster.names import STATUS, Owner
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.protocol import named_status

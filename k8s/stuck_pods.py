@@ -9,7 +9,7 @@ old incarnation, and counts for nothing.  How long a pod is asked to go is measu
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from edlz.k8s.api_records import Pod
+from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.pod_exits import is_out_of_reach
 
 __all__ = ["MARGIN_S", "StuckPods"]

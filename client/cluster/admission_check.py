@@ -3,11 +3,18 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from edlz.k8s.api_errors import AlreadyExists, Forbidden, Invalid, NotFound, NotPermitted, is_quota_used_up
+from edlz.k8s.cluster.api_errors import (
+    AlreadyExists,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotPermitted,
+    is_quota_used_up,
+)
 from edlz.services.errors import EdlzError
 
 if TYPE_CHECKING:
-    from edlz.k8s.api import Cluster
+    from edlz.k8s.cluster.api import Cluster
 
 __all__ = ["Verdict", "pods_verdict"]
 

@@ -15,19 +15,19 @@ from edlz.client.cluster.image_check import architectures_of, image_verdict, in_
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.job_view import sight_of
 from edlz.client.cluster.pod_facts import facts_of
-from edlz.k8s.access import may, user_name
-from edlz.k8s.api_errors import Forbidden, NotFound, NotPermitted
-from edlz.k8s.names import JOB_DIR, MASTER, pod_name
+from edlz.k8s.cluster.access import may, user_name
+from edlz.k8s.cluster.api_errors import Forbidden, NotFound, NotPermitted
+from edlz.k8s.cluster.names import JOB_DIR, MASTER, pod_name
+from edlz.k8s.cluster.rights import Subject, listed, rights_line
 from edlz.k8s.priorities import priority_classes
 from edlz.k8s.resources import requests_of
-from edlz.k8s.rights import Subject, listed, rights_line
 from edlz.k8s.volumes import parse_volumes
 from edlz.services.configuration.export_flags import checkpoints_beside
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 
 if TYPE_CHECKING:
-    from edlz.k8s.api import Cluster
+    from edlz.k8s.cluster.api import Cluster
 
 __all__ = ["LIMIT_S", "Check", "check_cluster"]
 

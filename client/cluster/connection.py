@@ -9,7 +9,7 @@ from edlz.client.cluster.index import Place
 from edlz.services.configuration.job_config import JobConfig
 
 if TYPE_CHECKING:
-    from edlz.k8s.api import Cluster
+    from edlz.k8s.cluster.api import Cluster
 
 __all__ = ["REQUEST_S", "asked", "connected"]
 
@@ -27,7 +27,7 @@ async def connected(place: Place, patience_s: float = REQUEST_S) -> "AsyncIterat
     ConfigError
         If it is not known where the server is, or the `kubernetes` package is not installed.
     """
-    from edlz.k8s.api import Cluster
+    from edlz.k8s.cluster.api import Cluster
 
     config = JobConfig(namespace=place.namespace)
     async with await Cluster.connect(config, context=place.context, patience_s=patience_s) as cluster:

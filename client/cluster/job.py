@@ -13,7 +13,7 @@ from edlz.client.cluster.removal import delete_master, delete_pods
 from edlz.client.jobs.job_index import NoSuchJob
 from edlz.client.jobs.settings_text import settings_in
 from edlz.client.screen.log_choice import LogChoice, LogOutput
-from edlz.k8s.names import CONFIG, MASTER, STOP, WORKERS, pod_name
+from edlz.k8s.cluster.names import CONFIG, MASTER, STOP, WORKERS, pod_name
 from edlz.services.configuration.job_size import check_workers
 from edlz.services.errors import ConfigError, PeerUnavailable
 from edlz.services.protocol.messages import Scaled
@@ -21,7 +21,7 @@ from edlz.services.protocol.messages import Scaled
 if TYPE_CHECKING:
     from edlz.client.cluster.job_view import ClusterSight
     from edlz.client.screen.screens import Screen
-    from edlz.k8s.api import Cluster
+    from edlz.k8s.cluster.api import Cluster
 
 __all__ = ["ClusterJob", "follow_job", "no_job_there", "refuse_running", "running_jobs"]
 

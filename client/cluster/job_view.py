@@ -10,9 +10,9 @@ import msgspec
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.pod_facts import PodFacts, facts_of
 from edlz.client.jobs.settings_text import settings_in
-from edlz.k8s.api_records import Pod
-from edlz.k8s.names import CONFIG, MASTER, STATUS, WORKERS, pod_name
-from edlz.k8s.rights import with_own_path
+from edlz.k8s.cluster.api_records import Pod
+from edlz.k8s.cluster.names import CONFIG, MASTER, STATUS, WORKERS, pod_name
+from edlz.k8s.cluster.rights import with_own_path
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import FINAL_STATES, FailureView, JobStatus, PartitionView, WorkerView
 

@@ -15,13 +15,13 @@ from edlz.client.cluster.job_view import ClusterSight
 from edlz.client.cluster.queries import look_at_job
 from edlz.client.screen.log_choice import LogChoice, LogOutput, NoSuchService, refuse_missing
 from edlz.client.screen.log_lines import LogLine, stamped
-from edlz.k8s.api_errors import ApiError, NotFound, Refused
-from edlz.k8s.names import MASTER, pod_name
+from edlz.k8s.cluster.api_errors import ApiError, NotFound, Refused
+from edlz.k8s.cluster.names import MASTER, pod_name
 from edlz.services.configuration.problems import Problem, print_problems
 from edlz.services.errors import EdlzError, PeerUnavailable
 
 if TYPE_CHECKING:
-    from edlz.k8s.api import Cluster
+    from edlz.k8s.cluster.api import Cluster
 
 __all__ = ["print_pod_logs"]
 

@@ -5,14 +5,14 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from edlz.k8s.api_records import Pod
-from edlz.k8s.names import MASTER, pod_name, selector, short_name
+from edlz.k8s.cluster.api_records import Pod
+from edlz.k8s.cluster.names import MASTER, pod_name, selector, short_name
 from edlz.k8s.pod_exits import is_out_of_reach
 from edlz.k8s.stuck_pods import StuckPods
 from edlz.services.errors import PeerUnavailable
 
 if TYPE_CHECKING:
-    from edlz.k8s.api import Cluster
+    from edlz.k8s.cluster.api import Cluster
 
 __all__ = ["NOW_S", "delete_master", "delete_pods"]
 
@@ -31,7 +31,7 @@ async def delete_master(cluster: "Cluster", job: str) -> bool:
     PeerUnavailable
         If it does not go.
     """
-    from edlz.k8s.api_errors import NotFound
+    from edlz.k8s.cluster.api_errors import NotFound
 
     name, stuck = pod_name(job, MASTER), StuckPods()
     try:

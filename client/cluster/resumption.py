@@ -15,14 +15,14 @@ from edlz.client.cluster.submission import launch
 from edlz.client.jobs.preflight import Preflight
 from edlz.client.jobs.resumption import nothing_left, resumed_settings
 from edlz.client.jobs.settings_text import settings_in
-from edlz.k8s.connection import require_kubernetes
-from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
+from edlz.k8s.cluster.connection import require_kubernetes
+from edlz.k8s.cluster.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
 from edlz.k8s.volumes import parse_volumes
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 
 if TYPE_CHECKING:
-    from edlz.k8s.api import Cluster
+    from edlz.k8s.cluster.api import Cluster
 
 __all__ = ["resume_on_cluster"]
 
@@ -64,7 +64,7 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
 
 
 async def _what_is_kept(cluster: "Cluster", at: Place) -> _Kept:
-    from edlz.k8s.api_errors import NotFound
+    from edlz.k8s.cluster.api_errors import NotFound
 
     refuse_running(await look_at_job(cluster, at))
     try:

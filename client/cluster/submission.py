@@ -31,8 +31,8 @@ from edlz.client.jobs.preflight import check_visible_model
 from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.spans import Span
 from edlz.client.screen.terminal import print_lines
-from edlz.k8s.connection import require_kubernetes
-from edlz.k8s.names import CLUSTER_SPEC, CONFIG, MASTER, SUBMISSION, pod_name
+from edlz.k8s.cluster.connection import require_kubernetes
+from edlz.k8s.cluster.names import CLUSTER_SPEC, CONFIG, MASTER, SUBMISSION, pod_name
 from edlz.services.configuration.arguments import Reading
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
@@ -42,7 +42,7 @@ from edlz.services.storage.durable import replace_file
 if TYPE_CHECKING:
     from kubernetes.client import V1Pod
 
-    from edlz.k8s.api import Cluster
+    from edlz.k8s.cluster.api import Cluster
 
 __all__ = ["PreflightRefused", "launch", "submit"]
 
@@ -167,7 +167,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _write_manifest(config: JobConfig, pod: "V1Pod") -> int:
-    from edlz.k8s.manifest import to_yaml
+    from edlz.k8s.cluster.manifest import to_yaml
 
     text = to_yaml([pod])
     if config.yaml == _STDOUT:
@@ -185,7 +185,7 @@ def _write_manifest(config: JobConfig, pod: "V1Pod") -> int:
 
 
 async def _launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry: bool) -> Place:
-    from edlz.k8s.api import Cluster
+    from edlz.k8s.cluster.api import Cluster
 
     pod = pods[MASTER]
     async with await Cluster.connect(config, patience_s=_SERVER_S) as cluster:
@@ -213,7 +213,7 @@ async def _preflight(cluster: "Cluster", config: JobConfig, image: str, pods: Ma
 
 async def _create(cluster: "Cluster", pod: "V1Pod", config: JobConfig, *, is_dry: bool) -> None:
     """Create the master's pod; of one that is there already, see whether an attempt without an answer made it."""
-    from edlz.k8s.api_errors import AlreadyExists, Forbidden, Invalid, NotPermitted
+    from edlz.k8s.cluster.api_errors import AlreadyExists, Forbidden, Invalid, NotPermitted
 
     mark, about = secrets.token_hex(8), pod.metadata
     assert about is not None, "a master's pod has a name"

@@ -19,7 +19,7 @@ import yaml
 
 import edlz.k8s
 import edlz.model_zoo
-from edlz.k8s.names import STATUS, pod_name, selector
+from edlz.k8s.cluster.names import STATUS, pod_name, selector
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus
 from tests.docker_daemon import FakeDaemon

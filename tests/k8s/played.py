@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 import edlz.k8s
-from edlz.k8s.names import STATUS, labels, pod_name
+from edlz.k8s.cluster.names import STATUS, labels, pod_name
 from edlz.services.protocol.job_status import JobStatus
 from tests.k8s.api_server import ApiServer
 from tests.k8s.history import Change

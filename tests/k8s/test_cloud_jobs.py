@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edlz.k8s.names import pod_name
+from edlz.k8s.cluster.names import pod_name
 from tests.docker_daemon import fake_daemon
 from tests.k8s.any_cluster import make_claim
 from tests.k8s.cluster import TestCluster

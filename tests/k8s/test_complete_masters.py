@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from complete_jobs import FINAL, completed, config_of
 
+from edlz.k8s.cluster.names import STATUS
 from edlz.k8s.ended_mark import read_mark
 from edlz.k8s.master import OwnPod, run_master
-from edlz.k8s.names import STATUS
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol import named_status
 from tests.k8s.history import Change

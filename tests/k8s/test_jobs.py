@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 import edlz.k8s
-from edlz.k8s import manifest
-from edlz.k8s.names import STATUS, pod_name, selector
+from edlz.k8s.cluster import manifest
+from edlz.k8s.cluster.names import STATUS, pod_name, selector
 from edlz.k8s.pods import master_pod
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.protocol import named_status

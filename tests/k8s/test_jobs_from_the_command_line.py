@@ -8,7 +8,7 @@ import yaml
 
 import edlz.k8s
 from edlz.client.cli import main
-from edlz.k8s.names import selector
+from edlz.k8s.cluster.names import selector
 from edlz.services.predictions.output import read_manifest
 from tests.k8s.any_cluster import wait_for
 from tests.k8s.cluster import TestCluster

@@ -3,7 +3,7 @@
 import pytest
 
 from edlz.k8s import stuck_pods
-from edlz.k8s.names import pod_name
+from edlz.k8s.cluster.names import pod_name
 from tests.k8s.cluster import TestCluster
 from tests.k8s.sleeping_job import JOB, SleepingJob, sleeping_job
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.k8s.names import pod_name
+from edlz.k8s.cluster.names import pod_name
 from tests.k8s.cluster import TestCluster
 from tests.k8s.command_line import MODELS, Shell, check_ledger, grant
 

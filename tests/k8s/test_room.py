@@ -2,7 +2,7 @@
 
 import pytest
 
-from edlz.k8s.names import pod_name
+from edlz.k8s.cluster.names import pod_name
 from edlz.services.master.core.processes import places
 from tests.k8s.cluster import TestCluster
 from tests.k8s.scheduler import Order, newest_first, oldest_first

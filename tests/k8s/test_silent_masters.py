@@ -11,11 +11,11 @@ from command_logging import logging_restored
 
 from edlz.client.cli import main
 from edlz.client.cluster import submission
-from edlz.k8s import master_trouble
-from edlz.k8s.api import Cluster
-from edlz.k8s.api_errors import NotPermitted
+from edlz.k8s.cluster import master_trouble
+from edlz.k8s.cluster.api import Cluster
+from edlz.k8s.cluster.api_errors import NotPermitted
+from edlz.k8s.cluster.master_trouble import check_rights, trouble_in
 from edlz.k8s.master import OwnPod, run_master
-from edlz.k8s.master_trouble import check_rights, trouble_in
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.k8s.pod_watch import PodWatch
 from edlz.services.configuration.job_config import JobConfig

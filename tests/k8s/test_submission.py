@@ -16,8 +16,8 @@ import edlz.k8s
 from edlz.client.cli import main
 from edlz.client.cluster import job, submission
 from edlz.client.cluster.index import list_places
-from edlz.k8s.api import Cluster
-from edlz.k8s.names import CONFIG
+from edlz.k8s.cluster.api import Cluster
+from edlz.k8s.cluster.names import CONFIG
 from edlz.services.protocol.job_status import EvaluationView, FailureView
 from tests.k8s import faults
 from tests.k8s.access import User

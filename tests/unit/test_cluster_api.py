@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from edlz.client.cli import main
-from edlz.k8s.api import Cluster
-from edlz.k8s.api_errors import (
+from edlz.k8s.cluster.api import Cluster
+from edlz.k8s.cluster.api_errors import (
     AlreadyExists,
     Conflict,
     Expired,
@@ -23,8 +23,8 @@ from edlz.k8s.api_errors import (
     decoded,
     refusal,
 )
-from edlz.k8s.api_records import PodList
-from edlz.k8s.rights import Subject, rights_line, with_own_path
+from edlz.k8s.cluster.api_records import PodList
+from edlz.k8s.cluster.rights import Subject, rights_line, with_own_path
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
 
@@ -163,7 +163,7 @@ def test_a_token_that_is_over_is_got_anew(asking, monkeypatch: pytest.MonkeyPatc
     async def use(cluster: Cluster) -> None:
         await cluster.get_pod("p")
         renew_token()
-        monkeypatch.setattr("edlz.k8s.connection.LOGIN_AGAIN_S", 0.0)
+        monkeypatch.setattr("edlz.k8s.cluster.connection.LOGIN_AGAIN_S", 0.0)
         await cluster.get_pod("p")
         assert [event async for event in cluster.watch_pods()] == []
 
@@ -412,7 +412,7 @@ def test_a_login_command_that_fails(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.chdir(tmp_path)
     if "sleep" in command:
-        monkeypatch.setattr("edlz.k8s.connection.LOGIN_S", 0.2)
+        monkeypatch.setattr("edlz.k8s.cluster.connection.LOGIN_S", 0.2)
     assert main(["status", "mnist", "-n", "research"]) == 5
     error, advice = capfd.readouterr().err.splitlines()
     assert error.startswith(f'error: the command by which context "lab" logs in failed: {said}')

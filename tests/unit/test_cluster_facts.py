@@ -22,8 +22,8 @@ from edlz.client.images.local import LocalImage
 from edlz.client.screen.jobs import job_object
 from edlz.client.screen.spans import plain
 from edlz.client.screen.status import status_screen
-from edlz.k8s.api_records import Pod
-from edlz.k8s.names import CONFIG, STATUS, pod_name
+from edlz.k8s.cluster.api_records import Pod
+from edlz.k8s.cluster.names import CONFIG, STATUS, pod_name
 from edlz.services.errors import PeerUnavailable
 from edlz.services.protocol.job_status import FailureView, JobStatus, PartitionView, WorkerView
 

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from edlz.k8s.api_records import (
+from edlz.k8s.cluster.api_records import (
     Condition,
     Container,
     ContainerState,

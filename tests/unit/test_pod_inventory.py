@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edlz.k8s.api_records import (
+from edlz.k8s.cluster.api_records import (
     Container,
     ContainerState,
     ContainerStatus,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from edlz.k8s import launcher as launcher_module
-from edlz.k8s.api_errors import AlreadyExists, Conflict, Forbidden, NotFound
-from edlz.k8s.api_records import (
+from edlz.k8s.cluster.api_errors import AlreadyExists, Conflict, Forbidden, NotFound
+from edlz.k8s.cluster.api_records import (
     Container,
     ContainerState,
     ContainerStatus,
@@ -20,8 +20,8 @@ from edlz.k8s.api_records import (
     Resources,
     Terminated,
 )
+from edlz.k8s.cluster.names import Owner, labels
 from edlz.k8s.launcher import PodLauncher
-from edlz.k8s.names import Owner, labels
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.services.errors import PeerUnavailable
 

@@ -12,13 +12,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.k8s.api_records import Pod
+from edlz.k8s.cluster.api_records import Pod
+from edlz.k8s.cluster.manifest import to_plain, to_yaml
+from edlz.k8s.cluster.names import labels, pod_name, selector, short_name
 from edlz.k8s.cluster_spec import ClusterSpec
 from edlz.k8s.demo import DEMOS, MANIFESTS, demo_manifest
 from edlz.k8s.job_objects import JobObjects
-from edlz.k8s.manifest import to_plain, to_yaml
 from edlz.k8s.master import own_pod
-from edlz.k8s.names import labels, pod_name, selector, short_name
 from edlz.k8s.object_check import object_problems
 from edlz.k8s.pods import Owner, master_pod, service_pod, settings_in_pods
 from edlz.k8s.ps_service import ps_service

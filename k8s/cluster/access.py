@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from edlz.k8s.api import Cluster
-from edlz.k8s.api_errors import Forbidden, NotFound
+from edlz.k8s.cluster.api import Cluster
+from edlz.k8s.cluster.api_errors import Forbidden, NotFound
 
 __all__ = ["may", "user_name"]
 

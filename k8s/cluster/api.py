@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from edlz.k8s.api_errors import TRANSIENT, NotFound, decoded, refusal
-from edlz.k8s.api_records import Metadata, ObjectList, Pod, PodEvent, PodList, Status, WatchLine
-from edlz.k8s.connection import Connection, Login, find_connection
+from edlz.k8s.cluster.api_errors import TRANSIENT, NotFound, decoded, refusal
+from edlz.k8s.cluster.api_records import Metadata, ObjectList, Pod, PodEvent, PodList, Status, WatchLine
+from edlz.k8s.cluster.connection import Connection, Login, find_connection
 from edlz.services import strict_json
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, PeerUnavailable

@@ -5,8 +5,8 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
-from edlz.k8s.api_records import Status
-from edlz.k8s.rights import Subject, rights_line
+from edlz.k8s.cluster.api_records import Status
+from edlz.k8s.cluster.rights import Subject, rights_line
 from edlz.services import strict_json
 from edlz.services.errors import EdlzError, PeerUnavailable
 

@@ -11,10 +11,10 @@ import re
 import time
 from collections.abc import Iterable
 
-from edlz.k8s.access import may, user_name
-from edlz.k8s.api import Cluster
-from edlz.k8s.api_errors import NotPermitted, told
-from edlz.k8s.rights import Subject, listed, rights_line, with_own_path
+from edlz.k8s.cluster.access import may, user_name
+from edlz.k8s.cluster.api import Cluster
+from edlz.k8s.cluster.api_errors import NotPermitted, told
+from edlz.k8s.cluster.rights import Subject, listed, rights_line, with_own_path
 from edlz.services.errors import EdlzError
 
 __all__ = ["UNSEEN", "UNTOLD", "check_rights", "trouble_in"]
