@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from edlz.k8s.volumes import parse_volumes
+from edlz.k8s.flags.volumes import parse_volumes
 from edlz.services.configuration.export_flags import is_keras_file
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError

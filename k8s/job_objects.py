@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.names import Owner, pod_name, secret_name, selector, service_name
-from edlz.k8s.priorities import next_worker_class
+from edlz.k8s.flags.priorities import next_worker_class
 from edlz.k8s.worker_memory import more_memory
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.supervision.launcher import is_worker, split_name

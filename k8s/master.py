@@ -218,7 +218,7 @@ class _JobRun:
 
 
 def _spec(config: JobConfig) -> Spec:
-    from edlz.k8s.cluster_spec import load_cluster_spec  # runs the user's code
+    from edlz.k8s.flags.cluster_spec import load_cluster_spec  # runs the user's code
 
     return load_cluster_spec(config)
 

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from kubernetes import client
 
 from edlz.k8s.cluster.names import JOB_DIR, KEYS_DIR, MASTER, secret_name
-from edlz.k8s.volumes import Volumes
+from edlz.k8s.flags.volumes import Volumes
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.supervision.launcher import split_name
 from edlz.services.transport.keys import PUBLIC_FILE, secret_file

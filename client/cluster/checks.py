@@ -19,9 +19,9 @@ from edlz.k8s.cluster.access import may, user_name
 from edlz.k8s.cluster.api_errors import Forbidden, NotFound, NotPermitted
 from edlz.k8s.cluster.names import JOB_DIR, MASTER, pod_name
 from edlz.k8s.cluster.rights import Subject, listed, rights_line
-from edlz.k8s.priorities import priority_classes
-from edlz.k8s.resources import requests_of
-from edlz.k8s.volumes import parse_volumes
+from edlz.k8s.flags.priorities import priority_classes
+from edlz.k8s.flags.resources import requests_of
+from edlz.k8s.flags.volumes import parse_volumes
 from edlz.services.configuration.export_flags import checkpoints_beside
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError

@@ -17,7 +17,7 @@ from edlz.client.jobs.resumption import nothing_left, resumed_settings
 from edlz.client.jobs.settings_text import settings_in
 from edlz.k8s.cluster.connection import require_kubernetes
 from edlz.k8s.cluster.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
-from edlz.k8s.volumes import parse_volumes
+from edlz.k8s.flags.volumes import parse_volumes
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 
@@ -47,7 +47,7 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
         If it runs, or its files went with its pods.
     """
     require_kubernetes()
-    from edlz.k8s.cluster_spec import load_cluster_spec
+    from edlz.k8s.flags.cluster_spec import load_cluster_spec
     from edlz.k8s.pods_of_roles import pods_of_roles
 
     sight = asked(at, lambda cluster: look_at_job(cluster, at))

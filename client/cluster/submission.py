@@ -122,7 +122,7 @@ def launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry
 
 def _check_flags(reading: Reading) -> None:
     from edlz.client.images.job_image import check_image_flags, is_built_for_job
-    from edlz.k8s.cluster_flags import check_cluster_flags
+    from edlz.k8s.flags.cluster_flags import check_cluster_flags
 
     errors, warnings = list(reading.errors), list(reading.warnings)
     config = reading.config
@@ -151,7 +151,7 @@ def _pods(given: JobConfig, inside: JobConfig, image: str) -> dict[str, "V1Pod"]
     ----------
     given, inside : the settings, with their paths as they are here, and as they are in the image
     """
-    from edlz.k8s.cluster_spec import load_cluster_spec
+    from edlz.k8s.flags.cluster_spec import load_cluster_spec
     from edlz.k8s.pods_of_roles import pods_of_roles
 
     about_submission = {"yaml": "", "dry_run": "", "follow": False, "skip_preflight": False}
@@ -241,7 +241,7 @@ def _account(pod: "V1Pod") -> str:
 
 
 def _place(config: JobConfig, pod: "V1Pod", cluster: "Cluster") -> Place:
-    from edlz.k8s.volumes import parse_volumes
+    from edlz.k8s.flags.volumes import parse_volumes
 
     notes: dict[str, str] = (pod.metadata.annotations if pod.metadata else None) or {}
     is_kept = bool(config.job_dir) and parse_volumes(config.volume).holds(config.job_dir)

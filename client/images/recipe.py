@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from edlz.k8s.grammar import is_image
+from edlz.k8s.flags.syntax import is_image
 from edlz.services.errors import ConfigError
 
 __all__ = [

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from edlz.k8s.flags.volumes import parse_volumes
 from edlz.k8s.job_folders import check_folders
-from edlz.k8s.volumes import parse_volumes
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.manifest import to_plain, to_yaml
 from edlz.k8s.cluster.names import labels, pod_name, selector, short_name
-from edlz.k8s.cluster_spec import ClusterSpec
 from edlz.k8s.demo import DEMOS, MANIFESTS, demo_manifest
+from edlz.k8s.flags.cluster_spec import ClusterSpec
+from edlz.k8s.flags.object_check import object_problems
 from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.master import own_pod
-from edlz.k8s.object_check import object_problems
 from edlz.k8s.pods import Owner, master_pod, service_pod, settings_in_pods
 from edlz.k8s.ps_service import ps_service
 from edlz.k8s.secret import keys_secret

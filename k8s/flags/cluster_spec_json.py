@@ -15,8 +15,8 @@ from typing import Any
 
 from kubernetes import client
 
-from edlz.k8s.envs import OWN_NAMES
-from edlz.k8s.grammar import problem_of, unknown
+from edlz.k8s.flags.envs import OWN_NAMES
+from edlz.k8s.flags.syntax import problem_of, unknown
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 
 __all__ = ["SpecData", "parse_cluster_spec_json"]

@@ -7,7 +7,7 @@ and B `3`.
 import re
 from collections.abc import Mapping
 
-from edlz.k8s.grammar import problem_of
+from edlz.k8s.flags.syntax import problem_of
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 
 __all__ = ["OWN_NAMES", "parse_env_names", "parse_envs", "populated_envs"]

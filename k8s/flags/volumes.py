@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from edlz.k8s.grammar import is_label, is_subdomain, problem_of, unknown
+from edlz.k8s.flags.syntax import is_label, is_subdomain, problem_of, unknown
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 
 __all__ = ["OWN_VOLUMES", "Mount", "Volume", "Volumes", "parse_volumes"]

@@ -11,8 +11,8 @@ nvidia.com/ANYTHING             parts of devices, such as nvidia.com/mig-1g.5gb
 import re
 from collections.abc import Iterator, Mapping
 
-from edlz.k8s.grammar import is_subdomain, problem_of, unknown
-from edlz.k8s.quantities import bytes_of, cores_of, number_of
+from edlz.k8s.flags.quantities import bytes_of, cores_of, number_of
+from edlz.k8s.flags.syntax import is_subdomain, problem_of, unknown
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from edlz.k8s.grammar import is_subdomain, problem_of
+from edlz.k8s.flags.syntax import is_subdomain, problem_of
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.worker_priority import parse_worker_priority

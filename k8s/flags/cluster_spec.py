@@ -22,8 +22,8 @@ from kubernetes import client
 
 from edlz.k8s.cluster.manifest import to_plain
 from edlz.k8s.cluster.names import CLUSTER_SPEC, MASTER
-from edlz.k8s.cluster_spec_json import SpecData, parse_cluster_spec_json
-from edlz.k8s.object_check import object_problems
+from edlz.k8s.flags.cluster_spec_json import SpecData, parse_cluster_spec_json
+from edlz.k8s.flags.object_check import object_problems
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from edlz.k8s.cluster.names import KEYS_DIR
-from edlz.k8s.cluster_spec import load_cluster_spec
-from edlz.k8s.envs import parse_env_names, parse_envs
-from edlz.k8s.grammar import MAX_LABEL, is_image, is_label, problem_of, problem_of_value
-from edlz.k8s.priorities import priority_problems
-from edlz.k8s.resources import resource_problems
-from edlz.k8s.volumes import Volumes, parse_volumes
+from edlz.k8s.flags.cluster_spec import load_cluster_spec
+from edlz.k8s.flags.envs import parse_env_names, parse_envs
+from edlz.k8s.flags.priorities import priority_problems
+from edlz.k8s.flags.resources import resource_problems
+from edlz.k8s.flags.syntax import MAX_LABEL, is_image, is_label, problem_of, problem_of_value
+from edlz.k8s.flags.volumes import Volumes, parse_volumes
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.errors import ConfigError
