@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from edlz.k8s.cluster.manifest import to_yaml
-from edlz.k8s.pods import master_pod
+from edlz.k8s.objects.pods import master_pod
 from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["DEMOS", "MANIFESTS", "demo_manifest"]

@@ -15,8 +15,8 @@ from edlz.k8s.cluster.api_errors import told
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.master_trouble import UNTOLD
 from edlz.k8s.commands import Commands
-from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.launcher import PodLauncher
+from edlz.k8s.objects.job_objects import JobObjects
 from edlz.k8s.pod_inventory import PodInventory
 from edlz.k8s.pod_watch import PodWatch
 from edlz.k8s.status_note import StatusNote, write_note

@@ -7,7 +7,7 @@ from pathlib import Path
 from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.api_errors import AlreadyExists
 from edlz.k8s.cluster.names import MASTER_KEYS_DIR
-from edlz.k8s.job_objects import JobObjects
+from edlz.k8s.objects.job_objects import JobObjects
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.storage.durable import replace_file
 from edlz.services.transport.keys import PUBLIC_FILE, JobKeys, job_keys_in, secret_file

@@ -48,7 +48,7 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
     """
     require_kubernetes()
     from edlz.k8s.flags.cluster_spec import load_cluster_spec
-    from edlz.k8s.pods_of_roles import pods_of_roles
+    from edlz.k8s.objects.pods_of_roles import pods_of_roles
 
     sight = asked(at, lambda cluster: look_at_job(cluster, at))
     if word := nothing_left(at.name, sight.status):

@@ -152,7 +152,7 @@ def _pods(given: JobConfig, inside: JobConfig, image: str) -> dict[str, "V1Pod"]
     given, inside : the settings, with their paths as they are here, and as they are in the image
     """
     from edlz.k8s.flags.cluster_spec import load_cluster_spec
-    from edlz.k8s.pods_of_roles import pods_of_roles
+    from edlz.k8s.objects.pods_of_roles import pods_of_roles
 
     about_submission = {"yaml": "", "dry_run": "", "follow": False, "skip_preflight": False}
     inside = dataclasses.replace(inside, **about_submission)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import yaml
 import edlz.k8s
 from edlz.k8s.cluster import manifest
 from edlz.k8s.cluster.names import STATUS, pod_name, selector
-from edlz.k8s.pods import master_pod
+from edlz.k8s.objects.pods import master_pod
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus

@@ -13,7 +13,7 @@ import pytest
 from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.names import STATUS, STOP, WORKERS, Owner, labels, pod_name
 from edlz.k8s.fleet_loop import FleetLoop
-from edlz.k8s.job_objects import JobObjects
+from edlz.k8s.objects.job_objects import JobObjects
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.core.processes.desired_processes import Fleet
 from edlz.services.protocol.job_status import JobStatus

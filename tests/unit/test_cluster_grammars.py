@@ -13,7 +13,7 @@ from edlz.k8s.flags.priorities import next_worker_class, pod_priority, priority_
 from edlz.k8s.flags.quantities import bytes_of, cores_of, memory_quantity, number_of
 from edlz.k8s.flags.resources import limits_of, parse_resources, requests_of, resource_problems
 from edlz.k8s.flags.volumes import Mount, Volume, parse_volumes
-from edlz.k8s.worker_memory import more_memory, with_memory
+from edlz.k8s.objects.worker_memory import more_memory, with_memory
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 

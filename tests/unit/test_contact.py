@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from edlz.k8s.cluster.names import Owner
-from edlz.k8s.pods import ORPHAN_S, service_pod, settings_in_pods
+from edlz.k8s.objects.pods import ORPHAN_S, service_pod, settings_in_pods
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.process.contact import LONGEST_STEP_S, Contact
 

@@ -8,7 +8,7 @@ from simulation.job import Fault, Schedule, SimulatedJob
 from simulation.processes import Process
 from statuses import partition_status
 
-from edlz.k8s.pods import WORKER_PATIENCE_S, grace_s
+from edlz.k8s.objects.pods import WORKER_PATIENCE_S, grace_s
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.protocol.messages import PartitionOrders

@@ -18,11 +18,11 @@ from edlz.k8s.cluster.names import labels, pod_name, selector, short_name
 from edlz.k8s.demo import DEMOS, MANIFESTS, demo_manifest
 from edlz.k8s.flags.cluster_spec import ClusterSpec
 from edlz.k8s.flags.object_check import object_problems
-from edlz.k8s.job_objects import JobObjects
 from edlz.k8s.master import own_pod
-from edlz.k8s.pods import Owner, master_pod, service_pod, settings_in_pods
-from edlz.k8s.ps_service import ps_service
-from edlz.k8s.secret import keys_secret
+from edlz.k8s.objects.job_objects import JobObjects
+from edlz.k8s.objects.pods import Owner, master_pod, service_pod, settings_in_pods
+from edlz.k8s.objects.ps_service import ps_service
+from edlz.k8s.objects.secret import keys_secret
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.job_config import MAX_JOB_NAME, JobConfig
 

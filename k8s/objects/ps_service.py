@@ -3,7 +3,7 @@
 from kubernetes import client
 
 from edlz.k8s.cluster.names import PS_PORT, Owner, labels, service_name
-from edlz.k8s.metadata import metadata
+from edlz.k8s.objects.metadata import metadata
 from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["ps_service"]

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.names import Owner, pod_name, secret_name, selector, service_name
 from edlz.k8s.flags.priorities import next_worker_class
-from edlz.k8s.worker_memory import more_memory
+from edlz.k8s.objects.worker_memory import more_memory
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.supervision.launcher import is_worker, split_name
 
@@ -72,7 +72,7 @@ class JobObjects:
         workers : how many of them are wanted
         classes : the priority classes of the workers that are there
         """
-        from edlz.k8s.pods import service_pod
+        from edlz.k8s.objects.pods import service_pod
 
         priority = next_worker_class(self.config, workers, classes) if is_worker(name) else None
         pod = service_pod(
@@ -87,13 +87,13 @@ class JobObjects:
 
     def service(self, name: str) -> Any:
         """Return the service before a parameter server: ps-0."""
-        from edlz.k8s.ps_service import ps_service
+        from edlz.k8s.objects.ps_service import ps_service
 
         return self.spec.service(ps_service(self.config, split_name(name)[1], self.owner))
 
     def secret(self, keys: Mapping[str, bytes]) -> Any:
         """Return the secret with the files of keys."""
-        from edlz.k8s.secret import keys_secret
+        from edlz.k8s.objects.secret import keys_secret
 
         return keys_secret(self.config, keys, self.owner)
 

@@ -26,9 +26,9 @@ from edlz.k8s.flags.envs import parse_envs, populated_envs
 from edlz.k8s.flags.priorities import pod_priority
 from edlz.k8s.flags.resources import cores_of, limits_of, requests_of
 from edlz.k8s.flags.volumes import Volumes, parse_volumes
-from edlz.k8s.metadata import metadata
-from edlz.k8s.mounts import pod_mounts, pod_volumes
-from edlz.k8s.worker_memory import with_memory
+from edlz.k8s.objects.metadata import metadata
+from edlz.k8s.objects.mounts import pod_mounts, pod_volumes
+from edlz.k8s.objects.worker_memory import with_memory
 from edlz.services.configuration.export_flags import checkpoints_beside
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.supervision.launcher import split_name

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from kubernetes import client
 
 from edlz.k8s.cluster.names import MASTER, Owner, secret_name
-from edlz.k8s.metadata import metadata
+from edlz.k8s.objects.metadata import metadata
 from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["keys_secret"]

@@ -4,7 +4,7 @@ from kubernetes import client
 
 from edlz.k8s.cluster.names import MASTER, MASTER_PORT, Owner, pod_name
 from edlz.k8s.flags.cluster_spec import ClusterSpec
-from edlz.k8s.pods import master_pod, service_pod, settings_in_pods
+from edlz.k8s.objects.pods import master_pod, service_pod, settings_in_pods
 from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["pods_of_roles"]

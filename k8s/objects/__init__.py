@@ -1,0 +1,1 @@
+"""The objects of a job: pods, services, secrets.  Pure."""
