@@ -19,11 +19,11 @@ from edlz.k8s.cluster.api_errors import told
 from edlz.k8s.cluster.master_trouble import check_rights
 from edlz.k8s.cluster.names import MASTER, MASTER_PORT, Owner, pod_name
 from edlz.k8s.ended_mark import read_mark, write_mark
-from edlz.k8s.fleet_loop import FleetLoop
 from edlz.k8s.job_folders import check_folders
 from edlz.k8s.job_keys import hand_on_keys, with_keys
 from edlz.k8s.objects.job_objects import JobObjects, Spec
-from edlz.k8s.status_note import failed_status, note_of_status, write_note
+from edlz.k8s.pods.fleet_loop import FleetLoop
+from edlz.k8s.pods.status_note import failed_status, note_of_status, write_note
 from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError

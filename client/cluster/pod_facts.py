@@ -10,8 +10,8 @@ from typing import Any
 from edlz.k8s.cluster.api_records import ContainerStatus, Pod, Terminated
 from edlz.k8s.cluster.names import short_name
 from edlz.k8s.cluster.rights import with_own_path
-from edlz.k8s.pod_exits import is_out_of_reach
-from edlz.k8s.wait_reasons import IMAGE_REASONS, image_help, image_reason, plain_reason, says_no_cause
+from edlz.k8s.pods.pod_exits import is_out_of_reach
+from edlz.k8s.pods.wait_reasons import IMAGE_REASONS, image_help, image_reason, plain_reason, says_no_cause
 from edlz.services.supervision.post_mortem import LastWords, last_words
 
 __all__ = ["PodFacts", "facts_of", "warnings_by_pod"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.names import MASTER, pod_name, selector, short_name
-from edlz.k8s.pod_exits import is_out_of_reach
-from edlz.k8s.stuck_pods import StuckPods
+from edlz.k8s.pods.pod_exits import is_out_of_reach
+from edlz.k8s.pods.stuck_pods import StuckPods
 from edlz.services.errors import PeerUnavailable
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from edlz.k8s import stuck_pods
 from edlz.k8s.cluster.names import pod_name
+from edlz.k8s.pods import stuck_pods
 from tests.k8s.cluster import TestCluster
 from tests.k8s.sleeping_job import JOB, SleepingJob, sleeping_job
 

@@ -16,8 +16,8 @@ from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.api_errors import NotPermitted
 from edlz.k8s.cluster.master_trouble import check_rights, trouble_in
 from edlz.k8s.master import OwnPod, run_master
-from edlz.k8s.pod_inventory import PodInventory
-from edlz.k8s.pod_watch import PodWatch
+from edlz.k8s.pods.pod_inventory import PodInventory
+from edlz.k8s.pods.pod_watch import PodWatch
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.process.logs import configure_logging
 from edlz.services.process.runtime import Stop

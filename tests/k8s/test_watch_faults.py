@@ -12,8 +12,8 @@ import pytest
 
 from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.names import STATUS, STOP, WORKERS, Owner, labels, pod_name
-from edlz.k8s.fleet_loop import FleetLoop
 from edlz.k8s.objects.job_objects import JobObjects
+from edlz.k8s.pods.fleet_loop import FleetLoop
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.core.processes.desired_processes import Fleet
 from edlz.services.protocol.job_status import JobStatus

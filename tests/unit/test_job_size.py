@@ -7,7 +7,7 @@ import pytest
 
 from edlz.client.arguments.flag_values import seconds_of, whole_number
 from edlz.k8s.cluster.names import WORKERS
-from edlz.k8s.commands import Commands
+from edlz.k8s.pods.commands import Commands
 from edlz.services.configuration.job_config import JobConfig, flags
 from edlz.services.configuration.job_size import MOST_SERVERS, MOST_WORKERS, check_workers
 from edlz.services.configuration.problems import Problem

@@ -17,8 +17,8 @@ from edlz.k8s.cluster.api_records import (
     Terminated,
     Waiting,
 )
-from edlz.k8s.pod_exits import exit_of, has_ended, is_behind, note_of, vanished
-from edlz.k8s.wait_reasons import LONGEST
+from edlz.k8s.pods.pod_exits import exit_of, has_ended, is_behind, note_of, vanished
+from edlz.k8s.pods.wait_reasons import LONGEST
 from edlz.services.supervision.exits import Cause, cause_of
 
 NAME = "elasticdl-j-worker-3"

@@ -18,7 +18,7 @@ from edlz.k8s.cluster.api_records import (
     PodStatus,
     Terminated,
 )
-from edlz.k8s.pod_inventory import KEPT_ENDED, PodInventory
+from edlz.k8s.pods.pod_inventory import KEPT_ENDED, PodInventory
 
 OURS, OTHERS = "master-uid", "older-master-uid"
 PREFIX = "elasticdl-j-"

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from edlz.k8s import launcher as launcher_module
 from edlz.k8s.cluster.api_errors import AlreadyExists, Conflict, Forbidden, NotFound
 from edlz.k8s.cluster.api_records import (
     Container,
@@ -21,8 +20,9 @@ from edlz.k8s.cluster.api_records import (
     Terminated,
 )
 from edlz.k8s.cluster.names import Owner, labels
-from edlz.k8s.launcher import PodLauncher
-from edlz.k8s.pod_inventory import PodInventory
+from edlz.k8s.pods import launcher as launcher_module
+from edlz.k8s.pods.launcher import PodLauncher
+from edlz.k8s.pods.pod_inventory import PodInventory
 from edlz.services.errors import PeerUnavailable
 
 OURS = Owner("elasticdl-j-master", "master-uid")

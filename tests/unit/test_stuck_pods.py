@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from edlz.client.cluster import removal
-from edlz.k8s import fleet_loop, launcher
 from edlz.k8s.cluster.api_records import Condition, Metadata, Pod, PodSpec, PodStatus, ReadinessGate
 from edlz.k8s.objects.pods import grace_s
-from edlz.k8s.pod_exits import is_out_of_reach
-from edlz.k8s.stuck_pods import MARGIN_S, StuckPods
+from edlz.k8s.pods import fleet_loop, launcher
+from edlz.k8s.pods.pod_exits import is_out_of_reach
+from edlz.k8s.pods.stuck_pods import MARGIN_S, StuckPods
 
 LATEST_S = 15.0  # after its grace, or after its node is known to be lost, a pod is replaced
 POLLS_S = {"master": fleet_loop.POLL_S, "its end": launcher.GONE_POLL_S, "command": removal.POLL_S}

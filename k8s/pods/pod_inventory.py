@@ -13,7 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from edlz.k8s.cluster.api_records import Pod, PodEvent
-from edlz.k8s.pod_exits import exit_of, has_ended, is_behind, is_out_of_reach, lacks_room, note_of, vanished
+from edlz.k8s.pods.pod_exits import (
+    exit_of,
+    has_ended,
+    is_behind,
+    is_out_of_reach,
+    lacks_room,
+    note_of,
+    vanished,
+)
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.launcher import is_worker
 

@@ -9,7 +9,7 @@ import contextlib
 import signal
 
 from edlz.k8s.cluster.api_records import Condition, Pod, Terminated
-from edlz.k8s.wait_reasons import IMAGE_REASONS, image_reason, on_one_line, plain_reason
+from edlz.k8s.pods.wait_reasons import IMAGE_REASONS, image_reason, on_one_line, plain_reason
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.post_mortem import last_words
 

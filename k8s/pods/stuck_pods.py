@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from edlz.k8s.cluster.api_records import Pod
-from edlz.k8s.pod_exits import is_out_of_reach
+from edlz.k8s.pods.pod_exits import is_out_of_reach
 
 __all__ = ["MARGIN_S", "StuckPods"]
 

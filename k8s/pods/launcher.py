@@ -19,8 +19,8 @@ from edlz.k8s.cluster.api_errors import AlreadyExists, Conflict, NotFound, is_qu
 from edlz.k8s.cluster.api_records import Metadata, Pod
 from edlz.k8s.flags.quantities import number_of
 from edlz.k8s.objects.job_objects import JobObjects
-from edlz.k8s.pod_inventory import PodInventory
-from edlz.k8s.stuck_pods import StuckPods
+from edlz.k8s.pods.pod_inventory import PodInventory
+from edlz.k8s.pods.stuck_pods import StuckPods
 from edlz.services.errors import EdlzError
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.launcher import is_worker, split_name

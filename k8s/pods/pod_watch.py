@@ -9,7 +9,7 @@ from typing import Protocol
 from edlz.k8s.cluster.api_errors import Expired, told
 from edlz.k8s.cluster.api_records import Pod, PodEvent, PodList
 from edlz.k8s.cluster.master_trouble import UNSEEN
-from edlz.k8s.pod_inventory import PodInventory
+from edlz.k8s.pods.pod_inventory import PodInventory
 from edlz.services.errors import EdlzError
 
 __all__ = ["PodSource", "PodWatch"]

@@ -14,12 +14,12 @@ from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.api_errors import told
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.master_trouble import UNTOLD
-from edlz.k8s.commands import Commands
-from edlz.k8s.launcher import PodLauncher
 from edlz.k8s.objects.job_objects import JobObjects
-from edlz.k8s.pod_inventory import PodInventory
-from edlz.k8s.pod_watch import PodWatch
-from edlz.k8s.status_note import StatusNote, write_note
+from edlz.k8s.pods.commands import Commands
+from edlz.k8s.pods.launcher import PodLauncher
+from edlz.k8s.pods.pod_inventory import PodInventory
+from edlz.k8s.pods.pod_watch import PodWatch
+from edlz.k8s.pods.status_note import StatusNote, write_note
 from edlz.services.errors import EdlzError
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import Scaled, SupervisorOrders, SupervisorStatus

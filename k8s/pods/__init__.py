@@ -1,0 +1,1 @@
+"""The pods of a job as they live: started, watched, ended."""
