@@ -340,7 +340,7 @@ def test_the_manifest_is_where_it_is_on_this_machine(tmp_path: Path, monkeypatch
 
 
 def test_what_a_strict_namespace_refuses_is_answered_with_what_it_takes() -> None:
-    recorded = Path(__file__).parents[1] / "k8s" / "kubernetes-1.36.2-room.jsonl"
+    recorded = Path(__file__).parents[2] / "k8s" / "kubernetes-1.36.2-room.jsonl"
     records = {record["name"]: record for record in map(json.loads, recorded.read_text().splitlines())}
     for name, help_ in (
         ("restricted: a host folder", "--volume=claim_name=…,mount_path=… in place of host_path"),

@@ -103,7 +103,7 @@ def test_variants_give_the_same_bits(tmp_path):
         assert run(f"{processor}.npy", "qemu-x86_64", "-cpu", processor) == (older, bits)
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MADE_BY_CYTHON = ROOT / "build" / "cython" / "core_ext"
 SOURCES = {
     "_dense": ("dense.c",),

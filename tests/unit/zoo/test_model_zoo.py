@@ -15,7 +15,7 @@ from edlz.model_zoo.idx import read_idx_folder
 from edlz.model_zoo.images import image_records
 
 ZOO = Path(datasets.__file__).parent / "mnist"
-TEST_MODELS = Path(__file__).parent / "models"
+TEST_MODELS = Path(__file__).parents[1] / "models"
 MODULES = [
     (ZOO / "mnist_functional_api.py", "custom_model"),
     (ZOO / "mnist_subclass.py", "CustomModel"),

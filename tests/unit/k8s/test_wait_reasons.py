@@ -7,7 +7,7 @@ import pytest
 
 from edlz.k8s.pods.wait_reasons import LONGEST, image_help, image_reason, plain_reason
 
-RECORDED = Path(__file__).parents[1] / "k8s" / "kubernetes-1.36.2-room.jsonl"
+RECORDED = Path(__file__).parents[2] / "k8s" / "kubernetes-1.36.2-room.jsonl"
 PULL = 'failed to pull and unpack image "docker.io/library/edlz:mnst": failed to resolve reference "docker.io/library/edlz:mnst": '
 HEAD = 'failed to do request: Head "https://registry.lab:5000/v2/team/edlz/manifests/mnist": '
 

@@ -24,7 +24,7 @@ from edlz.services.storage.checkpoint_writing import write_manifest, write_part
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.versions import NoCheckpoint
 
-MODEL = Path(__file__).parent / "models" / "tiny_mlp.py"
+MODEL = Path(__file__).parents[1] / "models" / "tiny_mlp.py"
 
 
 @pytest.fixture(autouse=True)

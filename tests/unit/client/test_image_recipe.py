@@ -11,7 +11,7 @@ from edlz.client.images.context import pack
 from edlz.client.images.recipe import MARK, Recipe, base_of, check_image_name, dockerfile
 from edlz.services.errors import ConfigError
 
-DOCKER = Path(__file__).parents[2] / "docker"
+DOCKER = Path(__file__).parents[3] / "docker"
 
 
 def test_the_dockerfile_of_a_zoo() -> None:
