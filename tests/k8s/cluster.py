@@ -19,13 +19,13 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.k8s.access import ADMIN
 from tests.k8s.any_cluster import AnyCluster
-from tests.k8s.api_server import ApiServer
-from tests.k8s.control_plane import ControlPlane
-from tests.k8s.kubelet import Environment, Images, Kubelet
-from tests.k8s.pod_life import Times
-from tests.k8s.store import Store, timestamp
+from tests.k8s.nodes.control_plane import ControlPlane
+from tests.k8s.nodes.kubelet import Environment, Images, Kubelet
+from tests.k8s.nodes.pod_life import Times
+from tests.k8s.server.access import ADMIN
+from tests.k8s.server.api_server import ApiServer
+from tests.k8s.server.store import Store, timestamp
 
 __all__ = ["PYTHON_IMAGE", "TestCluster"]
 

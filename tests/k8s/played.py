@@ -14,9 +14,9 @@ import yaml
 import edlz.k8s
 from edlz.k8s.cluster.names import STATUS, labels, pod_name
 from edlz.services.protocol.job_status import JobStatus
-from tests.k8s.api_server import ApiServer
-from tests.k8s.history import Change
-from tests.k8s.pod_logs import ContainerLog, ListedLog
+from tests.k8s.server.api_server import ApiServer
+from tests.k8s.server.history import Change
+from tests.k8s.server.pod_logs import ContainerLog, ListedLog
 
 NODE = "node-1"
 

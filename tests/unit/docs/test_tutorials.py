@@ -15,7 +15,7 @@ TESTS = (
     "tests/cluster/test_tutorials.py",
     "tests/cluster/test_docker_tutorial.py",
     "tests/cluster/test_build_tutorial.py",
-    "tests/k8s/test_cluster_tutorials.py",
+    "tests/k8s/cases/test_cluster_tutorials.py",
 )
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)?(#[^)]+)?\)")
 
