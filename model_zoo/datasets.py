@@ -3,7 +3,7 @@
     python -m edlz.model_zoo.datasets mnist --source DIR --output DIR
 
 Records lie in OUTPUT/train/data-00000, ... and OUTPUT/test/data-00000, ...; what is there is never overwritten.
-What a record holds stands in each data set's own module: `images`, `census.converter`, `movielens.converter`,
+What a record holds stands in each data set's own module: `conversion.images`, `census.converter`, `movielens.converter`,
 `criteo.layout`, `heart.converter`.
 """
 
@@ -16,15 +16,15 @@ from pathlib import Path
 
 from edlz.api.recordio import RecordIOError, count_records
 from edlz.model_zoo.census.converter import read_adult
+from edlz.model_zoo.conversion.dataset_error import DatasetError
+from edlz.model_zoo.conversion.images import read_images
+from edlz.model_zoo.conversion.sample import SAMPLE_FOLDER
+from edlz.model_zoo.conversion.shards import Source, write_shards
 from edlz.model_zoo.criteo.converter import read_criteo
 from edlz.model_zoo.criteo.generator import generate_criteo
-from edlz.model_zoo.dataset_error import DatasetError
 from edlz.model_zoo.dataset_names import DATASETS, GENERATED, IMAGES
 from edlz.model_zoo.heart.converter import read_heart
-from edlz.model_zoo.images import read_images
 from edlz.model_zoo.movielens.converter import read_movielens
-from edlz.model_zoo.sample import SAMPLE_FOLDER
-from edlz.model_zoo.shards import Source, write_shards
 
 __all__ = ["DATASETS", "SAMPLE_FOLDER", "Converted", "DatasetError", "built_in_sample", "convert", "main"]
 

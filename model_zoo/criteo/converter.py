@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from edlz.model_zoo.conversion.dataset_error import DatasetError
+from edlz.model_zoo.conversion.shards import Piece, Source
+from edlz.model_zoo.conversion.text_files import Row, bad_row, find_file, open_unpacked
 from edlz.model_zoo.criteo.layout import CATEGORICAL, MISSING, NUMERIC, PRESENT, encode_clicks
-from edlz.model_zoo.dataset_error import DatasetError
-from edlz.model_zoo.shards import Piece, Source
-from edlz.model_zoo.text_files import Row, bad_row, find_file, open_unpacked
 
 __all__ = ["TEST_EVERY", "read_criteo"]
 

@@ -12,9 +12,10 @@ import pytest
 
 from edlz.api.example import encode_example
 from edlz.api.recordio import Reader, count_records
-from edlz.model_zoo import datasets, images
+from edlz.model_zoo import datasets
+from edlz.model_zoo.conversion import images
+from edlz.model_zoo.conversion.idx import read_idx_folder
 from edlz.model_zoo.datasets import SAMPLE_FOLDER, DatasetError, built_in_sample, convert
-from edlz.model_zoo.idx import read_idx_folder
 
 TRAIN, TEST = 21, 9
 

@@ -6,10 +6,10 @@ import pytest
 from edlz.api.recordio import Reader
 from edlz.client.cli import main
 from edlz.model_zoo import datasets
+from edlz.model_zoo.conversion.mixing import mixed, unit_interval
 from edlz.model_zoo.criteo.generator import Generator
 from edlz.model_zoo.criteo.layout import MISSING, PRESENT
 from edlz.model_zoo.datasets import DatasetError, convert
-from edlz.model_zoo.mixing import mixed, unit_interval
 
 
 def auc(labels, scores):

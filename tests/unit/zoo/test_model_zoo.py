@@ -10,9 +10,9 @@ from rounding import near
 
 from edlz.api.mode import Mode
 from edlz.model_zoo import datasets
+from edlz.model_zoo.conversion.idx import read_idx_folder
+from edlz.model_zoo.conversion.images import image_records
 from edlz.model_zoo.datasets import SAMPLE_FOLDER
-from edlz.model_zoo.idx import read_idx_folder
-from edlz.model_zoo.images import image_records
 
 ZOO = Path(datasets.__file__).parent / "mnist"
 TEST_MODELS = Path(__file__).parents[1] / "models"

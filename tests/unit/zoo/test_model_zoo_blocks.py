@@ -9,7 +9,6 @@ import tensorflow as tf
 from rounding import near
 
 from edlz.api.example import encode_example
-from edlz.model_zoo import mixing
 from edlz.model_zoo.blocks import binary_label
 from edlz.model_zoo.blocks.batched_parsing import parse_in_batches
 from edlz.model_zoo.blocks.cross_network import CrossNetwork
@@ -17,6 +16,7 @@ from edlz.model_zoo.blocks.factorization_machine import FactorizationMachine
 from edlz.model_zoo.blocks.ids import crossed_ids, field_ids, mixed, text_values
 from edlz.model_zoo.blocks.interaction_network import InteractionNetwork
 from edlz.model_zoo.blocks.masked_mean import MaskedMean
+from edlz.model_zoo.conversion import mixing
 
 RNG = np.random.default_rng(0)
 

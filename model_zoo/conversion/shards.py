@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edlz.api.recordio import Reader, RecordIOError, Writer
-from edlz.model_zoo.dataset_error import DatasetError
+from edlz.model_zoo.conversion.dataset_error import DatasetError
 
 __all__ = ["PARTS", "Piece", "Source", "Written", "write_shards"]
 

@@ -4,4 +4,4 @@ from pathlib import Path
 
 __all__ = ["SAMPLE_FOLDER"]
 
-SAMPLE_FOLDER = Path(__file__).parent / "data"
+SAMPLE_FOLDER = Path(__file__).parents[1] / "data"

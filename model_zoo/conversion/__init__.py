@@ -1,0 +1,1 @@
+"""How published files become records: reading them, mixing them, writing shards."""
