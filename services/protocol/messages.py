@@ -520,7 +520,7 @@ class Push(Record, frozen=True, kw_only=True):
     gradient: DenseVector | None
     state: DenseVector | None
     counters: Counters | None
-    snapshot_at: int = 0
+    snapshot_at: int = 0  # not used any more, and neither is the next one: they belong to the exchange
     checkpoint_at: int = 0
     rows: RowIds | None = None
     row_gradients: DenseVector | None = None
@@ -545,7 +545,10 @@ class Pull(Record, frozen=True, kw_only=True):
 
 
 class Exchange(Message, frozen=True, kw_only=True, tag=32):
-    """Worker -> partition, answered by Exchanged or Refused: a step costs one message each way."""
+    """Worker -> partition, answered by Exchanged or Refused: a step costs one message each way.
+
+    With a push `snapshot_at` and `checkpoint_at` carry on what partitions have answered.
+    """
 
     era: Identity
     incarnation: Identity | None
@@ -553,6 +556,8 @@ class Exchange(Message, frozen=True, kw_only=True, tag=32):
     push: Push | None = None
     pull: Pull | None = None
     run: str = ""
+    snapshot_at: int = 0
+    checkpoint_at: int = 0
 
 
 class Exchanged(Message, frozen=True, kw_only=True, tag=33):

@@ -81,8 +81,8 @@ class Synchronous(Exchanges):
             self._check_rows(pull)
         if push is not None:
             self.check(push)
-            self.snapshot_at = max(self.snapshot_at, push.snapshot_at)
-            self.checkpoint_at = max(self.checkpoint_at, push.checkpoint_at)
+            self.snapshot_at = max(self.snapshot_at, body.snapshot_at)
+            self.checkpoint_at = max(self.checkpoint_at, body.checkpoint_at)
             if body.version > self.store.version:
                 return [Reply(to, Refused(reason="behind"))]
             if body.version == self.store.version:

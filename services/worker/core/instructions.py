@@ -179,7 +179,7 @@ Instruction = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a computation gave: a push for each partition, complete but for `snapshot_at`.
+    """What a computation gave: a push for each partition.
 
     `ahead`: what each partition has to give for the minibatch that was to be looked at, or None when the
     task ends before it; unless it could not be looked at.  `loss`: None of an empty minibatch.

@@ -130,6 +130,8 @@ class Requests:
             push=push,
             pull=wanted,
             run=self._run,
+            snapshot_at=run.snapshot_at,
+            checkpoint_at=run.checkpoint_at,
         )
         kind = "ahead" if asked is not None and asked in run.ahead else "params"
         return self._ask(index, ("run", run.task, run.attempt, kind, asked), body)
@@ -141,8 +143,15 @@ class Requests:
     def _push(self, run: Run, index: int, push: Push, kind: str) -> AskPartition:
         part = self._parts.get(index)  # gone if the partition has begun a new life meanwhile: it will refuse
         life = part.incarnation if part else None
-        version = self._base_version(run, index)
-        body = Exchange(era=self.era, incarnation=life, version=version, push=push, run=self._run)
+        body = Exchange(
+            era=self.era,
+            incarnation=life,
+            version=self._base_version(run, index),
+            push=push,
+            run=self._run,
+            snapshot_at=run.snapshot_at,
+            checkpoint_at=run.checkpoint_at,
+        )
         return self._ask(index, ("run", run.task, run.attempt, kind, None), body)
 
     def _base_version(self, run: Run, index: int) -> int:

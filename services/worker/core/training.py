@@ -369,15 +369,12 @@ class Training(ABC):
         if run.is_ended and not outcome.is_empty:
             return self._probe(run)  # the master has ended the task before it meanwhile
         run.is_last, run.acks = outcome.is_last and run.may_end(outcome), set()
-        pushes = [self._with_cuts(run, push) for push in outcome.pushes]
+        pushes = list(outcome.pushes)
+        if run.is_last != outcome.is_last:  # a push never ends a task that the master ends
+            pushes = [msgspec.structs.replace(push, is_last=run.is_last) for push in pushes]
         if self._has_tables and outcome.has_looked_ahead:
             run.note_ids(run.index + self._ids_ahead, outcome.ahead)
         return [*self._push(run, pushes), *self._go_on(run, now)]
-
-    def _with_cuts(self, run: Run, push: Push) -> Push:
-        """A push carries on at which versions all partitions cut, and never ends a task that the master ends."""
-        cuts = {"snapshot_at": run.snapshot_at, "checkpoint_at": run.checkpoint_at}
-        return msgspec.structs.replace(push, is_last=run.is_last, **cuts)
 
     def _push_end(self, run: Run) -> list[Instruction]:
         """The task has been ended before this minibatch: nothing is computed, an empty one ends it."""
@@ -391,7 +388,7 @@ class Training(ABC):
             state=None,
             counters=None,
         )
-        return self._push(run, [self._with_cuts(run, empty)] * self._count)
+        return self._push(run, [empty] * self._count)
 
     @abstractmethod
     def _push(self, run: Run, pushes: list[Push]) -> list[Instruction]:
