@@ -12,7 +12,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 from edlz.services.errors import LocalProtocolError
 from edlz.services.process.runtime import Stop
 
-__all__ = ["Instructions", "Shell"]
+__all__ = ["Fail", "Instructions", "Shell"]
+
+Fail = Callable[[BaseException], None]
 
 Input = TypeVar("Input")
 Instruction = TypeVar("Instruction")

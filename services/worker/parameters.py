@@ -2,16 +2,15 @@
 
 from typing import TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext.memory import aligned_zeros
 from edlz.services.parameters.dense_optimizer import DenseOptimizer
 from edlz.services.protocol.layout import Layout, slice_bounds
-from edlz.services.protocol.messages import Exchanged, OptimizerSpec, Push
+from edlz.services.protocol.messages import Exchanged, OptimizerSpec
 
-__all__ = ["Parameters", "slice_of", "slice_push"]
+__all__ = ["Parameters", "slice_of"]
 
 Vector = npt.NDArray[np.float32]
 Counters = npt.NDArray[np.int64]
@@ -86,17 +85,6 @@ class Parameters:
         others[0][:], others[1][:] = state, counters
         self._iteration += 1
         return out, *others
-
-
-def slice_push(push: Push, partition: int, partitions: int) -> Push:
-    """Return what one partition gets of a push of whole vectors, whatever else it says; views, no copies."""
-    place = (partition, partitions)
-    return msgspec.structs.replace(
-        push,
-        gradient=None if push.gradient is None else slice_of(push.gradient, *place),
-        state=None if push.state is None else slice_of(push.state, *place),
-        counters=None if push.counters is None else slice_of(push.counters, *place),
-    )
 
 
 def slice_of(vector: npt.NDArray[Scalar], partition: int, partitions: int) -> npt.NDArray[Scalar]:

@@ -2,12 +2,10 @@
 
 import resource
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from edlz.services.protocol.messages import WorkerTelemetry
-
-if TYPE_CHECKING:
-    from edlz.services.worker.engine.trainer import Computed
+from edlz.services.worker.computation import Computed
 
 __all__ = ["Meter", "State"]
 
@@ -35,7 +33,7 @@ class Meter:
             self._wait_s += time.perf_counter() - self._idle_since_s
             self._idle_since_s = None
 
-    def end(self, computed: "Computed | None") -> None:
+    def end(self, computed: Computed | None) -> None:
         """The compute thread has ended it."""
         self._idle_since_s = time.perf_counter()
         if computed is None:

@@ -94,7 +94,7 @@ class WorkerShell(Shell):
             self._job.event(process.name, inputs.Fatal(mistake))
             return
         needs = callback_needs(self._job.schedule)
-        self._job.event(process.name, inputs.Built(self._job.schedule.has_tables, needs, False))
+        self._job.event(process.name, inputs.ModelBuilt(self._job.schedule.has_tables, needs, False))
 
     def _begin(self, process: Process, begin: worker_core.Begin) -> None:
         """Records are read when they are needed here."""
@@ -216,7 +216,7 @@ class WorkerShell(Shell):
         if compute.ahead is not None and has_looked:
             ahead = ids_of(self._job.schedule, task, compute.ahead, count)
         outcome = Outcome(index + 1 >= length, tuple(pushes), ahead, has_looked, loss)
-        event = inputs.Computed(task, compute.attempt, outcome)
+        event = inputs.MinibatchComputed(task, compute.attempt, outcome)
         process.step += 1
         process.pace.begin("step", self._job.now)
         if (task, index) in self._job.hangs_left:
@@ -224,7 +224,7 @@ class WorkerShell(Shell):
             return
         self._job.at(self._job.now + delay, self._on_step, process, process.step, event)
 
-    def _on_step(self, process: Process, step: int, event: inputs.Computed) -> None:
+    def _on_step(self, process: Process, step: int, event: inputs.MinibatchComputed) -> None:
         if process.step == step:
             process.pace.end(self._job.now)
         self._job.event(process.name, event)

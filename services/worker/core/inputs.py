@@ -21,8 +21,6 @@ from edlz.services.worker.core.instructions import Outcome
 
 __all__ = [
     "Answered",
-    "Built",
-    "Computed",
     "Concluded",
     "Evaluated",
     "EvaluationFailed",
@@ -33,6 +31,8 @@ __all__ = [
     "Fatal",
     "IdsFound",
     "Input",
+    "MinibatchComputed",
+    "ModelBuilt",
     "Ordered",
     "OutputsComputed",
     "TaskFailed",
@@ -65,12 +65,12 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class ExportWished(msgspec.Struct, frozen=True):
-    """The model's callbacks() wish for an export at the end; comes before `Built`."""
+    """The model's callbacks() wish for an export at the end; comes before `ModelBuilt`."""
 
     wish: ExportWish
 
 
-class Built(msgspec.Struct, frozen=True):
+class ModelBuilt(msgspec.Struct, frozen=True):
     """The model is built from the job's seed; `stops_on_nan`: its callbacks end the job at such a loss."""
 
     has_tables: bool
@@ -96,7 +96,7 @@ class IdsFound(msgspec.Struct, frozen=True):
     ids: tuple[RowIds, ...] | None
 
 
-class Computed(msgspec.Struct, frozen=True):
+class MinibatchComputed(msgspec.Struct, frozen=True):
     """A gradient is there."""
 
     task: int
@@ -166,10 +166,10 @@ Input = (
     | Ordered
     | Answered
     | ExportWished
-    | Built
+    | ModelBuilt
     | Fatal
     | IdsFound
-    | Computed
+    | MinibatchComputed
     | TaskFailed
     | EvaluationIdsFound
     | OutputsComputed

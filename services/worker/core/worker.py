@@ -36,8 +36,6 @@ from edlz.services.worker.core.exports import Exports
 from edlz.services.worker.core.held_tasks import Phase
 from edlz.services.worker.core.inputs import (
     Answered,
-    Built,
-    Computed,
     Concluded,
     Evaluated,
     EvaluationFailed,
@@ -48,6 +46,8 @@ from edlz.services.worker.core.inputs import (
     Fatal,
     IdsFound,
     Input,
+    MinibatchComputed,
+    ModelBuilt,
     Ordered,
     OutputsComputed,
     TaskFailed,
@@ -140,7 +140,7 @@ class TaskRunner:
         match event:
             case Answered():
                 return self._on_answer(event.index, event.key, event.answer, now)
-            case Computed():
+            case MinibatchComputed():
                 return self._on_computed(event.task, event.attempt, event.outcome, now)
             case IdsFound():
                 return self._on_ids(event.task, event.index, event.attempt, event.ids)
@@ -153,7 +153,7 @@ class TaskRunner:
 
     def _on_rare(
         self,
-        event: Built
+        event: ModelBuilt
         | ExportWished
         | Fatal
         | TaskFailed
@@ -171,7 +171,7 @@ class TaskRunner:
             case ExportWished(wish):
                 self._exports.wish = wish
                 return []
-            case Built():
+            case ModelBuilt():
                 return self._on_built(event, now)
             case Fatal(failure):
                 return self._on_fatal(failure, now)
@@ -319,7 +319,7 @@ class TaskRunner:
             out += self._evaluations.repeat_pulls()
         return out + (self._partitions.initialise() if self._training else [])
 
-    def _on_built(self, built: Built, now: float) -> list[Instruction]:
+    def _on_built(self, built: ModelBuilt, now: float) -> list[Instruction]:
         assert self.job is not None
         self._callbacks = built.callbacks
         settings = self.settings

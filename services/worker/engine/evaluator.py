@@ -5,12 +5,12 @@ from typing import Any
 
 from edlz.services.protocol.messages import MetricState
 from edlz.services.protocol.plan import TaskRange
+from edlz.services.worker.computation import GroupedIds
 from edlz.services.worker.engine.contract.model_module import ModelContract
 from edlz.services.worker.engine.feed.batch_structure import row_count
 from edlz.services.worker.engine.feed.feed import Feed
 from edlz.services.worker.engine.model.keras_model import BuiltModel
 from edlz.services.worker.engine.model.metrics import MetricSet
-from edlz.services.worker.engine.model.tables import GroupedIds
 from edlz.services.worker.engine.rows.row_inputs import Rows
 from edlz.services.worker.engine.step import Forward, LoadedVectors
 from edlz.services.worker.engine.whole_tasks import WholeTasks

@@ -20,7 +20,8 @@ from edlz.services.worker.engine.feed.batch_structure import shown, split_elemen
 from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError
 
 if TYPE_CHECKING:
-    from edlz.services.worker.engine.trainer import Computed, Trainer
+    from edlz.services.worker.computation import Computed
+    from edlz.services.worker.engine.trainer import Trainer
 
 __all__ = ["ModelCheck", "TriedMinibatch"]
 

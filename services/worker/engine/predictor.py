@@ -1,7 +1,6 @@
 """Prediction: the outputs of one task at a time, as columns to be written and for the user's own code."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -11,11 +10,11 @@ from tensorflow.python.util import nest
 from edlz.services.errors import ModelError
 from edlz.services.predictions.table import RECORD, Array, Column, PredictionTable, Ragged
 from edlz.services.protocol.plan import TaskRange
+from edlz.services.worker.computation import GroupedIds, Predicted
 from edlz.services.worker.engine.contract.model_module import ModelContract
 from edlz.services.worker.engine.feed.batch_structure import row_count
 from edlz.services.worker.engine.feed.feed import Feed
 from edlz.services.worker.engine.model.keras_model import BuiltModel
-from edlz.services.worker.engine.model.tables import GroupedIds
 from edlz.services.worker.engine.outputs_processor import OutputsProcessor
 from edlz.services.worker.engine.rows.row_inputs import Rows
 from edlz.services.worker.engine.step import Forward, LoadedVectors
@@ -23,17 +22,9 @@ from edlz.services.worker.engine.tensorflow.backend import tf
 from edlz.services.worker.engine.user_code.user_code import UserCodeError, definition, describe
 from edlz.services.worker.engine.whole_tasks import WholeTasks
 
-__all__ = ["Predicted", "Predictor"]
+__all__ = ["Predictor"]
 
 _KINDS = "fiubO"  # of NumPy's types: floats, integers, booleans, texts
-
-
-@dataclass(frozen=True, slots=True)
-class Predicted:
-    """The outputs of a task; `table` is None if nothing is to be written."""
-
-    records: int
-    table: PredictionTable | None
 
 
 class Predictor:

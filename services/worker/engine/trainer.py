@@ -5,8 +5,7 @@ must come from one thread, and not from the main one: there a signal would wait 
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,10 +15,10 @@ import numpy.typing as npt
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision, ShownRound
-from edlz.services.protocol.layout import Layout
-from edlz.services.protocol.messages import ExportWish, MetricState, OptimizerSpec, TableSpec
+from edlz.services.protocol.messages import ExportLease, ExportReport, Job, MetricState
 from edlz.services.protocol.plan import Plan, TaskRange
 from edlz.services.protocol.seeds import derive_seed
+from edlz.services.worker.computation import Built, Computed, GroupedIds, Predicted
 from edlz.services.worker.engine.feed.task_reader import TaskReader
 from edlz.services.worker.engine.tensorflow.environment import prepare_environment
 from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError, told
@@ -27,76 +26,12 @@ from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeE
 if TYPE_CHECKING:  # it imports TensorFlow
     from edlz.services.worker.engine.assembly import Assembly
     from edlz.services.worker.engine.callbacks.calls import CallbackCalls
-    from edlz.services.worker.engine.model.tables import GroupedIds
     from edlz.services.worker.engine.model_check import TriedMinibatch
-    from edlz.services.worker.engine.predictor import Predicted
 
-__all__ = ["Built", "Computed", "TaskError", "Trainer", "UserCodeError"]
+__all__ = ["TaskError", "Trainer", "UserCodeError"]
 
 _STEP_SEED = 2  # a name for derive_seed; 0 and 1 are the plan's orders
 _SEED_SHIFT = 2  # 62 bits: room for more of them in signed 64-bit numbers
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A model before training, the same in every process.
-
-    Attributes
-    ----------
-    dense, state : ndarray, float32; counters : ndarray, int64
-        Padded as the layout says, 64-byte aligned.
-    tables : tuple of TableSpec
-        Of the embedding tables, which are not in `dense`.
-    export_wish : ExportWish, optional
-        Of the model's callbacks().
-    callbacks : CallbackNeeds or None
-        What the model's callbacks need of the job, if anything.
-    stops_on_nan : bool
-        Whether they end it at a loss that is not finite.
-    """
-
-    layout: Layout
-    optimizer: OptimizerSpec
-    dense: npt.NDArray[np.float32]
-    state: npt.NDArray[np.float32]
-    counters: npt.NDArray[np.int64]
-    tables: tuple[TableSpec, ...] = ()
-    export_wish: ExportWish | None = None
-    callbacks: CallbackNeeds | None = None
-    stops_on_nan: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """What minibatch (task, index) gave on the loaded vectors.
-
-    Attributes
-    ----------
-    gradient : ndarray, shape (layout.dense.size,), float32, read-only, padding 0
-        None, and so are the three below, for the empty minibatch of a task without any.
-    state, counters : ndarray, shapes as in the layout, read-only
-        What the step assigned.
-    loss : float
-        Regularisation included.
-    records : int
-        Rows of the minibatch.
-    read_s, compute_s : float
-        Seconds that the minibatch was waited for, and that the step took.
-    row_gradients : tuple of ndarray, shape (m, dim), float32
-        For each table, the gradients of its rows in the order of `Trainer.find_ids`.
-    """
-
-    task: int
-    index: int
-    is_last: bool
-    gradient: npt.NDArray[np.float32] | None
-    state: npt.NDArray[np.float32] | None
-    counters: npt.NDArray[np.int64] | None
-    loss: float | None
-    records: int
-    read_s: float
-    compute_s: float
-    row_gradients: tuple[npt.NDArray[np.float32], ...] = ()
 
 
 class Trainer:
@@ -224,7 +159,7 @@ class Trainer:
         if not lanes.has(task):
             lanes.begin(task, self._plan.task_range(task), lane, first, end_at)
 
-    def find_ids(self, task: int, index: int) -> "tuple[GroupedIds, ...] | None":
+    def find_ids(self, task: int, index: int) -> tuple[GroupedIds, ...] | None:
         """Return which rows minibatch (task, index) looks up, reading ahead as far as need be.
 
         Does not change what `compute` gives, and in which order; not behind what that has computed.
@@ -243,7 +178,7 @@ class Trainer:
         found = self._ready.finder.find(task, index)
         return None if found is None else found.groups
 
-    def compute(self, task: int, index: int, rows: "Sequence[npt.NDArray[np.float32]]" = ()) -> Computed:
+    def compute(self, task: int, index: int, rows: Sequence[npt.NDArray[np.float32]] = ()) -> Computed:
         """Compute the gradient of minibatch (task, index) on the loaded vectors.
 
         Minibatches of a task come in ascending order for free; any other order is right too.
@@ -302,7 +237,7 @@ class Trainer:
 
     # -- evaluation
 
-    def evaluation_ids(self, task: int, records: TaskRange) -> "tuple[GroupedIds, ...]":
+    def evaluation_ids(self, task: int, records: TaskRange) -> tuple[GroupedIds, ...]:
         """Read an evaluation or prediction task, and return which rows all its minibatches look up, by table.
 
         The minibatches are kept for `evaluate` or `predict`, which should follow.
@@ -316,7 +251,7 @@ class Trainer:
         return (parts.predictor if self._plan.predicts else parts.evaluator).find_ids(task, records)
 
     def evaluate(
-        self, task: int, records: TaskRange, rows: "Sequence[npt.NDArray[np.float32]]" = ()
+        self, task: int, records: TaskRange, rows: Sequence[npt.NDArray[np.float32]] = ()
     ) -> tuple[int, MetricState]:
         """Evaluate one evaluation task on the loaded vectors.
 
@@ -342,9 +277,9 @@ class Trainer:
         self,
         task: int,
         records: TaskRange,
-        rows: "Sequence[npt.NDArray[np.float32]]" = (),
+        rows: Sequence[npt.NDArray[np.float32]] = (),
         attempt: int = 0,
-    ) -> "Predicted":
+    ) -> Predicted:
         """Compute the outputs of a prediction task on the loaded vectors; see `Predictor.predict`."""
         return self._ready.predictor.predict(task, records, self._ready.vectors, rows, attempt)
 
@@ -372,6 +307,14 @@ class Trainer:
         """Callbacks that want to be called at each minibatch."""
         calls = self._ready.callbacks
         return calls if calls is not None and calls.sees_batches else None
+
+    # -- the end
+
+    def export(self, job: Job, lease: ExportLease, on_progress: Callable[[], None]) -> ExportReport:
+        """Export the finished model; see `export_finished`."""
+        from edlz.services.export.finished_job import export_finished
+
+        return export_finished(self._config, job, lease, on_progress)
 
     def close(self) -> None:
         """Let go of files and threads; the trainer is of no use afterwards."""

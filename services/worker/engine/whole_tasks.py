@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from edlz.services.protocol.plan import TaskRange
+from edlz.services.worker.computation import GroupedIds
 from edlz.services.worker.engine.contract.model_module import ModelContract
 from edlz.services.worker.engine.feed.feed import Feed
 from edlz.services.worker.engine.feed.minibatch_streams import Lanes
 from edlz.services.worker.engine.model.keras_model import BuiltModel
-from edlz.services.worker.engine.model.tables import GroupedIds, group_tables
+from edlz.services.worker.engine.model.tables import group_tables
 from edlz.services.worker.engine.rows.ids_function import IdsFunction
 from edlz.services.worker.engine.rows.row_inputs import Located, RowBuffers, Rows
 from edlz.services.worker.engine.user_code.advice import advice_for

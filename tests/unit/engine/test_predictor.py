@@ -13,7 +13,7 @@ from tutorials import write_files
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.predictions.table import Ragged
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.engine.predictor import Predicted
+from edlz.services.worker.computation import Predicted
 from edlz.services.worker.engine.trainer import Trainer
 from edlz.services.worker.engine.user_code.user_code import TaskError
 

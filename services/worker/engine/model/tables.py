@@ -4,7 +4,6 @@ A table's number is its place in the model's order of layers, the same in every 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,27 +11,13 @@ import numpy.typing as npt
 
 from edlz.api.embedding import Embedding
 from edlz.core_ext.ids import group_ids
+from edlz.services.worker.computation import GroupedIds
 from edlz.services.worker.engine.model.embedding_replacement import TableEmbedding, keep_dense
 
-__all__ = ["GroupedIds", "Places", "blocks_of", "check_range", "find_tables", "group_tables", "table_path"]
+__all__ = ["Places", "blocks_of", "check_range", "find_tables", "group_tables", "table_path"]
 
 Ids = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int32]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupedIds:
-    """The distinct ids of one table in a minibatch, grouped by the partition that owns them.
-
-    Attributes
-    ----------
-    ids : ndarray, shape (m,), int64
-    counts : ndarray, shape (partitions,), int64
-        How many of them each partition owns; they lie one after another.
-    """
-
-    ids: Ids
-    counts: Ids
 
 
 def find_tables(model: Any) -> tuple[Any, ...]:

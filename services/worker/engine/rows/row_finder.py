@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from edlz.services.errors import EdlzError
+from edlz.services.worker.computation import GroupedIds
 from edlz.services.worker.engine.feed.minibatch_streams import Lanes, Minibatch
-from edlz.services.worker.engine.model.tables import GroupedIds, group_tables
+from edlz.services.worker.engine.model.tables import group_tables
 from edlz.services.worker.engine.rows.ids_function import IdsFunction
 from edlz.services.worker.engine.rows.row_inputs import Located, RowBuffers, Rows
 from edlz.services.worker.engine.tensorflow.backend import tf
