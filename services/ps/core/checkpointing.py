@@ -10,6 +10,7 @@ of it is reported until the master says how the checkpoint has ended.
 """
 
 from collections.abc import Callable
+from enum import Enum
 
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import (
@@ -23,8 +24,31 @@ from edlz.services.ps.core.asynchronous import Asynchronous
 from edlz.services.ps.core.checkpoint_parts import CheckpointParts
 from edlz.services.ps.core.instructions import Instruction, Write
 from edlz.services.ps.core.synchronous import Synchronous
+from edlz.services.transitions import Transitions
 
-__all__ = ["Cuts"]
+__all__ = ["STEPS", "CutPhase", "Cuts"]
+
+
+class CutPhase(Enum):
+    """Async: how far a partition is with the cut for a checkpoint."""
+
+    NONE = "none"  # no checkpoint is being cut
+    NEAR = "near"  # one is about to be: the partition says often where it stands
+    FROZEN = "frozen"  # pushes wait
+    LEVELLING = "levelling"  # pushes are taken up to the marks that all partitions are to have
+
+
+# A checkpoint may be given up in any phase, and the next one be wanted before that is heard of.
+STEPS = Transitions(
+    "a cut",
+    CutPhase.NONE,
+    {
+        CutPhase.NONE: {CutPhase.NEAR},
+        CutPhase.NEAR: {CutPhase.FROZEN, CutPhase.NEAR, CutPhase.NONE},
+        CutPhase.FROZEN: {CutPhase.LEVELLING, CutPhase.NEAR, CutPhase.NONE},
+        CutPhase.LEVELLING: {CutPhase.LEVELLING, CutPhase.NEAR, CutPhase.NONE},
+    },
+)
 
 
 class Cuts:
@@ -40,17 +64,15 @@ class Cuts:
 
     Attributes
     ----------
-    near : int
-        Async: the checkpoint that is about to be cut; 0 for none.
-    level_order : CheckpointOrder or None
-        Async: where the ledger should be for the cut, until it is there.
+    phase : CutPhase
+        Async.
     """
 
     def __init__(self, tell: Callable[[float], list[Instruction]]) -> None:
         self._tell = tell
         self._parts = CheckpointParts()
-        self.near = 0
-        self.level_order: CheckpointOrder | None = None
+        self.phase = CutPhase.NONE
+        self._order: CheckpointOrder | None = None  # async: what was asked last for the cut under way
         self._done = 0  # async: the newest checkpoint that has been cut
         self._ordered = 0  # sync: the last checkpoint that was ordered in this era
 
@@ -58,6 +80,15 @@ class Cuts:
     def reported(self) -> tuple[CheckpointPart, ...]:
         """What the master has to know of this partition's parts."""
         return self._parts.reported
+
+    @property
+    def near(self) -> int:
+        """Async: the checkpoint that is about to be cut; 0 if there is none."""
+        return 0 if self._order is None else self._order.number
+
+    def _enter(self, phase: CutPhase, order: CheckpointOrder | None = None) -> None:
+        STEPS.check(self.phase, phase)
+        self.phase, self._order = phase, order
 
     # -- orders
 
@@ -75,7 +106,8 @@ class Cuts:
         order = orders.checkpoint
         if isinstance(exchanges, Asynchronous):
             if order is None or order.number <= orders.checkpointed:
-                self.level_order, self.near = None, 0
+                if self.phase is not CutPhase.NONE:
+                    self._enter(CutPhase.NONE)
                 return list(exchanges.lift(now))
             return self._come_level(order, exchanges, life, now)
         if order is None:
@@ -100,17 +132,19 @@ class Cuts:
         if order.number <= self._done:  # it waits for the others, and for the disk
             return []
         if order.number > self.near:  # an answer to each status, and often: a cut should not take long
-            self.near = order.number
+            self._enter(CutPhase.NEAR, order)
             return self._tell(now)
         if order.phase == "near":
             return []
         if order.phase == "freeze":
             if not exchanges.freeze(order.number):
                 return []
-            self.level_order = None
+            self._enter(CutPhase.FROZEN, order)
             return self._tell(now)
         assert order.marks is not None
-        self.level_order = order
+        if self.phase is CutPhase.NEAR:  # its marks would be those of other pushes
+            return []
+        self._enter(CutPhase.LEVELLING, order)
         replies = exchanges.level(order.number, order.marks)
         return [*replies, *self.on_push(exchanges, life, now)]
 
@@ -118,10 +152,11 @@ class Cuts:
 
     def on_push(self, exchanges: Asynchronous, life: Identity, now: float) -> list[Instruction]:
         """Async: if the ledger is what the checkpoint wants, cut, and take pushes again at once."""
-        if not exchanges.is_level or self.level_order is None:
+        order = self._order
+        if self.phase is not CutPhase.LEVELLING or order is None or not exchanges.is_level:
             return []
-        order, self.level_order = self.level_order, None
-        self.near, self._done = 0, order.number
+        self._enter(CutPhase.NONE)
+        self._done = order.number
         # Before anything more is applied.
         if self._parts.is_full:
             error = "the disk is slower than checkpoints come"

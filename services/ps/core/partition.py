@@ -39,7 +39,7 @@ from edlz.services.protocol.messages import (
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.core.asynchronous import Asynchronous, AsyncSettings
 from edlz.services.ps.core.audit import recount
-from edlz.services.ps.core.checkpointing import Cuts
+from edlz.services.ps.core.checkpointing import CutPhase, Cuts
 from edlz.services.ps.core.digest_reads import read
 from edlz.services.ps.core.initialisation import Beginning, begun_from, difference
 from edlz.services.ps.core.inputs import (
@@ -71,8 +71,9 @@ from edlz.services.ps.core.recovery_targets import Targets
 from edlz.services.ps.core.refusals import check_joining, check_orders, misdirected
 from edlz.services.ps.core.synchronous import Synchronous
 from edlz.services.ps.core.task_ends import Endings
+from edlz.services.transitions import Transitions
 
-__all__ = ["BASE", "HEARTBEAT_S", "Condition", "Partition"]
+__all__ = ["BASE", "HEARTBEAT_S", "STEPS", "Condition", "Partition"]
 
 BASE: SnapshotName = (NO_IDENTITY, 0)
 HEARTBEAT_S, TICK_S = 1.0, 0.1
@@ -84,11 +85,25 @@ HURRIED_HEARTBEAT_S = 0.2  # while a partition leaves
 class Condition(Enum):
     """Where a partition stands; derived from its state, never stored."""
 
-    JOINING = "joining"
-    BARE = "bare"
-    UNRESTORED = "unrestored"
+    JOINING = "joining"  # the master has not named it
+    BARE = "bare"  # it has no state
+    UNRESTORED = "unrestored"  # sync: it has one, and the master has not said which era it is of
     SERVING = "serving"
-    SEALED = "sealed"
+    SEALED = "sealed"  # it has every minibatch, and has said so on disk
+
+
+# A state that is found damaged when an era is to begin with it is lost; then an older one takes its place, or none.
+STEPS = Transitions(
+    "a partition",
+    Condition.JOINING,
+    {
+        Condition.JOINING: {Condition.BARE, Condition.UNRESTORED, Condition.SERVING},
+        Condition.BARE: {Condition.UNRESTORED, Condition.SERVING},
+        Condition.UNRESTORED: {Condition.SERVING, Condition.BARE},
+        Condition.SERVING: {Condition.SEALED, Condition.UNRESTORED, Condition.BARE},
+        Condition.SEALED: {Condition.SERVING, Condition.UNRESTORED, Condition.BARE},
+    },
+)
 
 
 class Partition:
@@ -182,6 +197,19 @@ class Partition:
                 return self._on_request(to, body, now)
             case Tick():
                 return self._on_tick(now)
+        before = self.condition
+        out = self._on_rare(event, now)
+        if self.condition is not before:
+            STEPS.check(before, self.condition)
+        return out
+
+    def _on_rare(
+        self,
+        event: Answered | Written | SnapshotOver | NoRoom | PartWritten | PartFailed | LeaveWanted,
+        now: float,
+    ) -> list[Instruction]:
+        """Take an input that may change where this partition stands."""
+        match event:
             case Answered(asked, answer):
                 return self._on_answer(asked, answer, now)
             case Written(write):
@@ -572,7 +600,7 @@ class Partition:
         out: list[Instruction] = [*replies]
         if self._milestones:
             out += self._status_at_milestone(exchanges.store, now)
-        if self._cuts.level_order is not None:
+        if self._cuts.phase is CutPhase.LEVELLING:
             out += self._cuts.on_push(exchanges, self._life, now)
         return out
 

@@ -79,10 +79,11 @@ class AsynchronousTraining(Training):
         if run.phase is not Phase.PULLING or answers is None or len(answers) < self._count:
             return []
         del run.ahead[run.index]
-        run.answers, run.asked = answers, run.index
         if all(answer.finished for answer in answers.values()):  # somebody else has finished it meanwhile
             return self._finish(run, now)
-        run.version, run.phase = min(answer.version for answer in answers.values()), Phase.READY
+        run.enter(Phase.READY)
+        run.answers, run.asked = answers, run.index
+        run.version = min(answer.version for answer in answers.values())
         return []
 
     # -- pushing
@@ -107,7 +108,8 @@ class AsynchronousTraining(Training):
         else:
             run.ahead[asked] = {}
             out += [self._requests.pull(run, p, asked, push=push) for p, push in enumerate(pushes)]
-        run.index, run.phase = following, Phase.PULLING
+        run.index = following
+        run.enter(Phase.PULLING)
         return out
 
     def _on_all_acks(self, run: Run, now: float) -> list[Instruction]:

@@ -1,12 +1,13 @@
 """What a worker has in hand: a run for each leased training task."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
 from edlz.services.protocol.messages import NO_IDENTITY, DoneTask, Exchanged, Identity, RowIds
 from edlz.services.protocol.plan import Plan
+from edlz.services.transitions import Transitions
 from edlz.services.worker.core.instructions import Outcome
 
 __all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "HELD_BACK_OFF_S", "Phase", "Run", "Runs"]
@@ -29,6 +30,49 @@ class Phase(Enum):
     REPORTING = "reporting"  # finished on all partitions
 
 
+STEPS = Transitions(
+    "a task",
+    Phase.QUEUED,
+    {
+        Phase.QUEUED: {Phase.LOOKING, Phase.PULLING},
+        Phase.LOOKING: {Phase.PULLING},
+        Phase.PULLING: {Phase.READY, Phase.REPORTING, Phase.BACKING_OFF, Phase.LOOKING, Phase.PULLING},
+        Phase.READY: {Phase.COMPUTING, Phase.PUSHING, Phase.BACKING_OFF, Phase.LOOKING, Phase.PULLING},
+        Phase.COMPUTING: {Phase.PUSHING, Phase.BACKING_OFF, Phase.LOOKING, Phase.PULLING},
+        Phase.PUSHING: {Phase.STAGED, Phase.REPORTING, Phase.BACKING_OFF, Phase.LOOKING, Phase.PULLING},
+        Phase.STAGED: {Phase.READY, Phase.REPORTING, Phase.LOOKING, Phase.PULLING},
+        Phase.BACKING_OFF: {Phase.LOOKING, Phase.PULLING},
+        Phase.REPORTING: {Phase.PULLING},
+    },
+)
+
+# Phases in which a field says something; a task that enters another one forgets it.
+_AFTER_PULL = {Phase.PULLING, Phase.READY, Phase.COMPUTING, Phase.PUSHING}
+LASTING: dict[str, set[Phase]] = {
+    "answers": _AFTER_PULL - {Phase.PULLING},  # each pull begins without any
+    "ahead": _AFTER_PULL,
+    "acks": {Phase.PUSHING},
+    "pause": {Phase.BACKING_OFF},
+}
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Why a task waits, and until when.
+
+    Attributes
+    ----------
+    is_held : bool
+        Async: some partition takes no pushes of it for now.
+    is_lost : bool
+        Which minibatch is next is not known any more.
+    """
+
+    until_s: float
+    is_held: bool = False
+    is_lost: bool = False
+
+
 @dataclass
 class Run:
     """One leased training task.  `attempt` makes answers to abandoned requests recognisable."""
@@ -44,13 +88,11 @@ class Run:
     snapshot_at: int = 0
     checkpoint_at: int = 0
     is_last: bool = False
-    is_held: bool = False  # async: some partition takes no pushes of it for now
-    is_lost: bool = False  # which minibatch is next is not known any more
     answers: dict[int, Exchanged] = field(default_factory=dict)  # to the pull under way
     acks: set[int] = field(default_factory=set)
     incarnations: dict[int, Identity] = field(default_factory=dict)
-    resume_s: float = 0.0
-    back_off_s: float = BACK_OFF_S
+    pause: Pause | None = None
+    back_off_s: float = BACK_OFF_S  # of the next pause
     # Rows (of a model with embedding tables), by minibatch: None for one that the task does not have.
     ids: dict[int, tuple[RowIds, ...] | None] = field(default_factory=dict)
     asked: int | None = None  # the minibatch whose rows the pull under way brings; None for a probe
@@ -75,21 +117,42 @@ class Run:
         """Return a later minibatch whose rows are worth knowing, unless the task has been ended before it."""
         return None if self.end_at is not None and index >= self.end_at else index
 
-    def begin_pull(self, attempt: int) -> None:
-        """Forget what was under way, and ask where the partitions stand."""
-        self.attempt, self.phase = attempt, Phase.PULLING
-        self.answers, self.acks, self.incarnations, self.ahead = {}, set(), {}, {}
-        self.is_held = self.is_lost = False
+    # -- phases
 
-    def back_off(self, attempt: int, now: float, *, is_held: bool) -> None:
+    def enter(self, phase: Phase) -> None:
+        """Go on to a phase, and forget what says nothing in it.
+
+        Raises
+        ------
+        LocalProtocolError
+            If it cannot follow the present one; nothing has changed.
+        """
+        STEPS.check(self.phase, phase)
+        self.phase = phase
+        for name, make_empty in _FORGOTTEN[phase]:
+            setattr(self, name, make_empty())
+
+    def abandon(self, phase: Phase, attempt: int) -> None:
+        """Go to a phase and forget what was under way, and what it would bring."""
+        self.enter(phase)
+        self.attempt, self.incarnations, self.ahead = attempt, {}, {}
+
+    def back_off(self, attempt: int, now: float, *, is_held: bool, is_lost: bool) -> None:
         """Forget what was under way, and ask a little later."""
-        self.attempt, self.phase, self.is_held = attempt, Phase.BACKING_OFF, is_held
         shortest, longest = (
             (HELD_BACK_OFF_S, HELD_BACK_OFF_MAX_S) if is_held else (BACK_OFF_S, BACK_OFF_MAX_S)
         )
-        self.back_off_s = max(self.back_off_s, shortest)
-        self.resume_s = now + self.back_off_s
-        self.back_off_s = min(self.back_off_s * 2, longest)
+        wait_s = max(self.back_off_s, shortest)
+        self.abandon(Phase.BACKING_OFF, attempt)
+        self.pause = Pause(now + wait_s, is_held, is_lost)
+        self.back_off_s = min(wait_s * 2, longest)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits until some partition takes pushes of it again."""
+        return self.pause is not None and self.pause.is_held
+
+    # -- rows
 
     def note_ids(self, index: int, ids: tuple[RowIds, ...] | None) -> None:
         """Remember which rows a minibatch needs, and forget those before the one in work."""
@@ -101,10 +164,23 @@ class Run:
         """Whether the task is known to have no such minibatch."""
         return index in self.ids and self.ids[index] is None
 
+    def check_invariants(self) -> None:
+        """Assert that nothing is kept of phases that are over."""
+        assert (self.pause is None) == (self.phase is not Phase.BACKING_OFF), f"task {self.task} pauses"
+        assert not self.acks or self.phase is Phase.PUSHING, f"acks of {self}"
+        assert not self.ahead or self.phase in LASTING["ahead"], f"rows ahead of {self}"
+
     def done(self, era: Identity, partitions: int) -> DoneTask:
         """What the master is told of a run that all partitions have finished."""
         lives = tuple(self.incarnations.get(p, NO_IDENTITY) for p in range(partitions))
         return DoneTask(task=self.task, era=era, incarnations=lives)
+
+
+_EMPTY: dict[str, Callable[[], object]] = {"answers": dict, "ahead": dict, "acks": set, "pause": lambda: None}
+_FORGOTTEN: dict[Phase, tuple[tuple[str, Callable[[], object]], ...]] = {
+    phase: tuple((name, _EMPTY[name]) for name, phases in LASTING.items() if phase not in phases)
+    for phase in Phase
+}
 
 
 class Runs:
@@ -201,3 +277,5 @@ class Runs:
     def check_invariants(self) -> None:
         computing = [run.task for run in self if run.phase is Phase.COMPUTING]
         assert len(computing) <= 1, f"computing {computing} at once"
+        for run in self:
+            run.check_invariants()

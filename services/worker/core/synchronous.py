@@ -71,7 +71,8 @@ class SynchronousTraining(Training):
                 continue
             other.index += 1
             if version == other.version + 1:
-                other.version, other.phase = version, Phase.READY
+                other.version = version
+                other.enter(Phase.READY)
                 other.snapshot_at = max(answer.snapshot_at for answer in run.answers.values())
                 other.checkpoint_at = max(answer.checkpoint_at for answer in run.answers.values())
             else:
@@ -88,5 +89,5 @@ class SynchronousTraining(Training):
         return not self._has_tables and any(other.phase is Phase.READY for other in self._runs.of_step(run))
 
     def _on_all_acks(self, run: Run, now: float) -> list[Instruction]:
-        run.phase = Phase.STAGED
+        run.enter(Phase.STAGED)
         return []

@@ -120,8 +120,8 @@ class Training(ABC):
         out: list[Instruction] = []
         self._note_waiting(now)
         for run in self._runs:
-            if run.phase is Phase.BACKING_OFF and now >= run.resume_s:
-                out += self._probe(run) if run.is_lost else self._pull(run)
+            if run.pause is not None and now >= run.pause.until_s:
+                out += self._probe(run) if run.pause.is_lost else self._pull(run)
         return out
 
     def _note_waiting(self, now: float) -> None:
@@ -230,7 +230,7 @@ class Training(ABC):
         return False
 
     def _compute(self, run: Run, parts: tuple[Exchanged, ...]) -> list[Instruction]:
-        run.phase = Phase.COMPUTING
+        run.enter(Phase.COMPUTING)
         rate = run.learning_rate
         if not self._has_tables:
             return [Compute(run.task, run.index, run.attempt, run.version, parts, learning_rate=rate)]
@@ -249,21 +249,17 @@ class Training(ABC):
 
     def _pull(self, run: Run) -> list[Instruction]:
         """Ask every partition where it stands with this task, for what this worker lacks."""
-        run.begin_pull(self._runs.new_attempt())
         if self._has_tables and run.index not in run.ids:
-            run.phase = Phase.LOOKING
+            run.abandon(Phase.LOOKING, self._runs.new_attempt())
             return [FindIds(run.task, run.index, run.attempt)]
-        return self._ask_all(run)
+        run.abandon(Phase.PULLING, self._runs.new_attempt())
+        return list(self._requests.pull_all(run, run.index))
 
     def _probe(self, run: Run) -> list[Instruction]:
         """Ask every partition where it stands with this task, without rows: the minibatch is unknown."""
-        run.begin_pull(self._runs.new_attempt())
+        run.abandon(Phase.PULLING, self._runs.new_attempt())
         run.index = 0
-        return self._ask_all(run, is_probe=self._has_tables)
-
-    def _ask_all(self, run: Run, *, is_probe: bool = False) -> list[Instruction]:
-        run.phase = Phase.PULLING
-        return list(self._requests.pull_all(run, None if is_probe else run.index))
+        return list(self._requests.pull_all(run, None if self._has_tables else 0))
 
     def on_ids(
         self, task: int, index: int, attempt: int, ids: tuple[RowIds, ...] | None
@@ -276,7 +272,8 @@ class Training(ABC):
         if run.attempt != attempt:
             return []
         if run.phase is Phase.LOOKING and index == run.index:
-            out = self._ask_all(run)
+            run.enter(Phase.PULLING)
+            out: list[Instruction] = [*self._requests.pull_all(run, index)]
             if self._ids_ahead > 1 and not run.ends_before(index) and index + 1 not in run.ids:
                 out.append(FindIds(task, index + 1, attempt))
             return out
@@ -315,19 +312,17 @@ class Training(ABC):
     def _on_refused(self, run: Run, refusal: Refused, now: float) -> list[Instruction]:
         if refusal.reason == "era":  # the master will tell the new one, and lease again
             return [*self._drop((run.task,)), *self._tell(now)]
-        run.is_lost = run.is_lost or refusal.reason != "not ready"
         self._requests.drop_dead()
-        return self._back_off(run, now, is_held=refusal.reason == "held")
-
-    def _back_off(self, run: Run, now: float, *, is_held: bool = False) -> list[Instruction]:
-        """Abandon what is under way; the run begins again with a pull a little later."""
-        run.back_off(self._runs.new_attempt(), now, is_held=is_held)
+        is_held, is_lost = refusal.reason == "held", refusal.reason != "not ready"
+        run.back_off(self._runs.new_attempt(), now, is_held=is_held, is_lost=is_lost)
         return []
 
     def _on_params(self, run: Run, now: float) -> list[Instruction]:
         """All partitions have answered a pull."""
         if self._requests.parts is None:
-            return self._back_off(run, now)  # its values were in hand when it was asked, and are no more
+            # Its values were in hand when it was asked, and are no more.
+            run.back_off(self._runs.new_attempt(), now, is_held=False, is_lost=False)
+            return []
         run.back_off_s = BACK_OFF_S
         return self._on_all(run, now)
 
@@ -346,7 +341,7 @@ class Training(ABC):
         run.index, run.version = index, version
         if not has_rows:
             return self._pull(run)
-        run.phase = Phase.READY
+        run.enter(Phase.READY)
         return self._look_ahead(run)
 
     def _go_on(self, run: Run, now: float) -> list[Instruction]:
@@ -354,7 +349,8 @@ class Training(ABC):
         return []
 
     def _finish(self, run: Run, now: float) -> list[Instruction]:
-        run.phase = Phase.REPORTING
+        run.enter(Phase.REPORTING)
+        run.attempt = self._runs.new_attempt()  # what is still under way says nothing any more
         return [Drop(run.task), *self._tell(now)]
 
     # -- pushing
@@ -368,7 +364,7 @@ class Training(ABC):
         self._requests.note_computed()
         if run.is_ended and not outcome.is_empty:
             return self._probe(run)  # the master has ended the task before it meanwhile
-        run.is_last, run.acks = outcome.is_last and run.may_end(outcome), set()
+        run.is_last = outcome.is_last and run.may_end(outcome)
         pushes = list(outcome.pushes)
         if run.is_last != outcome.is_last:  # a push never ends a task that the master ends
             pushes = [msgspec.structs.replace(push, is_last=run.is_last) for push in pushes]
@@ -378,7 +374,7 @@ class Training(ABC):
 
     def _push_end(self, run: Run) -> list[Instruction]:
         """The task has been ended before this minibatch: nothing is computed, an empty one ends it."""
-        run.is_last, run.acks = True, set()
+        run.is_last = True
         empty = Push(
             task=run.task,
             index=run.index,
@@ -396,7 +392,7 @@ class Training(ABC):
 
     def _push_only(self, run: Run, pushes: list[Push]) -> list[Instruction]:
         """Push, and ask for nothing but that it has come."""
-        run.phase = Phase.PUSHING
+        run.enter(Phase.PUSHING)
         return list(self._requests.push_all(run, pushes, "ack"))
 
     def _push_and_pull(self, run: Run, pushes: list[Push]) -> list[Instruction]:
@@ -407,7 +403,7 @@ class Training(ABC):
         out: list[Instruction] = [
             self._requests.pull(run, p, run.asked, push=push) for p, push in enumerate(pushes)
         ]
-        run.phase, run.answers = Phase.PULLING, {}
+        run.enter(Phase.PULLING)
         return out
 
     def _on_ack(self, run: Run, index: int, now: float) -> list[Instruction]:

@@ -75,7 +75,7 @@ def test_a_cut_without_its_marks_is_refused() -> None:
     partition, granted = next_life("async")
     partition.feed(Answered(ASKED, granted), 0.0)
     odd = orders(checkpoint=CheckpointOrder(number=1, phase="level"))
-    with pytest.raises(RemoteProtocolError, match="at marks that the master does not say"):
+    with pytest.raises(RemoteProtocolError, match="the master names no marks for the cut of checkpoint 1"):
         partition.feed(Answered(ASKED, odd), 0.0)
     assert partition._obeyed == 0
 
@@ -89,7 +89,9 @@ def test_a_cut_of_the_other_mode_is_refused(mode: str, phase: Any) -> None:
     assert partition._obeyed == 0
 
 
-@pytest.mark.parametrize(("records_per_task", "text"), [(1, "would be cut into"), (0, "is none")])
+@pytest.mark.parametrize(
+    ("records_per_task", "text"), [(1, "would be cut into"), (0, "needs at least one record")]
+)
 def test_a_plan_without_number_or_end_is_refused_before_it_is_listed(
     records_per_task: int, text: str
 ) -> None:
