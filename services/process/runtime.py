@@ -5,12 +5,13 @@ import faulthandler
 import logging
 import signal
 import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from edlz.services.errors import EdlzError
+from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.process.descriptors import raise_descriptor_limit
 
 __all__ = ["END_SIGNAL", "EventQueue", "Stop", "run_service", "when_failed", "when_told_to_end"]
@@ -146,7 +147,7 @@ def when_told_to_end(end: Callable[[], None], patience_s: float = 0.0) -> None:
 def run_service(main: Callable[[Stop], Coroutine[Any, Any, int]], patience_s: float = 0.0) -> int:
     """Run a service until it ends or is told to by a signal (`when_told_to_end`); return its exit code.
 
-    An EdlzError ends it with one `error:` and one `help:` line; anything else with a traceback.
+    An EdlzError ends it with one `error:` and one `help:` line; anything else, a bug of ours, with a traceback and 70.
     """
     faulthandler.enable()
     if hasattr(faulthandler, "register"):
@@ -155,10 +156,11 @@ def run_service(main: Callable[[Stop], Coroutine[Any, Any, int]], patience_s: fl
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_with_signals(main, patience_s))
-    except (EdlzError, BaseExceptionGroup) as raised:
+    except (Exception, BaseExceptionGroup) as raised:
         error = _first(raised)
-        if error is None:
-            raise
+        if error is None:  # not raised further: at its end the interpreter would wait for threads
+            traceback.print_exception(raised)
+            return LocalProtocolError.exit_code
         sys.stderr.write(f"error: {error.message}\n" + (f"help: {error.help}\n" if error.help else ""))
         return error.exit_code
 

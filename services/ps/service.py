@@ -47,15 +47,60 @@ from edlz.services.ps.core.partition import HEARTBEAT_S, Partition
 from edlz.services.storage.checkpoint_writing import write_part
 from edlz.services.storage.durable import NO_ROOM
 from edlz.services.storage.snapshots import SnapshotFolder
-from edlz.services.transport.rpc import RpcClient
+from edlz.services.transport.rpc import RpcClient, RpcServer
+from edlz.services.transport.security import Security
 
-__all__ = ["Answering", "PartitionService"]
+__all__ = ["Answering", "PartitionService", "serve_partition"]
 
 LONG_KERNEL_BYTES = 4 << 20  # above this a kernel holds the loop for more than about a millisecond
 FULL_S = 300.0  # a disk that stays full ends the job: it holds its machines no longer
 ROW_BYTES = 128  # what a row of an embedding table counts for
 
 logger = logging.getLogger(__name__)
+
+
+async def serve_partition(
+    config: JobConfig, stop: Stop, attend: Callable[["PartitionService"], None] = lambda service: None
+) -> int:
+    """Serve one partition in this process until the master says that the job is over; return the exit code.
+
+    Parameters
+    ----------
+    attend : callable, optional
+        Given the service before it begins.
+    """
+    security = Security.of(config, "ps")
+    server = RpcServer(
+        config.listen_endpoint,
+        lambda to, body: None,
+        role=f"ps-{config.ps_id}",
+        job=config.job_name,
+        security=security,
+    )
+    service: PartitionService | None = None
+    master: RpcClient | None = None
+    try:
+        master = RpcClient(config.master_endpoint, role="ps", identity=str(config.ps_id), security=security)
+        service = PartitionService(
+            config.ps_id,
+            config.reachable_at(server.endpoint),
+            server,
+            master,
+            Path(config.job_dir) if config.job_dir else None,
+            stop,
+            Contact(config.master_endpoint, config.orphan_secs),
+        )
+        server.handler = service.on_request
+        when_failed(server.failed, service.fail)
+        attend(service)
+        await service.run()
+    finally:
+        if service:
+            service.close()
+        if master:
+            master.close()
+        server.close()
+    return stop.code
 
 
 class Answering(Protocol):

@@ -72,3 +72,23 @@ def test_a_hangup_that_was_ignored_stays_so() -> None:
         process.send_signal(signal.SIGHUP)
         process.send_signal(END_SIGNAL)
         assert process.wait(20) == 128 + END_SIGNAL
+
+
+def test_a_bug_ends_a_service_at_once_with_its_traceback() -> None:
+    """A thread that computes for hours keeps no process that nobody can use."""
+    code = """
+import sys, threading
+from edlz.services.process.runtime import run_service
+
+async def main(stop):
+    threading.Thread(target=threading.Event().wait, daemon=False).start()
+    raise ValueError("a bug")
+
+code = run_service(main)
+sys.stderr.flush()
+import os
+os._exit(code)
+"""
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 70
+    assert done.stderr.splitlines()[-1] == "ValueError: a bug"
