@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 from schedules import contended_schedule, quiet_schedule, with_checkpoints
 from simulation.job import Fault, Schedule, SimulatedJob, Violation
+from simulation.processes import Process
 
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.protocol.messages import SnapshotName
@@ -153,9 +154,9 @@ class Vanishing(Watched):
         self.lives: list[str] = []
         super().__init__(about)
 
-    def _launch(self, role: str) -> None:
+    def launch(self, role: str) -> Process:
         self.lives.append(role)
-        super()._launch(role)
+        return super().launch(role)
 
     def feed(self, process, event):  # type: ignore[no-untyped-def]
         if process.role == "p1" and isinstance(event, Answered) and self.left:

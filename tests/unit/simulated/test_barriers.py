@@ -211,7 +211,7 @@ def test_callbacks_may_be_others_when_a_job_is_resumed() -> None:
     job.carry_out(job.process("m"), core.work.barriers.learn(onlooking))
     assert not core.work.barriers.learn(deciding)
     job._kill(job.process("m"))
-    job._launch("m")
+    job.launch("m")
     core = job.process("m").core
     job.carry_out(job.process("m"), core.work.barriers.learn(deciding))
     assert job.journal["callbacks"] == core.work.barriers.needs == deciding
