@@ -1,8 +1,7 @@
 """The errors that edlz raises on purpose.
 
-Each class holds the code it travels under and whether the same request may succeed later; one table
-maps codes to classes, so that nobody parses text.  A message says what happened with the values; the
-`help` attribute says what to do.
+Each class holds the code it travels under; one table maps codes to classes, so that nobody parses text.
+A message says what happened with the values; the `help` attribute says what to do.
 """
 
 from typing import ClassVar
@@ -14,13 +13,11 @@ __all__ = [
     "ConfigError",
     "DataError",
     "EdlzError",
-    "JobFailed",
     "LaunchError",
     "LocalProtocolError",
     "ModelError",
     "PeerUnavailable",
     "RemoteProtocolError",
-    "StaleGradient",
     "error_of",
 ]
 
@@ -35,11 +32,10 @@ class EdlzError(Exception):
     help : str, optional
         One line: what to do, best as a command.
 
-    Both may cite the user's: what is no valid Unicode is escaped, so that whoever gets the error can send and print it.
+    Both may cite what the user gave: what is not valid Unicode is escaped, so that the error can be sent and printed.
     """
 
     code: ClassVar[str] = "error"
-    retryable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
 
     # Marks that AutoGraph and Keras look for.  Raised in a model's code while it is traced, an error of another class
@@ -88,27 +84,13 @@ class PeerUnavailable(EdlzError):
     """The peer did not answer within the deadline."""
 
     code = "unavailable"
-    retryable = True
     exit_code = 5
-
-
-class StaleGradient(EdlzError):
-    """A gradient was computed on parameters that are too old."""
-
-    code = "stale"
-    retryable = True
 
 
 class LaunchError(EdlzError):
     """A process could not be started, or an address could not be bound."""
 
     code = "launch"
-
-
-class JobFailed(EdlzError):
-    """The job ended without success; the message is its first cause."""
-
-    code = "job-failed"
 
 
 ERRORS_BY_CODE: dict[str, type[EdlzError]] = {
@@ -121,9 +103,7 @@ ERRORS_BY_CODE: dict[str, type[EdlzError]] = {
         LocalProtocolError,
         RemoteProtocolError,
         PeerUnavailable,
-        StaleGradient,
         LaunchError,
-        JobFailed,
     )
 }
 

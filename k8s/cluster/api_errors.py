@@ -90,8 +90,6 @@ class AlreadyExists(Conflict):
 class Expired(ApiError):
     """A watch or a list asks for a revision that the server has forgotten (410): list anew."""
 
-    retryable: ClassVar[bool] = True
-
 
 class Invalid(ApiError):
     """Fields of the object are wrong (422); the message names them."""

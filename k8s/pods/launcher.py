@@ -21,7 +21,7 @@ from edlz.k8s.flags.quantities import number_of
 from edlz.k8s.objects.job_objects import JobObjects
 from edlz.k8s.pods.pod_inventory import PodInventory
 from edlz.k8s.pods.stuck_pods import StuckPods
-from edlz.services.errors import EdlzError
+from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.launcher import is_worker, split_name
 
@@ -206,7 +206,7 @@ class PodLauncher:
             await self._look_at(name)
         except EdlzError as error:
             is_crowded = is_quota_used_up(error)
-            is_soon = error.retryable or is_crowded  # a worker may have gone meanwhile
+            is_soon = isinstance(error, PeerUnavailable) or is_crowded  # a worker may have gone meanwhile
             limit_s = LONGEST_OUTAGE_PAUSE_S if is_soon else LONGEST_PAUSE_S
             note = f"Pending: cannot be created: {told(error)}"
             self._put_off(name, note, limit_s, is_crowded=is_crowded)

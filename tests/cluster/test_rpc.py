@@ -23,12 +23,12 @@ from loops import LOOPS, Run, runner_on
 from edlz.services.configuration.endpoints import parse_endpoint
 from edlz.services.errors import (
     ConfigError,
+    DataError,
     EdlzError,
     LaunchError,
     LocalProtocolError,
     PeerUnavailable,
     RemoteProtocolError,
-    StaleGradient,
 )
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
@@ -256,7 +256,7 @@ def test_the_loop_has_its_turn_while_requests_pour_in(run: Run, monkeypatch: pyt
     assert len(set(turns)) > 8
 
 
-@pytest.mark.parametrize("error", [StaleGradient("version 3 is too old", "pull"), ConfigError("no")])
+@pytest.mark.parametrize("error", [DataError("record 3 is damaged", "convert it again"), ConfigError("no")])
 def test_an_error_of_the_handler_arrives_as_its_class(run: Run, error: EdlzError) -> None:
     def answer(body: Message) -> Message:
         raise error
