@@ -15,6 +15,7 @@ from edlz.services.configuration.job_config import (
     flags_by_spelling,
     legal_job_name,
 )
+from edlz.services.configuration.job_size import would_wait
 from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.settings import Setting
@@ -77,7 +78,7 @@ def idle_workers(config: JobConfig, tasks: int | None = None) -> Problem | None:
     workers, slots = config.num_workers, config.grads_to_wait
     if config.is_sync and workers > slots:
         return Problem(
-            f"num_workers={workers}, but grads_to_wait={slots}: {_would_wait(workers - slots)}",
+            f"num_workers={workers}, but grads_to_wait={slots}: {would_wait(workers - slots)}",
             f"--grads_to_wait={workers}, or --num_workers={slots}",
         )
     if tasks is not None and workers > tasks > 0:
@@ -89,7 +90,7 @@ def idle_workers(config: JobConfig, tasks: int | None = None) -> Problem | None:
             else "there are only"
         )
         return Problem(
-            f"num_workers={workers}, but {where} {_count(tasks, 'task')}: {_would_wait(workers - tasks)}",
+            f"num_workers={workers}, but {where} {_count(tasks, 'task')}: {would_wait(workers - tasks)}",
             f"a smaller --num_minibatches_per_task, or --num_workers={tasks}",
         )
     return None
@@ -226,10 +227,6 @@ def _missing(name: str) -> Finding:
 
 def _error(message: str, help: str, *names: str) -> Finding:  # noqa: A002
     return Finding("error", names, Problem(message, help))
-
-
-def _would_wait(count: int) -> str:
-    return f"{_count(count, 'worker')} would wait"
 
 
 def _count(count: int, noun: str) -> str:

@@ -186,7 +186,7 @@ def test_growing_and_shrinking(start: Start, sync_digest: str) -> None:
     job = start("sync", "--num_workers=1")
     job.wait_for_output("Task:1 completed")
     grown = job.request(ScaleRequest(workers=3))
-    warning = "grads_to_wait=2, so worker 3 would wait; start with --grads_to_wait=3"
+    warning = "grads_to_wait=2, so 1 worker would wait; start with --grads_to_wait=3"
     assert grown == Scaled(before=1, after=3, warning=warning)
     job.wait_for_output("worker-2 joined")
     assert job.request(ScaleRequest(workers=1)) == Scaled(before=3, after=1)

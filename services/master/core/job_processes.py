@@ -10,6 +10,7 @@ noticed by their silence only, and nobody is replaced.
 
 from collections.abc import Sequence
 
+from edlz.services.configuration.job_size import scale_warning
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.processes.desired_processes import Fleet, Loss
 from edlz.services.master.core.processes.live_workers import Crew
@@ -145,12 +146,7 @@ class Processes:
 
     def warning_of(self, workers: int) -> str:
         """Return why so many workers would not help, or nothing."""
-        slots = self._plan.slots
-        if not self._plan.is_sync or workers <= slots:
-            return ""
-        first = slots + 1
-        who = f"worker {first}" if workers == first else f"workers {first} to {workers}"
-        return f"grads_to_wait={slots}, so {who} would wait; start with --grads_to_wait={workers}"
+        return scale_warning(workers, self._plan.slots) if self._plan.is_sync else ""
 
     def _settle(self, losses: Sequence[Loss], now: float) -> list[Instruction]:
         """What should run may be another: that is durable before anybody hears of it."""

@@ -211,7 +211,7 @@ def test_scale_sets_the_annotation(cluster: PlayedCluster, capsys: pytest.Captur
     assert main(["scale", "mnist", "--workers=3", "-n", "research"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == (
         "mnist -n research: 2 -> 3 workers.  "
-        "warning: grads_to_wait=2, so 1 of them would wait; start with --grads_to_wait=3"
+        "warning: grads_to_wait=2, so 1 worker would wait; start with --grads_to_wait=3"
     )
     assert cluster.annotation("mnist", WORKERS, "research") == "3"
     assert main(["scale", "mnist", "--workers=4", "-n", "research"]) == 2

@@ -9,7 +9,7 @@ from edlz.client.arguments.flag_values import seconds_of, whole_number
 from edlz.k8s.cluster.names import WORKERS
 from edlz.k8s.pods.commands import Commands
 from edlz.services.configuration.job_config import JobConfig, flags
-from edlz.services.configuration.job_size import MOST_SERVERS, MOST_WORKERS, check_workers
+from edlz.services.configuration.job_size import MOST_SERVERS, MOST_WORKERS, check_workers, scale_warning
 from edlz.services.configuration.problems import Problem
 from edlz.services.configuration.settings import Setting, value_of
 from edlz.services.errors import ConfigError
@@ -76,3 +76,9 @@ def test_every_whole_number_fits_a_message() -> None:
     for about in NUMBERS:
         most = dataclasses.asdict(about)["maximum"]
         assert most is None or most < 2**63
+
+
+def test_whoever_scales_beyond_a_step_hears_how_many_would_wait() -> None:
+    assert scale_warning(2, 2) == ""
+    assert scale_warning(3, 2) == "grads_to_wait=2, so 1 worker would wait; start with --grads_to_wait=3"
+    assert scale_warning(5, 2) == "grads_to_wait=2, so 3 workers would wait; start with --grads_to_wait=5"
