@@ -9,7 +9,7 @@ __all__ = ["asks_clusters", "look_at_all"]
 def look_at_all(namespace: str = "", *, is_all: bool = False, is_brief: bool = False) -> list[Sight]:
     """Return how the jobs fare: those of this machine and those submitted from here, or all of a namespace.
 
-    `is_all`: with earlier runs; `is_brief`: see `local.sight.look_at`.  It takes no longer than a master or an API server has to answer.
+    `is_all`: with earlier runs; `is_brief`: see `local.job_view.look_at`.  It takes no longer than a master or an API server has to answer.
     """
     from edlz.client.local.job_view import look_at
 

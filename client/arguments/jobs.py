@@ -1,6 +1,6 @@
 """Jobs wherever they are: what the commands ask of one, and how a name on a command line finds it.
 
-A job has one of two homes: a folder of this machine (`local_job`), or a namespace of a cluster
+A job has one of two homes: a folder of this machine (`local.job`), or a namespace of a cluster
 (`cluster.job`).  The commands know neither.  A cluster is asked only if a job was submitted from here, or
 a namespace is given; until then nothing of Kubernetes is imported.
 """

@@ -11,10 +11,11 @@ from edlz.client.cluster.index import Place, forget_place
 from edlz.client.cluster.queries import look_at_clusters, look_at_job, refuse_missing_namespace
 from edlz.client.cluster.removal import delete_master, delete_pods
 from edlz.client.jobs.job_index import NoSuchJob
-from edlz.client.jobs.settings_text import settings_in
+from edlz.client.jobs.settings_text import asked_workers_in, settings_in
+from edlz.client.screen.job_view import not_running
 from edlz.client.screen.log_choice import LogChoice, LogOutput
 from edlz.k8s.cluster.names import CONFIG, MASTER, STOP, WORKERS, pod_name
-from edlz.services.configuration.job_size import check_workers
+from edlz.services.configuration.job_size import check_workers, scale_warning
 from edlz.services.errors import ConfigError, PeerUnavailable
 from edlz.services.protocol.messages import Scaled
 
@@ -70,8 +71,7 @@ class ClusterJob:
 
     def asked_workers(self) -> int:
         """Return --num_workers, if it was submitted from here; the status says it too."""
-        found = settings_in(self._at.settings).get("num_workers")
-        return found if isinstance(found, int) else 0
+        return asked_workers_in(settings_in(self._at.settings))
 
     def print_logs(self, choice: LogChoice, output: LogOutput) -> None:
         """Print lines of its pods, until its end if they are followed."""
@@ -91,7 +91,8 @@ class ClusterJob:
             check_workers(workers, *(bound if isinstance(bound, int) else 0 for bound in (least, most)))
             await cluster.patch_annotations(self._master, {WORKERS: str(workers)})
             before = sight.asked_workers or sight.status.target_workers
-            return Scaled(before=before, after=workers, warning=_warning(sight, workers))
+            warning = scale_warning(workers, sight.status.slots) if sight.status.mode == "sync" else ""
+            return Scaled(before=before, after=workers, warning=warning)
 
         return asked(self._at, patch)
 
@@ -227,21 +228,5 @@ def refuse_running(sight: "ClusterSight", then: str = "resume") -> None:
 
 
 def _refuse_idle(sight: "ClusterSight") -> None:
-    if sight.is_live:
-        return
-    state = sight.status.state if not sight.note else f"{sight.status.state}, {sight.note}"
-    can_go_on = sight.status.state == "Stopped" and sight.can_resume
-    raise ConfigError(
-        f'job "{sight.word}" is not running: {state}',
-        f"edlz resume {sight.word}" if can_go_on else f"edlz status {sight.word}",
-    )
-
-
-def _warning(sight: "ClusterSight", workers: int) -> str:
-    """Say that some would have nothing to do in synchronous mode."""
-    status = sight.status
-    if status.mode != "sync" or workers <= status.slots:
-        return ""
-    idle = workers - status.slots
-    who = "1 of them" if idle == 1 else f"{idle} of them"
-    return f"grads_to_wait={status.slots}, so {who} would wait; start with --grads_to_wait={workers}"
+    if not sight.is_live:
+        raise not_running(sight)

@@ -9,7 +9,7 @@ import msgspec
 
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.pod_facts import PodFacts, facts_of
-from edlz.client.jobs.settings_text import settings_in
+from edlz.client.jobs.settings_text import asked_workers_in, settings_in, status_from
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.names import CONFIG, MASTER, STATUS, WORKERS, pod_name
 from edlz.k8s.cluster.rights import with_own_path
@@ -24,7 +24,7 @@ _OLD_S = 100.0  # of what a master writes each half minute
 
 @dataclass(frozen=True, slots=True)
 class ClusterSight:
-    """What is known of a job on a cluster now; the properties are those of `client.sight.Sight`.
+    """What is known of a job on a cluster now; the properties are those of `screen.job_view.Sight`.
 
     Attributes
     ----------
@@ -153,8 +153,8 @@ def sight_of(
         return _without_master(at, context, facts)
     settings = settings_in(master.annotations.get(CONFIG, "") or at.settings)
     written, unread = _written(master)
-    asked = _number(master.annotations.get(WORKERS), _number(settings.get("num_workers"), 0))
-    bare = _bare(at, settings, _seconds(master.metadata.creation_timestamp))
+    asked = _asked_workers(master, settings)
+    bare = status_from(at.name, settings, _seconds(master.metadata.creation_timestamp))
     about = next(one for one in facts if one.name == MASTER)
     status, note = _state(written or bare, about, trouble, has_spoken=written is not None)
     is_live = status.state not in FINAL_STATES
@@ -166,15 +166,15 @@ def sight_of(
 def sight_without_answer(at: Place, why: str) -> ClusterSight:
     """Return what is known of a job whose cluster does not answer."""
     settings = settings_in(at.settings)
-    status = msgspec.structs.replace(_bare(at, settings, at.submitted_at), state="Unknown")
-    asked = _number(settings.get("num_workers"), 0)
+    status = msgspec.structs.replace(status_from(at.name, settings, at.submitted_at), state="Unknown")
+    asked = asked_workers_in(settings)
     return ClusterSight(at, at.context, status, asked, is_live=False, note=why, has_figures=False)
 
 
 def _without_master(at: Place, context: str, facts: Sequence[PodFacts]) -> ClusterSight:
     settings = settings_in(at.settings)
-    bare = _bare(at, settings, at.submitted_at)
-    asked, note = _number(settings.get("num_workers"), 0), "its master pod is gone"
+    bare = status_from(at.name, settings, at.submitted_at)
+    asked, note = asked_workers_in(settings), "its master pod is gone"
     return ClusterSight(
         at, context, bare, asked, is_live=False, note=note, has_figures=False, pods=tuple(facts)
     )
@@ -281,29 +281,16 @@ def _joined(note: str, pod: PodFacts | None) -> str:
     return f"{pod.phase}: {pod.waits_for}" + (f"; {note}" if note else "")
 
 
-def _bare(at: Place, settings: Mapping[str, Any], began: float) -> JobStatus:
-    """Return a status that says no more than the settings do."""
-    return JobStatus(
-        name=at.name,
-        state="Stopped",
-        mode="async" if settings.get("use_async") else "sync",
-        slots=_number(settings.get("grads_to_wait"), 1),
-        started_at=began,
-        now=began,
-        epochs=_number(settings.get("num_epochs"), 0),
-    )
-
-
 def _order(pod: PodFacts) -> tuple[int, int]:
     roles = (MASTER, "ps", "worker")
     place = roles.index(pod.role) if pod.role in roles else len(roles)
     return place, int(pod.index) if pod.index.isdigit() else 0
 
 
-def _number(value: object, default: int) -> int:
-    if isinstance(value, str) and value.isdecimal():
-        return int(value)
-    return value if isinstance(value, int) else default
+def _asked_workers(master: Pod, settings: Mapping[str, Any]) -> int:
+    """Return how many workers were asked for last: by a command, else at submission."""
+    scaled = master.annotations.get(WORKERS, "")
+    return int(scaled) if scaled.isdecimal() else asked_workers_in(settings)
 
 
 def _seconds(at: datetime | None) -> float:

@@ -4,7 +4,7 @@
     EDLZ_HOME/jobs/<job>.1   an earlier run of it, moved aside
     EDLZ_HOME/index/<job>    a text file: the folder of a job that lies elsewhere
 
-Knows folders and the settings in them.  Whether a job runs, and how it fares, is `job_sight`'s affair.
+Knows folders and the settings in them.  Whether a job runs, and how it fares, `local.job_view` finds out.
 """
 
 import os

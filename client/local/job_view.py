@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from edlz.client.jobs.job_index import JOURNAL, SETTINGS, LocalJob
+from edlz.client.jobs.settings_text import asked_workers_in, status_from
 from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand
 from edlz.client.local.live_status import live_status
 from edlz.client.local.verdict import written_status
+from edlz.client.screen.job_view import not_running
 from edlz.services.errors import ConfigError
 from edlz.services.master.journal.journal_facts import beginning
 from edlz.services.protocol.job_status import FINAL_STATES, FailureView, JobStatus
@@ -132,12 +134,7 @@ def refuse_idle(sight: JobSight) -> None:
         raise ConfigError(
             f'job "{sight.job.word}" was started by hand', "start and stop its processes in their terminals"
         )
-    state = sight.status.state if not sight.note else f"{sight.status.state}, {sight.note}"
-    can_resume = sight.status.state == "Stopped"
-    raise ConfigError(
-        f'job "{sight.job.word}" is not running: {state}',
-        f"edlz resume {sight.job.word}" if can_resume else f"edlz status {sight.job.word}",
-    )
+    raise not_running(sight)
 
 
 def _answers(runners: Sequence[_Runner], *, is_brief: bool) -> list[JobStatus | None]:
@@ -171,14 +168,14 @@ def _sight(
     job: LocalJob, holder: LockHolder | None, by_hand: str | None, answer: JobStatus | None
 ) -> JobSight:
     settings = job.settings()
-    asked = _number(settings.get("num_workers"), 0)
+    asked = asked_workers_in(settings)
     if answer is not None and answer.name in (job.name, settings.get("job_name")):
         return JobSight(job, holder, answer, asked, by_hand=by_hand)
     written = None if by_hand else written_status(job.path)  # by hand: of another run
     if written is not None and written.state in FINAL_STATES:
         return JobSight(job, holder, written, asked)
     has_figures = written is not None
-    last = written or _bare_status(job, settings)
+    last = written or _status_of_folder(job, settings)
     has_journal = has_figures or (job.path / JOURNAL).exists()
     if holder is not None or by_hand is not None:
         state, note = "Starting", "the master restarts" if has_journal else "the master starts"
@@ -195,22 +192,10 @@ def _sight(
     return JobSight(job, holder, seen, asked, note, has_figures, by_hand)
 
 
-def _bare_status(job: LocalJob, settings: Mapping[str, Any]) -> JobStatus:
+def _status_of_folder(job: LocalJob, settings: Mapping[str, Any]) -> JobStatus:
     """Return a status that says no more than the folder does."""
     began = beginning(job.path / JOURNAL) or _changed_at(job.path / SETTINGS) or _changed_at(job.path)
-    return JobStatus(
-        name=job.name,
-        state="Stopped",
-        mode="async" if settings.get("use_async") else "sync",
-        slots=_number(settings.get("grads_to_wait"), 1),
-        started_at=began,
-        now=began,
-        epochs=_number(settings.get("num_epochs"), 0),
-    )
-
-
-def _number(value: object, default: int) -> int:
-    return value if isinstance(value, int) else default
+    return status_from(job.name, settings, began)
 
 
 def _changed_at(path: Path) -> float:

@@ -1,11 +1,13 @@
-"""What the screens show of a job, wherever it is: `local.sight` sees those of this machine, `cluster.sight` the others."""
+"""What the screens show of a job, wherever it is: `local.job_view` sees those of this machine,
+`cluster.job_view` the others."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from edlz.services.errors import ConfigError
 from edlz.services.protocol.job_status import JobStatus
 
-__all__ = ["ENDED_STATES", "Sight", "exit_code_of"]
+__all__ = ["ENDED_STATES", "Sight", "exit_code_of", "not_running"]
 
 ENDED_STATES = ("succeeded", "failed", "stopped")  # as they are typed
 STOPPED = 7  # the exit code of a command that waits for a job which was stopped
@@ -111,3 +113,13 @@ def exit_code_of(status: JobStatus) -> int:
     if status.state == "Failed":
         return (status.failure.exit_code if status.failure else 0) or 1
     return STOPPED
+
+
+def not_running(sight: Sight) -> ConfigError:
+    """Return the refusal of what only a running job can do."""
+    state = sight.status.state if not sight.note else f"{sight.status.state}, {sight.note}"
+    can_go_on = sight.status.state == "Stopped" and sight.can_resume
+    return ConfigError(
+        f'job "{sight.word}" is not running: {state}',
+        f"edlz resume {sight.word}" if can_go_on else f"edlz status {sight.word}",
+    )
