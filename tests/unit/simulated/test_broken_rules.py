@@ -82,11 +82,9 @@ def believes_any_piece(partition: int, answer: object, what: str) -> Exception:
     return LocalProtocolError("no piece of a vector")
 
 
-NEVER = property(lambda verdict: False, lambda verdict, is_complete: None)
-
 END_RULES: dict[str, tuple[str, Any, str, Any]] = {
     "parameters that cannot be read are read again": ("async", digest, "_unreadable", believes_any_piece),
-    "a complete job is not begun again": ("async", Verdict, "is_complete", NEVER),
+    "a complete job is not begun again": ("async", Verdict, "is_complete", property(lambda verdict: False)),
 }
 
 

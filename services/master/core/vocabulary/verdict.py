@@ -18,8 +18,6 @@ class Verdict:
 
     Attributes
     ----------
-    is_complete : bool
-        Whether everything is done, and the journal says so.
     digest : str
         Of the parameters of a complete job.
     is_stopped : bool
@@ -33,10 +31,15 @@ class Verdict:
     """
 
     def __init__(self, journal: JournalState) -> None:
-        self.is_complete = self.was_complete = journal.is_complete
+        self._is_complete = self.was_complete = journal.is_complete
         self.digest = journal.digest
         self.is_stopped, self.stopped_at = False, 0
         self.failure: FailureView | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything is done, and the journal says so."""
+        return self._is_complete
 
     @property
     def is_over(self) -> bool:
@@ -52,7 +55,7 @@ class Verdict:
 
     def complete(self, digest: str) -> None:
         """Everything is done; it is journalled before anybody hears of it."""
-        self.is_complete, self.digest = True, digest
+        self._is_complete, self.digest = True, digest
 
     def stop(self, saved: int) -> None:
         """The job ends before it is done; `saved`: the version of the checkpoint to go on from, 0 for none."""
