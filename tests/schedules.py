@@ -25,6 +25,7 @@ __all__ = [
     "with_callbacks",
     "with_checkpoints",
     "with_departures",
+    "with_supervision",
     "without_training",
 ]
 
@@ -306,6 +307,25 @@ def with_departures(schedule: Schedule) -> Schedule:
         schedule,
         snapshot_every_s=rng.choice((2.0, 500.0)),
         faults=(*faults, Fault(faults[-1].at, "join", "w0")),
+    )
+
+
+def with_supervision(schedule: Schedule, home: str) -> Schedule:
+    """The same on a machine or a cluster that starts and ends its processes, with spares, and scaled now and then."""
+    rng = random.Random(schedule.seed)
+    scales = tuple((rng.uniform(5, 60), rng.randint(1, 4)) for _ in range(rng.randint(0, 2)))
+    has_little_room = home == "machine" and rng.random() < 0.3
+    apart = [
+        Fault(rng.uniform(5, 60), "apart", rng.choice(("w0", "p0")), rng.uniform(15, 60))
+        for _ in range(rng.randint(0, 1))
+    ]
+    return dataclasses.replace(
+        schedule,
+        home=home,
+        spares=rng.choice((0, 0, 1)),
+        scales=scales,
+        rooms=((0.0, rng.randint(1, 3)), (rng.uniform(5, 60), 4)) if has_little_room else (),
+        faults=(*schedule.faults, *apart),
     )
 
 

@@ -1,7 +1,7 @@
 """The supervisor of a job's processes on this machine.
 
-It starts the master, tells it four times a second what runs and what has ended, makes the answer true, and
-shows the job's status.  It decides nothing about the work.
+It starts the master, has the rounds of `Supervision` tell it what runs and make its answer true, and shows the
+job's status.  It decides nothing about the work.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from edlz.client.local.job_directory import JobDirectory
+from edlz.client.local.job_launcher import GRACE_S, MASTER, JobLauncher
 from edlz.client.local.launching.process_launcher import ProcessLauncher
 from edlz.client.local.live_status import LiveStatus
 from edlz.client.local.share.share_file import LocalSlots
@@ -21,21 +22,16 @@ from edlz.client.screen.screens import Screen
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.protocol.job_status import FINAL_STATES, JobStatus, StatusRequest, events_before
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import ProcessExit, SupervisorOrders
+from edlz.services.protocol.messages import ProcessExit, SupervisorOrders, SupervisorStatus
 from edlz.services.supervision.backoff import Backoff
 from edlz.services.supervision.exits import Cause, cause_of
-from edlz.services.supervision.launcher import Facts, count_workers
-from edlz.services.supervision.reconciler import Reconciler
+from edlz.services.supervision.loop import Supervision
 
 __all__ = ["MASTER", "STOP_S", "MasterLink", "Supervisor"]
 
 logger = logging.getLogger(__name__)
 
-MASTER = "master"
-POLL_S = 0.25
-GRACE_S = 5.0
 ANSWER_S = 2.0
-HUNG_GRACE_S = 30.0
 MOST_UNHEARD_LIVES = 5  # of the master, in a row: short ones in which it has not answered once
 STOP_S = 25.0  # for the master to save the job and to leave, when it is asked to stop
 LEAVE_S = 15.0  # the master's time to leave after the job is over
@@ -85,8 +81,7 @@ class Supervisor:
     ) -> None:
         self.evidence = Evidence(job_name, folder.logs)
         self._folder, self._screen, self._link, self._command_of = folder, screen, link, command_of
-        self._core = Reconciler()
-        self._slots, self._wanted_workers = slots, 0
+        self._slots = slots
         self._seen: int | None = None  # number of the last event shown, or of the last before this run
         self._losses: dict[str, str] = {}  # processes whose loss nobody has told yet, and what to say
         self._signalled = asyncio.Event()  # nothing more is waited for
@@ -97,7 +92,10 @@ class Supervisor:
         self._unheard_lives = 0
         self._master_since_s = 0.0
         self._master_due_s: float | None = None  # when it is started again
-        self._launcher: ProcessLauncher
+        self._over_since_s: float | None = None  # since when the job is over, as the master says
+        self._processes: ProcessLauncher
+        self._launcher: JobLauncher
+        self._rounds: Supervision
         self._start = StartWatch(time.monotonic())
         self._live = LiveStatus(folder.sockets)
 
@@ -136,7 +134,7 @@ class Supervisor:
     async def _run_processes(self) -> None:
         error: Exception | None = None
         async with asyncio.TaskGroup() as tasks:
-            self._launcher = ProcessLauncher(
+            self._processes = ProcessLauncher(
                 tasks,
                 self._command_of,
                 self._folder.logs,
@@ -144,60 +142,71 @@ class Supervisor:
                 self._screen.log_line,
                 self._screen.say,
             )
+            self._launcher = JobLauncher(self._processes, self._slots, self._on_exit)
+            self._rounds = Supervision(self._launcher)
             try:
                 await self._launch_master()
-                await self._follow()
+                await self._rounds.run(self)
             except Exception as e:  # kept: a group would wrap it
                 error = e
             finally:
-                await self._launcher.stop_all(GRACE_S)
+                await self._processes.stop_all(GRACE_S)
                 if self._slots is not None:
                     self._slots.leave()
         crashed = [gone.name for gone in (self.evidence.master, self.evidence.first_crash) if gone]
         if self.evidence.status is not None and self.evidence.status.failure is not None:
             crashed.append(self.evidence.status.failure.process)
-        self.evidence.tails = {name: self._launcher.tail(name) for name in crashed if name}
-        error = error or self._launcher.error
+        self.evidence.tails = {name: self._processes.tail(name) for name in crashed if name}
+        error = error or self._processes.error
         if error is not None:
             raise error
 
-    # ------------------------------------------------------------ following the job
+    # ------------------------------------------------------------ following the job, as Home has it
 
-    async def _follow(self) -> None:
-        """Follow the job until the master has ended, a second signal has come, or a time limit is over."""
-        over_since: float | None = None
-        while not self._signalled.is_set():
-            if self._asked_to_stop_s is not None and time.monotonic() - self._asked_to_stop_s > STOP_S:
-                return
-            self._take_exits()
-            if self.evidence.master is not None or self._launcher.error is not None:
-                return
-            if self._master_due_s is not None and time.monotonic() >= self._master_due_s:
-                await self._launch_master()
-            if self._master_due_s is None:
-                await self._poll()
-            if waits := self._start.due(self.evidence.status, self._launcher.running(), time.monotonic()):
-                self._screen.wait(waits)
-            if self.evidence.status is not None and self.evidence.status.state in FINAL_STATES:
-                over_since = over_since or time.monotonic()
-                if time.monotonic() - over_since > LEAVE_S:
-                    logger.warning("the master did not leave within %.0fs of the job's end", LEAVE_S)
-                    return
-            await self._pause()
+    @property
+    def is_over(self) -> bool:
+        """Whether the master has ended, a second signal has come, or a time limit is over."""
+        if self._signalled.is_set() or self.evidence.master is not None or self._processes.error is not None:
+            return True
+        if self._asked_to_stop_s is not None and time.monotonic() - self._asked_to_stop_s > STOP_S:
+            return True
+        return self._over_since_s is not None and time.monotonic() - self._over_since_s > LEAVE_S
 
-    async def _poll(self) -> None:
-        """Tell the master what runs, show what it says of the job, and make its answer true."""
-        orders = await self._request(self._core.next_status(self._services(), Facts(room=self._room())))
+    @property
+    def changes(self) -> Sequence[asyncio.Event]:
+        return (self._signalled, self._processes.exited)
+
+    async def begin_round(self) -> bool:
+        """See what has ended, and start the master again when it is due."""
+        status, now = self.evidence.status, time.monotonic()
+        if waits := self._start.due(status, self._processes.running(), now):
+            self._screen.wait(waits)
+        if status is not None and status.state in FINAL_STATES:
+            self._over_since_s = self._over_since_s or now
+            if now - self._over_since_s > LEAVE_S:
+                logger.warning("the master did not leave within %.0fs of the job's end", LEAVE_S)
+        self._launcher.collect_exits()
+        if self.is_over:
+            return False
+        if self._master_due_s is not None and now >= self._master_due_s:
+            await self._launch_master()
+        return self._master_due_s is None
+
+    async def ask(self, status: SupervisorStatus) -> SupervisorOrders | None:
+        """Tell the master what runs, and show what it says of the job."""
+        orders = await self._request(status)
         if orders is None:
-            return
+            return None
         self._has_master_answered = True
         if self._seen is None and isinstance(orders, SupervisorOrders):
             self._seen = events_before(orders.term)  # a job that is resumed has events that are old news
-        status = await self._request(StatusRequest(since=self._seen or 0))
-        if isinstance(status, JobStatus):
-            self._show(status)
-        if isinstance(orders, SupervisorOrders):
-            await self._obey(orders)
+        shown = await self._request(StatusRequest(since=self._seen or 0))
+        if isinstance(shown, JobStatus):
+            self._show(shown)
+        return orders if isinstance(orders, SupervisorOrders) else None
+
+    def end_round(self) -> None:
+        """Nothing is left to do."""
 
     async def _request(self, body: Message) -> Message | None:
         """Return the master's answer; None if none came in time, or a signal came first."""
@@ -220,39 +229,6 @@ class Supervisor:
         except EdlzError as e:  # returned: a group would wrap it
             return e
 
-    async def _obey(self, orders: SupervisorOrders) -> None:
-        self._take_exits()
-        self._wanted_workers = 0 if orders.stop else count_workers(orders.desired) + orders.waiting
-        action = self._core.on_orders(orders, self._services())
-        if action.launch:
-            logger.info("starting %s", ", ".join(action.launch))
-        for name in action.launch:
-            await self._launcher.launch(name)
-        for name in action.stop:
-            self._launcher.begin_stop(name, GRACE_S)
-        for name in action.abort:  # it writes down where it is; one that is stopped does so when it wakes up
-            self._launcher.begin_stop(name, HUNG_GRACE_S, signal.SIGABRT)
-
-    async def _pause(self) -> None:
-        """Wait for the next poll, or until something ends."""
-        async with asyncio.TaskGroup() as tasks:
-            waiting = [
-                tasks.create_task(self._signalled.wait(), name="wait for a signal"),
-                tasks.create_task(self._launcher.exited.wait(), name="wait for an exit"),
-            ]
-            await asyncio.wait(waiting, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
-            for task in waiting:
-                task.cancel()
-
-    def _services(self) -> list[str]:
-        return [name for name in self._launcher.running() if name != MASTER]
-
-    def _room(self) -> int | None:
-        """Workers that may run now; None for any number."""
-        if self._slots is None:
-            return None
-        return self._slots.room(self._wanted_workers, count_workers(self._services()))
-
     def _show(self, status: JobStatus) -> None:
         self.evidence.status = status
         self._seen = max((event.seq for event in status.events), default=self._seen)
@@ -268,34 +244,32 @@ class Supervisor:
                 self.evidence.signal = number
                 return
             self._signalled.set()
-            self._launcher.kill(self._launcher.running())
+            self._processes.kill(self._processes.running())
             return
         self.evidence.signal = number
         status = self.evidence.status
         if status is None or status.state in FINAL_STATES:  # nothing that could be saved
             self._signalled.set()
-        self._core.is_stopping, self._asked_to_stop_s = True, time.monotonic()
+        self._rounds.stop()
+        self._asked_to_stop_s = time.monotonic()
         self._screen.say("stopping … Ctrl-C again to kill at once.")
 
     # ------------------------------------------------------------ losses
 
-    def _take_exits(self) -> None:
-        """Note what has ended by itself, and have the master told."""
-        exits = self._launcher.take_exits()
-        for gone in exits:
-            if gone.name == MASTER:
-                self._on_master_exit(gone)
-            elif gone.code != 0:
-                self._losses[gone.name] = f"{gone.name} lost: {gone.reason}."
-                if gone.code is not None:
-                    self.evidence.first_crash = self.evidence.first_crash or gone
-        self._core.on_exits([gone for gone in exits if gone.name != MASTER])
+    def _on_exit(self, gone: ProcessExit) -> None:
+        """A process has ended by itself."""
+        if gone.name == MASTER:
+            self._on_master_exit(gone)
+        elif gone.code != 0:
+            self._losses[gone.name] = f"{gone.name} lost: {gone.reason}."
+            if gone.code is not None:
+                self.evidence.first_crash = self.evidence.first_crash or gone
 
     async def _launch_master(self) -> None:
         self._master_due_s, self._master_since_s = None, time.monotonic()
         self._has_master_answered = False
         logger.info("starting the master; all logs are in %s", self._folder.logs)
-        await self._launcher.launch(MASTER)
+        await self._processes.launch(MASTER)
 
     def _on_master_exit(self, gone: ProcessExit) -> None:
         """Start the master again, unless it ended the job or it is of no use.
@@ -309,7 +283,7 @@ class Supervisor:
         status = self.evidence.status
         is_over = (
             cause_of(gone) not in (Cause.KILLED, Cause.PREEMPTED, Cause.OUT_OF_MEMORY)
-            or self._core.is_stopping
+            or self._rounds.is_stopping
             or (status is not None and status.state in ("Failed", "Stopped"))
         )
         if is_over or not self._restarts_master or self._unheard_lives >= MOST_UNHEARD_LIVES:

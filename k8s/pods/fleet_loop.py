@@ -1,13 +1,12 @@
-"""The fleet loop: four times a second it tells the master what runs and has ended, and makes the answer true.
+"""The fleet loop: the rounds of `Supervision` for a job whose services are pods.
 
-It lives in the master's process, so telling takes no time and cannot fail.  Whatever it asks of the cluster is
+They are made in the master's process, so telling it takes no time and cannot fail.  Whatever it asks of the cluster is
 done beside it, and a cluster that does not answer keeps nobody from training.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from edlz.k8s.cluster.api import Cluster
@@ -23,14 +22,11 @@ from edlz.k8s.pods.status_note import StatusNote, write_note
 from edlz.services.errors import EdlzError
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import Scaled, SupervisorOrders, SupervisorStatus
-from edlz.services.supervision.launcher import Facts, count_workers
-from edlz.services.supervision.reconciler import Reconciler
+from edlz.services.supervision.loop import Supervision
 
 __all__ = ["FleetLoop", "Master"]
 
-POLL_S = 0.25
-STOP_GRACE_S = 10.0  # a worker that is not wanted any more
-HUNG_GRACE_S = 30.0  # it writes down where it is, if it still can
+STATUS_S = 0.25  # between two looks at the status
 END_GRACE_S = 5.0  # at the job's end, when all have heard of it and left
 END_S = 45.0  # for the pods to go
 
@@ -60,18 +56,24 @@ class FleetLoop:
     Attributes
     ----------
     is_stopping : the job is to save a checkpoint and end
+    annotations : of the master pod, as they are known
+    changed : set when something of a pod has changed
     """
 
     def __init__(self, cluster: Cluster, objects: JobObjects, launch: int) -> None:
         self._cluster, self._objects = cluster, objects
         self._inventory = PodInventory(objects.owner.uid, objects.pod_name(""), launch)
         self._watch = PodWatch(cluster, objects.selector, self._inventory, self._on_change)
-        self._core, self._commands, self._note = Reconciler(), Commands(), StatusNote()
-        self._changed = asyncio.Event()
-        self._annotations: Mapping[str, str] = {}
-        self._revision = 0  # of those annotations
-        self._has_adopted = False  # what ran before
+        self._note = StatusNote()
+        self._revision = 0  # of the annotations
+        self.changed = asyncio.Event()
+        self.annotations: Mapping[str, str] = {}
         self.is_stopping = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is known what runs: before that, it would be started again."""
+        return self._inventory.is_complete
 
     @property
     def trouble(self) -> str:
@@ -81,13 +83,15 @@ class FleetLoop:
     async def attend(self, master: Master) -> None:
         """Follow the master's orders until the job is over and everybody has heard of it, or cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            launcher = self._launcher(tasks)
             watching = tasks.create_task(self._watch.run(), name="watch the pods")
             writing = tasks.create_task(self._write_status(master), name="write the status")
-            while not self._poll(master, launcher):
-                await self._pause()
+            await self._follow(master, self._launcher(tasks))
             watching.cancel()
             writing.cancel()
+
+    async def _follow(self, master: Master, launcher: PodLauncher) -> None:
+        rounds = Supervision(launcher)
+        await rounds.run(_MasterPod(self, master, launcher, rounds))
 
     async def end(self, servers: int) -> None:
         """Delete what was made for the job, in order: workers, parameter servers, services, the secret.
@@ -97,9 +101,9 @@ class FleetLoop:
         try:
             async with asyncio.timeout(END_S), asyncio.TaskGroup() as tasks:
                 launcher = self._launcher(tasks)
-                self._changed.clear()
+                self.changed.clear()
                 watching = tasks.create_task(self._watch.run(), name="watch the pods")
-                await self._changed.wait()  # what there is now
+                await self.changed.wait()  # what there is now
                 for role in ("worker", "ps"):
                     await launcher.delete_all(role, END_GRACE_S)
                 watching.cancel()
@@ -117,67 +121,14 @@ class FleetLoop:
             except EdlzError as error:
                 logger.warning("the %s %s goes with the master pod: %s", kind.lower(), name, told(error))
 
-    # -- the loop
-
-    def _poll(self, master: Master, launcher: PodLauncher) -> bool:
-        """Tell the master what is, and begin what it orders; return whether the job is over."""
-        if not self._inventory.is_complete:  # what runs already would be started again
-            return False
-        if not self._has_adopted:
-            self._has_adopted = True
-            launcher.adopt()
-        self._core.on_exits(launcher.take_exits())
-        self._core.is_stopping = self.is_stopping
-        unreachable = self._inventory.unreachable()
-        facts = Facts(
-            placed=self._inventory.placed(),
-            crowded=launcher.crowded(),
-            unreachable=unreachable,
-            notes=launcher.notes(),
-        )
-        orders = master.supervise(self._core.next_status(launcher.running(), facts))
-        if orders is None:
-            return False
-        if orders.stop:  # `end` deletes in order
-            return True
-        action = self._core.on_orders(orders, launcher.running())
-        launcher.workers = max(1, count_workers(orders.desired) + orders.waiting)
-        launcher.forget_all_but(orders.desired)
-        for name in action.launch:
-            launcher.begin_launch(name)
-        for name in action.stop:
-            launcher.begin_stop(name, STOP_GRACE_S)
-        for name in action.abort:
-            launcher.begin_stop(name, STOP_GRACE_S if name in unreachable else HUNG_GRACE_S)
-        launcher.tidy()
-        self._obey(master)
-        return False
-
-    def _obey(self, master: Master) -> None:
-        """Do what the annotations of the master pod ask for."""
-        asked = self._commands.on_annotations(self._annotations)
-        for complaint in asked.complaints:
-            master.announce("job", complaint)
-        if asked.is_stopping and not self.is_stopping:
-            self.is_stopping = True
-            logger.info("the job is asked to stop")
-        if asked.workers is not None:
-            try:
-                scaled = master.scale(asked.workers)
-            except EdlzError as error:
-                master.announce("workers", told(error))
-            else:
-                if scaled is not None and scaled.warning:
-                    master.announce("workers", scaled.warning)
-
     def _launcher(self, tasks: asyncio.TaskGroup) -> PodLauncher:
-        return PodLauncher(self._cluster, self._objects, self._inventory, tasks, self._changed)
+        return PodLauncher(self._cluster, self._objects, self._inventory, tasks, self.changed)
 
     def _on_change(self, pods: tuple[Pod, ...]) -> None:
         for pod in pods:
             if pod.uid == self._objects.owner.uid:
                 self._see_annotations(pod)
-        self._changed.set()
+        self.changed.set()
 
     def _see_annotations(self, pod: Pod) -> None:
         """Take the annotations of the master pod, unless they are older than those that are known.
@@ -189,14 +140,7 @@ class FleetLoop:
             if int(revision) < self._revision:
                 return
             self._revision = int(revision)
-        self._annotations = pod.annotations
-
-    async def _pause(self) -> None:
-        """Wait for the next round: a change is taken in at once."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(POLL_S):
-                await self._changed.wait()
-        self._changed.clear()
+        self.annotations = pod.annotations
 
     async def _write_status(self, master: Master) -> None:
         """Write the status on the master pod whenever it is due, until cancelled."""
@@ -212,4 +156,63 @@ class FleetLoop:
                     await asyncio.sleep(1.0)
                 else:
                     self._note.on_written(status, loop.time())
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(STATUS_S)
+
+
+class _MasterPod:
+    """The home of a job on a cluster; see `Home`.
+
+    Parameters
+    ----------
+    loop, master : whose pods they are, and who says what should run
+    launcher, rounds : who starts and ends them
+    """
+
+    def __init__(self, loop: FleetLoop, master: Master, launcher: PodLauncher, rounds: Supervision) -> None:
+        self._loop, self._master, self._launcher, self._rounds = loop, master, launcher, rounds
+        self._commands = Commands()
+        self._has_adopted = False  # what ran before
+        self.is_over = False
+
+    @property
+    def changes(self) -> Sequence[asyncio.Event]:
+        return (self._loop.changed,)
+
+    async def begin_round(self) -> bool:
+        self._loop.changed.clear()
+        if not self._loop.is_complete:
+            return False
+        if not self._has_adopted:
+            self._has_adopted = True
+            self._launcher.adopt()
+        if self._loop.is_stopping:
+            self._rounds.stop()
+        return True
+
+    async def ask(self, status: SupervisorStatus) -> SupervisorOrders | None:
+        orders = self._master.supervise(status)
+        if orders is None or not orders.stop:
+            return orders
+        self.is_over = True  # `FleetLoop.end` deletes in order
+        return None
+
+    def end_round(self) -> None:
+        """Do what the annotations of the master pod ask for."""
+        self._launcher.tidy()
+        asked = self._commands.on_annotations(self._loop.annotations)
+        for complaint in asked.complaints:
+            self._master.announce("job", complaint)
+        if asked.is_stopping and not self._loop.is_stopping:
+            self._loop.is_stopping = True
+            logger.info("the job is asked to stop")
+        if asked.workers is not None:
+            self._scale(asked.workers)
+
+    def _scale(self, workers: int) -> None:
+        try:
+            scaled = self._master.scale(workers)
+        except EdlzError as error:
+            self._master.announce("workers", told(error))
+            return
+        if scaled is not None and scaled.warning:
+            self._master.announce("workers", scaled.warning)

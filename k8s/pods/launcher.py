@@ -9,7 +9,7 @@ and a pod that turns out to be ours is taken for the one that was to be created.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from edlz.k8s.pods.pod_inventory import PodInventory
 from edlz.k8s.pods.stuck_pods import StuckPods
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.protocol.messages import ProcessExit
-from edlz.services.supervision.launcher import is_worker, split_name
+from edlz.services.supervision.launcher import HUNG_GRACE_S, Facts, count_workers, is_worker, split_name
 
 __all__ = ["PodApi", "PodLauncher"]
 
@@ -32,6 +32,7 @@ LONGEST_OUTAGE_PAUSE_S = 4.0  # a server that is only busy, or down, is asked so
 AT_ONCE = 8  # requests under way
 DELETE_AGAIN_S = 30.0  # beyond its grace, a pod that is still there is asked once more to go
 GONE_POLL_S = 0.25
+STOP_GRACE_S = 10.0  # of a service that is not wanted any more
 
 logger = logging.getLogger(__name__)
 
@@ -131,39 +132,41 @@ class PodLauncher:
         refused = (name for name, each in self._trials.items() if each.is_crowded)
         return tuple(dict.fromkeys((*refused, *self.inventory.crowded())))
 
+    def facts(self) -> Facts:
+        """Return what the cluster lets be known of the job's pods."""
+        return Facts(
+            placed=self.inventory.placed(),
+            crowded=self.crowded(),
+            unreachable=self.inventory.unreachable(),
+            notes=self.notes(),
+        )
+
     # -- starting and stopping
+
+    def expect(self, desired: Sequence[str], waiting: int) -> None:
+        """These services are wanted now, and so many more workers if there was room; forget what is not wanted."""
+        self.workers = max(1, count_workers(desired) + waiting)
+        for name in [name for name in self._trials if name not in desired]:
+            del self._trials[name]
 
     def adopt(self) -> None:
         """Take over the pods of the master's earlier life, but for those that would never find this one."""
         self._strays = {pod.uid for pod in self.inventory.pods() if self.objects.is_astray(pod)}
 
-    async def launch(self, name: str) -> None:
-        """Begin to create the pod of a service, unless that is under way, or failed a moment ago."""
-        self.begin_launch(name)
-
     def begin_launch(self, name: str) -> None:
-        """See `launch`."""
+        """Begin to create the pod of a service, unless that is under way, or failed a moment ago."""
         trial = self._trials.get(name)
         if name not in self._busy and (trial is None or self._now() >= trial.not_before_s):
             self._begin(name, lambda: self._create(name), f"create {name}")
 
-    def forget_all_but(self, desired: Collection[str]) -> None:
-        """Forget what could not be created and is not wanted any more."""
-        for name in [name for name in self._trials if name not in desired]:
-            del self._trials[name]
-
-    def begin_stop(self, name: str, grace_s: float) -> None:
-        """Begin to end a service: by force after `grace_s` seconds."""
+    def begin_stop(self, name: str, *, is_hung: bool = False) -> None:
+        """Begin to end a service; one that hangs has time to write down where it is, if its node answers."""
+        can_write = is_hung and name not in self.inventory.unreachable()
+        grace_s = HUNG_GRACE_S if can_write else STOP_GRACE_S
         self.inventory.on_stop(name)
         uid = self.inventory.uid_of(name)
         if uid:
             self._begin_delete(name, uid, grace_s)
-
-    async def stop(self, name: str, grace_s: float) -> None:
-        """End a service, by force after `grace_s` seconds; return when it is gone."""
-        while name in self.running():
-            self.begin_stop(name, grace_s)
-            await asyncio.sleep(GONE_POLL_S)
 
     def tidy(self) -> None:
         """Begin to delete what is of no more use: pods that ended long ago, or that do not find their master."""

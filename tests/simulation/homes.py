@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Home", "Machine", "Pods", "name_of", "role_of"]
 
 GRACE_S = 5.0
+ANSWER_S = 2.0  # a master that has not answered by then is asked anew
 START_S = (0.1, 4.0)  # from a launch until the process speaks
 POLL_S = (0.2, 0.4)
 PLACE_S = (0.0, 20.0)  # until a pod has its place
@@ -112,6 +113,7 @@ class _Launched:
     """What a launcher has under way, and the exits that it has not told."""
 
     services: dict[str, _Service] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)  # the names of all workers so far
     exits: list[ProcessExit] = field(default_factory=list)
     ended: dict[str, ProcessExit] = field(default_factory=dict)  # the last exit of each name, told or not
     launches: int = 0
@@ -120,12 +122,14 @@ class _Launched:
 class Machine(Home):
     """One machine: a launcher, and a supervisor that tells the master over the network."""
 
+    _is_forgetful = False  # an exit may never be told
+
     def __init__(self, job: "SimulatedJob") -> None:
         super().__init__(job)
         self._world = _Launched()
         self._wanted = 0
         self._supervisor: Process | None = None
-        self._is_asking = False
+        self._asked_s: float | None = None
         self._supervision = Supervision(self)
 
     def begin(self) -> None:
@@ -167,7 +171,14 @@ class Machine(Home):
 
     def scale(self, workers: int) -> None:
         assert self._supervisor is not None
-        self._job.network.ask(self._supervisor, "m", self._on_scaled, ScaleRequest(workers=workers))
+        somebody = self._job.add("s", None)
+        self._job.network.ask(somebody, "m", self._on_scaled, ScaleRequest(workers=workers))
+        self._job.at(self._job.now + ANSWER_S, self._repeat, somebody)
+
+    def _repeat(self, somebody: Process) -> None:
+        self._job.network.repeat(somebody)
+        if any(outbox.under_way for outbox in somebody.outboxes.values()):
+            self._job.at(self._job.now + ANSWER_S, self._repeat, somebody)
 
     def _on_scaled(self, answer: object) -> None:
         assert isinstance(answer, Scaled), answer
@@ -177,15 +188,18 @@ class Machine(Home):
 
     def _poll(self) -> None:
         assert self._supervisor is not None
-        self._job.network.repeat(self._supervisor)
-        if not self._is_asking:
-            self._is_asking = True
+        now = self._job.now
+        if self._asked_s is not None and now - self._asked_s > ANSWER_S:
+            self._job.network.hang_up(self._supervisor, "m")
+            self._asked_s = None
+        if self._asked_s is None:
+            self._asked_s = now
             self._job.network.ask(self._supervisor, "m", self._obey, self._supervision.next_status())
         self._job.within(*POLL_S, self._poll)
 
     def _obey(self, orders: object) -> None:
         assert isinstance(orders, SupervisorOrders), orders
-        self._is_asking = False
+        self._asked_s = None
         self._supervision.obey(orders)
 
     # -- a launcher
@@ -208,6 +222,9 @@ class Machine(Home):
         world = self._world
         if name in world.services:
             raise Violation(f"{name} is started, and runs")
+        if name in world.used and not self._is_forgetful:
+            raise Violation(f"{name} is started a second time")
+        world.used |= {name} if name.startswith("worker") else set()
         world.launches += 1
         service = world.services[name] = _Service(name, world.launches)
         room = self.facts().room
@@ -260,6 +277,8 @@ class Pods(Machine):
 
     What runs on a lost node goes on, and is taken for gone: it is a zombie until its node answers again.
     """
+
+    _is_forgetful = True
 
     def begin(self) -> None:
         """The master's pod starts all others."""

@@ -65,6 +65,20 @@ class _Service:
     watching: asyncio.Task[None] | None = None
 
 
+@dataclass(slots=True)
+class _Start:
+    """A process that is being started.
+
+    Attributes
+    ----------
+    work : the task that does it
+    end : how it is to be ended as soon as it runs: the seconds until that is done by force, and the signal
+    """
+
+    work: asyncio.Task[None] | None = None
+    end: tuple[float, signal.Signals] | None = None
+
+
 class ProcessLauncher:
     """Launches services as processes.
 
@@ -96,6 +110,7 @@ class ProcessLauncher:
         self._log_trouble = LogTrouble(say)
         self._environment = service_environment(os.environ, scratch)
         self._services: dict[str, _Service] = {}  # what runs
+        self._starting: dict[str, _Start] = {}  # what was begun to be started, and does not run yet
         self._tails: dict[str, deque[str]] = {}  # of what runs and what has ended
         self._exits: list[ProcessExit] = []
         # Rising also from one supervisor to the next.
@@ -105,8 +120,8 @@ class ProcessLauncher:
         self.error: Exception | None = None
 
     def running(self) -> tuple[str, ...]:
-        """Return the names of what runs."""
-        return tuple(self._services)
+        """Return the names of what runs, or is being started."""
+        return (*self._services, *self._starting)
 
     def take_exits(self) -> tuple[ProcessExit, ...]:
         """Return what has ended by itself since the call before."""
@@ -121,6 +136,23 @@ class ProcessLauncher:
     def tail(self, name: str) -> list[str]:
         """Return the last lines that a service printed, also after its end."""
         return list(self._tails.get(name, ()))
+
+    def begin_launch(self, name: str) -> None:
+        """Start a service as `launch` does, without waiting for it; an error is kept."""
+        if name not in self._services and name not in self._starting:
+            start = self._starting[name] = _Start()
+            start.work = self._tasks.create_task(
+                self._keeping_error(self._launch(name, start)), name=f"start {name}"
+            )
+
+    async def _launch(self, name: str, start: _Start) -> None:
+        try:
+            await self.launch(name)
+        finally:
+            del self._starting[name]
+        if start.end is not None:  # it was not wanted any more before it ran
+            grace_s, number = start.end
+            self.begin_stop(name, grace_s, number)
 
     async def launch(self, name: str) -> None:
         """Start a service.
@@ -156,6 +188,8 @@ class ProcessLauncher:
 
     def begin_stop(self, name: str, grace_s: float, number: signal.Signals = END_SIGNAL) -> None:
         """End a service as `stop` does, without waiting for it; once is enough."""
+        if name in self._starting:
+            self._starting[name].end = (grace_s, number)
         service = self._services.get(name)
         if service is not None and not service.is_stopped:
             service.is_stopped = True
@@ -194,6 +228,8 @@ class ProcessLauncher:
 
     async def stop_all(self, grace_s: float) -> None:
         """End everything at once; return when all of it is gone."""
+        if starts := [start.work for start in self._starting.values() if start.work is not None]:
+            await asyncio.wait(starts)
         async with asyncio.TaskGroup() as stopping:
             for name in self.running():
                 stopping.create_task(self.stop(name, grace_s), name=f"stop {name}")
@@ -201,6 +237,8 @@ class ProcessLauncher:
     def kill(self, names: Iterable[str]) -> None:
         """End services at once, with whatever they started."""
         for name in names:
+            if name in self._starting:
+                self._starting[name].end = (0.0, signal.SIGKILL)
             service = self._services.get(name)
             if service is not None:
                 service.is_stopped = True

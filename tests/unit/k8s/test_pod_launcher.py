@@ -21,9 +21,10 @@ from edlz.k8s.cluster.api_records import (
 )
 from edlz.k8s.cluster.names import Owner, labels
 from edlz.k8s.pods import launcher as launcher_module
-from edlz.k8s.pods.launcher import PodLauncher
+from edlz.k8s.pods.launcher import STOP_GRACE_S, PodLauncher
 from edlz.k8s.pods.pod_inventory import PodInventory
 from edlz.services.errors import PeerUnavailable
+from edlz.services.supervision.launcher import HUNG_GRACE_S
 
 OURS = Owner("elasticdl-j-master", "master-uid")
 PREFIX = "elasticdl-j-"
@@ -144,7 +145,7 @@ class Rig:
     async def launch(self, *names: str, after_s: float = 1000.0) -> None:
         self.now += after_s
         for name in names:
-            await self.launcher.launch(name)
+            self.launcher.begin_launch(name)
         await self.settle()
 
     async def settle(self) -> None:
@@ -168,8 +169,8 @@ def on_rig(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Rig], Awaitab
 def test_a_worker_is_one_pod_and_a_server_has_a_service_too(on_rig) -> None:
     async def test(rig: Rig) -> None:
         for _ in range(3):
-            await rig.launcher.launch("worker-0")
-            await rig.launcher.launch("ps-0")
+            rig.launcher.begin_launch("worker-0")
+            rig.launcher.begin_launch("ps-0")
         await rig.settle()
         assert sorted(rig.api.created) == [PREFIX + "ps-0", PREFIX + "ps-0", PREFIX + "worker-0"]
         assert set(rig.api.objects) == {
@@ -229,7 +230,7 @@ def test_what_is_not_wanted_any_more_leaves_no_note(on_rig) -> None:
     async def test(rig: Rig) -> None:
         rig.api.errors["create"] = [Forbidden("no")]
         await rig.launch("worker-0")
-        rig.launcher.forget_all_but(("worker-1",))
+        rig.launcher.expect(("worker-1",), 0)
         assert rig.launcher.notes() == {}
 
     on_rig(test)
@@ -303,17 +304,29 @@ def test_a_stop_is_asked_for_until_the_pod_is_gone(on_rig) -> None:
         await rig.launch("worker-0")
         rig.api.errors["delete"] = [PeerUnavailable("down")]
         for _ in range(2):
-            rig.launcher.begin_stop("worker-0", 10.0)
+            rig.launcher.begin_stop("worker-0")
             await rig.settle()
         assert rig.api.deleted == []  # too soon after the failure
         rig.now += 10
         for _ in range(3):
-            rig.launcher.begin_stop("worker-0", 10.0)
+            rig.launcher.begin_stop("worker-0")
             await rig.settle()
-        assert rig.api.deleted == [(PREFIX + "worker-0", 10.0)]
+        assert rig.api.deleted == [(PREFIX + "worker-0", STOP_GRACE_S)]
         assert rig.launcher.running() == ("worker-0",)  # nobody has seen it go
         rig.list()
         assert (rig.launcher.running(), rig.launcher.take_exits()) == ((), ())
+
+    on_rig(test)
+
+
+def test_what_hangs_has_time_to_say_where_unless_its_node_is_lost(on_rig, monkeypatch) -> None:
+    async def test(rig: Rig) -> None:
+        await rig.launch("worker-0", "worker-1")
+        monkeypatch.setattr(type(rig.inventory), "unreachable", lambda inventory: ("worker-1",))
+        for name in ("worker-0", "worker-1"):
+            rig.launcher.begin_stop(name, is_hung=True)
+        await rig.settle()
+        assert rig.api.deleted == [(PREFIX + "worker-0", HUNG_GRACE_S), (PREFIX + "worker-1", STOP_GRACE_S)]
 
     on_rig(test)
 
@@ -322,7 +335,8 @@ def test_a_pod_that_is_gone_already_needs_no_list(on_rig) -> None:
     async def test(rig: Rig) -> None:
         await rig.launch("worker-0")
         rig.api.objects.clear()
-        await rig.launcher.stop("worker-0", 5.0)
+        rig.launcher.begin_stop("worker-0")
+        await rig.settle()
         assert rig.launcher.running() == ()
 
     on_rig(test)

@@ -9,12 +9,13 @@ import pytest
 from edlz.client.cluster import removal
 from edlz.k8s.cluster.api_records import Condition, Metadata, Pod, PodSpec, PodStatus, ReadinessGate
 from edlz.k8s.objects.pods import grace_s
-from edlz.k8s.pods import fleet_loop, launcher
+from edlz.k8s.pods import launcher
 from edlz.k8s.pods.pod_exits import is_out_of_reach
 from edlz.k8s.pods.stuck_pods import MARGIN_S, StuckPods
+from edlz.services.supervision import loop
 
 LATEST_S = 15.0  # after its grace, or after its node is known to be lost, a pod is replaced
-POLLS_S = {"master": fleet_loop.POLL_S, "its end": launcher.GONE_POLL_S, "command": removal.POLL_S}
+POLLS_S = {"master": loop.POLL_S, "its end": launcher.GONE_POLL_S, "command": removal.POLL_S}
 STAMP = datetime.datetime.fromisoformat("2026-11-27T21:11:46+00:00")
 
 

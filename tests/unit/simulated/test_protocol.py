@@ -12,6 +12,7 @@ from schedules import (
     schedules,
     wide_schedules,
     with_checkpoints,
+    with_supervision,
     without_training,
 )
 from simulation.job import Fault, Schedule, SimulatedJob
@@ -19,6 +20,7 @@ from simulation.promises import seen_of
 
 from edlz.services.master.core.master import MasterCore
 
+HOMES = ("hand", "machine", "pods")
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
@@ -225,4 +227,5 @@ def test_a_schedule_repeats() -> None:
 @settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_many_hard_schedules(mode: str, data: st.DataObject) -> None:
-    SimulatedJob(data.draw(schedules(mode, is_hard=True))).run()
+    schedule, home = data.draw(schedules(mode, is_hard=True)), data.draw(st.sampled_from(HOMES))
+    SimulatedJob(schedule if home == "hand" else with_supervision(schedule, home)).run()

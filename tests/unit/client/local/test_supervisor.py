@@ -29,7 +29,7 @@ from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import EventView, JobStatus
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ProcessExit, SupervisorOrders, SupervisorStatus
-from edlz.services.supervision import backoff
+from edlz.services.supervision import backoff, loop
 
 LIMIT_S = 30.0
 WAITS = "import signal; print('ready', flush=True); signal.pause()"
@@ -106,7 +106,7 @@ class Master:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(supervisor, "POLL_S", 0.01)
+    monkeypatch.setattr(loop, "POLL_S", 0.01)
     monkeypatch.setattr(supervisor, "STOP_S", 0.3)
 
 
@@ -641,6 +641,51 @@ def launcher_of(tasks: asyncio.TaskGroup, program: str, folder: Path) -> Process
     return ProcessLauncher(tasks, lambda name: [program], folder, folder, lambda name, text: None)
 
 
+def sleepers(tasks: asyncio.TaskGroup, folder: Path, ready: asyncio.Event | None = None) -> ProcessLauncher:
+    command, ready = [sys.executable, "-c", WAITS], ready or asyncio.Event()
+    return ProcessLauncher(tasks, lambda name: command, folder, folder, lambda name, text: ready.set())
+
+
+def test_what_is_being_started_counts_as_running_and_is_started_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        ready = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            launcher = sleepers(tasks, tmp_path, ready)
+            for _ in range(2):
+                launcher.begin_launch("worker-0")
+            assert launcher.running() == ("worker-0",)
+            assert launcher.pid("worker-0") is None
+            await ready.wait()
+            assert launcher.pid("worker-0") is not None
+            assert launcher.running() == ("worker-0",)
+            launcher.begin_launch("worker-0")
+            assert launcher.running() == ("worker-0",)
+            await launcher.stop_all(0.0)
+        assert launcher.take_exits() == ()
+        assert launcher.error is None
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("end", ["one", "all", "kill"])
+def test_what_is_not_wanted_any_more_when_it_has_started_ends(tmp_path: Path, end: str) -> None:
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            launcher = sleepers(tasks, tmp_path)
+            launcher.begin_launch("worker-0")
+            if end == "one":
+                launcher.begin_stop("worker-0", 0.1)
+            elif end == "all":
+                await launcher.stop_all(0.1)
+            else:
+                launcher.kill(launcher.running())
+        assert launcher.running() == ()
+        assert launcher.take_exits() == ()
+        assert "ended after" in (tmp_path / "worker-0.log").read_text()
+
+    asyncio.run(main())
+
+
 def test_a_program_that_does_not_exist_is_a_crash(tmp_path: Path) -> None:
     async def main() -> tuple[ProcessExit, ...]:
         async with asyncio.TaskGroup() as tasks:
@@ -662,6 +707,10 @@ def test_a_system_that_starts_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
             why = "ps-0 cannot be started: Resource temporarily unavailable"
             with pytest.raises(LaunchError, match=why):
                 await launcher.launch("ps-0")
+            launcher.begin_launch("ps-1")
+            await launcher.exited.wait()
+            assert launcher.running() == ()
+            assert "ps-1 cannot be started" in str(launcher.error)
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", fail)
     asyncio.run(main())
