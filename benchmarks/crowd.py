@@ -68,11 +68,11 @@ class _Twin:
 
     def __init__(self, core: MasterCore) -> None:
         self._core = core
-        self._events: list[Input] = []
+        self._events: list[tuple[Input, float]] = []
         self.cpu_s = 0.0
 
-    def feed(self, event: Input) -> None:
-        self._events.append(event)
+    def feed(self, event: Input, now: float) -> None:
+        self._events.append((event, now))
         if len(self._events) == BATCH:
             self.catch_up()
 
@@ -80,8 +80,8 @@ class _Twin:
         events = self._events.copy()
         self._events.clear()
         began_s = time.process_time()
-        for event in events:
-            self._core.feed(event)
+        for event, now in events:
+            self._core.feed(event, now)
         self.cpu_s += time.process_time() - began_s
 
 
@@ -169,9 +169,9 @@ class Crowd:
 
     def _call(self, event: Input) -> Message | None:
         """Let the core take an event; return what it answers."""
-        self._twin.feed(event)
+        self._twin.feed(event, self._now)
         answer = None
-        for instruction in self._core.feed(event):
+        for instruction in self._core.feed(event, self._now):
             if isinstance(instruction, Reply):
                 answer = instruction.body
             elif isinstance(instruction, TakeDigest):
@@ -180,12 +180,12 @@ class Crowd:
 
     def _ask(self, body: Message) -> Message:
         self._statuses += 1
-        answer = self._call(Request(0, body, self._now))
+        answer = self._call(Request(0, body))
         assert answer is not None
         return answer
 
     def _tick(self) -> None:
-        self._call(Tick(self._now))
+        self._call(Tick())
         self._at(self._now + TICK_S, self._tick)
 
     def _tell_of_partition(self, index: int) -> None:
@@ -215,7 +215,7 @@ class Crowd:
         running = [f"ps-{index}" for index in range(self._size.partitions)]
         running += [f"worker-{name}" for name in self._workers]
         exits = () if dead is None else (ProcessExit(name=f"worker-{dead.name}", code=None, signal=9),)
-        self._call(Request(0, SupervisorStatus(seq=0, running=tuple(running), exits=exits), self._now))
+        self._call(Request(0, SupervisorStatus(seq=0, running=tuple(running), exits=exits)))
 
     # -- a worker's line to the master
 

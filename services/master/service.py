@@ -7,7 +7,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +50,7 @@ from edlz.services.master.progress.progress import Progress
 from edlz.services.master.publication import publish_predictions
 from edlz.services.process.logs import INCIDENT
 from edlz.services.process.runtime import Stop, when_failed
+from edlz.services.process.shell import Instructions, Shell
 from edlz.services.protocol.job_status import FailureView, JobStatus, StatusRequest
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
@@ -111,11 +112,14 @@ class _Asker:
     answer: Message | None = None
 
 
-class MasterService:
+class MasterService(Shell[Input, Instruction]):
     """One life of the job's master."""
 
+    carries = Instructions["MasterService"]()
+
     def __init__(self, config: JobConfig, journal: Journal, job: Job, folder: Path, stop: Stop) -> None:
-        self._config, self._journal, self._folder, self._stop = config, journal, folder, stop
+        super().__init__(stop)
+        self._config, self._journal, self._folder = config, journal, folder
         state = journal.state()
         self._core = MasterCore(
             job,
@@ -135,7 +139,6 @@ class MasterService:
         self._reading: asyncio.Task[None] | None = None  # of the digest
         self._has_left = False
         self._is_led_here = False  # by a launcher in this process: then nobody leads it from outside
-        self._error: BaseException | None = None
         self._security = Security.of(config, "master")
         self._server = RpcServer(
             config.listen_endpoint,
@@ -145,7 +148,7 @@ class MasterService:
             linger_s=LINGER_S,
             security=self._security,
         )
-        when_failed(self._server.failed, self._on_server_failed)
+        when_failed(self._server.failed, self.fail)
         self._hosted_stop = Stop()
         self._hosted: PartitionService | None = None
         self._line: RpcClient | None = None
@@ -163,7 +166,7 @@ class MasterService:
     async def run(self, attend: Attend | None = None) -> int:
         """Serve until the job is over and everybody has heard of it; see `serve_master`."""
         self._is_led_here = attend is not None
-        self._feed(Start())
+        self.feed(Start())
         self._log_start()
         try:
             async with asyncio.TaskGroup() as self._tasks:
@@ -194,12 +197,11 @@ class MasterService:
         while not self._stop.is_set and not self._has_left:
             now = self._clock()
             self._note_standstill(self._clock.take_left_out())
-            self._feed(Tick(now))
+            self.feed(Tick())
             self._progress.sample(now)
             self._keep_events(now)
             await asyncio.sleep(TICK_S / 5 if self._core.verdict.is_over else TICK_S)
-        if self._error is not None:
-            raise self._error
+        self.raise_failure()
 
     def _note_standstill(self, seconds: float) -> None:
         """This master has not run for so long: say so, and show times of day as they are."""
@@ -224,7 +226,7 @@ class MasterService:
     def _answer(self, body: Message) -> Message | None:
         """Have the core answer somebody in this process."""
         asker = _Asker()
-        self._feed(Request(asker, body, self._clock()))
+        self.carry_out(self.decide(Request(asker, body)))
         return asker.answer
 
     def status(self) -> JobStatus:
@@ -276,11 +278,6 @@ class MasterService:
 
     # -- requests
 
-    def _on_server_failed(self, error: BaseException) -> None:
-        """A request handler raised: half-dead is worse than dead."""
-        self._error = self._error or error
-        self._stop.set(70, "a request could not be handled")
-
     def _on_request(self, to: Hashable, body: Message) -> None:
         now = self._clock()
         if isinstance(body, Exchange | Initialise | NewestPull | ReadVector | ReadTables):
@@ -295,44 +292,58 @@ class MasterService:
                 "edlz scale, edlz stop",
             )
         else:
-            instructions = self._core.feed(Request(to, body, now))  # what it refuses is in no figure
+            instructions = self.decide(Request(to, body))  # what it refuses is in no figure
             if isinstance(body, WorkerStatus) and (news := self._progress.on_worker(body, now)):
                 self._announce(Announce("worker", news, logging.WARNING))
-            self._carry_out(instructions)
+            self.carry_out(instructions)
 
     # -- carrying out
 
-    def _feed(self, event: Input) -> None:
-        self._carry_out(self._core.feed(event))
+    def decide(self, event: Input) -> list[Instruction]:
+        return self._core.feed(event, self._clock())
 
-    def _carry_out(self, instructions: list[Instruction]) -> None:
-        for instruction in instructions:
-            match instruction:
-                case Reply(_Asker() as asker, body):
-                    asker.answer = body
-                case Reply(to, body):
-                    self._server.reply(to, body)
-                case Entry(fields, added):
-                    try:
-                        self._write_journal(self._with_final_status(fields), added)
-                    except TermLost as error:
-                        self._yield_to_younger(error)
-                        return
-                case Announce():
-                    self._announce(instruction)
-                case TakeDigest():
-                    self._stop_reading()
-                    self._reading = self._start(self._digest(instruction), "digest")
-                case WriteManifest():
-                    self._start(self._write_manifest(instruction), "manifest")
-                case DropParts(version):
-                    self._start(self._checkpoints.drop_parts(version), "drop parts")
-                case PublishPredictions():
-                    self._start(self._publish(instruction), "predictions")
-                case DropCheckpoint(version):
-                    self._start(self._checkpoints.drop(version), "drop checkpoint")
-                case Leave():
-                    self._has_left = True
+    def carry_out(self, instructions: Iterable[Instruction]) -> None:
+        """Do what the core asks for; when another master has begun, leave the rest, and end."""
+        try:
+            super().carry_out(instructions)
+        except TermLost as error:
+            self._yield_to_younger(error)
+
+    @carries.out(Reply)
+    def _reply(self, reply: Reply) -> None:
+        if isinstance(reply.to, _Asker):
+            reply.to.answer = reply.body
+        else:
+            self._server.reply(reply.to, reply.body)
+
+    @carries.out(Entry)
+    def _enter(self, entry: Entry) -> None:
+        self._write_journal(self._with_final_status(entry.fields), entry.added)
+
+    @carries.out(TakeDigest)
+    def _take_digest(self, asked: TakeDigest) -> None:
+        self._stop_reading()
+        self._reading = self._start(self._digest(asked), "digest")
+
+    @carries.out(WriteManifest)
+    def _complete_checkpoint(self, order: WriteManifest) -> None:
+        self._start(self._write_manifest(order), "manifest")
+
+    @carries.out(DropParts)
+    def _drop_parts(self, order: DropParts) -> None:
+        self._start(self._checkpoints.drop_parts(order.version), "drop parts")
+
+    @carries.out(DropCheckpoint)
+    def _drop_checkpoint(self, order: DropCheckpoint) -> None:
+        self._start(self._checkpoints.drop(order.version), "drop checkpoint")
+
+    @carries.out(PublishPredictions)
+    def _publish_predictions(self, order: PublishPredictions) -> None:
+        self._start(self._publish(order), "predictions")
+
+    @carries.out(Leave)
+    def _leave(self, _: Leave) -> None:
+        self._has_left = True
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         assert self._tasks is not None
@@ -376,6 +387,7 @@ class MasterService:
         self._is_outdated = True
         self._stop.set(error.exit_code, str(error))
 
+    @carries.out(Announce)
     def _announce(self, announce: Announce) -> None:
         if announce.kind != "failed":  # that is the last line, with all there is to say
             logger.log(announce.level, "%s", announce.text, extra=INCIDENT)
@@ -386,7 +398,7 @@ class MasterService:
         server = "master" if self._hosted else "ps"
         run = self._core.job.run
         digest = await take_digest(asked.partitions, security=self._security, server=server, run=run)
-        self._feed(DigestRead(asked.lives, digest))
+        self.feed(DigestRead(asked.lives, digest))
 
     def _stop_reading(self) -> None:
         if self._reading is not None:
@@ -395,12 +407,12 @@ class MasterService:
 
     async def _write_manifest(self, order: WriteManifest) -> None:
         error = await self._checkpoints.complete(order, self._progress.minibatches)
-        self._feed(ManifestWritten(order.version, error))
+        self.feed(ManifestWritten(order.version, error))
 
     async def _publish(self, order: PublishPredictions) -> None:
         """Make the predictions whole, or learn which files are not there."""
         missing, failure = await asyncio.to_thread(publish_predictions, self._config, self._core.job, order)
-        self._feed(Published(tuple(missing), failure))
+        self.feed(Published(tuple(missing), failure))
 
 
 def _failure_text(job: str, failure: FailureView) -> str:

@@ -173,8 +173,8 @@ def made(
 
 def to_master(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
     body = made(job.network.newest("m"), (PartitionStatus, WorkerStatus), writer, rng)
-    process.core.feed(Request(0, body, job.now))
-    process.core.feed(Tick(job.now))
+    process.core.feed(Request(0, body), job.now)
+    process.core.feed(Tick(), job.now)
 
 
 def to_partition(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:

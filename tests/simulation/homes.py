@@ -337,7 +337,7 @@ class Pods(Machine):
     def _ask(self, master: Process, body: object) -> object:
         """Have the master answer from within its process; None if another one has begun."""
         asker: list[object] = []
-        self._job.give(master, Request(asker.append, body, self._job.now))  # type: ignore[arg-type]
+        self._job.give(master, Request(asker.append, body))  # type: ignore[arg-type]
         return asker[0] if asker else None
 
     # -- a launcher

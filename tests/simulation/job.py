@@ -184,7 +184,7 @@ class SimulatedJob:
     def _stop(self) -> None:
         master = self.process("m")
         if master is not None:
-            self.give(master, to_master.StopWanted(self.now))
+            self.give(master, to_master.StopWanted())
 
     def _where(self) -> str:
         lines = []
@@ -228,7 +228,7 @@ class SimulatedJob:
             is_request = isinstance(event, Request)
             self.give(
                 process,
-                to_master.Request(event.to, event.body, self.now) if is_request else to_master.Tick(self.now),
+                to_master.Request(event.to, event.body) if is_request else to_master.Tick(),
             )
             return
         instructions = core.feed(event, self.now)
@@ -237,7 +237,7 @@ class SimulatedJob:
 
     def give(self, process: Process, event: to_master.Input) -> None:
         """Give a master's core an event, and do what it answers."""
-        instructions = process.core.feed(event)
+        instructions = process.core.feed(event, self.now)
         process.core.check_invariants()
         self.carry_out(process, instructions)
 

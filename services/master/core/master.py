@@ -121,35 +121,35 @@ class MasterCore:
         self._told: set[str] = set()  # who has heard how the job ended
         self._farewell = Farewell()
 
-    def feed(self, event: Input) -> list[Instruction]:
-        """Take an event; return what is to be done, in this order.
+    def feed(self, event: Input, now: float) -> list[Instruction]:
+        """Take an input; return what is to be done, in this order.
 
         Raises
         ------
         RemoteProtocolError, ConfigError
             If a request does not fit this job, or comes from a process of another run; nothing has changed.
         """
-        out = self._on(event)
+        out = self._on(event, now)
         self._course.settle()
         return out
 
-    def _on(self, event: Input) -> list[Instruction]:
+    def _on(self, event: Input, now: float) -> list[Instruction]:
         match event:
             case Start():
                 return self._start()
-            case Tick(now):
+            case Tick():
                 return self._on_tick(now)
-            case Request(to, PartitionStatus() as status, now):
+            case Request(to, PartitionStatus() as status):
                 return self._on_partition(to, status, now)
-            case Request(to, WorkerStatus() as status, now):
+            case Request(to, WorkerStatus() as status):
                 return self._on_worker(to, status, now)
-            case Request(to, SupervisorStatus() as status, now):
+            case Request(to, SupervisorStatus() as status):
                 return self._on_supervisor(to, status, now)
-            case Request(to, ScaleRequest() as request, now):
+            case Request(to, ScaleRequest() as request):
                 return self._on_scale(to, request, now)
-            case Request(_, body, _):
+            case Request(_, body):
                 raise RemoteProtocolError(f"a master takes no {type(body).__name__}")
-            case StopWanted(now):
+            case StopWanted():
                 return self._course.stop(now)
             case DigestRead():
                 return self._course.on_digest(event)

@@ -54,18 +54,18 @@ def test_a_master_that_stood_still_gives_nobody_up(has_stood_still: bool) -> Non
     fleet = Fleet(1, 1, record=FleetRecord(asked=1, target=1, next_id=1, crew=(0,)))
     job = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
     core = MasterCore(job, JournalState(), fleet=fleet)
-    core.feed(Start())
-    core.feed(Request("s", SupervisorStatus(seq=1), clock()))
-    core.feed(Request("ps", partition_status(0, incarnation=(1, 1)), clock()))
+    core.feed(Start(), 0.0)
+    core.feed(Request("s", SupervisorStatus(seq=1)), clock())
+    core.feed(Request("ps", partition_status(0, incarnation=(1, 1))), clock())
     worker = WorkerStatus(worker="0", boot=1, incarnation=(1, 2), seq=1, era=(0, 0), run="r")
-    core.feed(Request("w", worker, clock()))
+    core.feed(Request("w", worker), clock())
     assert list(core.processes.live.workers) == ["0"]
     still_s = 10 * HANG_S
     steps = [still_s] if has_stood_still else [TICK_S] * round(still_s / TICK_S)
     out = []
     for step_s in steps:
         time.now += step_s
-        out += core.feed(Tick(clock()))
+        out += core.feed(Tick(), clock())
     told = [one.text for one in out if isinstance(one, Announce)]
     given_up = [
         text.partition(" ")[0] for text in told if "starts in its place" in text or "starts again" in text

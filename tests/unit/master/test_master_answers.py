@@ -43,13 +43,13 @@ class Master:
         )
         job = Job(name="job", run="r", config={}, plan=self.plan, partitions=partitions)
         self.core = MasterCore(job, JournalState())
-        self.core.feed(Start())
+        self.core.feed(Start(), 0.0)
         self.journalled: dict[str, object] = {}
         self.partitions = [self.partition(index) for index in range(partitions)]
         self.lives: dict[str, Identity] = {}
 
     def ask(self, body: Message) -> tuple[Any, list[Any]]:
-        instructions = self.core.feed(Request(0, body, 0.0))
+        instructions = self.core.feed(Request(0, body), 0.0)
         self.core.check_invariants()
         for instruction in instructions:
             if isinstance(instruction, Journal):

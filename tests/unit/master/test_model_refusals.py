@@ -80,7 +80,7 @@ PLAN = Plan(
 
 def answer_to_new_worker(core: MasterCore) -> WorkerOrders:
     status = WorkerStatus(worker="0", boot=1, incarnation=None, seq=1, era=NO_IDENTITY)
-    (reply,) = [one for one in core.feed(Request("w0", status, 1.0)) if isinstance(one, Reply)]
+    (reply,) = [one for one in core.feed(Request("w0", status), 1.0) if isinstance(one, Reply)]
     assert isinstance(reply.body, WorkerOrders)
     return reply.body
 
@@ -88,10 +88,10 @@ def answer_to_new_worker(core: MasterCore) -> WorkerOrders:
 def test_who_comes_before_anything_is_trained_checks_the_model_and_nobody_after_a_refusal() -> None:
     job = Job(name="job", run="1", config={}, plan=PLAN, partitions=1)
     core = MasterCore(job, JournalState())
-    core.feed(Start())
+    core.feed(Start(), 0.0)
     assert answer_to_new_worker(core).check
     core = MasterCore(job, JournalState(term=1, refusal=failure_of_worker(MISTAKE, is_mistake=True)))
-    core.feed(Start())
+    core.feed(Start(), 0.0)
     assert core.verdict.failure == failure_of_worker(MISTAKE, is_mistake=True)
     assert answer_to_new_worker(core).stop
 
@@ -119,14 +119,14 @@ def test_a_master_that_is_restarted_keeps_the_refusal_and_a_new_start_tries_agai
 def test_a_mistake_that_others_did_not_meet_is_a_failure_of_the_job() -> None:
     """A node that lacks a package, say: the job has trained, and another start may go on with it."""
     core = MasterCore(Job(name="job", run="1", config={}, plan=PLAN, partitions=1), JournalState())
-    core.feed(Start())
+    core.feed(Start(), 0.0)
     core.work.evaluation.reported += 1
     orders = answer_to_new_worker(core)
     assert not orders.check
     told = WorkerStatus(
         worker="0", boot=1, incarnation=orders.incarnation, seq=2, era=NO_IDENTITY, run="1", failure=MISTAKE
     )
-    out = core.feed(Request("w0", told, 2.0))
+    out = core.feed(Request("w0", told), 2.0)
     assert core.verdict.failure is not None
     assert core.verdict.failure.exit_code == 1
     assert not any(isinstance(one, Journal) and "refusal" in one.fields for one in out)

@@ -42,7 +42,7 @@ class Watched:
         job = Job(name="job", run="r", config={}, plan=plan, partitions=1)
         journal = JournalState(term=term)
         self.core = MasterCore(job, journal)
-        self.core.feed(Start())
+        self.core.feed(Start(), 0.0)
         self.progress = Progress(self.core, 1e9, now, journal)
         self.now, self.applied, self.told = now, float(applied), 0.0
         self._seq = 0
@@ -54,7 +54,7 @@ class Watched:
         status = partition_status(
             boot=self._next(), incarnation=None, seq=self._next(), term=self.core.term, ledger=LedgerRecord()
         )
-        (granted,) = [i.body for i in self.core.feed(Request(0, status, self.now)) if hasattr(i, "body")]
+        (granted,) = [i.body for i in self.core.feed(Request(0, status), self.now) if hasattr(i, "body")]
         era = self.core.eras.newest if self.core.plan.is_sync else None
         return msgspec.structs.replace(status, incarnation=granted.incarnation, era=era)
 
@@ -71,7 +71,7 @@ class Watched:
             self.told += records_per_s * TICK_S
             if tick % 4 == 0:
                 self.tell()
-            self.core.feed(Tick(self.now))
+            self.core.feed(Tick(), self.now)
             self.progress.sample(self.now)
 
     def be_at(self, version: int) -> None:
@@ -92,7 +92,7 @@ class Watched:
             minibatches=minibatches,
             open_minibatches=more,
         )
-        self.core.feed(Request(0, self._partition, self.now))
+        self.core.feed(Request(0, self._partition), self.now)
         lives = (self._partition.incarnation or NO_IDENTITY,)
         era = self.core.eras.newest or NO_IDENTITY
         self.say(
@@ -105,7 +105,7 @@ class Watched:
         """Let the worker speak."""
         if self._worker is None:
             hello = WorkerStatus(worker="0", boot=1, incarnation=None, seq=self._next(), era=NO_IDENTITY)
-            (answer,) = [i.body for i in self.core.feed(Request(0, hello, self.now)) if hasattr(i, "body")]
+            (answer,) = [i.body for i in self.core.feed(Request(0, hello), self.now) if hasattr(i, "body")]
             self._worker = answer.incarnation
         telemetry = WorkerTelemetry(state="training", minibatches=1, **told)
         status = WorkerStatus(
@@ -119,7 +119,7 @@ class Watched:
         )
         status = msgspec.structs.replace(status, telemetry=telemetry)
         for _ in range(1 + is_copy):
-            self.core.feed(Request(0, status, self.now))
+            self.core.feed(Request(0, status), self.now)
             self.told_of_worker = self.progress.on_worker(status, self.now)
 
     @property
@@ -196,8 +196,8 @@ def test_a_stopped_job_is_at_the_version_of_its_checkpoint() -> None:
     job = Watched("sync")
     job.be_at(0)
     job.be_at(7)
-    job.core.feed(StopWanted(job.now))
-    job.core.feed(ManifestWritten(9))
+    job.core.feed(StopWanted(), job.now)
+    job.core.feed(ManifestWritten(9), job.now)
     job.be_at(12)
     status = job.progress.status(0, job.now)
     assert job.core.version == 12

@@ -46,9 +46,9 @@ def core() -> MasterCore:
     core = MasterCore(
         Job(name="j", run="r", config={}, plan=PLAN, partitions=1), JournalState(), evaluation_steps=1
     )
-    core.feed(Start())
+    core.feed(Start(), 0.0)
     done = LedgerRecord(finished=(0, 1), minibatches=4)
-    core.feed(Request("p", partition_status(version=5, ledger=done, minibatches=4), 0.0))
+    core.feed(Request("p", partition_status(version=5, ledger=done, minibatches=4)), 0.0)
     return core
 
 
@@ -65,7 +65,7 @@ def refused(core: MasterCore, status: Any, complaint: str) -> None:
         core.phase,
     )
     with pytest.raises(RemoteProtocolError, match=complaint):
-        core.feed(Request("x", status, 1.0))
+        core.feed(Request("x", status), 1.0)
     core.check_invariants()
     after = (
         dict(core.processes.live.workers),
@@ -87,7 +87,7 @@ def evaluated(core: MasterCore, *states: MetricState) -> tuple[DoneEvaluation, .
 def test_metric_states_that_cannot_be_added(core: MasterCore, other: MetricState) -> None:
     both = evaluated(core, {"n": [np.ones(1)]}, other)
     refused(core, worker(evaluated=both), "task 1 of the evaluation has metric states")
-    core.feed(Request("w", worker(evaluated=both[:1]), 1.0))
+    core.feed(Request("w", worker(evaluated=both[:1])), 1.0)
     refused(core, worker(seq=2, evaluated=both[1:]), r"task 0 has \{'n': \[\(1,\)\]\}")
 
 
@@ -152,7 +152,7 @@ def test_odd_partitions(core: MasterCore, fields: dict[str, Any], complaint: str
 def test_whoever_names_a_later_term_is_not_believed_but_looked_up(core: MasterCore) -> None:
     """Only the journal knows whether there is a younger master."""
     for status in (partition_status(term=2**62), worker(incarnation=(2, 1))):
-        check, answer = core.feed(Request("x", status, 1.0))
+        check, answer = core.feed(Request("x", status), 1.0)
         assert check == Journal({}), "which ends a master whose time is over"
         assert isinstance(answer, Reply)
         assert isinstance(answer.body, ErrorReply)

@@ -75,8 +75,8 @@ def test_only_the_current_life_of_a_partition_is_listened_to(is_zombie: bool) ->
         slots=1,
     )
     core = MasterCore(Job(name="j", run="r", config={}, plan=plan, partitions=1), JournalState())
-    core.feed(Start())
-    core.feed(Request(0, partition_status(0, incarnation=(1, 2)), 0.0))
-    core.feed(Request(0, partition_status(0, incarnation=(1, 1 if is_zombie else 2), seq=2), SILENCE_S))
-    told = [one.text for one in core.feed(Tick(SILENCE_S + 1)) if isinstance(one, Announce)]
+    core.feed(Start(), 0.0)
+    core.feed(Request(0, partition_status(0, incarnation=(1, 2))), 0.0)
+    core.feed(Request(0, partition_status(0, incarnation=(1, 1 if is_zombie else 2), seq=2)), SILENCE_S)
+    told = [one.text for one in core.feed(Tick(), SILENCE_S + 1) if isinstance(one, Announce)]
     assert any("ps-0 is silent" in text for text in told) is is_zombie

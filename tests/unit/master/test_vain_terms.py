@@ -34,7 +34,7 @@ class Masters:
     def start(self) -> MasterCore:
         state = strict_json.decode(strict_json.encode(self.journal), JournalState)
         core = MasterCore(JOB, state)
-        self.carry_out(core.feed(Start()))
+        self.carry_out(core.feed(Start(), 0.0))
         return core
 
     def carry_out(self, instructions: list[Any]) -> None:
@@ -48,7 +48,7 @@ def test_masters_that_achieve_nothing_end_the_job_and_a_resumed_one_begins_anew(
     for _ in range(2):
         for _ in range(MOST_VAIN_TERMS):
             core = masters.start()
-            masters.carry_out(core.feed(Tick(1.0)))
+            masters.carry_out(core.feed(Tick(), 1.0))
             assert core.verdict.failure is None
         core = masters.start()
         assert core.verdict.failure is not None
@@ -57,7 +57,7 @@ def test_masters_that_achieve_nothing_end_the_job_and_a_resumed_one_begins_anew(
             == "its master was started 10 times in a row, and the job got no further"
         )
         assert core.verdict.is_over
-        masters.carry_out(core.feed(Tick(1.0)))
+        masters.carry_out(core.feed(Tick(), 1.0))
 
 
 def test_a_master_that_achieves_something_is_forgiven() -> None:
@@ -66,7 +66,7 @@ def test_a_master_that_achieves_something_is_forgiven() -> None:
         core = masters.start()
         if n % MOST_VAIN_TERMS == 3:
             core.work.evaluation.reported += 1
-        masters.carry_out(core.feed(Tick(1.0)))
+        masters.carry_out(core.feed(Tick(), 1.0))
         assert core.verdict.failure is None
 
 
@@ -75,7 +75,7 @@ def test_what_an_earlier_master_has_skipped_is_nothing_achieved() -> None:
     masters.journal["ends"] = ((1, 0),)
     core = masters.start()
     assert (core.achieved, core.furthest) == (0, 0)
-    masters.carry_out(core.feed(Tick(1.0)))
+    masters.carry_out(core.feed(Tick(), 1.0))
     assert masters.journal["vain_terms"] == 1
 
 

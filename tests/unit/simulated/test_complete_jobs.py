@@ -128,7 +128,7 @@ def test_a_master_whose_time_is_over_ends_and_says_nothing(tmp_path: Path) -> No
         with Journal(config.job_directory / "journal.sqlite") as younger:
             younger.write(2, {"term": 2})
         claim = partition_status(term=2, run=service._core.job.run)
-        service._feed(Request(ReplyTo(b"nobody", 1), claim, 0.0))
+        service.feed(Request(ReplyTo(b"nobody", 1), claim))
         await asyncio.Event().wait()
 
     assert asyncio.run(serve_master(config, Stop(), attend)) == 1

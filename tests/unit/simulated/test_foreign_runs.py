@@ -39,7 +39,7 @@ OLD: Identity = (1, 7)
 
 def master() -> MasterCore:
     core = MasterCore(JOB, JournalState())
-    core.feed(master_inputs.Start())
+    core.feed(master_inputs.Start(), 0.0)
     return core
 
 
@@ -49,15 +49,15 @@ def test_a_master_refuses_a_partition_of_another_run(term: int) -> None:
     full = LedgerRecord(finished=(0, 10), minibatches=40)
     old = partition_status(incarnation=OLD, term=term, version=40, ledger=full, run="old", is_sealed=True)
     with pytest.raises(RemoteProtocolError, match=r'ps-0 belongs to run old .* leads run new of job "j"'):
-        core.feed(master_inputs.Request(0, old, 0.0))
+        core.feed(master_inputs.Request(0, old), 0.0)
     assert not core.partitions.entries
     (*_, answer) = core.feed(
-        master_inputs.Request(0, partition_status(incarnation=None, has_base=False, run=""), 0.0)
+        master_inputs.Request(0, partition_status(incarnation=None, has_base=False, run="")), 0.0
     )
     assert isinstance(answer, master_core.Reply)
     assert isinstance(answer.body, Granted)
     joined = partition_status(incarnation=answer.body.incarnation, seq=2, run="new")
-    (*_, answer) = core.feed(master_inputs.Request(0, joined, 0.0))
+    (*_, answer) = core.feed(master_inputs.Request(0, joined), 0.0)
     assert isinstance(answer, master_core.Reply)
     assert isinstance(answer.body, PartitionOrders)
     assert not answer.body.stop
@@ -67,9 +67,9 @@ def test_a_master_refuses_a_worker_of_another_run() -> None:
     core = master()
     old = WorkerStatus(worker="0", boot=1, incarnation=OLD, seq=9, era=NO_IDENTITY, run="old")
     with pytest.raises(RemoteProtocolError, match="worker-0 belongs to run old"):
-        core.feed(master_inputs.Request(0, old, 0.0))
+        core.feed(master_inputs.Request(0, old), 0.0)
     assert not core.processes.live.workers
-    core.feed(master_inputs.Request(0, msgspec.structs.replace(old, run="new"), 0.0))
+    core.feed(master_inputs.Request(0, msgspec.structs.replace(old, run="new")), 0.0)
     assert core.processes.live.workers
 
 
@@ -96,10 +96,10 @@ def test_a_partition_answers_only_who_names_its_run(run: str) -> None:
 
 def test_a_supervisor_says_which_run_it_leads_as_soon_as_it_knows() -> None:
     core, supervisor = master(), Reconciler()
-    core.feed(master_inputs.Request(0, supervisor.next_status([]), 0.0))
+    core.feed(master_inputs.Request(0, supervisor.next_status([])), 0.0)
     supervisor.on_orders(SupervisorOrders(term=1, run="old"), [])
     with pytest.raises(RemoteProtocolError, match="a supervisor belongs to run old"):
-        core.feed(master_inputs.Request(0, supervisor.next_status([]), 0.0))
+        core.feed(master_inputs.Request(0, supervisor.next_status([])), 0.0)
 
 
 def is_harmed(seed: int, mode: str) -> bool:
