@@ -227,7 +227,7 @@ def test_a_silent_worker_whose_node_does_not_answer_is_given_up_at_once() -> Non
 @pytest.mark.parametrize("build_s", [62.0, 700.0])
 def test_a_job_whose_workers_build_for_long_gives_none_up(mode: str, build_s: float) -> None:
     job = SimulatedJob(Schedule(1, mode, 2, 1, (3,) * 6, 2, 2, build_s=build_s, home="machine")).run()
-    assert job.given_up == []
+    assert not any("hung" in line for line in job.log)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -236,5 +236,4 @@ def test_a_step_that_hangs_after_a_long_build_is_found_in_time(mode: str, seed: 
     workers = 2 if mode == "sync" else 1  # another one would take over the lease, and need nobody else
     schedule = Schedule(seed, mode, 2, 1, (4,) * 8, 2, workers, build_s=90.0, hangs=((5, 2),), home="machine")
     job = SimulatedJob(schedule).run()
-    assert len(job.given_up) == 1
-    assert any("hung: no progress for 6" in line for line in job.log)
+    assert sum("hung: no progress for 6" in line for line in job.log) == 1

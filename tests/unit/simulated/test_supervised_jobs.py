@@ -98,8 +98,8 @@ def test_no_more_workers_than_have_room() -> None:
 @pytest.mark.parametrize("home", HOMES)
 def test_who_hangs_is_given_up_and_replaced(home: str) -> None:
     job = SimulatedJob(job_of(home, hangs=((5, 2),))).run()
-    assert len(job.given_up) == 1
-    assert told(job, "hung: no progress for 6")
+    assert len(told(job, "hung: no progress for 6")) == 1
+    assert len(told(job, "starts in its place")) == 1
 
 
 @pytest.mark.parametrize("role", ["w0", "p0"])
