@@ -28,6 +28,7 @@ from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.master.service import MasterService, serve_master
+from edlz.services.pauses import Pauses
 from edlz.services.process.logs import configure_logging
 from edlz.services.process.outputs import guard_outputs
 from edlz.services.process.runtime import Stop, run_service
@@ -196,7 +197,7 @@ class _JobRun:
 
     async def _hand_on(self, keys: JobKeys, service: MasterService) -> None:
         """Put the keys into the job's secret, as soon as the cluster takes it."""
-        pause_s, last = FIRST_PAUSE_S, ""
+        pauses, last = Pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S), ""
         while True:
             try:
                 await hand_on_keys(self._own.cluster, self._objects, keys, Path(self._config.keys_dir))
@@ -205,8 +206,7 @@ class _JobRun:
                 if error.message != last:
                     last = error.message
                     service.announce("job", f"no pod can be started yet: {told(error)}")
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            await asyncio.sleep(pauses.take())
 
     async def _obey_signal(self) -> None:
         """Let the job save a checkpoint when the pod is to go; end in time even if it cannot."""

@@ -23,6 +23,7 @@ from edlz.k8s.cluster.connection import Connection, Login, find_connection
 from edlz.services import strict_json
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, PeerUnavailable
+from edlz.services.pauses import Pauses
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -357,7 +358,7 @@ class Cluster:
     ) -> bytes:
         """Make a request until it succeeds, is refused for good, or its time is over; return the answer."""
         patience_s = self._patience_s if patience_s is None else patience_s
-        until_s, pause_s = time.monotonic() + patience_s, FIRST_PAUSE_S
+        until_s, pauses = time.monotonic() + patience_s, Pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         while True:
             left_s = max(LEAST_ATTEMPT_S, until_s - time.monotonic()) if patience_s else ATTEMPT_S
             limit_s = min(ATTEMPT_S, left_s)
@@ -367,12 +368,11 @@ class Cluster:
             if 200 <= code < 300:
                 return answer
             error = refusal(code, answer, self.namespace, self.server) if code else self._unreachable(answer)
-            wait_s = max(asked_s, pause_s * self._random.uniform(0.5, 1.5))
+            wait_s = max(asked_s, pauses.take() * self._random.uniform(0.5, 1.5))
             if (code and code not in TRANSIENT) or time.monotonic() + wait_s > until_s:
                 raise error
             logger.debug("%s %s: %s; again in %.1fs", method, path, error.message, wait_s)
             await self._sleep(wait_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _attempt(
         self,

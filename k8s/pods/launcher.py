@@ -22,6 +22,7 @@ from edlz.k8s.objects.job_objects import JobObjects
 from edlz.k8s.pods.pod_inventory import PodInventory
 from edlz.k8s.pods.stuck_pods import StuckPods
 from edlz.services.errors import EdlzError, PeerUnavailable
+from edlz.services.pauses import Pauses
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.launcher import HUNG_GRACE_S, Facts, count_workers, is_worker, split_name
 
@@ -64,13 +65,13 @@ class _Trial:
     Attributes
     ----------
     not_before_s : when to try again
-    pause_s : how long to wait after the next failure
+    pauses : how long to wait after the next failures
     note : why it failed
     is_crowded : whether a quota is used up
     """
 
     not_before_s: float = 0.0
-    pause_s: float = FIRST_PAUSE_S
+    pauses: Pauses = field(default_factory=lambda: Pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S))
     note: str = ""
     is_crowded: bool = False
 
@@ -262,9 +263,7 @@ class PodLauncher:
         """Try again later, less and less often."""
         trial = self._trials.setdefault(name, _Trial())
         trial.is_crowded = is_crowded
-        pause_s = min(trial.pause_s, longest_s)
-        trial.not_before_s = self._now() + pause_s * self._random.uniform(0.75, 1.25)
-        trial.pause_s = 2 * pause_s
+        trial.not_before_s = self._now() + trial.pauses.take(longest_s) * self._random.uniform(0.75, 1.25)
         if note and trial.note != note:
             logger.warning("%s: %s", name, note)
         trial.note = note

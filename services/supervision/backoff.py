@@ -1,6 +1,8 @@
 """How long to wait before something that keeps ending is started again, and how often it has been in vain."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from edlz.services.pauses import Pauses
 
 __all__ = ["Backoff"]
 
@@ -23,7 +25,7 @@ class Backoff:
     short_lives: int = 0
     vain_lives: int = 0
     _achieved: int = 0  # by the end before
-    _delays: int = 0  # in a row
+    _delays: Pauses = field(default_factory=lambda: Pauses(FIRST_DELAY_S, LONGEST_DELAY_S))
 
     def on_end(self, lived_s: float, achieved: int | None = None) -> float:
         """Return the seconds to wait after a life of this length.
@@ -37,10 +39,9 @@ class Backoff:
         self.vain_lives = 1 if self._has_risen(achieved) else self.vain_lives + 1
         self._achieved = achieved or 0
         if not self.short_lives and self.vain_lives <= 1:
-            self._delays = 0
+            self._delays = Pauses(FIRST_DELAY_S, LONGEST_DELAY_S)
             return 0.0
-        self._delays += 1
-        return float(min(FIRST_DELAY_S * 2 ** min(self._delays - 1, 30), LONGEST_DELAY_S))
+        return self._delays.take()
 
     def vain_until(self, achieved: int) -> int:
         """Return how many lives have been in vain so far: none if anything was achieved since the last end."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from edlz.services.errors import EdlzError
+from edlz.services.pauses import Pauses
 from edlz.services.storage.durable import NO_ROOM
 
 __all__ = ["DiskFull", "FullDisk"]
@@ -61,7 +62,7 @@ class FullDisk:
             If there is none for too long.
         """
         began: float | None = None
-        pause_s, doubts = FIRST_PAUSE_S, 0
+        pauses, doubts = Pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S), 0
         limit_s = self._limit_s if limit_s is None else limit_s
         while True:
             try:
@@ -75,8 +76,7 @@ class FullDisk:
                         logger.warning("%s could not be written (%s), tried once more", self._path, error)
                 else:
                     began = self._begin(began, limit_s, error)
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                time.sleep(pauses.take())
             else:
                 if began is not None:
                     self.waited_s += time.monotonic() - began

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Journal
 from edlz.services.master.core.vocabulary.records import LossRecord
+from edlz.services.pauses import Pauses
 from edlz.services.protocol.messages import NonFiniteLoss, WorkerStatus
 
 __all__ = ["NonFiniteLosses"]
@@ -32,7 +33,7 @@ class NonFiniteLosses:
     _counts: dict[tuple[str, int], int] = field(default_factory=dict)  # by a worker's id and boot
     _named: set[str] = field(default_factory=set)
     _told: int = 0  # how many have been told
-    _pause_s: float = FIRST_PAUSE_S
+    _pauses: Pauses = field(default_factory=lambda: Pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S))
     _quiet_until_s: float = 0.0
 
     @classmethod
@@ -67,9 +68,9 @@ class NonFiniteLosses:
             self._named.add(worker)
             text = f"worker-{worker}: the loss of {place} is {newest.loss}."
         else:
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._pauses.take()
             text = f"{self.count:,} minibatches had a loss that is NaN or infinite; the newest: {place}."
-        self._told, self._quiet_until_s = self.count, now + self._pause_s
+        self._told, self._quiet_until_s = self.count, now + self._pauses.next_s
         return [Journal({"losses": self._record}), Announce("loss", text, 30)]
 
     @property
