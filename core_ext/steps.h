@@ -2,7 +2,7 @@
  *
  * The same functions serve flat dense vectors (dense.c) and single rows of embedding tables, so both give the
  * same bits.  They are inlined into their callers' loops, whose instruction set they take; build with
- * -ffp-contract=off and -fno-math-errno.  optimizers.py packs the scalars.
+ * -ffp-contract=off and -fno-math-errno.  steps.py packs the scalars.
  *
  *     edlz_step_adam(out, values, slots, gradient, step, count)
  *
@@ -77,7 +77,7 @@ typedef struct edlz_step {
     float p[14];
 } edlz_step;
 
-_Static_assert(sizeof(edlz_step) == 64, "optimizers.py packs 64 bytes");
+_Static_assert(sizeof(edlz_step) == 64, "steps.py packs 64 bytes");
 
 enum { EDLZ_MAX_SLOTS = 3 };
 

@@ -10,7 +10,7 @@ from simulation.processes import Violation
 from simulation.reference import reference_run
 from simulation.schedule import Schedule, bad_minibatches
 
-from edlz.services.master.core.tasks.task_queue import MAX_ATTEMPTS
+from edlz.services.master.core.tasks.failed_attempts import MAX_ATTEMPTS
 from edlz.services.master.digest import read_digest
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import ConcludedRound

@@ -19,6 +19,7 @@ import math
 from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import DataError
+from edlz.services.master.core.tasks.failed_attempts import MAX_ATTEMPTS
 from edlz.services.master.core.tasks.task_failures import failure_of_export, failure_of_exporters
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Journal
 from edlz.services.master.core.vocabulary.records import JournalState
@@ -35,7 +36,6 @@ from edlz.services.protocol.messages import (
 
 __all__ = ["Exports"]
 
-MAX_ATTEMPTS = 3
 AGAIN_S = 10.0  # between two attempts
 _OF_FILES = DataError.code
 

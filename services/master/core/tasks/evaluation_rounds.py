@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from edlz.services.errors import RemoteProtocolError
+from edlz.services.master.core.tasks.failed_attempts import Attempts, FailedAttempts
 from edlz.services.master.core.tasks.leases import Leases
 from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.master.core.tasks.refusals import difference
@@ -33,7 +34,6 @@ from edlz.services.protocol.plan import Plan
 __all__ = ["EvaluationRounds", "Finished"]
 
 LEASE_TIMEOUT_S = 60.0
-MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,7 @@ class EvaluationRounds:
     _rounds: dict[int, _Round] = field(default_factory=dict)
     _triggered: int = 0  # last version that opened a round
     _opened: int = 0
-    _failures: dict[tuple[int, int], list[tuple[str, FailedTask]]] = field(default_factory=dict)
-    _seen_failures: set[tuple[int, int, int, int]] = field(default_factory=set)
+    _failed: FailedAttempts = field(default_factory=FailedAttempts)
 
     @property
     def has_data(self) -> bool:
@@ -338,18 +337,12 @@ class EvaluationRounds:
         decision = result.decision or Decision(logs=result.metrics) if round_.shown is not None else None
         return Finished(round_.number, round_.version, result.metrics, records, round_.is_final, decision)
 
-    def fail(self, worker: str, boot: int, failed: FailedTask) -> list[tuple[str, FailedTask]] | None:
-        """Count a failed attempt; returns all attempts when this was the last one allowed."""
-        key = (boot, failed.round, failed.task, failed.attempt)
-        if key in self._seen_failures:
-            return None
-        self._seen_failures.add(key)
-        attempts = self._failures.setdefault((failed.round, failed.task), [])
-        attempts.append((worker, failed))
+    def fail(self, worker: str, boot: int, failed: FailedTask) -> Attempts | None:
+        """Count a failed attempt; return all attempts, when this was the last one allowed."""
         round_ = self._rounds.get(failed.round)
-        if round_:
+        if round_ and not self._failed.is_counted(boot, failed):
             round_.leases.end(failed.task)
-        return attempts if len(attempts) >= MAX_ATTEMPTS else None
+        return self._failed.count(worker, boot, failed)
 
     # -- checks
 

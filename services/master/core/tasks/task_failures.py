@@ -2,12 +2,12 @@
 
 import re
 
+from edlz.services.master.core.tasks.failed_attempts import Attempts
 from edlz.services.protocol.job_status import MISTAKE, FailureView
 from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask, Failure, Job
 from edlz.services.protocol.plan import Plan
 
 __all__ = [
-    "Attempts",
     "death_text",
     "failure_of_export",
     "failure_of_exporters",
@@ -19,9 +19,6 @@ __all__ = [
 ]
 
 _KEPT = "it is trained, and kept"
-
-Attempts = list[tuple[str, FailedTask]]
-"""Failed attempts at one task, each with its worker, in the order in which they were reported."""
 
 
 def failure_of_task(job: Job, attempts: Attempts, *, skips: bool) -> FailureView:

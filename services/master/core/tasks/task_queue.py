@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from itertools import chain
 from statistics import median
 
+from edlz.services.master.core.tasks.failed_attempts import NO_ROUND, Attempts, FailedAttempts
 from edlz.services.master.core.tasks.leases import Leases
 from edlz.services.protocol.ledger import LedgerRecord, TaskSet
-from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask, Identity, WorkerStatus
+from edlz.services.protocol.messages import FailedTask, Identity, WorkerStatus
 from edlz.services.protocol.plan import Plan
 
-__all__ = ["MAX_ATTEMPTS", "Holder", "TaskQueue"]
+__all__ = ["Holder", "TaskQueue"]
 
-MAX_ATTEMPTS = 3
 LEASE_FLOOR_S = 30.0
 LEASE_MEDIANS = 3.0
 SAMPLES = 50
@@ -61,8 +61,7 @@ class TaskQueue:
     suspects: set[int] = field(default_factory=set)  # in hand of workers that died; see `Deaths`
     _leases: Leases = field(default_factory=Leases)  # closed there: what is done, or closed here
     _returned: dict[int, None] = field(default_factory=dict)  # a lost worker's free tasks: first in line
-    _failures: dict[int, list[tuple[str, FailedTask]]] = field(default_factory=dict)
-    _seen_failures: set[tuple[int, int, int]] = field(default_factory=set)
+    _failed: FailedAttempts = field(default_factory=FailedAttempts)
     _durations_s: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     _closed: set[int] = field(default_factory=set)  # not leased until it is decided where they end
     _open_round: tuple[int, float] = (-1, 0.0)  # sync: first task of the round in work, and since when
@@ -132,26 +131,13 @@ class TaskQueue:
             if self._leases.is_free(task) and 0 <= task < self.plan.task_count:
                 self._lease(task, mine, now)
 
-    def fail(self, worker: str, boot: int, failed: FailedTask) -> list[tuple[str, FailedTask]] | None:
-        """Count a failed attempt; a repeated report counts once.
-
-        Returns
-        -------
-        list of (worker, FailedTask), or None
-            All attempts, when this was the last one allowed.
-        """
-        key = (boot, failed.task, failed.attempt)
-        if key in self._seen_failures:
-            return None
-        self._seen_failures.add(key)
-        attempts = self._failures.setdefault(failed.task, [])
-        attempts.append((worker, failed))
-        return attempts if len(attempts) >= MAX_ATTEMPTS else None
+    def fail(self, worker: str, boot: int, failed: FailedTask) -> Attempts | None:
+        """Count a failed attempt; return all attempts, when this was the last one allowed."""
+        return self._failed.count(worker, boot, failed)
 
     def forgive(self, task: int) -> None:
         """Forget the attempts that ended with their worker: the task has got on since."""
-        attempts = self._failures.get(task, [])
-        attempts[:] = [attempt for attempt in attempts if attempt[1].index != UNKNOWN_INDEX]
+        self._failed.forgive_deaths((NO_ROUND, task))
 
     def close(self, task: int) -> None:
         """Lease a bad task no more, until it is known where it ends."""
@@ -163,7 +149,7 @@ class TaskQueue:
         """Lease a task again; its attempts start anew."""
         self._closed.discard(task)
         self.suspects.discard(task)
-        self._failures.pop(task, None)
+        self._failed.forget((NO_ROUND, task))
         self._leases.reopen(self._unleased)
 
     @property
