@@ -128,7 +128,7 @@ def test_numeric_tests_pass_under_each_variant(name, tmp_path):
     if newest == "baseline" or newest == name:
         pytest.skip(f"all tests run {newest} here")
     build_variant(name, tmp_path)
-    tests = [str(ROOT / "tests" / "unit" / f"test_{test}.py") for test in NUMERIC_TESTS]
+    tests = [str(Path(__file__).with_name(f"test_{test}.py")) for test in NUMERIC_TESTS]
     environment = {
         **os.environ,
         **VARIANTS[name],
