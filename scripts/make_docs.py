@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from edlz.services.master.core.vocabulary.phase import STEPS as PHASES
 from edlz.services.protocol import messages
 from edlz.services.protocol.message_types import Record
 from edlz.services.ps.core.checkpointing import STEPS as CUT_STEPS
@@ -79,6 +80,7 @@ def _field(name: str, kind: Any) -> str:
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "architecture.md": {
         "a task in hand": lambda: diagram(TASK_STEPS),
+        "a job": lambda: diagram(PHASES),
         "a partition": lambda: diagram(PARTITION_STEPS),
         "a cut": lambda: diagram(CUT_STEPS),
     },

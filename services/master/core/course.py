@@ -15,7 +15,7 @@ from edlz.services.master.core.stopping import Stopping
 from edlz.services.master.core.tasks.task_failures import failure_of_nothing
 from edlz.services.master.core.vocabulary.inputs import DigestRead, ManifestWritten, Published
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction
-from edlz.services.master.core.vocabulary.phase import Phase, check_step
+from edlz.services.master.core.vocabulary.phase import STEPS, Phase
 from edlz.services.master.core.vocabulary.verdict import Verdict
 from edlz.services.master.core.work import Work
 from edlz.services.protocol.messages import Job
@@ -73,8 +73,9 @@ class Course:
     def settle(self) -> None:
         """An event is taken in: the job has stayed in its phase, or gone on to one that may follow it."""
         phase = self._phase
-        check_step(self.phase, phase)
-        self.phase = phase
+        if phase is not self.phase:
+            STEPS.check(self.phase, phase)
+            self.phase = phase
 
     # -- what is known
 

@@ -2,9 +2,9 @@
 
 from enum import Enum
 
-from edlz.services.errors import LocalProtocolError
+from edlz.services.transitions import Transitions
 
-__all__ = ["STEPS", "Phase", "check_step"]
+__all__ = ["STEPS", "Phase"]
 
 
 class Phase(Enum):
@@ -23,26 +23,19 @@ class Phase(Enum):
 
 
 # One event may take the job on by several phases.  A loss takes it back; nothing takes it back from its end.
-STEPS: dict[Phase, frozenset[Phase]] = {
-    Phase.GATHERING: frozenset({Phase.RESTORING, Phase.RUNNING, Phase.SEALING, Phase.CONCLUDING}),
-    Phase.RESTORING: frozenset({Phase.RUNNING, Phase.SEALING, Phase.CONCLUDING}),
-    Phase.RUNNING: frozenset({Phase.RESTORING, Phase.SEALING, Phase.CONCLUDING}),
-    Phase.SEALING: frozenset({Phase.RESTORING, Phase.RUNNING, Phase.CONCLUDING}),
-    Phase.CONCLUDING: frozenset({Phase.RUNNING, Phase.EXPORTING, Phase.COMPLETE}),
-    Phase.EXPORTING: frozenset({Phase.RUNNING, Phase.CONCLUDING, Phase.COMPLETE}),
-    Phase.STOPPING: frozenset({Phase.COMPLETE, Phase.STOPPED}),
+_GOES_ON = {
+    Phase.GATHERING: {Phase.RESTORING, Phase.RUNNING, Phase.SEALING, Phase.CONCLUDING},
+    Phase.RESTORING: {Phase.RUNNING, Phase.SEALING, Phase.CONCLUDING},
+    Phase.RUNNING: {Phase.RESTORING, Phase.SEALING, Phase.CONCLUDING},
+    Phase.SEALING: {Phase.RESTORING, Phase.RUNNING, Phase.CONCLUDING},
+    Phase.CONCLUDING: {Phase.RUNNING, Phase.EXPORTING, Phase.COMPLETE},
+    Phase.EXPORTING: {Phase.RUNNING, Phase.CONCLUDING, Phase.COMPLETE},
 }
-STEPS |= {phase: after | {Phase.STOPPING, Phase.FAILED} for phase, after in STEPS.items()}
-STEPS |= {phase: frozenset() for phase in (Phase.COMPLETE, Phase.FAILED, Phase.STOPPED)}
-
-
-def check_step(phase: Phase, following: Phase) -> None:
-    """Check that one phase, or itself, may follow another.
-
-    Raises
-    ------
-    LocalProtocolError
-        If it may not.
-    """
-    if following is not phase and following not in STEPS[phase]:
-        raise LocalProtocolError(f"a job that was {phase.value} cannot be {following.value}")
+_ENDS = (Phase.COMPLETE, Phase.FAILED, Phase.STOPPED)
+STEPS = Transitions(
+    "a job",
+    Phase.GATHERING,
+    {phase: after | {Phase.STOPPING, Phase.FAILED} for phase, after in _GOES_ON.items()}
+    | {Phase.STOPPING: {Phase.COMPLETE, Phase.FAILED, Phase.STOPPED}}
+    | {end: set() for end in _ENDS},
+)
