@@ -165,11 +165,13 @@ class Cluster:
     ----------
     folder : Path
         Of short name: sockets lie in it.
+    has_validation : bool
+        Whether the job evaluates at its end.
     **flags
         Of the job.
     """
 
-    def __init__(self, folder: Path, **flags: Any) -> None:
+    def __init__(self, folder: Path, *, has_validation: bool = False, **flags: Any) -> None:
         self._folder = folder
         (folder / "data").mkdir()
         with Writer(folder / "data" / "part-0") as records:
@@ -189,14 +191,16 @@ class Cluster:
             "worker_threads": 1,
             "master_addr": f"ipc://{folder}/m",
         }
+        if has_validation:
+            about["validation_data"] = about["training_data"]
         self.config = JobConfig(**{**about, **flags})
         self.lives: list[Life] = []
 
-    def start(self) -> None:
+    def start(self, make_engine: MakeEngine = NumpyEngine) -> None:
         """Start everybody."""
         self.master = self.start_master()
         self.servers = [self.start_server(index) for index in range(self.config.num_ps_pods)]
-        self.workers = [self.start_worker(ident) for ident in range(self.config.num_workers)]
+        self.workers = [self.start_worker(ident, make_engine) for ident in range(self.config.num_workers)]
 
     def start_master(self) -> Life:
         life = self._life("master")

@@ -1,12 +1,237 @@
-"""The shells of master, partitions and workers at their edges: all in one event loop."""
+"""The shells of master, partitions and workers at their edges: whole jobs in one event loop."""
 
-from in_process import Cluster, play
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from in_process import Cluster, Life, NumpyEngine, play
+
+from edlz.services.errors import ModelError
+from edlz.services.protocol.messages import SupervisorStatus
+from edlz.services.worker.computation import Built, Computed
+
+TASKS = range(8)  # of two epochs of 24 records, three minibatches of two in each task
+INSTANTS = [
+    7,
+    *(pytest.param(at, marks=pytest.mark.slow) for at in (0, 1, 20)),
+]  # minibatches computed before
+ALL = {(task, index) for task in TASKS for index in range(3)}
 
 
-def test_a_job_is_done() -> None:
+async def digest_of(cluster: Cluster) -> str:
+    """Wait until the job is complete and everybody has left; return the digest of what was trained."""
+    assert await cluster.master.code() == 0, cluster.master.error
+    digest = cluster.status.digest
+    codes = {life.name: await life.code() for life in (*cluster.servers, *cluster.workers)}
+    assert set(codes.values()) <= {0}, codes
+    return digest
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> str:
+    """The digest of the job on one worker and one partition, with which nothing happens."""
+    found: list[str] = []
+
     async def scene(cluster: Cluster) -> None:
         cluster.start()
+        found.append(await digest_of(cluster))
+
+    play(scene, num_workers=1, num_ps_pods=1, grads_to_wait=2)
+    return found[0]
+
+
+def engines(cluster: Cluster) -> list[NumpyEngine]:
+    """The engines of workers that have begun to build."""
+    return [engine for life in cluster.workers if (engine := life.service._computing._engine) is not None]
+
+
+def computed(cluster: Cluster) -> list[tuple[int, int]]:
+    return [name for engine in engines(cluster) for name in engine.computed]
+
+
+# ---------------------------------------------------------------- whole jobs
+
+
+@pytest.mark.parametrize("partitions", [0, 2], ids=["hosted by the master", "two servers"])
+def test_a_job_has_the_same_bits_wherever_its_partitions_are(partitions: int, undisturbed: str) -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        assert await digest_of(cluster) == undisturbed
+        assert set(computed(cluster)) == ALL
+        assert cluster.status.minibatches == len(ALL)
+
+    play(scene, num_ps_pods=partitions)
+
+
+def test_an_asynchronous_job_has_each_minibatch_once() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        assert await digest_of(cluster)
+        assert sorted(computed(cluster)) == sorted(ALL)
+        assert cluster.status.version == len(ALL)
+
+    play(scene, use_async=True)
+
+
+def test_a_job_evaluates_what_it_has_trained() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await digest_of(cluster)
+        (last,) = cluster.status.evaluations
+        assert (last.version, last.metrics) == (12, {"records": 24.0})
+
+    play(scene, has_validation=True)
+
+
+# ---------------------------------------------------------------- losses
+
+
+@pytest.mark.parametrize("at", INSTANTS)
+def test_a_partition_that_is_lost_begins_again(at: int, undisturbed: str) -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await cluster.until(lambda: len(computed(cluster)) >= at)
+        await cluster.servers[0].kill()
+        cluster.servers[0] = cluster.start_server(0)
+        assert await digest_of(cluster) == undisturbed
+
+    play(scene)
+
+
+@pytest.mark.parametrize("at", INSTANTS)
+def test_a_master_that_is_lost_begins_again(at: int, undisturbed: str) -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await cluster.until(lambda: len(computed(cluster)) >= at)
+        await cluster.master.kill()
+        cluster.master = cluster.start_master()
+        assert await digest_of(cluster) == undisturbed
+
+    play(scene)
+
+
+def test_a_worker_that_begins_again_takes_its_own_place(undisturbed: str) -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await cluster.until(lambda: len(computed(cluster)) >= 5)
+        await cluster.workers[0].kill()
+        cluster.workers[0] = cluster.start_worker(0)
+        assert await digest_of(cluster) == undisturbed
+
+    play(scene, num_workers=1)
+
+
+def test_a_partition_that_is_told_to_leave_saves_what_it_has(undisturbed: str) -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await cluster.until(lambda: len(computed(cluster)) >= 7)
+        leaving = cluster.servers[0]
+        leaving.service.leave(20.0)
+        assert await leaving.code() == 143
+        done = len(computed(cluster))
+        cluster.servers[0] = cluster.start_server(0)
+        assert await digest_of(cluster) == undisturbed
+        assert len(computed(cluster)) - done <= len(ALL) - 7, "what was saved is computed again"
+
+    play(scene)
+
+
+# ---------------------------------------------------------------- ends
+
+
+class Bug(Exception):
+    """Of a core."""
+
+
+def raise_bug(*args: object) -> None:
+    raise Bug
+
+
+@pytest.mark.parametrize("role", ["master", "ps", "worker"])
+def test_a_core_that_raises_ends_its_service_with_70(role: str) -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await cluster.until(lambda: bool(computed(cluster)))
+        life: Life = {"master": cluster.master, "ps": cluster.servers[0], "worker": cluster.workers[0]}[role]
+        life.service._core.feed = raise_bug
+        assert await life.code() == 70
+        assert isinstance(life.error, Bug)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("role", ["servers", "workers"])
+def test_who_is_stopped_ends_with_the_code_of_that(role: str) -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await cluster.until(lambda: bool(computed(cluster)))
+        (life, *_) = getattr(cluster, role)
+        life.stop.set(143, "signal 15")
+        assert await life.code() == 143
+
+    play(scene)
+
+
+def test_a_supervisor_that_stops_the_job_ends_everybody() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await cluster.until(lambda: bool(computed(cluster)))
+        others = (*cluster.servers, *cluster.workers)
+
+        def is_over() -> bool:
+            running = tuple(life.name for life in others if life.is_up)
+            cluster.master.service.supervise(SupervisorStatus(seq=1, stop=True, running=running))
+            return not cluster.master.is_up
+
+        await cluster.until(is_over)
         assert await cluster.master.code() == 0
-        assert [await life.code() for life in (*cluster.servers, *cluster.workers)] == [0, 0, 0, 0]
+        assert cluster.status.state == "Stopped"
+        assert cluster.status.minibatches < cluster.status.minibatches_total
+        assert [await life.code() for life in others] == [0] * 4
+
+    play(scene, num_epochs=200)
+
+
+@pytest.mark.parametrize("role", ["servers", "workers"])
+def test_who_has_no_master_any_more_ends(role: str) -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await cluster.until(lambda: bool(computed(cluster)))
+        await cluster.master.kill()
+        (life, *_) = getattr(cluster, role)
+        assert await life.code() == 5
+        assert "does not answer any more" in str(life.error)
+
+    play(scene, orphan_secs=3.0)
+
+
+class Unbuildable(NumpyEngine):
+    def build(self) -> Built:
+        raise ModelError("no such layer", "use another one")
+
+
+class Exiting(NumpyEngine):
+    def compute(self, task: int, index: int, rows: Sequence[np.ndarray] = ()) -> Computed:
+        sys_exit: Any = SystemExit(3)
+        raise sys_exit
+
+
+@pytest.mark.parametrize(
+    ("make_engine", "text", "code"),
+    [(Unbuildable, "no such layer", 2), (Exiting, "exit", 1)],
+    ids=["a model that cannot be built", "code that exits"],
+)
+def test_what_no_other_attempt_can_mend_ends_the_job(
+    make_engine: Callable[..., NumpyEngine], text: str, code: int
+) -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start(make_engine)
+        assert await cluster.master.code() == code
+        failure = cluster.status.failure
+        assert failure is not None
+        assert text in failure.text
+        assert [await life.code() for life in cluster.servers] == [0, 0]
+        assert 1 in [await life.code() for life in cluster.workers]
 
     play(scene)
