@@ -1,15 +1,14 @@
 """A partition of a small job that waits for initial values, and the request that brings them."""
 
-from simulation.disk import Disk
-from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
-from statuses import partition_status
-
 from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.messages import Granted, Identity, Initialise, Job
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.core.inputs import Answered, Written
 from edlz.services.ps.core.instructions import Instruction, Write
 from edlz.services.ps.core.partition import Partition
+from tests.simulation.disk import Disk
+from tests.simulation.model import LAYOUT, OPTIMIZER, initial_vectors
+from tests.statuses import partition_status
 
 __all__ = ["PLAN", "bare_partition", "become_based", "initial_values", "job_of"]
 

@@ -1,11 +1,11 @@
 """The optimizers' formulas in float64, with the bounds of float32 runs: the measure for Keras and for the kernels."""
 
 import numpy as np
-from rounding import Analysis
 
 from edlz.core_ext.optimizers import Adam, Adamax, Ftrl
 from edlz.core_ext.steps import Step
 from edlz.core_ext.steps_numpy import FORMULAS
+from tests.rounding import Analysis
 
 __all__ = ["Formula"]
 

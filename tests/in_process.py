@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from simulation.model import LAYOUT, OPTIMIZER, compute_gradient, initial_vectors
 
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
@@ -28,6 +27,7 @@ from edlz.services.protocol.plan import Plan, TaskRange
 from edlz.services.ps.service import PartitionService, serve_partition
 from edlz.services.worker.computation import Built, Computed, GroupedIds, MakeEngine, Predicted
 from edlz.services.worker.service import WorkerService
+from tests.simulation.model import LAYOUT, OPTIMIZER, compute_gradient, initial_vectors
 
 __all__ = ["Cluster", "Life", "NumpyEngine", "play"]
 

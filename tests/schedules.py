@@ -5,7 +5,8 @@ import random
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
-from simulation.schedule import (
+
+from tests.simulation.schedule import (
     BARRIER_MOMENTS,
     BEGINNING_MOMENTS,
     EXPORT_MOMENTS,

@@ -5,7 +5,7 @@ import re
 import socket
 from pathlib import Path
 
-from processes import HandJob, wait_for
+from tests.processes import HandJob, wait_for
 
 __all__ = ["TcpJob", "connections_of"]
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from processes import MODELS, HandJob
+from tests.processes import MODELS, HandJob
 
 __all__ = ["FLAGS", "MODES", "undisturbed_digest"]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import MODELS, HandJob
 
 from edlz.api.recordio import Writer
 from edlz.services.protocol.plan import Plan
+from tests.processes import MODELS, HandJob
 
 MINIBATCH, PER_TASK = 10, 40
 BAD, BAD_IN_TEST = (137, 305), (55,)

@@ -4,7 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tutorials import ROOT, run, steps
+
+from tests.tutorials import ROOT, run, steps
 
 pytestmark = pytest.mark.slow
 STEPS = steps("build_and_test.md")

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import MODELS, HandJob, wait_for
 
 from edlz.services.storage.checkpoint_reading import read_partition
 from edlz.services.storage.versions import list_versions, newest_good, verify
+from tests.processes import MODELS, HandJob, wait_for
 
 FLAGS = (
     f"--model_file={MODELS}/tiny_tables.py",

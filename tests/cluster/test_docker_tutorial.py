@@ -12,11 +12,11 @@ import stat
 from pathlib import Path
 
 import pytest
-from tutorials import ROOT, finish, run, start, steps
 
 from edlz.client.images.daemon import Daemon
 from edlz.client.images.recipe import own_base
 from edlz.services.errors import EdlzError
+from tests.tutorials import ROOT, finish, run, start, steps
 
 BUILD_S = 1500.0
 

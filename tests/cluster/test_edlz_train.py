@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import MODELS, wait_for
+
+from tests.processes import MODELS, wait_for
 
 MODEL = f"--model_file={MODELS}/tiny_mlp.py"
 

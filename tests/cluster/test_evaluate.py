@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import MODELS, HandJob, wait_for
 
 from edlz.services.storage.versions import newest_good
+from tests.processes import MODELS, HandJob, wait_for
 
 MODEL = (
     f"--model_file={MODELS}/tiny_tables.py",

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exported import Call, TrainedModel, run_in_python, run_session
 
 from edlz.api.recordio import Reader
 from edlz.model_zoo.datasets import convert
@@ -13,6 +12,7 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.export.exporter import Export, export_model
 from edlz.services.master.planning import make_plan
 from edlz.services.storage.whole_cut import WholeCut
+from tests.exported import Call, TrainedModel, run_in_python, run_session
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")]
 

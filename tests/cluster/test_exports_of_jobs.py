@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exported import Call, run_in_python, run_session
-from processes import TrainJob
 
 from edlz.api.recordio import Reader, Writer
 from edlz.model_zoo.datasets import convert
 from edlz.services.predictions.output import read_manifest
+from tests.exported import Call, run_in_python, run_session
+from tests.processes import TrainJob
 
 pytestmark = pytest.mark.slow
 

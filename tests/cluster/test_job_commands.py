@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from processes import MODELS, wait_for
+from tests.processes import MODELS, wait_for
 
 FLAGS = (f"--model_file={MODELS}/tiny_mlp.py", "--minibatch_size=20", "--worker_threads=1")
 

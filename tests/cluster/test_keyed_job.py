@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from processes import MODELS
-from tcp_job import TcpJob
 
 from edlz.client.jobs.job_index import LocalJob
 from edlz.client.local.master_line import address_by_hand, ask
 from edlz.services.protocol.job_status import JobStatus, StatusRequest
 from edlz.services.transport.keys import make_job_keys, write_keys
+from tests.processes import MODELS
+from tests.tcp_job import TcpJob
 
 FLAGS = (
     f"--model_file={MODELS}/tiny_mlp.py",

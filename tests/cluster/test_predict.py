@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import MODELS, HandJob, wait_for
 
 from edlz.services.predictions.output import MANIFEST, read_manifest
+from tests.processes import MODELS, HandJob, wait_for
 
 MODEL = (
     f"--model_file={MODELS}/tiny_tables.py",

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from checked_models import BASE, line
 
 from edlz.api.recordio import Writer
+from tests.checked_models import BASE, line
 
 BAD = "\ndef loss(labels, predictions):\n    return labels * predictions[:, 0]\n"
 

@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 import pytest
 import zmq
-from loops import LOOPS, Run, runner_on
 
 from edlz.services.configuration.endpoints import parse_endpoint
 from edlz.services.errors import (
@@ -46,6 +45,7 @@ from edlz.services.transport.codec import PROTOCOL_VERSION, Codec
 from edlz.services.transport.limits import Limits
 from edlz.services.transport.rpc import ReplyTo, RpcClient, RpcServer
 from edlz.services.transport.traffic import LOG_EVERY_S, RareLog
+from tests.loops import LOOPS, Run, runner_on
 
 ANY_PORT = "tcp://127.0.0.1:0"
 REQUEST = ReadVector(vector="dense", first=0, count=3)

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from processes import MODELS, HandJob
+
+from tests.processes import MODELS, HandJob
 
 FLAGS = (
     f"--model_file={MODELS}/tiny_mlp.py",

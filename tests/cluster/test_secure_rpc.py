@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import numpy as np
 import pytest
 import zmq
-from loops import LOOPS, Run, runner_on
 
 from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
 from edlz.services.protocol.message_types import Message
@@ -24,6 +23,7 @@ from edlz.services.transport.keys import JobKeys, KeyPair, make_job_keys
 from edlz.services.transport.rpc import ReplyTo, RpcClient, RpcServer
 from edlz.services.transport.security import Security
 from edlz.services.transport.strangers import MOST_BYTES, Bounds
+from tests.loops import LOOPS, Run, runner_on
 
 ANY_PORT = "tcp://127.0.0.1:0"
 LIMIT_S = 20.0

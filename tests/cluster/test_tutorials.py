@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tutorials import ROOT, Step, finish, run, start, steps, write_files
+
+from tests.tutorials import ROOT, Step, finish, run, start, steps, write_files
 
 pytestmark = pytest.mark.slow
 

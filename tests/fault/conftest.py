@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tiny_job import undisturbed_digest
+
+from tests.tiny_job import undisturbed_digest
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,9 @@ import random
 from pathlib import Path
 
 import pytest
-from processes import END_S, MODELS, HandJob, wait_for
 
 from edlz.services.master.journal.journal import Journal
+from tests.processes import END_S, MODELS, HandJob, wait_for
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
 

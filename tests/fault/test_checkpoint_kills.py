@@ -11,8 +11,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from processes import wait_for
-from states import make_state
 
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.core_ext.table import EmbeddingTable, Initializer
@@ -22,6 +20,8 @@ from edlz.services.storage.checkpoint_writing import write_manifest, write_part
 from edlz.services.storage.pruning import prune
 from edlz.services.storage.state import MemoryRows, State, TableRows
 from edlz.services.storage.versions import NoCheckpoint, list_versions, newest_good, verify
+from tests.processes import wait_for
+from tests.states import make_state
 
 pytestmark = pytest.mark.fault
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import MODELS, TrainJob, check_exactly_once, wait_for
+
+from tests.processes import MODELS, TrainJob, check_exactly_once, wait_for
 
 pytestmark = pytest.mark.fault
 

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import TrainJob, check_exactly_once, services_of, wait_for
-from tiny_job import FLAGS
 
 from edlz.services.export.about import read_about
+from tests.processes import TrainJob, check_exactly_once, services_of, wait_for
+from tests.tiny_job import FLAGS
 
 pytestmark = pytest.mark.fault
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exported import Call, TrainedModel, run_in_python
-from processes import wait_for
-from table_jobs import job, write_job
+
+from tests.exported import Call, TrainedModel, run_in_python
+from tests.processes import wait_for
+from tests.table_jobs import job, write_job
 
 pytestmark = [pytest.mark.fault, pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")]
 

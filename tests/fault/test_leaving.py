@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-import tiny_job
-from processes import HandJob
-from tiny_job import MODES
 
 from edlz.services.ps.core.leaving import ENDED
+from tests import tiny_job
+from tests.processes import HandJob
+from tests.tiny_job import MODES
 
 pytestmark = pytest.mark.fault
 

@@ -6,9 +6,10 @@ import signal
 from pathlib import Path
 
 import pytest
-import tiny_job
-from processes import TrainJob, check_exactly_once, wait_for
-from tiny_job import MODES
+
+from tests import tiny_job
+from tests.processes import TrainJob, check_exactly_once, wait_for
+from tests.tiny_job import MODES
 
 pytestmark = pytest.mark.fault
 

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from processes import MODELS, HandJob, TrainJob, services_of, wait_for
-from small_disk import fill, small_disk
 
 from edlz.services.predictions.output import MANIFEST, read_manifest
+from tests.processes import MODELS, HandJob, TrainJob, services_of, wait_for
+from tests.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.fault
 

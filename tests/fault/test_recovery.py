@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-import tiny_job
-from processes import HandJob, wait_for
-from tiny_job import MODES
 
 from edlz.services.storage.versions import list_versions
+from tests import tiny_job
+from tests.processes import HandJob, wait_for
+from tests.tiny_job import MODES
 
 pytestmark = pytest.mark.fault
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tiny_job
-from tcp_job import TcpJob, connections_of
-from tiny_job import MODES
 
 from edlz.services.process.descriptors import raise_descriptor_limit
 from edlz.services.transport.keys import make_job_keys, write_keys
+from tests import tiny_job
+from tests.tcp_job import TcpJob, connections_of
+from tests.tiny_job import MODES
 
 pytestmark = pytest.mark.fault
 

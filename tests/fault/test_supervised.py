@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from processes import MODELS, TrainJob, check_exactly_once, wait_for
-from tiny_job import FLAGS, MODES
 
 from benchmarks.processes import is_complete
 from edlz.api.recordio import Reader
 from edlz.services.protocol.messages import Scaled, ScaleRequest
+from tests.processes import MODELS, TrainJob, check_exactly_once, wait_for
+from tests.tiny_job import FLAGS, MODES
 
 pytestmark = pytest.mark.fault
 

@@ -13,11 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from fuzzing import cases, every_case
 from msgspec import inspect
-from simulation.job import SimulatedJob
-from simulation.processes import Process
-from simulation.schedule import Schedule
 
 from edlz.api.recordio import Writer as RecordWriter
 from edlz.services.configuration.job_config import JobConfig
@@ -50,6 +46,10 @@ from edlz.services.ps.core.partition import Partition
 from edlz.services.transport.codec import Codec
 from edlz.services.transport.rpc import ReplyTo
 from edlz.services.worker.core import inputs as worker_inputs
+from tests.fuzzing import cases, every_case
+from tests.simulation.job import SimulatedJob
+from tests.simulation.processes import Process
+from tests.simulation.schedule import Schedule
 
 pytestmark = pytest.mark.fuzz
 

@@ -10,9 +10,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from command_logging import logging_restored
-from fuzzing import cases, damaged, every_case
-from states import make_state, save
 
 from edlz.api.recordio import Reader, RecordIOError, Writer, count_records
 from edlz.client.cli import OUR_BUG, main
@@ -32,6 +29,9 @@ from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.state import MemoryRows
 from edlz.services.storage.versions import list_versions, newest_good, newest_run
 from edlz.services.transport.keys import ROLES, load_job_keys, load_keys, make_job_keys, write_keys
+from tests.command_logging import logging_restored
+from tests.fuzzing import cases, damaged, every_case
+from tests.states import make_state, save
 
 pytestmark = pytest.mark.fuzz
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgpack
 import pytest
-from arbitrary import arbitrary
-from fuzzing import cases, every_case
 
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ANSWERS, REQUESTS, Ping
 from edlz.services.transport.codec import PROTOCOL_VERSION, Codec, MalformedMessage
+from tests.arbitrary import arbitrary
+from tests.fuzzing import cases, every_case
 
 pytestmark = pytest.mark.fuzz
 

@@ -3,9 +3,8 @@
 import zlib
 from collections.abc import Sequence
 
-from simulation.schedule import Schedule
-
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, ConcludedRound, Decision
+from tests.simulation.schedule import Schedule
 
 __all__ = ["callback_needs", "decide", "loss_of", "seen"]
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
-from simulation.processes import Process, Violation
 
 from edlz.services.master.core.processes.live_workers import HANG_S
 from edlz.services.master.core.vocabulary.inputs import Request
 from edlz.services.protocol.messages import ProcessExit, Scaled, ScaleRequest, SupervisorOrders
 from edlz.services.supervision.launcher import HUNG_GRACE_S, Facts, count_workers
 from edlz.services.supervision.loop import Supervision
+from tests.simulation.processes import Process, Violation
 
 if TYPE_CHECKING:
-    from simulation.job import SimulatedJob
+    from tests.simulation.job import SimulatedJob
 
 __all__ = ["Home", "Machine", "Pods", "name_of", "role_of"]
 

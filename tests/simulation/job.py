@@ -13,21 +13,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from simulation.disk import CheckpointFolder, Disk
-from simulation.homes import Home, Machine, Pods
-from simulation.network import Network
-from simulation.processes import Process, Violation
-from simulation.promises import check_end, check_failure
-from simulation.schedule import Fault, Schedule
-from simulation.shells import (
-    MasterShell,
-    PartitionShell,
-    Shell,
-    leave_first_checkpoint,
-    leave_foreign_checkpoint,
-)
-from simulation.worker_shell import WorkerShell
-
 from edlz.services import strict_json
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.processes.desired_processes import Fleet
@@ -40,6 +25,20 @@ from edlz.services.storage.state import State
 from edlz.services.worker.core import inputs as worker_inputs
 from edlz.services.worker.core.worker import TaskRunner
 from edlz.services.worker.pace import Pace
+from tests.simulation.disk import CheckpointFolder, Disk
+from tests.simulation.homes import Home, Machine, Pods
+from tests.simulation.network import Network
+from tests.simulation.processes import Process, Violation
+from tests.simulation.promises import check_end, check_failure
+from tests.simulation.schedule import Fault, Schedule
+from tests.simulation.shells import (
+    MasterShell,
+    PartitionShell,
+    Shell,
+    leave_first_checkpoint,
+    leave_foreign_checkpoint,
+)
+from tests.simulation.worker_shell import WorkerShell
 
 __all__ = ["Fault", "Schedule", "SimulatedJob", "Violation"]
 

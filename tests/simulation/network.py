@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from simulation.processes import Process, Request, Violation
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.protocol.message_types import Message
@@ -16,9 +15,10 @@ from edlz.services.ps.core import inputs as ps_inputs
 from edlz.services.ps.core.partition import Partition
 from edlz.services.transport.outbox import Outbox
 from edlz.services.worker.core import inputs as worker_inputs
+from tests.simulation.processes import Process, Request, Violation
 
 if TYPE_CHECKING:
-    from simulation.job import SimulatedJob
+    from tests.simulation.job import SimulatedJob
 
 __all__ = ["Network"]
 

@@ -4,11 +4,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from simulation.callbacks import seen
-from simulation.model import final_bytes
-from simulation.processes import Violation
-from simulation.reference import reference_run
-from simulation.schedule import Schedule, bad_minibatches
 
 from edlz.services.master.core.tasks.failed_attempts import MAX_ATTEMPTS
 from edlz.services.master.digest import read_digest
@@ -18,9 +13,14 @@ from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import ReadVector, TableDigests, VectorPart
 from edlz.services.storage.state import State
+from tests.simulation.callbacks import seen
+from tests.simulation.model import final_bytes
+from tests.simulation.processes import Violation
+from tests.simulation.reference import reference_run
+from tests.simulation.schedule import Schedule, bad_minibatches
 
 if TYPE_CHECKING:
-    from simulation.job import SimulatedJob
+    from tests.simulation.job import SimulatedJob
 
 __all__ = ["check_end", "check_failure", "seen_of"]
 

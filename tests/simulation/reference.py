@@ -3,8 +3,13 @@
 import math
 
 import msgspec
-from simulation.callbacks import decide, loss_of, seen
-from simulation.model import (
+
+from edlz.services.parameters.store import Store
+from edlz.services.protocol.concluded_rounds import ConcludedRound, LossSum
+from edlz.services.protocol.messages import Push
+from edlz.services.worker.row_traffic import join_rows, split_gradients
+from tests.simulation.callbacks import decide, loss_of, seen
+from tests.simulation.model import (
     LAYOUT,
     OPTIMIZER,
     compute_gradient,
@@ -15,12 +20,7 @@ from simulation.model import (
     trained_vectors,
     with_rows,
 )
-from simulation.schedule import Schedule, ids_of
-
-from edlz.services.parameters.store import Store
-from edlz.services.protocol.concluded_rounds import ConcludedRound, LossSum
-from edlz.services.protocol.messages import Push
-from edlz.services.worker.row_traffic import join_rows, split_gradients
+from tests.simulation.schedule import Schedule, ids_of
 
 __all__ = ["reference_run", "reference_values"]
 

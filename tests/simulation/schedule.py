@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from simulation.model import TABLES
 
 from edlz.core_ext.ids import group_ids
 from edlz.services.protocol.messages import RowIds, TableSpec
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.row_traffic import row_ids
+from tests.simulation.model import TABLES
 
 BEGINNING_MOMENTS = ("initialising", "base")
 MOMENTS = ("sealing", "concluding", "digest", "complete")

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from simulation.model import LAYOUT, OPTIMIZER, final_bytes, initial_vectors, trained_vectors
-from simulation.processes import Process, Violation
 
 from edlz.services.master.core.vocabulary import instructions as master_core
 from edlz.services.master.core.vocabulary.inputs import DigestRead, ManifestWritten, Published
@@ -22,9 +20,11 @@ from edlz.services.ps.core import inputs as ps_inputs
 from edlz.services.ps.core import instructions as ps_core
 from edlz.services.storage.checkpoint_records import Manifest, Part
 from edlz.services.storage.state import MemoryRows, State
+from tests.simulation.model import LAYOUT, OPTIMIZER, final_bytes, initial_vectors, trained_vectors
+from tests.simulation.processes import Process, Violation
 
 if TYPE_CHECKING:
-    from simulation.job import SimulatedJob
+    from tests.simulation.job import SimulatedJob
 
 __all__ = ["MasterShell", "PartitionShell", "Shell"]
 

@@ -5,22 +5,6 @@ import math
 import zlib
 
 import numpy as np
-from simulation.callbacks import callback_needs, decide, loss_of, seen
-from simulation.model import (
-    LAYOUT,
-    OPTIMIZER,
-    TABLES,
-    compute_gradient,
-    compute_rows,
-    final_bytes,
-    initial_vectors,
-    make_push,
-    same_ids,
-    with_rows,
-)
-from simulation.processes import Process, Violation
-from simulation.schedule import ids_of, raises_at
-from simulation.shells import Shell
 
 from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.concluded_rounds import Decision
@@ -43,6 +27,22 @@ from edlz.services.worker.core import inputs
 from edlz.services.worker.core import instructions as worker_core
 from edlz.services.worker.core.instructions import Outcome
 from edlz.services.worker.row_traffic import join_rows, split_gradients
+from tests.simulation.callbacks import callback_needs, decide, loss_of, seen
+from tests.simulation.model import (
+    LAYOUT,
+    OPTIMIZER,
+    TABLES,
+    compute_gradient,
+    compute_rows,
+    final_bytes,
+    initial_vectors,
+    make_push,
+    same_ids,
+    with_rows,
+)
+from tests.simulation.processes import Process, Violation
+from tests.simulation.schedule import ids_of, raises_at
+from tests.simulation.shells import Shell
 
 __all__ = ["WorkerShell"]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command_logging import logging_restored
 
 from edlz.client.cli import main
 from edlz.client.cluster import job, pod_logs, removal, submission
@@ -16,6 +15,7 @@ from edlz.client.cluster.index import Place, list_places, remember_place
 from edlz.k8s.cluster.names import CONFIG, STOP, WORKERS
 from edlz.k8s.pods import stuck_pods
 from edlz.services.protocol.job_status import EventView, FailureView, PartitionView, WorkerView
+from tests.command_logging import logging_restored
 from tests.k8s.any_cluster import wait_for
 from tests.k8s.played import PlayedCluster, played_cluster, status
 from tests.k8s.server.pod_logs import ListedLog

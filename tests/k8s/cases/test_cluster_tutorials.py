@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docker_daemon import FakeDaemon, fake_daemon
-from tutorials import ROOT, Step, run, steps, write_files
 
 from edlz.client.images.recipe import own_base
+from tests.docker_daemon import FakeDaemon, fake_daemon
 from tests.k8s.any_cluster import make_claim
 from tests.k8s.cluster import TestCluster
 from tests.k8s.server.errors import ApiError
+from tests.tutorials import ROOT, Step, run, steps, write_files
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")

@@ -5,13 +5,13 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from complete_jobs import FINAL, completed, config_of
 
 from edlz.k8s.cluster.names import STATUS
 from edlz.k8s.ended_mark import read_mark
 from edlz.k8s.master import OwnPod, run_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol import named_status
+from tests.complete_jobs import FINAL, completed, config_of
 from tests.k8s.played import PlayedCluster, played_cluster
 from tests.k8s.server.history import Change
 

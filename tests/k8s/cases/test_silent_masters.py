@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_logging import logging_restored
 
 from edlz.client.cli import main
 from edlz.client.cluster import submission
@@ -22,6 +21,7 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.process.logs import configure_logging
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.job_status import JobStatus
+from tests.command_logging import logging_restored
 from tests.k8s.any_cluster import wait_for
 from tests.k8s.played import PlayedCluster, played_cluster
 from tests.k8s.server.access import User

@@ -4,13 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from rounding import TENSORFLOW, near
 
 from edlz.services.errors import ModelError
 from edlz.services.protocol.messages import InitializerSpec
 from edlz.services.worker.engine.model.initializers import initializer_spec
 from edlz.services.worker.engine.model.lookups import without_rows
 from edlz.services.worker.engine.tensorflow.backend import keras, tf
+from tests.rounding import TENSORFLOW, near
 
 # After Keras' backend is chosen.
 from edlz.api import Embedding, LearningRateScheduler  # isort: skip

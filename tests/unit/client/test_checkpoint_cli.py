@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from states import make_cut
 
 from edlz.client import cli
 from edlz.client.cli import main
 from edlz.client.screen.wording import age, size
 from edlz.services.storage.checkpoint_writing import write_manifest, write_part
 from edlz.services.storage.versions import list_versions
+from tests.states import make_cut
 
 LIST_KEYS = {
     *("version", "path", "state", "damage", "parts", "partitions", "size_bytes", "at", "job", "run"),

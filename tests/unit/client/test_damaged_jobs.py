@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from small_disk import fill, small_disk
 
 from edlz.client.cli import main
 from edlz.client.local.job_directory import open_job_directory
@@ -15,6 +14,7 @@ from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan, Shard
+from tests.small_disk import fill, small_disk
 
 PLAN = Plan(
     mode="sync",

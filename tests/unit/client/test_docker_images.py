@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docker_daemon import FakeDaemon, fake_daemon
 
 from edlz.client.cli import main
 from edlz.client.images import base
@@ -18,6 +17,7 @@ from edlz.client.images.recipe import MARK, own_base
 from edlz.client.images.views import QuietView
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, PeerUnavailable
+from tests.docker_daemon import FakeDaemon, fake_daemon
 
 JOB = {"model_def": "mnist.model.custom_model", "training_data": "/data", "job_name": "j"}
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from states import make_cut
 
 from edlz.api.recordio import Writer
 from edlz.client.cli import main
@@ -23,6 +22,7 @@ from edlz.services.protocol.messages import Job
 from edlz.services.storage.checkpoint_writing import write_manifest, write_part
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.versions import NoCheckpoint
+from tests.states import make_cut
 
 MODEL = Path(__file__).parents[1] / "models" / "tiny_mlp.py"
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command_logging import logging_restored
 
 from edlz.client.cli import main
 from edlz.client.commands.job_list import Asked, asked_list
@@ -41,6 +40,7 @@ from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Job, Scaled, ScaleRequest
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.transport.rpc import RpcServer
+from tests.command_logging import logging_restored
 
 STATUS = JobStatus(
     name="mnist",

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from processes import wait_for
 
 from edlz.client.arguments.flag_values import seconds_of
 from edlz.client.cli import main
@@ -18,6 +17,7 @@ from edlz.client.screen.log_lines import LogLine, Selection, shown, stamped
 from edlz.client.screen.spans import ASCII, UNICODE
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
+from tests.processes import wait_for
 
 
 def line(second: int, text: str, msec: int = 0) -> str:

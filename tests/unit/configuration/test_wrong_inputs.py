@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_logging import logging_restored
 
 from edlz.api.recordio import Writer
 from edlz.client.cli import main
+from tests.command_logging import logging_restored
 
 TRAIN = (
     "train",

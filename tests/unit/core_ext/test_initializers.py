@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rounding import roundings
 
 from edlz.core_ext.initializers import DISTRIBUTIONS, Initializer
 from edlz.core_ext.initializers_numpy import initial_values, mix64, quantile
 from edlz.core_ext.table import EmbeddingTable
+from tests.rounding import roundings
 
 FLOAT_MAX = float(np.finfo(np.float32).max)
 GOLDEN = "ef14fef50527f139e67a01f3756a8f97a8878ae3d35ff190be8b35a078b8b17c"

@@ -5,10 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from formulas import Formula
 from hypothesis import given
 from hypothesis import strategies as st
-from rounding import IEEE, TENSORFLOW, near
 
 from edlz.core_ext import dense
 from edlz.core_ext.memory import ALIGNMENT_BYTES
@@ -26,6 +24,8 @@ from edlz.core_ext.optimizers import (
 from edlz.core_ext.optimizers.checks import is_finite_in_float32
 from edlz.core_ext.optimizers.scalars import momentum_product, power, round_32, warming_momentum
 from edlz.core_ext.steps import Kind, RowSlot, Step
+from tests.formulas import Formula
+from tests.rounding import IEEE, TENSORFLOW, near
 
 COUNT, STEPS = 50, 50
 

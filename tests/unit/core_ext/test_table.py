@@ -4,7 +4,16 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from embedding_tables import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from edlz.core_ext import table
+from edlz.core_ext.initializers import DISTRIBUTIONS, Initializer
+from edlz.core_ext.initializers_numpy import mix64
+from edlz.core_ext.steps import Kind
+from edlz.core_ext.table import EmbeddingTable
+from tests.embedding_tables import (
     CROWDED,
     LARGEST,
     NORMAL,
@@ -17,15 +26,6 @@ from embedding_tables import (
     rows_of,
     twins,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-
-from edlz.core_ext import table
-from edlz.core_ext.initializers import DISTRIBUTIONS, Initializer
-from edlz.core_ext.initializers_numpy import mix64
-from edlz.core_ext.steps import Kind
-from edlz.core_ext.table import EmbeddingTable
 
 IDS = st.one_of(
     st.sampled_from(CROWDED), st.integers(-40, 40), st.sampled_from((SMALLEST, LARGEST, SMALLEST + 1))

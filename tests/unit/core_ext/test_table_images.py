@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 import pytest
-from embedding_tables import NORMAL, gradients_for, int64s, packed, rows_of, twins
 
 from edlz.core_ext.initializers import Initializer
 from edlz.core_ext.steps import Kind
 from edlz.core_ext.table import EmbeddingTable
+from tests.embedding_tables import NORMAL, gradients_for, int64s, packed, rows_of, twins
 
 
 class TestImages:

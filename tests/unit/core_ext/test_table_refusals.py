@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from embedding_tables import NORMAL, int64s, packed
 
 from edlz.core_ext import _table, table
 from edlz.core_ext.steps import Kind
 from edlz.core_ext.table import EmbeddingTable
+from tests.embedding_tables import NORMAL, int64s, packed
 
 MODULE_FILE = Path(_table.__file__)
 

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tutorials import FOLDER, ROOT, Step, steps, write_files
 
 from edlz.client.cli import main
+from tests.tutorials import FOLDER, ROOT, Step, steps, write_files
 
 TUTORIALS = sorted(path.name for path in FOLDER.glob("*.md"))
 TESTS = (

@@ -5,11 +5,11 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from table_jobs import job, write_job
 
 from edlz.api.callbacks import SavedModelExporter
 from edlz.services.protocol.messages import ExportWish
 from edlz.services.worker.engine.trainer import Trainer
+from tests.table_jobs import job, write_job
 
 MODEL = """
 from edlz.api import SavedModelExporter

@@ -3,13 +3,13 @@
 import textwrap
 
 import pytest
-from table_jobs import job, write_job
 
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.protocol.messages import Failure
 from edlz.services.worker.engine.trainer import TaskError, Trainer, UserCodeError
 from edlz.services.worker.engine.user_code.user_code import failure_of
+from tests.table_jobs import job, write_job
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from checked_models import line, opened
 
 from edlz.services.worker.engine.tensorflow.backend import keras, tf
+from tests.checked_models import line, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

@@ -5,7 +5,6 @@ import textwrap
 
 import numpy as np
 import pytest
-from rounding import near
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, ModelError
@@ -14,6 +13,7 @@ from edlz.services.worker.engine.contract.model_module import load_contract
 from edlz.services.worker.engine.model.metrics import MetricSet
 from edlz.services.worker.engine.tensorflow.backend import tf
 from edlz.services.worker.engine.user_code.user_code import UserCodeError
+from tests.rounding import near
 
 HEAD = """
 import keras

@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from checked_models import opened
 
 from edlz.services.errors import ModelError
 from edlz.services.worker.engine.user_code.user_code import UserCodeError, failure_of
+from tests.checked_models import opened
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning"),

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rounding import near
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
@@ -16,6 +15,7 @@ from edlz.services.worker.engine.contract.optimizer import accept_older_spelling
 from edlz.services.worker.engine.model.keras_model import start_from
 from edlz.services.worker.engine.tensorflow.backend import keras, tf
 from edlz.services.worker.engine.user_code.user_code import UserCode, UserCodeError, brief, exit_error
+from tests.rounding import near
 
 MODEL = """
 import keras

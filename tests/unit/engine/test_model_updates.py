@@ -4,8 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from formulas import Formula
-from rounding import IEEE, TENSORFLOW, near
 
 from edlz.core_ext.dense import squared_norm
 from edlz.core_ext.optimizers import make_optimizer
@@ -19,6 +17,8 @@ from edlz.services.worker.engine.contract.optimizer import ModelOptimizer
 from edlz.services.worker.engine.model.vectors import initial_vector, vector_layout
 from edlz.services.worker.engine.tensorflow.backend import keras, tf
 from edlz.services.worker.engine.user_code.user_code import UserCode, UserCodeError
+from tests.formulas import Formula
+from tests.rounding import IEEE, TENSORFLOW, near
 
 # After Keras' backend is chosen.
 from edlz.api import LearningRateScheduler, RowwiseAdagrad  # isort: skip

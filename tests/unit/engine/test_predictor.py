@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from table_jobs import RECORDS, TASK, job, rows_of, write_job
-from tutorials import write_files
 
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.predictions.table import Ragged
@@ -16,6 +14,8 @@ from edlz.services.protocol.plan import Plan
 from edlz.services.worker.computation import Predicted
 from edlz.services.worker.engine.trainer import Trainer
 from edlz.services.worker.engine.user_code.user_code import TaskError
+from tests.table_jobs import RECORDS, TASK, job, rows_of, write_job
+from tests.tutorials import write_files
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

@@ -1,9 +1,9 @@
 """A feed that gives lists of ids of different lengths: ragged minibatches of a table with a combiner."""
 
 import numpy as np
-from table_jobs import BATCH, job, rows_of, write_job
 
 from edlz.services.worker.engine.trainer import Trainer
+from tests.table_jobs import BATCH, job, rows_of, write_job
 
 MODEL = """
 def custom_model():

@@ -5,14 +5,14 @@ import logging
 
 import numpy as np
 import pytest
-from rounding import near
-from table_jobs import BATCH, SPARSE_FEED, job, rows_of, write_job
 
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.errors import LocalProtocolError, ModelError
 from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.protocol.messages import InitializerSpec
 from edlz.services.worker.engine.trainer import TaskError, Trainer, UserCodeError
+from tests.rounding import near
+from tests.table_jobs import BATCH, SPARSE_FEED, job, rows_of, write_job
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning"),

@@ -9,7 +9,6 @@ import threading
 
 import numpy as np
 import pytest
-from rounding import near
 
 from edlz.api.recordio import Writer
 from edlz.core_ext.memory import aligned_empty
@@ -19,6 +18,7 @@ from edlz.services.inputs.data import list_shards
 from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.protocol.plan import Plan, TaskRange
 from edlz.services.worker.engine.trainer import TaskError, Trainer, UserCodeError
+from tests.rounding import near
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

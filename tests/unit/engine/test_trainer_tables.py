@@ -6,10 +6,10 @@ same rows, and `tf.GradientTape` gives what the trainer's gradients must be.
 
 import numpy as np
 import pytest
-from rounding import near
-from table_jobs import IDS, PAIR_FEED, SPARSE_FEED, job, rows_of, write_job
 
 from edlz.services.worker.engine.trainer import Trainer
+from tests.rounding import near
+from tests.table_jobs import IDS, PAIR_FEED, SPARSE_FEED, job, rows_of, write_job
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exported import Call, TrainedModel, run_in_python, run_session
-from table_jobs import IDS, PAIR_FEED, job, write_job
 
 from edlz.services.errors import DataError
 from edlz.services.export.about import ABOUT
 from edlz.services.export.exporter import Export, Exported, export_model, load_model
 from edlz.services.storage.whole_cut import WholeCut
+from tests.exported import Call, TrainedModel, run_in_python, run_session
+from tests.table_jobs import IDS, PAIR_FEED, job, write_job
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning"),

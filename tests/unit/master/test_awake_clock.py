@@ -1,7 +1,6 @@
 """A master that stood still takes nobody for silent when it wakes up."""
 
 import pytest
-from statuses import partition_status
 
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.core.master import MasterCore
@@ -12,6 +11,7 @@ from edlz.services.master.core.vocabulary.instructions import Announce
 from edlz.services.master.core.vocabulary.records import FleetRecord, JournalState
 from edlz.services.protocol.messages import Job, SupervisorStatus, WorkerStatus
 from edlz.services.protocol.plan import Plan, Shard
+from tests.statuses import partition_status
 
 PLAN = Plan(
     mode="async",

@@ -3,7 +3,6 @@
 import msgspec
 import numpy as np
 import pytest
-from statuses import partition_status
 
 from edlz.services.master.core.tasks.bad_tasks import Skips
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
@@ -30,6 +29,7 @@ from edlz.services.worker.core.asynchronous import AsynchronousTraining
 from edlz.services.worker.core.instructions import AskPartition, Compute, Outcome
 from edlz.services.worker.core.partition_directory import KnownPartitions
 from edlz.services.worker.core.requests import Requests
+from tests.statuses import partition_status
 
 PLAN = Plan(
     mode="async",

@@ -3,8 +3,6 @@
 import itertools
 from typing import Any
 
-from statuses import partition_status
-
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.completion import Completion
@@ -17,6 +15,7 @@ from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.core.vocabulary.verdict import Verdict
 from edlz.services.protocol.messages import CheckpointPart, Identity, Job, PartInfo
 from edlz.services.protocol.plan import Plan, Shard
+from tests.statuses import partition_status
 
 
 class Bench:

@@ -5,7 +5,6 @@ import math
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from simulation.job import Fault, Schedule, SimulatedJob
 
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.tasks.deadly_tasks import Deaths
@@ -15,6 +14,7 @@ from edlz.services.master.core.vocabulary.records import WorkerEntry
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.messages import NO_IDENTITY, DoneEvaluation, WorkerOrders, WorkerStatus
 from edlz.services.protocol.plan import Plan, Shard
+from tests.simulation.job import Fault, Schedule, SimulatedJob
 
 KILLED = "killed by signal 9 (SIGKILL)"
 QUICK = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -3,11 +3,10 @@
 import itertools
 from typing import Any
 
-from statuses import partition_status
-
 from edlz.services.master.core.processes.eras import Eras
 from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.protocol.messages import NO_IDENTITY
+from tests.statuses import partition_status
 
 BASE = (NO_IDENTITY, 0)
 seqs = itertools.count(1)

@@ -6,13 +6,13 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from small_disk import fill, small_disk
 
 from edlz.services.master.journal import full_disk
 from edlz.services.master.journal.full_disk import DiskFull, FullDisk
 from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan, Shard
+from tests.small_disk import fill, small_disk
 
 PLAN = Plan(
     mode="sync",

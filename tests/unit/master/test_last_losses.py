@@ -5,8 +5,6 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from statuses import partition_status
-
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.service import MasterService, serve_master
@@ -15,6 +13,7 @@ from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, ProcessExit, SupervisorStatus, WorkerStatus
 from edlz.services.transport.rpc import RpcClient
+from tests.statuses import partition_status
 
 
 class Deaths:

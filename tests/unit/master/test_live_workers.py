@@ -1,13 +1,13 @@
 """Who gets work, and who hangs."""
 
 import pytest
-from simulation.job import Schedule, SimulatedJob
 
 from edlz.services.master.core.processes.live_workers import SILENCE_S, START_HANG_S, Crew
 from edlz.services.master.core.tasks.task_queue import Holder
 from edlz.services.master.core.vocabulary.records import GivenUp, WorkerEntry
 from edlz.services.protocol.messages import WorkerOrders
 from edlz.services.worker.pace import Pace
+from tests.simulation.job import Schedule, SimulatedJob
 
 HANG_S = 20.0
 

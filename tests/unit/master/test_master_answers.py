@@ -4,7 +4,6 @@ import itertools
 from typing import Any
 
 import msgspec
-from statuses import partition_status
 
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.vocabulary.inputs import Request, Start
@@ -24,6 +23,7 @@ from edlz.services.protocol.messages import (
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.core.inputs import Ordered, Tick
 from edlz.services.worker.core.worker import TaskRunner
+from tests.statuses import partition_status
 
 seqs = itertools.count(1)
 

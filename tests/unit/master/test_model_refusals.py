@@ -4,7 +4,6 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from simulation.job import Fault, Schedule, SimulatedJob
 
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
@@ -17,6 +16,7 @@ from edlz.services.master.planning import open_journal
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.messages import NO_IDENTITY, Failure, Job, WorkerOrders, WorkerStatus
 from edlz.services.protocol.plan import Plan, Shard
+from tests.simulation.job import Fault, Schedule, SimulatedJob
 
 MISTAKE = Failure(
     code="model",

@@ -4,7 +4,6 @@ import itertools
 import math
 
 import pytest
-from simulation.job import Fault, Schedule, SimulatedJob
 
 from edlz.services import strict_json
 from edlz.services.master.core.master import MasterCore
@@ -12,6 +11,7 @@ from edlz.services.master.core.tasks.nonfinite_losses import MOST_NAMED, NonFini
 from edlz.services.master.core.vocabulary.instructions import Announce, Journal
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.messages import NO_IDENTITY, NonFiniteLoss, WorkerStatus
+from tests.simulation.job import Fault, Schedule, SimulatedJob
 
 
 def status(worker: int, count: int, *, boot: int = 0, index: int = 0) -> WorkerStatus:

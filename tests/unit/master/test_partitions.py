@@ -2,10 +2,9 @@
 
 import itertools
 
-from statuses import partition_status
-
 from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.protocol.ledger import LedgerRecord
+from tests.statuses import partition_status
 
 
 def partitions_of(count: int) -> Partitions:

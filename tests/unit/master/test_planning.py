@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from states import save
 
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
@@ -16,6 +15,7 @@ from edlz.services.master.planning import open_journal
 from edlz.services.protocol.concluded_rounds import ConcludedRound, Decision
 from edlz.services.protocol.messages import Job
 from edlz.services.storage.versions import list_versions
+from tests.states import save
 
 
 @pytest.fixture

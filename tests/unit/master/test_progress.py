@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from statuses import partition_status
 
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.vocabulary.inputs import ManifestWritten, Request, Start, StopWanted, Tick
@@ -21,6 +20,7 @@ from edlz.services.protocol.messages import (
     WorkerTelemetry,
 )
 from edlz.services.protocol.plan import Plan, Shard
+from tests.statuses import partition_status
 
 RECORDS, TASK, MINIBATCH = 100_000, 1000, 100
 TICK_S = 0.25

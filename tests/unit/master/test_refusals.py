@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from statuses import partition_status
 
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.master import MasterCore
@@ -27,6 +26,7 @@ from edlz.services.protocol.messages import (
     WorkerStatus,
 )
 from edlz.services.protocol.plan import Plan, Shard
+from tests.statuses import partition_status
 
 PLAN = Plan(
     mode="async",

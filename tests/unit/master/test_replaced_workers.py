@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from states import save
 
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.messages import ProcessExit, SupervisorStatus
+from tests.states import save
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Parameter servers that say nothing: told soon, given up when nothing more is to be expected of them."""
 
 import pytest
-from statuses import partition_status
 
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.processes.live_workers import SILENCE_S
@@ -11,6 +10,7 @@ from edlz.services.master.core.vocabulary.instructions import Announce
 from edlz.services.master.core.vocabulary.records import GivenUp, JournalState
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan, Shard
+from tests.statuses import partition_status
 
 HANG_S = 20.0
 FOR_EVER_S = HANG_PERIODS * HANG_S

@@ -3,12 +3,12 @@
 import random
 
 import pytest
-from plain_task_queue import PlainTaskQueue
 
 from edlz.services.master.core.tasks.task_queue import LEASE_FLOOR_S, Holder, TaskQueue
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import FailedTask, Identity, WorkerStatus
 from edlz.services.protocol.plan import Plan, Shard
+from tests.plain_task_queue import PlainTaskQueue
 
 A, B = (1, 1), (1, 2)
 

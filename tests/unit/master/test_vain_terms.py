@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from simulation.job import Fault, Schedule, SimulatedJob
-
 from edlz.services import strict_json
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.vain_terms import MOST_VAIN_TERMS
@@ -12,6 +10,7 @@ from edlz.services.master.core.vocabulary.instructions import Journal
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan, Shard
+from tests.simulation.job import Fault, Schedule, SimulatedJob
 
 PLAN = Plan(
     mode="async",

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from states import assert_same_state, make_state, save
 
 from edlz.services.master.journal.journal import Journal
 from edlz.services.process import descriptors
@@ -21,6 +20,7 @@ from edlz.services.storage.durable import fsync_path, write_file
 from edlz.services.storage.pruning import prune
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.versions import list_versions, newest_good
+from tests.states import assert_same_state, make_state, save
 
 PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
 JOB = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)

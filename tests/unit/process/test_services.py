@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from in_process import Cluster, Life, NumpyEngine, play
 
 from edlz.services.errors import ModelError
 from edlz.services.protocol.messages import SupervisorStatus
 from edlz.services.worker.computation import Built, Computed
+from tests.in_process import Cluster, Life, NumpyEngine, play
 
 TASKS = range(8)  # of two epochs of 24 records, three minibatches of two in each task
 INSTANTS = [

@@ -3,7 +3,6 @@
 import os
 
 import pytest
-from command_logging import logging_restored
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from edlz.services.protocol.messages import ErrorReply
 from edlz.services.transport.codec import Codec
 from edlz.services.valid_text import is_valid_text, valid_text
 from edlz.services.worker.engine.user_code.user_code import UserCode, brief
+from tests.command_logging import logging_restored
 
 CAFE = os.fsdecode(b"caf\xe9.jpg")
 

@@ -1,12 +1,11 @@
 """Parts of checkpoints: what a slow or full disk hides, and what it must not."""
 
-from statuses import partition_status
-
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.vocabulary.instructions import Announce, DropParts, WriteManifest
 from edlz.services.master.core.vocabulary.records import PartitionEntry
 from edlz.services.protocol.messages import CheckpointPart, PartInfo
 from edlz.services.ps.core.checkpoint_parts import CheckpointParts
+from tests.statuses import partition_status
 
 LIFE = (1, 1)
 

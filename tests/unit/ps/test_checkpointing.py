@@ -3,8 +3,6 @@
 from typing import Any
 
 import numpy as np
-from simulation.disk import Disk
-from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 
 from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.ledger import LedgerRecord
@@ -22,6 +20,8 @@ from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.core.inputs import Answered, Request, Tick, Written
 from edlz.services.ps.core.instructions import Reply, Report, Write
 from edlz.services.ps.core.partition import Partition
+from tests.simulation.disk import Disk
+from tests.simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 
 LIFE = (1, 1)
 

@@ -3,10 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from schedules import contended_schedule, ending_schedule, quiet_schedule, random_schedule, with_departures
-from simulation.job import Fault, Schedule, SimulatedJob
-from simulation.processes import Process
-from statuses import partition_status
 
 from edlz.k8s.objects.pods import WORKER_PATIENCE_S, grace_s
 from edlz.services.configuration.job_config import JobConfig
@@ -15,6 +11,16 @@ from edlz.services.protocol.messages import PartitionOrders
 from edlz.services.ps.core.leaving import ENDED, SILENT_S, Leaving
 from edlz.services.ps.core.partition import Partition
 from edlz.services.ps.core.synchronous import Synchronous
+from tests.schedules import (
+    contended_schedule,
+    ending_schedule,
+    quiet_schedule,
+    random_schedule,
+    with_departures,
+)
+from tests.simulation.job import Fault, Schedule, SimulatedJob
+from tests.simulation.processes import Process
+from tests.statuses import partition_status
 
 ERA = (1, 7)
 

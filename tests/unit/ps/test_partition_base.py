@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-from simulation.model import LAYOUT, OPTIMIZER, initial_vectors
-from states import save
-
 from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.messages import Granted, Initialise, Job, Refused
 from edlz.services.protocol.plan import Plan, Shard
@@ -12,6 +9,8 @@ from edlz.services.ps.core.inputs import Answered, NoRoom, Request, Tick
 from edlz.services.ps.core.instructions import Reply, Report, Write
 from edlz.services.ps.core.partition import RETRY_S, Partition
 from edlz.services.storage.snapshots import SnapshotFolder
+from tests.simulation.model import LAYOUT, OPTIMIZER, initial_vectors
+from tests.states import save
 
 PLAN = Plan(
     mode="async",

@@ -3,14 +3,14 @@
 import dataclasses
 
 import pytest
-from schedules import contended_schedule, quiet_schedule, with_checkpoints
-from simulation.job import Fault, Schedule, SimulatedJob, Violation
-from simulation.processes import Process
 
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.protocol.messages import SnapshotName
 from edlz.services.ps.core.inputs import Answered
 from edlz.services.ps.core.partition import BASE, Partition
+from tests.schedules import contended_schedule, quiet_schedule, with_checkpoints
+from tests.simulation.job import Fault, Schedule, SimulatedJob, Violation
+from tests.simulation.processes import Process
 
 
 def schedule(mode: str, *faults: Fault, **changes: object) -> Schedule:

@@ -5,14 +5,13 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
-from states import make_state
-
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.core.instructions import Write
 from edlz.services.ps.service import FULL_S, PartitionService
 from edlz.services.transport.rpc import RpcClient, RpcServer
+from tests.states import make_state
 
 PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
 JOB = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)

@@ -7,14 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import simulation.job as simulated_job
-from schedules import ending_schedule, random_schedule, with_callbacks
-from simulation import worker_shell
-from simulation.callbacks import callback_needs
-from simulation.job import Fault, Schedule, SimulatedJob, Violation
-from simulation.processes import Process
-from simulation.schedule import BARRIER_MOMENTS
-from simulation.shells import MasterShell
 
 from edlz.services import strict_json
 from edlz.services.master.core.barriers import Barriers
@@ -25,6 +17,14 @@ from edlz.services.protocol.messages import NewestPull
 from edlz.services.ps.core.exchanges import Exchanges
 from edlz.services.ps.core.instructions import Reply
 from edlz.services.storage.checkpoint_records import Manifest
+from tests.schedules import ending_schedule, random_schedule, with_callbacks
+from tests.simulation import job as simulated_job
+from tests.simulation import worker_shell
+from tests.simulation.callbacks import callback_needs
+from tests.simulation.job import Fault, Schedule, SimulatedJob, Violation
+from tests.simulation.processes import Process
+from tests.simulation.schedule import BARRIER_MOMENTS
+from tests.simulation.shells import MasterShell
 
 LENGTHS = (2, 3, 0, 2, 1, 3, 2, 2)
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from schedules import contended_schedule, ending_schedule, random_schedule, with_checkpoints
-from simulation.job import Schedule, SimulatedJob, Violation
 
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.master import digest
@@ -28,6 +26,8 @@ from edlz.services.storage.checkpoint_records import Manifest, Part
 from edlz.services.storage.complete_checkpoints import part_of_run
 from edlz.services.transport import outbox
 from edlz.services.worker.core.worker import TaskRunner
+from tests.schedules import contended_schedule, ending_schedule, random_schedule, with_checkpoints
+from tests.simulation.job import Schedule, SimulatedJob, Violation
 
 SCHEDULES = 1500  # looked through for one that fails
 

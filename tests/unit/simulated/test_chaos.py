@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from states import make_state
 
 from benchmarks.chaos import Chaos
 from benchmarks.chaos_checks import Outcome, examine
@@ -31,6 +30,7 @@ from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.storage.snapshots import SnapshotFolder
+from tests.states import make_state
 
 # ---------------------------------------------------------------- schedules
 

@@ -5,8 +5,6 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from complete_jobs import FINAL, completed, config_of
-from statuses import partition_status
 
 from edlz.client.local.verdict import written_status
 from edlz.services.configuration.job_config import JobConfig
@@ -21,6 +19,8 @@ from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import SupervisorStatus
 from edlz.services.transport.rpc import ReplyTo
+from tests.complete_jobs import FINAL, completed, config_of
+from tests.statuses import partition_status
 
 
 def run_after(config: JobConfig) -> str:

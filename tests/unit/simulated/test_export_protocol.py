@@ -4,8 +4,9 @@ import itertools
 from typing import Any
 
 import pytest
-from schedules import exporting_schedule
-from simulation.job import Fault, Schedule, SimulatedJob
+
+from tests.schedules import exporting_schedule
+from tests.simulation.job import Fault, Schedule, SimulatedJob
 
 SHORT = {"slots": 2, "epochs": 1, "lengths": (2, 1, 1), "partitions": 2, "workers": 2, "exports": True}
 

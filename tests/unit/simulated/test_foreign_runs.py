@@ -4,10 +4,6 @@ import dataclasses
 
 import msgspec
 import pytest
-from bare_partition import bare_partition, become_based, initial_values, job_of
-from schedules import random_schedule
-from simulation.job import Fault, SimulatedJob, Violation
-from statuses import partition_status
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.master.core.master import MasterCore
@@ -32,6 +28,10 @@ from edlz.services.ps.core import partition
 from edlz.services.ps.core.inputs import Request
 from edlz.services.ps.core.instructions import Reply
 from edlz.services.supervision.reconciler import Reconciler
+from tests.bare_partition import bare_partition, become_based, initial_values, job_of
+from tests.schedules import random_schedule
+from tests.simulation.job import Fault, SimulatedJob, Violation
+from tests.statuses import partition_status
 
 JOB = job_of("new")
 OLD: Identity = (1, 7)

@@ -4,9 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from bare_partition import bare_partition, become_based, initial_values
-from schedules import beginning_schedule, quiet_schedule
-from simulation.job import Fault, Schedule, SimulatedJob, Violation
 
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
@@ -30,6 +27,9 @@ from edlz.services.ps.core.instructions import Reply, Write
 from edlz.services.ps.core.partition import Partition
 from edlz.services.worker.core.instructions import Cancel
 from edlz.services.worker.core.partition_directory import KnownPartitions
+from tests.bare_partition import bare_partition, become_based, initial_values
+from tests.schedules import beginning_schedule, quiet_schedule
+from tests.simulation.job import Fault, Schedule, SimulatedJob, Violation
 
 OWN: Identity = (1, 1)
 ANSWERS = {

@@ -5,9 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schedules import schedules, without_training
-from simulation.job import Fault, Schedule, SimulatedJob
-from simulation.schedule import PREDICTION_MOMENTS
 
 from edlz.services.master.core.predictions import SAVE_EVERY_S, Predictions
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
@@ -15,6 +12,9 @@ from edlz.services.master.core.vocabulary.instructions import Journal, PublishPr
 from edlz.services.master.core.vocabulary.records import JournalState, PredictedTask
 from edlz.services.protocol.messages import DoneEvaluation, PartFile
 from edlz.services.protocol.plan import Plan, Shard
+from tests.schedules import schedules, without_training
+from tests.simulation.job import Fault, Schedule, SimulatedJob
+from tests.simulation.schedule import PREDICTION_MOMENTS
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

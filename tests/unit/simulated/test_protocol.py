@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schedules import (
+
+from edlz.services.master.core.master import MasterCore
+from tests.schedules import (
     contended_schedule,
     ending_schedule,
     random_schedule,
@@ -15,10 +17,8 @@ from schedules import (
     with_supervision,
     without_training,
 )
-from simulation.job import Fault, Schedule, SimulatedJob
-from simulation.promises import seen_of
-
-from edlz.services.master.core.master import MasterCore
+from tests.simulation.job import Fault, Schedule, SimulatedJob
+from tests.simulation.promises import seen_of
 
 HOMES = ("hand", "machine", "pods")
 QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

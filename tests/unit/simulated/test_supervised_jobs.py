@@ -4,7 +4,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 import pytest
-from schedules import (
+
+from edlz.services.master.core.processes.live_workers import Crew
+from edlz.services.master.core.processes.silent_servers import Silence
+from edlz.services.protocol.messages import SupervisorOrders
+from edlz.services.supervision import reconciler
+from edlz.services.supervision.reconciler import Action, Reconciler
+from tests.schedules import (
     beginning_schedule,
     contended_schedule,
     ending_schedule,
@@ -12,13 +18,7 @@ from schedules import (
     with_checkpoints,
     with_supervision,
 )
-from simulation.job import Fault, Schedule, SimulatedJob, Violation
-
-from edlz.services.master.core.processes.live_workers import Crew
-from edlz.services.master.core.processes.silent_servers import Silence
-from edlz.services.protocol.messages import SupervisorOrders
-from edlz.services.supervision import reconciler
-from edlz.services.supervision.reconciler import Action, Reconciler
+from tests.simulation.job import Fault, Schedule, SimulatedJob, Violation
 
 HOMES = ("machine", "pods")
 LIMIT_S = 1000.0  # no job here takes so long

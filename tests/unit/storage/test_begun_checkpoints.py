@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from states import make_cut, save, write_parts
 
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
@@ -13,6 +12,7 @@ from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.storage.checkpoint_records import version_folder
 from edlz.services.storage.versions import list_versions
+from tests.states import make_cut, save, write_parts
 
 BEGUN, SAVED = 100, (110, 120, 130)
 

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from states import make_cut, save, write_parts
 
 from edlz.services.storage.pruning import prune, remove_version
 from edlz.services.storage.versions import list_versions, newest_good
+from tests.states import make_cut, save, write_parts
 
 
 @pytest.fixture(autouse=True)

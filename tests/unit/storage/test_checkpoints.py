@@ -12,15 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from states import (
-    assert_same_state,
-    finish_version,
-    make_cut,
-    make_state,
-    merged,
-    save,
-    write_parts,
-)
 
 from edlz.services.errors import DataError, LocalProtocolError
 from edlz.services.protocol.layout import slice_bounds
@@ -33,6 +24,15 @@ from edlz.services.storage.checkpoint_writing import next_run_number, write_part
 from edlz.services.storage.pruning import prune
 from edlz.services.storage.state import MemoryRows, State
 from edlz.services.storage.versions import NoCheckpoint, list_versions, newest_good, verify
+from tests.states import (
+    assert_same_state,
+    finish_version,
+    make_cut,
+    make_state,
+    merged,
+    save,
+    write_parts,
+)
 
 
 @pytest.fixture(autouse=True)

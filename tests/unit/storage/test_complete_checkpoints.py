@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from states import assert_same_state, finish_version, make_cut, write_parts
 
 from edlz.services.errors import DataError
 from edlz.services.protocol.messages import Job
@@ -17,6 +16,7 @@ from edlz.services.storage.pruning import prune
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.state import MemoryRows, State
 from edlz.services.storage.versions import verify
+from tests.states import assert_same_state, finish_version, make_cut, write_parts
 
 PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
 LIFE = (2, 1)

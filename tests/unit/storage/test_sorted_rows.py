@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from states import finish_version, make_cut, write_parts
 
 from edlz.services.errors import DataError
 from edlz.services.storage.blocks import DamagedFile
 from edlz.services.storage.sorted_rows import SortedRows
 from edlz.services.storage.whole_cut import WholeCut
+from tests.states import finish_version, make_cut, write_parts
 
 DIM = 4
 TABLES = ((DIM, "Adam", 1000),)

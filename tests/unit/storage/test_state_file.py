@@ -10,7 +10,6 @@ import pytest
 import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from states import assert_same_state, make_state
 
 from edlz.core_ext.table import EmbeddingTable, Initializer
 from edlz.services.errors import DataError
@@ -19,6 +18,7 @@ from edlz.services.storage.blocks import DamagedFile, ForeignFormat
 from edlz.services.storage.state import MemoryRows, State
 from edlz.services.storage.state_file import read_state, verify_state, write_state
 from edlz.services.storage.state_head import read_head
+from tests.states import assert_same_state, make_state
 
 SMALL_BLOCK = 512
 

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
-from in_process import Cluster, Life, play
-
 from edlz.services.protocol.messages import ProcessExit, SupervisorOrders, SupervisorStatus
 from edlz.services.supervision.launcher import Facts, split_name
 from edlz.services.supervision.loop import Supervision
+from tests.in_process import Cluster, Life, play
 
 
 class InOneLoop:

@@ -4,8 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from simulation.job import Schedule, SimulatedJob
-from statuses import partition_status
 
 from edlz.services.errors import ConfigError, RemoteProtocolError
 from edlz.services.protocol.messages import (
@@ -21,6 +19,8 @@ from edlz.services.ps.core.inputs import Answered
 from edlz.services.ps.core.instructions import Write
 from edlz.services.ps.core.partition import Condition, Partition
 from edlz.services.worker.core.order_check import check_orders
+from tests.simulation.job import Schedule, SimulatedJob
+from tests.statuses import partition_status
 
 TERM = 9
 LIFE: Identity = (TERM, 1)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rounding import near
 
 from edlz.api.mode import Mode
 from edlz.model_zoo import datasets
 from edlz.model_zoo.conversion.idx import read_idx_folder
 from edlz.model_zoo.conversion.images import image_records
 from edlz.model_zoo.datasets import SAMPLE_FOLDER
+from tests.rounding import near
 
 ZOO = Path(datasets.__file__).parent / "mnist"
 TEST_MODELS = Path(__file__).parents[1] / "models"

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from rounding import near
 
 from edlz.api.example import encode_example
 from edlz.model_zoo.blocks import binary_label
@@ -17,6 +16,7 @@ from edlz.model_zoo.blocks.ids import crossed_ids, field_ids, mixed, text_values
 from edlz.model_zoo.blocks.interaction_network import InteractionNetwork
 from edlz.model_zoo.blocks.masked_mean import MaskedMean
 from edlz.model_zoo.conversion import mixing
+from tests.rounding import near
 
 RNG = np.random.default_rng(0)
 
