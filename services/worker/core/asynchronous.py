@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from edlz.services.protocol.messages import Push
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.core.held_tasks import Phase, Run
+from edlz.services.worker.core.held_tasks import HeldTask, Phase
 from edlz.services.worker.core.instructions import Instruction
 from edlz.services.worker.core.partition_directory import KnownPartitions
 from edlz.services.worker.core.requests import Requests
@@ -19,7 +19,7 @@ __all__ = ["AsynchronousTraining"]
 
 
 class AsynchronousTraining(Training):
-    """The runs of one worker in asynchronous mode.
+    """The held tasks of one worker in asynchronous mode.
 
     Parameters
     ----------
@@ -46,71 +46,71 @@ class AsynchronousTraining(Training):
     # -- scheduling
 
     def _begin(self) -> list[Instruction]:
-        """One run at a time; the next one when all that the others need is on its way, or their pushes are held."""
-        if any(not (run.is_held or self._needs_no_more(run)) for run in self._runs.active):
+        """One task at a time; the next one when all that the others need is on its way, or their pushes are held."""
+        if any(not (held.are_pushes_held or self._needs_no_more(held)) for held in self._held.active):
             return []
-        for run in self._runs:
-            if run.phase is Phase.QUEUED:
-                return self._pull(run)
+        for held in self._held:
+            if held.phase is Phase.QUEUED:
+                return self._pull(held)
         return []
 
-    def _needs_no_more(self, run: Run) -> bool:
-        is_at_work = run.phase in (Phase.READY, Phase.COMPUTING, Phase.PUSHING)
-        return self._looks_ahead and is_at_work and run.ends_before(run.index + 1)
+    def _needs_no_more(self, held: HeldTask) -> bool:
+        is_at_work = held.phase in (Phase.READY, Phase.COMPUTING, Phase.PUSHING)
+        return self._looks_ahead and is_at_work and held.ends_before(held.index + 1)
 
     # -- pulling
 
-    def _look_ahead(self, run: Run) -> list[Instruction]:
-        following = run.index + 1
-        is_due = self._looks_ahead and run.phase in (Phase.READY, Phase.COMPUTING)
-        if not is_due or following in run.ahead or run.ids.get(following) is None:
+    def _look_ahead(self, held: HeldTask) -> list[Instruction]:
+        following = held.index + 1
+        is_due = self._looks_ahead and held.phase in (Phase.READY, Phase.COMPUTING)
+        if not is_due or following in held.ahead or held.ids.get(following) is None:
             return []
-        run.ahead[following] = {}
-        return [self._requests.pull(run, p, following) for p in range(self._count)]
+        held.ahead[following] = {}
+        return [self._requests.pull(held, p, following) for p in range(self._count)]
 
     # -- answers
 
-    def _on_all(self, run: Run, now: float) -> list[Instruction]:
-        return self._resume(run, min(answer.version for answer in run.answers.values()), now)
+    def _on_all(self, held: HeldTask, now: float) -> list[Instruction]:
+        return self._resume(held, min(answer.version for answer in held.answers.values()), now)
 
-    def _go_on(self, run: Run, now: float) -> list[Instruction]:
+    def _go_on(self, held: HeldTask, now: float) -> list[Instruction]:
         """The minibatch before was pushed; go on when this one's rows are there."""
-        answers = run.ahead.get(run.index)
-        if run.phase is not Phase.PULLING or answers is None or len(answers) < self._count:
+        answers = held.ahead.get(held.index)
+        if held.phase is not Phase.PULLING or answers is None or len(answers) < self._count:
             return []
-        del run.ahead[run.index]
+        del held.ahead[held.index]
         if all(answer.finished for answer in answers.values()):  # somebody else has finished it meanwhile
-            return self._finish(run, now)
-        run.enter(Phase.READY)
-        run.answers, run.asked = answers, run.index
-        run.version = min(answer.version for answer in answers.values())
+            return self._finish(held, now)
+        held.enter(Phase.READY)
+        held.answers, held.asked = answers, held.index
+        held.version = min(answer.version for answer in answers.values())
         return []
 
     # -- pushing
 
-    def _push(self, run: Run, pushes: list[Push]) -> list[Instruction]:
-        if run.is_last:
-            return self._push_only(run, pushes)
-        return self._push_ahead(run, pushes) if self._looks_ahead else self._push_and_pull(run, pushes)
+    def _push(self, held: HeldTask, pushes: list[Push]) -> list[Instruction]:
+        if held.is_last:
+            return self._push_only(held, pushes)
+        return self._push_ahead(held, pushes) if self._looks_ahead else self._push_and_pull(held, pushes)
 
-    def _push_ahead(self, run: Run, pushes: list[Push]) -> list[Instruction]:
+    def _push_ahead(self, held: HeldTask, pushes: list[Push]) -> list[Instruction]:
         """Push, ask for the rows of the minibatch after the next, and turn to the next."""
-        run.wants_vectors = self._requests.wants_vectors(run, self._runs.of_step(run))
-        following = run.index + 1
+        held.wants_vectors = self._requests.wants_vectors(held, self._held.of_step(held))
+        following = held.index + 1
         out: list[Instruction] = []
-        if following not in run.ahead and run.ids.get(following) is None:  # a take-over: unknown yet
-            out += list(self._requests.push_all(run, pushes, "pushed"))
-            run.index = following
-            return [*out, *self._pull(run)]
-        asked = following + 1 if following in run.ahead else following
-        if run.ids.get(asked) is None:
-            out += list(self._requests.push_all(run, pushes, "pushed"))
+        if following not in held.ahead and held.ids.get(following) is None:  # a take-over: unknown yet
+            out += list(self._requests.push_all(held, pushes, "pushed"))
+            held.index = following
+            return [*out, *self._pull(held)]
+        asked = following + 1 if following in held.ahead else following
+        if held.ids.get(asked) is None:
+            out += list(self._requests.push_all(held, pushes, "pushed"))
         else:
-            run.ahead[asked] = {}
-            out += [self._requests.pull(run, p, asked, push=push) for p, push in enumerate(pushes)]
-        run.index = following
-        run.enter(Phase.PULLING)
+            held.ahead[asked] = {}
+            out += [self._requests.pull(held, p, asked, push=push) for p, push in enumerate(pushes)]
+        held.index = following
+        held.enter(Phase.PULLING)
         return out
 
-    def _on_all_acks(self, run: Run, now: float) -> list[Instruction]:
-        return self._finish(run, now)  # its last minibatch is applied everywhere
+    def _on_all_acks(self, held: HeldTask, now: float) -> list[Instruction]:
+        return self._finish(held, now)  # its last minibatch is applied everywhere

@@ -1,4 +1,4 @@
-"""What a worker has in hand: a run for each leased training task."""
+"""What a worker has in hand: the leased training tasks, and where each stands."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -10,14 +10,14 @@ from edlz.services.protocol.plan import Plan
 from edlz.services.transitions import Transitions
 from edlz.services.worker.core.instructions import Outcome
 
-__all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "HELD_BACK_OFF_S", "Phase", "Run", "Runs"]
+__all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "HELD_BACK_OFF_S", "HeldTask", "HeldTasks", "Phase"]
 
 BACK_OFF_S, BACK_OFF_MAX_S = 0.1, 1.0
 HELD_BACK_OFF_S, HELD_BACK_OFF_MAX_S = 0.2, 2.0
 
 
 class Phase(Enum):
-    """Where a run stands."""
+    """Where a held task stands."""
 
     QUEUED = "queued"  # in hand, not begun
     BACKING_OFF = "backing off"  # begins again at a time
@@ -26,7 +26,7 @@ class Phase(Enum):
     READY = "ready"  # index and version are known
     COMPUTING = "computing"
     PUSHING = "pushing"  # sent a push without a pull
-    STAGED = "staged"  # sync: staged everywhere, another run of this worker will see the commit
+    STAGED = "staged"  # sync: staged everywhere, another task of this worker will see the commit
     REPORTING = "reporting"  # finished on all partitions
 
 
@@ -62,19 +62,19 @@ class Pause:
 
     Attributes
     ----------
-    is_held : bool
+    are_pushes_held : bool
         Async: some partition takes no pushes of it for now.
     is_lost : bool
         Which minibatch is next is not known any more.
     """
 
     until_s: float
-    is_held: bool = False
+    are_pushes_held: bool = False
     is_lost: bool = False
 
 
 @dataclass
-class Run:
+class HeldTask:
     """One leased training task.  `attempt` makes answers to abandoned requests recognisable."""
 
     task: int
@@ -137,20 +137,20 @@ class Run:
         self.enter(phase)
         self.attempt, self.incarnations, self.ahead = attempt, {}, {}
 
-    def back_off(self, attempt: int, now: float, *, is_held: bool, is_lost: bool) -> None:
+    def back_off(self, attempt: int, now: float, *, are_pushes_held: bool, is_lost: bool) -> None:
         """Forget what was under way, and ask a little later."""
         shortest, longest = (
-            (HELD_BACK_OFF_S, HELD_BACK_OFF_MAX_S) if is_held else (BACK_OFF_S, BACK_OFF_MAX_S)
+            (HELD_BACK_OFF_S, HELD_BACK_OFF_MAX_S) if are_pushes_held else (BACK_OFF_S, BACK_OFF_MAX_S)
         )
         wait_s = max(self.back_off_s, shortest)
         self.abandon(Phase.BACKING_OFF, attempt)
-        self.pause = Pause(now + wait_s, is_held, is_lost)
+        self.pause = Pause(now + wait_s, are_pushes_held, is_lost)
         self.back_off_s = min(wait_s * 2, longest)
 
     @property
-    def is_held(self) -> bool:
+    def are_pushes_held(self) -> bool:
         """Whether it waits until some partition takes pushes of it again."""
-        return self.pause is not None and self.pause.is_held
+        return self.pause is not None and self.pause.are_pushes_held
 
     # -- rows
 
@@ -171,7 +171,7 @@ class Run:
         assert not self.ahead or self.phase in LASTING["ahead"], f"rows ahead of {self}"
 
     def done(self, era: Identity, partitions: int) -> DoneTask:
-        """What the master is told of a run that all partitions have finished."""
+        """What the master is told of a task that all partitions have finished."""
         lives = tuple(self.incarnations.get(p, NO_IDENTITY) for p in range(partitions))
         return DoneTask(task=self.task, era=era, incarnations=lives)
 
@@ -183,8 +183,8 @@ _FORGOTTEN: dict[Phase, tuple[tuple[str, Callable[[], object]], ...]] = {
 }
 
 
-class Runs:
-    """All runs of a worker, in the order in which their tasks were taken.
+class HeldTasks:
+    """All tasks that a worker holds, in the order in which they were taken.
 
     Parameters
     ----------
@@ -193,19 +193,19 @@ class Runs:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._runs: dict[int, Run] = {}
+        self._tasks: dict[int, HeldTask] = {}
         self._attempts = itertools.count(1)
 
-    def __iter__(self) -> Iterator[Run]:
-        """Yield all runs; meanwhile they may be dropped."""
-        return iter(list(self._runs.values()))
+    def __iter__(self) -> Iterator[HeldTask]:
+        """Yield all tasks; meanwhile they may be dropped."""
+        return iter(list(self._tasks.values()))
 
-    def get(self, task: int) -> Run | None:
-        return self._runs.get(task)
+    def get(self, task: int) -> HeldTask | None:
+        return self._tasks.get(task)
 
     @property
     def tasks(self) -> tuple[int, ...]:
-        return tuple(self._runs)
+        return tuple(self._tasks)
 
     # -- changes
 
@@ -213,27 +213,27 @@ class Runs:
         """Return a number that no attempt at any task has had."""
         return next(self._attempts)
 
-    def take(self, task: int) -> Run:
+    def take(self, task: int) -> HeldTask:
         """Take a task in hand.  Tasks that follow one another share a lane: one stream of records."""
         is_later = self._plan.is_later_round if self._plan.is_sync else lambda task, than: True
-        used = {run.lane for run in self if not is_later(task, run.task)}
+        used = {held.lane for held in self if not is_later(task, held.task)}
         lane = next(lane for lane in itertools.count() if lane not in used)
-        run = self._runs[task] = Run(task, self.new_attempt(), lane)
-        return run
+        held = self._tasks[task] = HeldTask(task, self.new_attempt(), lane)
+        return held
 
-    def drop(self, task: int) -> Run | None:
-        return self._runs.pop(task, None)
+    def drop(self, task: int) -> HeldTask | None:
+        return self._tasks.pop(task, None)
 
     # -- questions
 
     @property
-    def active(self) -> list[Run]:
+    def active(self) -> list[HeldTask]:
         """Those that have begun, and are not finished everywhere."""
-        return [run for run in self if run.phase not in (Phase.QUEUED, Phase.REPORTING)]
+        return [held for held in self if held.phase not in (Phase.QUEUED, Phase.REPORTING)]
 
     @property
-    def computing(self) -> Run | None:
-        return next((run for run in self if run.phase is Phase.COMPUTING), None)
+    def computing(self) -> HeldTask | None:
+        return next((held for held in self if held.phase is Phase.COMPUTING), None)
 
     @property
     def wants_task(self) -> bool:
@@ -244,38 +244,38 @@ class Runs:
         if self._wait_for_slots:
             return True  # perhaps nobody has them
         active, is_sync = self.active, self._plan.is_sync
-        queued = sum(run.phase is Phase.QUEUED for run in self)
+        queued = sum(held.phase is Phase.QUEUED for held in self)
         return queued < max(1, len(active) if is_sync else 1)
 
     @property
     def are_waiting(self) -> bool:
         """Whether all that have begun wait for others: slots of their step, or a partition that takes no pushes."""
         active = self.active
-        return self._wait_for_slots or (bool(active) and all(run.is_held for run in active))
+        return self._wait_for_slots or (bool(active) and all(held.are_pushes_held for held in active))
 
     @property
     def _wait_for_slots(self) -> bool:
         active, waiting = self.active, (Phase.PULLING, Phase.STAGED)
-        return self._plan.is_sync and bool(active) and all(run.phase in waiting for run in active)
+        return self._plan.is_sync and bool(active) and all(held.phase in waiting for held in active)
 
-    def of_earliest_round(self) -> list[Run]:
-        """Sync: return the runs of the earliest round in hand that is not finished everywhere."""
-        unfinished = [run for run in self if run.phase is not Phase.REPORTING]
+    def of_earliest_round(self) -> list[HeldTask]:
+        """Sync: return the tasks of the earliest round in hand that is not finished everywhere."""
+        unfinished = [held for held in self if held.phase is not Phase.REPORTING]
         if not unfinished:
             return []
-        tasks = self._plan.round_tasks(min(run.task for run in unfinished))
-        return [run for run in unfinished if run.task in tasks]
+        tasks = self._plan.round_tasks(min(held.task for held in unfinished))
+        return [held for held in unfinished if held.task in tasks]
 
-    def of_step(self, run: Run) -> Iterator[Run]:
-        """Sync: yield the runs in the same step of the same round, this one among them."""
+    def of_step(self, held: HeldTask) -> Iterator[HeldTask]:
+        """Sync: yield the tasks in the same step of the same round, this one among them."""
         for other in self:
-            if other.version == run.version and self._plan.is_same_round(other.task, run.task):
+            if other.version == held.version and self._plan.is_same_round(other.task, held.task):
                 yield other
 
     # -- checks
 
     def check_invariants(self) -> None:
-        computing = [run.task for run in self if run.phase is Phase.COMPUTING]
+        computing = [held.task for held in self if held.phase is Phase.COMPUTING]
         assert len(computing) <= 1, f"computing {computing} at once"
-        for run in self:
-            run.check_invariants()
+        for held in self:
+            held.check_invariants()

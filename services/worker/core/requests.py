@@ -1,6 +1,6 @@
-"""Requests of a worker's runs to the partitions, and the vectors that came in answer.
+"""Requests for a worker's tasks to the partitions, and the vectors that came in answer.
 
-Owns: the newest vectors of each partition, and when they are asked for again.  Does not own: what a run does
+Owns: the newest vectors of each partition, and when they are asked for again.  Does not own: what a task does
 next (`Training`'s).
 """
 
@@ -17,7 +17,7 @@ from edlz.services.protocol.messages import (
     Push,
 )
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.core.held_tasks import Phase, Run
+from edlz.services.worker.core.held_tasks import HeldTask, Phase
 from edlz.services.worker.core.instructions import AskPartition
 from edlz.services.worker.core.partition_directory import KnownPartitions
 
@@ -81,8 +81,8 @@ class Requests:
         """The next exchange brings vectors: a local copy of them is gone."""
         self._without_vectors = self._vectors_every
 
-    def wants_vectors(self, run: Run, step: Iterable[Run]) -> bool:
-        """Whether the exchange that a run is about to send should bring vectors; sync: beside those of its step."""
+    def wants_vectors(self, held: HeldTask, step: Iterable[HeldTask]) -> bool:
+        """Whether the exchange that a task is about to send should bring vectors; sync: beside those of its step."""
         if not self._plan.is_sync:
             if self._without_vectors < self._vectors_every:
                 return False
@@ -90,19 +90,25 @@ class Requests:
             return True
         # Another slot's pull, sent before, brings this step's vectors.
         return not any(
-            other is not run and other.phase is Phase.PULLING and other.wants_vectors for other in step
+            other is not held and other.phase is Phase.PULLING and other.wants_vectors for other in step
         )
 
     # -- requests
 
-    def pull_all(self, run: Run, asked: int | None) -> list[AskPartition]:
+    def pull_all(self, held: HeldTask, asked: int | None) -> list[AskPartition]:
         """Ask every partition where it stands with a task, and for its vectors and a minibatch's rows."""
-        run.asked, run.wants_vectors = asked, True
+        held.asked, held.wants_vectors = asked, True
         self._without_vectors = 0
-        return [self.pull(run, p, asked) for p in range(self._partitions.count)]
+        return [self.pull(held, p, asked) for p in range(self._partitions.count)]
 
     def pull(
-        self, run: Run, index: int, asked: int | None, *, version: int | None = None, push: Push | None = None
+        self,
+        held: HeldTask,
+        index: int,
+        asked: int | None,
+        *,
+        version: int | None = None,
+        push: Push | None = None,
     ) -> AskPartition:
         """Ask one partition for what this worker lacks, and give it a push on the way.
 
@@ -114,49 +120,49 @@ class Requests:
             Sync: parameters of this version, at once.
         """
         part = self._parts.get(index)
-        ids = run.ids.get(asked) if asked is not None else None
+        ids = held.ids.get(asked) if asked is not None else None
         wanted = Pull(
-            task=run.task,
-            index=run.index + (1 if push else 0),
+            task=held.task,
+            index=held.index + (1 if push else 0),
             version=version,
             have_version=part.version if part else ANY_VERSION,
             rows=ids[index] if ids else None,
-            want_vectors=run.wants_vectors,
+            want_vectors=held.wants_vectors,
         )
         body = Exchange(
             era=self.era,
             incarnation=part.incarnation if part else None,
-            version=self._base_version(run, index),
+            version=self._base_version(held, index),
             push=push,
             pull=wanted,
             run=self._run,
-            snapshot_at=run.snapshot_at,
-            checkpoint_at=run.checkpoint_at,
+            snapshot_at=held.snapshot_at,
+            checkpoint_at=held.checkpoint_at,
         )
-        kind = "ahead" if asked is not None and asked in run.ahead else "params"
-        return self._ask(index, ("run", run.task, run.attempt, kind, asked), body)
+        kind = "ahead" if asked is not None and asked in held.ahead else "params"
+        return self._ask(index, ("task", held.task, held.attempt, kind, asked), body)
 
-    def push_all(self, run: Run, pushes: list[Push], kind: str) -> list[AskPartition]:
+    def push_all(self, held: HeldTask, pushes: list[Push], kind: str) -> list[AskPartition]:
         """Push to every partition and ask for nothing."""
-        return [self._push(run, p, push, kind) for p, push in enumerate(pushes)]
+        return [self._push(held, p, push, kind) for p, push in enumerate(pushes)]
 
-    def _push(self, run: Run, index: int, push: Push, kind: str) -> AskPartition:
+    def _push(self, held: HeldTask, index: int, push: Push, kind: str) -> AskPartition:
         part = self._parts.get(index)  # gone if the partition has begun a new life meanwhile: it will refuse
         life = part.incarnation if part else None
         body = Exchange(
             era=self.era,
             incarnation=life,
-            version=self._base_version(run, index),
+            version=self._base_version(held, index),
             push=push,
             run=self._run,
-            snapshot_at=run.snapshot_at,
-            checkpoint_at=run.checkpoint_at,
+            snapshot_at=held.snapshot_at,
+            checkpoint_at=held.checkpoint_at,
         )
-        return self._ask(index, ("run", run.task, run.attempt, kind, None), body)
+        return self._ask(index, ("task", held.task, held.attempt, kind, None), body)
 
-    def _base_version(self, run: Run, index: int) -> int:
-        """The version of a partition that this run's gradient was computed on."""
-        answer, part = run.answers.get(index), self._parts.get(index)
+    def _base_version(self, held: HeldTask, index: int) -> int:
+        """The version of a partition that this task's gradient was computed on."""
+        answer, part = held.answers.get(index), self._parts.get(index)
         if self._plan.is_sync or answer is None:
-            return run.version
+            return held.version
         return min(answer.version, part.version) if part else answer.version

@@ -1,16 +1,16 @@
 """The training tasks that a worker has in hand: which minibatch is next, on which parameters, for whom.
 
-Theory of operation.  A *run* is one leased task in hand.  It pulls (where does each partition stand with
-this task, and what are its parameters), computes the smallest minibatch that some partition lacks,
+Theory of operation.  Each *held task* pulls (where does each partition stand with
+it, and what are its parameters), computes the smallest minibatch that some partition lacks,
 pushes it to all, and so on; a partition that has the minibatch ignores it.  One exchange carries a
-push and the next pull.  When all partitions have finished the task the run is reported.  After any refusal
-a run begins again with a pull.  PROTOCOL: sections 3 to 5.
+push and the next pull.  When all partitions have finished the task it is reported.  After any refusal
+it begins again with a pull.  PROTOCOL: sections 3 to 5.
 
-This is what the two modes have in common.  Which runs begin, what the answers to a pull and to a push mean
+This is what the two modes have in common.  Which tasks begin, what the answers to a pull and to a push mean
 and which push asks for more are `SynchronousTraining`'s and `AsynchronousTraining`'s affair.
 
 A model with embedding tables needs to know a minibatch's ids before it pulls.  They are found one
-minibatch ahead, so that an exchange names the next one's rows; then every run pulls for itself, since its
+minibatch ahead, so that an exchange names the next one's rows; then every task pulls for itself, since its
 rows are its own.
 
 The core knows no tensors: parameters and ids pass through it as the messages that brought them.
@@ -24,7 +24,7 @@ import msgspec
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import DoneTask, Exchanged, FailedTask, Identity, Push, Refused, RowIds
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.core.held_tasks import BACK_OFF_S, Phase, Run, Runs
+from edlz.services.worker.core.held_tasks import BACK_OFF_S, HeldTask, HeldTasks, Phase
 from edlz.services.worker.core.instructions import (
     Begin,
     Compute,
@@ -42,7 +42,7 @@ WAITING_S = 2.0
 
 
 class Training(ABC):
-    """The runs of one worker, in one era: what the two modes have in common.
+    """The held tasks of one worker, in one era: what the two modes have in common.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Training(ABC):
         self.plan, self._partitions, self._requests, self._tell = plan, partitions, requests, tell
         self.steps = 0  # minibatches pushed
         self._has_tables = has_tables
-        self._runs = Runs(plan)
+        self._held = HeldTasks(plan)
         self._failed: list[FailedTask] = []
         self._waits_at: tuple[int, tuple[int, ...]] = (0, ())  # how far it was, with what in hand,
         self._waits_since_s = self._waits_s = 0.0  # when it began to wait, and how long it has
@@ -81,17 +81,17 @@ class Training(ABC):
 
     @property
     def phases(self) -> dict[int, Phase]:
-        """Where each run stands."""
-        return {run.task: run.phase for run in self._runs}
+        """Where each held task stands."""
+        return {held.task: held.phase for held in self._held}
 
     @property
     def holding(self) -> tuple[int, ...]:
-        return self._runs.tasks
+        return self._held.tasks
 
     @property
     def done(self) -> tuple[DoneTask, ...]:
-        finished = (run for run in self._runs if run.phase is Phase.REPORTING)
-        return tuple(run.done(self.era, self._count) for run in finished)
+        finished = (held for held in self._held if held.phase is Phase.REPORTING)
+        return tuple(held.done(self.era, self._count) for held in finished)
 
     @property
     def failed(self) -> tuple[FailedTask, ...]:
@@ -99,7 +99,7 @@ class Training(ABC):
 
     @property
     def is_busy(self) -> bool:
-        return self._runs.computing is not None
+        return self._held.computing is not None
 
     @property
     def is_waiting(self) -> bool:
@@ -108,31 +108,31 @@ class Training(ABC):
 
     @property
     def _at(self) -> tuple[int, tuple[int, ...]]:
-        return self.steps, self._runs.tasks
+        return self.steps, self._held.tasks
 
     @property
     def wants_task(self) -> bool:
-        return self._runs.wants_task
+        return self._held.wants_task
 
     # -- events
 
     def on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         self._note_waiting(now)
-        for run in self._runs:
-            if run.pause is not None and now >= run.pause.until_s:
-                out += self._probe(run) if run.pause.is_lost else self._pull(run)
+        for held in self._held:
+            if held.pause is not None and now >= held.pause.until_s:
+                out += self._probe(held) if held.pause.is_lost else self._pull(held)
         return out
 
     def _note_waiting(self, now: float) -> None:
-        if self._at != self._waits_at or not self._runs.are_waiting:
+        if self._at != self._waits_at or not self._held.are_waiting:
             self._waits_at, self._waits_since_s = self._at, now
         self._waits_s = now - self._waits_since_s
 
     def enter(self, era: Identity) -> list[Instruction]:
         """Another era has begun: nothing in hand belongs to it."""
         self._requests.enter(era)
-        return self._drop(self._runs.tasks)
+        return self._drop(self._held.tasks)
 
     def take(
         self, task: int, end_at: int | None = None, learning_rate: float | None = None
@@ -146,23 +146,23 @@ class Training(ABC):
         learning_rate : float, optional
             What callbacks have set for it.
         """
-        if self._runs.get(task) is not None:
+        if self._held.get(task) is not None:
             return []
-        run = self._runs.take(task)
-        run.learning_rate = learning_rate
+        held = self._held.take(task)
+        held.learning_rate = learning_rate
         if end_at is not None:
-            run.end(end_at)
-        return [Begin(task, run.lane, end_at)]
+            held.end(end_at)
+        return [Begin(task, held.lane, end_at)]
 
     def end(self, ends: Iterable[tuple[int, int]]) -> list[Instruction]:
         """The master has ended tasks; the records behind must not be looked at any more."""
         out: list[Instruction] = []
         for task, end_at in ends:
-            run = self._runs.get(task)
-            if run is not None and (run.end_at is None or end_at < run.end_at):
-                run.end(end_at)
-                if run.phase is not Phase.REPORTING:
-                    out += [Drop(task), Begin(task, run.lane, end_at)]
+            held = self._held.get(task)
+            if held is not None and (held.end_at is None or end_at < held.end_at):
+                held.end(end_at)
+                if held.phase is not Phase.REPORTING:
+                    out += [Drop(task), Begin(task, held.lane, end_at)]
         return out
 
     def forget(self, tasks: Iterable[int]) -> list[Instruction]:
@@ -176,19 +176,19 @@ class Training(ABC):
 
     def begin_again(self, task: int) -> list[Instruction]:
         """The master does not believe this report: a partition has lost what it had."""
-        run = self._runs.get(task)
-        if run is None or run.phase is not Phase.REPORTING:
+        held = self._held.get(task)
+        if held is None or held.phase is not Phase.REPORTING:
             return []
-        return [Begin(run.task, run.lane, run.end_at), *self._probe(run)]  # its records were given back
+        return [Begin(held.task, held.lane, held.end_at), *self._probe(held)]  # its records were given back
 
     def on_moved(self, partitions: Iterable[int]) -> list[Instruction]:
         """Partitions are others, or elsewhere: who waits for one of them begins again."""
         out: list[Instruction] = []
         for index in partitions:
-            for run in self._runs:
-                waits = (run.phase is Phase.PULLING and index not in run.answers) or run.ahead
-                if waits or (run.phase is Phase.PUSHING and index not in run.acks):
-                    out += self._pull(run)
+            for held in self._held:
+                waits = (held.phase is Phase.PULLING and index not in held.answers) or held.ahead
+                if waits or (held.phase is Phase.PUSHING and index not in held.acks):
+                    out += self._pull(held)
         return out
 
     def on_evaluating(self) -> None:
@@ -196,49 +196,49 @@ class Training(ABC):
         self._requests.renew_vectors()
 
     def _drop(self, tasks: Iterable[int]) -> list[Instruction]:
-        return [Drop(task) for task in tasks if self._runs.drop(task) is not None]
+        return [Drop(task) for task in tasks if self._held.drop(task) is not None]
 
     # -- scheduling
 
     def schedule(self) -> list[Instruction]:
-        """Begin what can begin: a queued run, a computation, a pull nobody else will send."""
+        """Begin what can begin: a queued task, a computation, a pull nobody else will send."""
         return [*self._begin(), *self._start_computing()]
 
     @abstractmethod
     def _begin(self) -> list[Instruction]:
-        """Begin the runs whose turn it is."""
+        """Begin the tasks whose turn it is."""
 
     def _start_computing(self) -> list[Instruction]:
-        if self._runs.computing is not None:
+        if self._held.computing is not None:
             return []
         out: list[Instruction] = []
-        for run in sorted(self._runs, key=lambda run: run.task):
-            if run.phase is not Phase.READY:
+        for held in sorted(self._held, key=lambda held: held.task):
+            if held.phase is not Phase.READY:
                 continue
             parts = self._requests.parts
-            if parts is None or self._are_of_another_step(run, parts):
-                out += self._pull(run)  # the parameters in hand are others meanwhile
+            if parts is None or self._are_of_another_step(held, parts):
+                out += self._pull(held)  # the parameters in hand are others meanwhile
                 continue
-            if run.index == run.end_at:
-                out += self._push_end(run)
+            if held.index == held.end_at:
+                out += self._push_end(held)
                 continue
-            return [*out, *self._compute(run, parts)]
+            return [*out, *self._compute(held, parts)]
         return out
 
-    def _are_of_another_step(self, run: Run, parts: tuple[Exchanged, ...]) -> bool:
-        """Whether a run's next minibatch must not be computed on these parameters."""
+    def _are_of_another_step(self, held: HeldTask, parts: tuple[Exchanged, ...]) -> bool:
+        """Whether a task's next minibatch must not be computed on these parameters."""
         return False
 
-    def _compute(self, run: Run, parts: tuple[Exchanged, ...]) -> list[Instruction]:
-        run.enter(Phase.COMPUTING)
-        rate = run.learning_rate
+    def _compute(self, held: HeldTask, parts: tuple[Exchanged, ...]) -> list[Instruction]:
+        held.enter(Phase.COMPUTING)
+        rate = held.learning_rate
         if not self._has_tables:
-            return [Compute(run.task, run.index, run.attempt, run.version, parts, learning_rate=rate)]
-        rows, ids = tuple(run.answers[p] for p in range(self._count)), run.ids[run.index] or ()
-        ahead = run.looks_ahead_to(run.index + self._ids_ahead)
+            return [Compute(held.task, held.index, held.attempt, held.version, parts, learning_rate=rate)]
+        rows, ids = tuple(held.answers[p] for p in range(self._count)), held.ids[held.index] or ()
+        ahead = held.looks_ahead_to(held.index + self._ids_ahead)
         return [
-            *self._look_ahead(run),
-            Compute(run.task, run.index, run.attempt, run.version, parts, ids, rows, ahead, rate),
+            *self._look_ahead(held),
+            Compute(held.task, held.index, held.attempt, held.version, parts, ids, rows, ahead, rate),
         ]
 
     @property
@@ -247,39 +247,39 @@ class Training(ABC):
 
     # -- pulling
 
-    def _pull(self, run: Run) -> list[Instruction]:
+    def _pull(self, held: HeldTask) -> list[Instruction]:
         """Ask every partition where it stands with this task, for what this worker lacks."""
-        if self._has_tables and run.index not in run.ids:
-            run.abandon(Phase.LOOKING, self._runs.new_attempt())
-            return [FindIds(run.task, run.index, run.attempt)]
-        run.abandon(Phase.PULLING, self._runs.new_attempt())
-        return list(self._requests.pull_all(run, run.index))
+        if self._has_tables and held.index not in held.ids:
+            held.abandon(Phase.LOOKING, self._held.new_attempt())
+            return [FindIds(held.task, held.index, held.attempt)]
+        held.abandon(Phase.PULLING, self._held.new_attempt())
+        return list(self._requests.pull_all(held, held.index))
 
-    def _probe(self, run: Run) -> list[Instruction]:
+    def _probe(self, held: HeldTask) -> list[Instruction]:
         """Ask every partition where it stands with this task, without rows: the minibatch is unknown."""
-        run.abandon(Phase.PULLING, self._runs.new_attempt())
-        run.index = 0
-        return list(self._requests.pull_all(run, None if self._has_tables else 0))
+        held.abandon(Phase.PULLING, self._held.new_attempt())
+        held.index = 0
+        return list(self._requests.pull_all(held, None if self._has_tables else 0))
 
     def on_ids(
         self, task: int, index: int, attempt: int, ids: tuple[RowIds, ...] | None
     ) -> list[Instruction]:
         """The rows that a minibatch needs from each partition; None if the task ends before it."""
-        run = self._runs.get(task)
-        if run is None:
+        held = self._held.get(task)
+        if held is None:
             return []
-        run.note_ids(index, ids)
-        if run.attempt != attempt:
+        held.note_ids(index, ids)
+        if held.attempt != attempt:
             return []
-        if run.phase is Phase.LOOKING and index == run.index:
-            run.enter(Phase.PULLING)
-            out: list[Instruction] = [*self._requests.pull_all(run, index)]
-            if self._ids_ahead > 1 and not run.ends_before(index) and index + 1 not in run.ids:
+        if held.phase is Phase.LOOKING and index == held.index:
+            held.enter(Phase.PULLING)
+            out: list[Instruction] = [*self._requests.pull_all(held, index)]
+            if self._ids_ahead > 1 and not held.ends_before(index) and index + 1 not in held.ids:
                 out.append(FindIds(task, index + 1, attempt))
             return out
-        return self._look_ahead(run)
+        return self._look_ahead(held)
 
-    def _look_ahead(self, run: Run) -> list[Instruction]:
+    def _look_ahead(self, held: HeldTask) -> list[Instruction]:
         """Ask for the next minibatch's rows while this one is computed, if that is to be done."""
         return []
 
@@ -288,138 +288,138 @@ class Training(ABC):
     def on_answer(
         self, index: int, key: tuple[int, int, str, int | None], answer: Message, now: float
     ) -> list[Instruction]:
-        """A partition's answer to an exchange of a run."""
+        """A partition's answer to an exchange of a task."""
         task, attempt, kind, asked = key
-        run = self._runs.get(task)
-        if run is None or run.attempt != attempt:
+        held = self._held.get(task)
+        if held is None or held.attempt != attempt:
             return []
         if isinstance(answer, Refused):
-            return self._on_refused(run, answer, now)
+            return self._on_refused(held, answer, now)
         assert isinstance(answer, Exchanged)
-        run.incarnations[index] = answer.incarnation
+        held.incarnations[index] = answer.incarnation
         if kind == "pushed":
             return []
         if kind == "ack":
-            return self._on_ack(run, index, now)
+            return self._on_ack(held, index, now)
         self._requests.note(index, answer)
         if kind == "ahead":
-            if asked in run.ahead:
-                run.ahead[asked][index] = answer
-            return self._go_on(run, now)
-        run.answers[index] = answer
-        return self._on_params(run, now) if len(run.answers) == self._count else []
+            if asked in held.ahead:
+                held.ahead[asked][index] = answer
+            return self._go_on(held, now)
+        held.answers[index] = answer
+        return self._on_params(held, now) if len(held.answers) == self._count else []
 
-    def _on_refused(self, run: Run, refusal: Refused, now: float) -> list[Instruction]:
+    def _on_refused(self, held: HeldTask, refusal: Refused, now: float) -> list[Instruction]:
         if refusal.reason == "era":  # the master will tell the new one, and lease again
-            return [*self._drop((run.task,)), *self._tell(now)]
+            return [*self._drop((held.task,)), *self._tell(now)]
         self._requests.drop_dead()
-        is_held, is_lost = refusal.reason == "held", refusal.reason != "not ready"
-        run.back_off(self._runs.new_attempt(), now, is_held=is_held, is_lost=is_lost)
+        are_pushes_held, is_lost = refusal.reason == "held", refusal.reason != "not ready"
+        held.back_off(self._held.new_attempt(), now, are_pushes_held=are_pushes_held, is_lost=is_lost)
         return []
 
-    def _on_params(self, run: Run, now: float) -> list[Instruction]:
+    def _on_params(self, held: HeldTask, now: float) -> list[Instruction]:
         """All partitions have answered a pull."""
         if self._requests.parts is None:
             # Its values were in hand when it was asked, and are no more.
-            run.back_off(self._runs.new_attempt(), now, is_held=False, is_lost=False)
+            held.back_off(self._held.new_attempt(), now, are_pushes_held=False, is_lost=False)
             return []
-        run.back_off_s = BACK_OFF_S
-        return self._on_all(run, now)
+        held.back_off_s = BACK_OFF_S
+        return self._on_all(held, now)
 
     @abstractmethod
-    def _on_all(self, run: Run, now: float) -> list[Instruction]:
+    def _on_all(self, held: HeldTask, now: float) -> list[Instruction]:
         """All partitions have answered a pull, and their vectors are there."""
 
-    def _resume(self, run: Run, version: int, now: float) -> list[Instruction]:
+    def _resume(self, held: HeldTask, version: int, now: float) -> list[Instruction]:
         """Go on with the smallest minibatch that some partition lacks."""
-        left = [answer.mark for answer in run.answers.values() if not answer.finished]
-        return self._get_ready(run, min(left), version) if left else self._finish(run, now)
+        left = [answer.mark for answer in held.answers.values() if not answer.finished]
+        return self._get_ready(held, min(left), version) if left else self._finish(held, now)
 
-    def _get_ready(self, run: Run, index: int, version: int) -> list[Instruction]:
+    def _get_ready(self, held: HeldTask, index: int, version: int) -> list[Instruction]:
         """Minibatch `index` is next; if other rows were pulled, pull again."""
-        has_rows = not self._has_tables or run.asked == index
-        run.index, run.version = index, version
+        has_rows = not self._has_tables or held.asked == index
+        held.index, held.version = index, version
         if not has_rows:
-            return self._pull(run)
-        run.enter(Phase.READY)
-        return self._look_ahead(run)
+            return self._pull(held)
+        held.enter(Phase.READY)
+        return self._look_ahead(held)
 
-    def _go_on(self, run: Run, now: float) -> list[Instruction]:
+    def _go_on(self, held: HeldTask, now: float) -> list[Instruction]:
         """Go on when a later minibatch's rows are there, if they were asked for."""
         return []
 
-    def _finish(self, run: Run, now: float) -> list[Instruction]:
-        run.enter(Phase.REPORTING)
-        run.attempt = self._runs.new_attempt()  # what is still under way says nothing any more
-        return [Drop(run.task), *self._tell(now)]
+    def _finish(self, held: HeldTask, now: float) -> list[Instruction]:
+        held.enter(Phase.REPORTING)
+        held.attempt = self._held.new_attempt()  # what is still under way says nothing any more
+        return [Drop(held.task), *self._tell(now)]
 
     # -- pushing
 
     def on_computed(self, task: int, attempt: int, outcome: Outcome, now: float) -> list[Instruction]:
         """A gradient is there: push it to all partitions."""
-        run = self._runs.get(task)
-        if run is None or run.attempt != attempt or run.phase is not Phase.COMPUTING:
+        held = self._held.get(task)
+        if held is None or held.attempt != attempt or held.phase is not Phase.COMPUTING:
             return []  # abandoned meanwhile
         self.steps += 1
         self._requests.note_computed()
-        if run.is_ended and not outcome.is_empty:
-            return self._probe(run)  # the master has ended the task before it meanwhile
-        run.is_last = outcome.is_last and run.may_end(outcome)
+        if held.is_ended and not outcome.is_empty:
+            return self._probe(held)  # the master has ended the task before it meanwhile
+        held.is_last = outcome.is_last and held.may_end(outcome)
         pushes = list(outcome.pushes)
-        if run.is_last != outcome.is_last:  # a push never ends a task that the master ends
-            pushes = [msgspec.structs.replace(push, is_last=run.is_last) for push in pushes]
+        if held.is_last != outcome.is_last:  # a push never ends a task that the master ends
+            pushes = [msgspec.structs.replace(push, is_last=held.is_last) for push in pushes]
         if self._has_tables and outcome.has_looked_ahead:
-            run.note_ids(run.index + self._ids_ahead, outcome.ahead)
-        return [*self._push(run, pushes), *self._go_on(run, now)]
+            held.note_ids(held.index + self._ids_ahead, outcome.ahead)
+        return [*self._push(held, pushes), *self._go_on(held, now)]
 
-    def _push_end(self, run: Run) -> list[Instruction]:
+    def _push_end(self, held: HeldTask) -> list[Instruction]:
         """The task has been ended before this minibatch: nothing is computed, an empty one ends it."""
-        run.is_last = True
+        held.is_last = True
         empty = Push(
-            task=run.task,
-            index=run.index,
+            task=held.task,
+            index=held.index,
             is_last=True,
             learning_rate=0.0,
             gradient=None,
             state=None,
             counters=None,
         )
-        return self._push(run, [empty] * self._count)
+        return self._push(held, [empty] * self._count)
 
     @abstractmethod
-    def _push(self, run: Run, pushes: list[Push]) -> list[Instruction]:
+    def _push(self, held: HeldTask, pushes: list[Push]) -> list[Instruction]:
         """Push to all partitions, and ask for what comes next if nothing else brings it."""
 
-    def _push_only(self, run: Run, pushes: list[Push]) -> list[Instruction]:
+    def _push_only(self, held: HeldTask, pushes: list[Push]) -> list[Instruction]:
         """Push, and ask for nothing but that it has come."""
-        run.enter(Phase.PUSHING)
-        return list(self._requests.push_all(run, pushes, "ack"))
+        held.enter(Phase.PUSHING)
+        return list(self._requests.push_all(held, pushes, "ack"))
 
-    def _push_and_pull(self, run: Run, pushes: list[Push]) -> list[Instruction]:
+    def _push_and_pull(self, held: HeldTask, pushes: list[Push]) -> list[Instruction]:
         """Push, and ask for what comes next in the same message."""
-        run.wants_vectors = self._requests.wants_vectors(run, self._runs.of_step(run))
-        following = run.index + 1
-        run.asked = following if not self._has_tables or following in run.ids else None
+        held.wants_vectors = self._requests.wants_vectors(held, self._held.of_step(held))
+        following = held.index + 1
+        held.asked = following if not self._has_tables or following in held.ids else None
         out: list[Instruction] = [
-            self._requests.pull(run, p, run.asked, push=push) for p, push in enumerate(pushes)
+            self._requests.pull(held, p, held.asked, push=push) for p, push in enumerate(pushes)
         ]
-        run.enter(Phase.PULLING)
+        held.enter(Phase.PULLING)
         return out
 
-    def _on_ack(self, run: Run, index: int, now: float) -> list[Instruction]:
-        run.acks.add(index)
-        if len(run.acks) < self._count or run.phase is not Phase.PUSHING:
+    def _on_ack(self, held: HeldTask, index: int, now: float) -> list[Instruction]:
+        held.acks.add(index)
+        if len(held.acks) < self._count or held.phase is not Phase.PUSHING:
             return []
-        return self._on_all_acks(run, now)
+        return self._on_all_acks(held, now)
 
     @abstractmethod
-    def _on_all_acks(self, run: Run, now: float) -> list[Instruction]:
+    def _on_all_acks(self, held: HeldTask, now: float) -> list[Instruction]:
         """A push without a pull is with all partitions."""
 
     def on_failed(self, task: int, attempt: int, failed: FailedTask, now: float) -> list[Instruction]:
         """The user's code raised on this task's records."""
-        run = self._runs.get(task)
-        if run is None or run.attempt != attempt:
+        held = self._held.get(task)
+        if held is None or held.attempt != attempt:
             return []
         self._failed.append(failed)
         return [*self._drop((task,)), *self._tell(now)]
@@ -431,4 +431,4 @@ class Training(ABC):
     # -- checks
 
     def check_invariants(self) -> None:
-        self._runs.check_invariants()
+        self._held.check_invariants()

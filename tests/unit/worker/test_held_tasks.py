@@ -5,10 +5,10 @@ import pytest
 from edlz.services.errors import LocalProtocolError
 from edlz.services.protocol.messages import Exchanged
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.worker.core.held_tasks import LASTING, STEPS, Phase, Run, Runs
+from edlz.services.worker.core.held_tasks import LASTING, STEPS, HeldTask, HeldTasks, Phase
 
 
-def make_runs(mode: str, *tasks: int, slots: int = 2) -> Runs:
+def take_tasks(mode: str, *tasks: int, slots: int = 2) -> HeldTasks:
     plan = Plan(
         mode=mode,
         seed=0,
@@ -18,76 +18,76 @@ def make_runs(mode: str, *tasks: int, slots: int = 2) -> Runs:
         epochs=1,
         slots=slots,
     )
-    runs = Runs(plan)
+    in_hand = HeldTasks(plan)
     for task in tasks:
-        runs.take(task)
-    return runs
+        in_hand.take(task)
+    return in_hand
 
 
-def run_of(runs: Runs, task: int) -> Run:
-    run = runs.get(task)
-    assert run is not None
-    return run
+def held_task(in_hand: HeldTasks, task: int) -> HeldTask:
+    held = in_hand.get(task)
+    assert held is not None
+    return held
 
 
-def lead(runs: Runs, task: int, *phases: Phase) -> None:
+def lead(in_hand: HeldTasks, task: int, *phases: Phase) -> None:
     for phase in phases:
-        run_of(runs, task).enter(phase)
+        held_task(in_hand, task).enter(phase)
 
 
 TO_COMPUTING = (Phase.PULLING, Phase.READY, Phase.COMPUTING)
 
 
 def test_tasks_that_follow_one_another_share_a_lane() -> None:
-    assert [run.lane for run in make_runs("async", 0, 1, 5)] == [0, 0, 0]
-    assert [run.lane for run in make_runs("sync", 0, 1, 2, 3)] == [0, 1, 0, 1]
+    assert [held.lane for held in take_tasks("async", 0, 1, 5)] == [0, 0, 0]
+    assert [held.lane for held in take_tasks("sync", 0, 1, 2, 3)] == [0, 1, 0, 1]
 
 
 def test_each_attempt_has_a_number_of_its_own() -> None:
-    runs = make_runs("async", 0)
-    first = run_of(runs, 0).attempt
-    runs.drop(0)
-    assert len({first, runs.new_attempt(), runs.take(0).attempt}) == 3
+    in_hand = take_tasks("async", 0)
+    first = held_task(in_hand, 0).attempt
+    in_hand.drop(0)
+    assert len({first, in_hand.new_attempt(), in_hand.take(0).attempt}) == 3
 
 
 def test_async_there_is_one_task_in_reserve() -> None:
-    runs = make_runs("async")
-    assert runs.wants_task
-    runs.take(0)
-    assert not runs.wants_task
-    lead(runs, 0, Phase.PULLING)
-    assert runs.wants_task
-    runs.take(1)
-    assert not runs.wants_task
-    run_of(runs, 0).back_off(9, 0.0, is_held=True, is_lost=True)
-    assert not runs.wants_task, "the other one begins first"
-    lead(runs, 1, Phase.PULLING)
-    assert runs.wants_task
+    in_hand = take_tasks("async")
+    assert in_hand.wants_task
+    in_hand.take(0)
+    assert not in_hand.wants_task
+    lead(in_hand, 0, Phase.PULLING)
+    assert in_hand.wants_task
+    in_hand.take(1)
+    assert not in_hand.wants_task
+    held_task(in_hand, 0).back_off(9, 0.0, are_pushes_held=True, is_lost=True)
+    assert not in_hand.wants_task, "the other one begins first"
+    lead(in_hand, 1, Phase.PULLING)
+    assert in_hand.wants_task
 
 
 def test_sync_a_worker_that_only_waits_takes_another_slot() -> None:
-    runs = make_runs("sync", 0, 2)
-    lead(runs, 0, *TO_COMPUTING)
-    assert not runs.wants_task
-    lead(runs, 0, Phase.PUSHING, Phase.STAGED)
-    assert runs.wants_task
+    in_hand = take_tasks("sync", 0, 2)
+    lead(in_hand, 0, *TO_COMPUTING)
+    assert not in_hand.wants_task
+    lead(in_hand, 0, Phase.PUSHING, Phase.STAGED)
+    assert in_hand.wants_task
 
 
 def test_sync_the_earliest_round_is_that_of_what_is_not_finished() -> None:
-    runs = make_runs("sync", 0, 1, 2)
-    assert [run.task for run in runs.of_earliest_round()] == [0, 1]
+    in_hand = take_tasks("sync", 0, 1, 2)
+    assert [held.task for held in in_hand.of_earliest_round()] == [0, 1]
     for task in (0, 1):
-        lead(runs, task, Phase.PULLING, Phase.REPORTING)
-    assert [run.task for run in runs.of_earliest_round()] == [2]
-    lead(runs, 2, Phase.PULLING, Phase.REPORTING)
-    assert runs.of_earliest_round() == []
+        lead(in_hand, task, Phase.PULLING, Phase.REPORTING)
+    assert [held.task for held in in_hand.of_earliest_round()] == [2]
+    lead(in_hand, 2, Phase.PULLING, Phase.REPORTING)
+    assert in_hand.of_earliest_round() == []
 
 
 def test_sync_runs_of_a_step_are_of_one_round_and_version() -> None:
-    runs = make_runs("sync", 0, 1, 2)
-    assert [run.task for run in runs.of_step(run_of(runs, 0))] == [0, 1]
-    run_of(runs, 1).version = 1
-    assert [run.task for run in runs.of_step(run_of(runs, 0))] == [0]
+    in_hand = take_tasks("sync", 0, 1, 2)
+    assert [held.task for held in in_hand.of_step(held_task(in_hand, 0))] == [0, 1]
+    held_task(in_hand, 1).version = 1
+    assert [held.task for held in in_hand.of_step(held_task(in_hand, 0))] == [0]
 
 
 # ---------------------------------------------------------------- phases
@@ -101,10 +101,12 @@ ANSWER = Exchanged(incarnation=(1, 1), mark=0, finished=False, version=3)
     [(before, after) for before in Phase for after in Phase if after not in STEPS.after[before]],
 )
 def test_a_step_that_cannot_be_raises_and_changes_nothing(before: Phase, after: Phase) -> None:
-    run = Run(task=0, attempt=1, lane=0, phase=before, acks={0}, answers={0: ANSWER}, ahead={1: {}})
+    held = HeldTask(task=0, attempt=1, lane=0, phase=before, acks={0}, answers={0: ANSWER}, ahead={1: {}})
     with pytest.raises(LocalProtocolError, match=f"a task that was {before.value} cannot be {after.value}"):
-        run.enter(after)
-    assert run == Run(task=0, attempt=1, lane=0, phase=before, acks={0}, answers={0: ANSWER}, ahead={1: {}})
+        held.enter(after)
+    assert held == HeldTask(
+        task=0, attempt=1, lane=0, phase=before, acks={0}, answers={0: ANSWER}, ahead={1: {}}
+    )
 
 
 @pytest.mark.parametrize("phase", Phase)
@@ -117,18 +119,18 @@ def test_every_phase_is_reached_and_left(phase: Phase) -> None:
     ("before", "after"), [(before, after) for before in Phase for after in STEPS.after[before]]
 )
 def test_a_task_forgets_what_says_nothing_in_its_next_phase(before: Phase, after: Phase) -> None:
-    run = Run(task=0, attempt=1, lane=0, phase=before, acks={0}, answers={0: ANSWER}, ahead={1: {}})
-    run.enter(after)
+    held = HeldTask(task=0, attempt=1, lane=0, phase=before, acks={0}, answers={0: ANSWER}, ahead={1: {}})
+    held.enter(after)
     for name, phases in LASTING.items():
-        assert after in phases or not getattr(run, name), name
-    assert bool(run.answers) == (after in LASTING["answers"])
+        assert after in phases or not getattr(held, name), name
+    assert bool(held.answers) == (after in LASTING["answers"])
 
 
 def test_a_pause_ends_with_the_next_attempt() -> None:
-    run = Run(task=0, attempt=1, lane=0, phase=Phase.PULLING)
-    run.back_off(2, 10.0, is_held=True, is_lost=False)
-    assert run.is_held
-    run.check_invariants()
-    run.abandon(Phase.PULLING, 3)
-    assert not run.is_held
-    run.check_invariants()
+    held = HeldTask(task=0, attempt=1, lane=0, phase=Phase.PULLING)
+    held.back_off(2, 10.0, are_pushes_held=True, is_lost=False)
+    assert held.are_pushes_held
+    held.check_invariants()
+    held.abandon(Phase.PULLING, 3)
+    assert not held.are_pushes_held
+    held.check_invariants()
