@@ -83,13 +83,13 @@ def build(
     file = path / DOCKERFILE
     if not file.is_file():
         raise ConfigError(f"{file} does not exist", "edlz zoo init --model_zoo=model_zoo writes one")
+    arguments = pip_settings(os.environ)
     view = _view(progress)
     daemon = _daemon(docker_base_url, docker_tlscert, docker_tlskey)
     began = time.monotonic()
     try:
         base = base_of(file.read_text(encoding="utf-8", errors="replace"))
         ensure_base(base, daemon, view)
-        arguments = pip_settings(os.environ)
         records = daemon.build(path, image, platform=platform, network=network, arguments=arguments)
         follow(f"Building {image}", records, view)
         _print_built(daemon, image, platform, time.monotonic() - began)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import edlz.client.images
 from edlz.client.images.daemon import Daemon, ImageError
-from edlz.client.images.recipe import PIP_SETTINGS, own_base
+from edlz.client.images.recipe import PIP_SETTINGS, check_no_password, own_base
 from edlz.client.images.views import View, follow
 
 __all__ = ["ensure_base", "pip_settings"]
@@ -32,7 +32,7 @@ def ensure_base(
             f"the Docker daemon has no image {base}",
             "build it in a checkout of edlz: scripts/build_images.sh, or name another: --base_image=IMAGE",
         )
-    arguments = pip_settings(os.environ)
+    arguments = _given(os.environ)  # a password stays in stages of which the image has no layer
     arguments |= {"EXTRA_PYPI_INDEX": extra_pypi_index} if extra_pypi_index else {}
     if ca_bundle is not None:
         arguments["CA_BUNDLE"] = _in_checkout(ca_bundle, root, base)
@@ -41,7 +41,20 @@ def ensure_base(
 
 
 def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the build arguments by which an image's pip asks the package index that this machine's does."""
+    """Return the build arguments by which an image's pip asks the package index that this machine's does.
+
+    Raises
+    ------
+    ConfigError
+        If one has a password in it, which would stay in the image.
+    """
+    given = _given(environ)
+    for name, value in given.items():
+        check_no_password(value, name, f"set {name}= for pip's own index")
+    return given
+
+
+def _given(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in PIP_SETTINGS if environ.get(name)}
 
 

@@ -26,6 +26,7 @@ from edlz.client.images.views import View, follow, view_for
 from edlz.client.screen.terminal import has_colour, look_for
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
+from edlz.services.inputs.data import nearest_path
 from edlz.services.inputs.model_location import locate_model
 
 __all__ = ["check_image_flags", "config_in_image", "is_built_for_job", "job_image"]
@@ -104,12 +105,13 @@ def job_image(config: JobConfig, say: Callable[[str], None], view: View | None =
         view = view_for(look, sys.stderr, is_coloured=has_colour(sys.stderr, os.environ))
     name = _new_name(config)
     recipe, entries = _contents(config)
+    text, arguments = dockerfile(recipe), pip_settings(os.environ)
     daemon = Daemon.connect(Address.of(config))
     try:
         ca_bundle = Path(config.ca_bundle) if config.ca_bundle else None
         ensure_base(recipe.base_image, daemon, view, config.extra_pypi_index, ca_bundle)
-        with pack(dockerfile(recipe), entries) as context:
-            records = daemon.build(context, name, arguments=pip_settings(os.environ))
+        with pack(text, entries) as context:
+            records = daemon.build(context, name, arguments=arguments)
             follow(f"Building {name} on {recipe.base_image}", records, view)
         facts = daemon.image(name)
         say(f"built {name}" + (f" ({facts.platform})" if facts else ""))
@@ -145,9 +147,7 @@ def _contents(config: JobConfig) -> tuple[Recipe, dict[str, Path]]:
         entries[f"model/{model.path.name}"] = model.path
     spec = Path(config.cluster_spec)
     if config.cluster_spec:
-        if not spec.is_file():
-            raise ConfigError(f'--cluster_spec="{config.cluster_spec}" does not exist')
-        entries[f"cluster_spec/{spec.name}"] = spec
+        entries[f"cluster_spec/{spec.name}"] = _file("cluster_spec", spec)
     if config.local_pkg_dir:
         wheels = sorted(Path(config.local_pkg_dir).glob("*.whl"))
         if not wheels:
@@ -156,9 +156,7 @@ def _contents(config: JobConfig) -> tuple[Recipe, dict[str, Path]]:
             )
         entries.update({f"packages/{wheel.name}": wheel for wheel in wheels})
     if config.ca_bundle:
-        if not Path(config.ca_bundle).is_file():
-            raise ConfigError(f'--ca_bundle="{config.ca_bundle}" does not exist')
-        entries["ca_bundle.pem"] = Path(config.ca_bundle)
+        entries["ca_bundle.pem"] = _file("ca_bundle", Path(config.ca_bundle))
     recipe = Recipe(
         base_image=config.image_base or own_base(),
         model_zoo="model_zoo" if config.model_zoo else "",
@@ -169,6 +167,14 @@ def _contents(config: JobConfig) -> tuple[Recipe, dict[str, Path]]:
         ca_bundle="ca_bundle.pem" if config.ca_bundle else "",
     )
     return recipe, entries
+
+
+def _file(flag: str, path: Path) -> Path:
+    if not path.is_file():
+        raise ConfigError(
+            f'--{flag}="{path}" does not exist', nearest_path(path) or f"name a file: --{flag}=PATH"
+        )
+    return path
 
 
 def _model_outside(config: JobConfig) -> _Model | None:

@@ -20,6 +20,7 @@ __all__ = [
     "Recipe",
     "base_of",
     "check_image_name",
+    "check_no_password",
     "dockerfile",
     "file_name",
     "own_base",
@@ -35,6 +36,7 @@ MARK = "# Written by `edlz zoo init`."
 """The first line of a Dockerfile that may be written again."""
 
 _FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(?P<image>\S+)", re.IGNORECASE | re.MULTILINE)
+_LOGS_IN = re.compile(r"[^/]*//[^/?#]*@")
 _PIP = "python -m pip install --progress-bar=off"
 
 
@@ -71,7 +73,8 @@ def dockerfile(recipe: Recipe) -> str:
     Raises
     ------
     ConfigError
-        If the base image is no image's name, or the index or a path cannot stand in a Dockerfile.
+        If the base image is no image's name, or the index or a path cannot stand in a Dockerfile, or the
+        index is named with a password.
     """
     check_image_name(recipe.base_image, "base_image")
     lines = [
@@ -86,7 +89,9 @@ def dockerfile(recipe: Recipe) -> str:
     if recipe.ca_bundle:
         lines += _trust(recipe.ca_bundle)
     if recipe.extra_pypi_index:
-        lines.append(f"ARG PIP_EXTRA_INDEX_URL={_one_word(recipe.extra_pypi_index, 'extra_pypi_index')}")
+        index = _one_word(recipe.extra_pypi_index, "extra_pypi_index")
+        check_no_password(index, "--extra_pypi_index", "leave it out")
+        lines.append(f"ARG PIP_EXTRA_INDEX_URL={index}")
     lines += _install_edlz(recipe.local_pkg_dir)
     if recipe.model_zoo:
         lines += _copy_zoo(recipe.model_zoo)
@@ -111,6 +116,25 @@ def check_image_name(name: str, flag: str) -> str:
             f'--{flag}="{name}" is no image: [REGISTRY/]NAME[:TAG]', f"e.g. --{flag}=edlz:mnist"
         )
     return name
+
+
+def check_no_password(url: str, setting: str, without: str) -> str:
+    """Return the address of a package index, or raise ConfigError if whoever has the image could log in there.
+
+    What a step of a build is given stays in the image's history; BuildKit's secrets would not, but no build here asks
+    for BuildKit.
+
+    Parameters
+    ----------
+    setting : what it is the value of
+    without : how to go on without it
+    """
+    if not _LOGS_IN.match(url):
+        return url
+    raise ConfigError(
+        f"{setting} has a user name or a password in it: the image's history would show it",
+        f"{without}; what only that index has, goes into a base image first, with docker build --secret",
+    )
 
 
 def file_name(path: str) -> str:

@@ -130,8 +130,29 @@ def test_a_build_has_the_pip_settings_and_certificates_of_this_machine(
         assert json.loads(asked["buildargs"]) == {"PIP_INDEX_URL": "https://mirror.example.com/simple"}
         assert files[name] == "-----BEGIN CERTIFICATE-----"
         assert f'["{name}", "/tmp/ca/given.pem"]' in files["Dockerfile"]
-    with pytest.raises(ConfigError, match="does not exist"):
-        job_image(JobConfig(**JOB, model_zoo="zoo", image_base=own_base(), ca_bundle="nowhere.pem"), print)
+    for flag in ("ca_bundle", "cluster_spec"):
+        with pytest.raises(ConfigError, match="does not exist") as refused:
+            job_image(
+                JobConfig(**JOB, model_zoo="zoo", image_base=own_base(), **{flag: "compani.pem"}), print
+            )
+        assert refused.value.help == "nearest: company.pem"
+
+
+@pytest.mark.parametrize("has_base", [True, False])
+def test_a_password_for_the_index_goes_into_no_image(
+    daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], has_base: bool
+) -> None:
+    if not has_base:  # minutes, in vain
+        daemon.images.clear()
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:hidden@mirror.example.com/simple")
+    assert main(["zoo", "init", "--model_zoo=zoo"]) == 0
+    assert main(["zoo", "build", "--image=edlz:mnist", "."]) == 2
+    with pytest.raises(ConfigError, match="has a user name or a password in it"):
+        job_image(JobConfig(**JOB, model_zoo="zoo", image_base=own_base()), print)
+    assert daemon.builds == []
+    said = capsys.readouterr().err
+    assert "error: PIP_INDEX_URL has a user name or a password in it" in said
+    assert "hidden" not in said
 
 
 def test_an_answer_that_is_no_stream_is_the_daemons_word(

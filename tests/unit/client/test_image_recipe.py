@@ -1,12 +1,15 @@
 """The Dockerfile as text, and the files that are sent with it."""
 
 import os
+import re
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from edlz.client.images.base import pip_settings
 from edlz.client.images.context import pack
 from edlz.client.images.recipe import MARK, Recipe, base_of, check_image_name, dockerfile
 from edlz.services.errors import ConfigError
@@ -77,6 +80,56 @@ def test_the_steps_of_our_images_reach_the_index_that_they_are_told(tmp_path: Pa
     assert (index, host) == tuple(arguments.values())
     assert certificates == [str(bundle) if given else ""] * 3
     assert not given or bundle.read_text().endswith(given)
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_the_compiler_comes_from_where_the_given_certificates_lead(tmp_path: Path, is_given: bool) -> None:
+    (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n" if is_given else "")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("cat", "dirname", "grep"):
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+    for missing in ("apt-get", "python3", "rm"):  # python3 has no headers
+        (tools / missing).write_text(
+            f'#!/bin/sh\necho "{missing} $*" >>{tmp_path}/asked\n[ {missing} != python3 ]\n'
+        )
+        (tools / missing).chmod(0o755)
+    environ = {
+        "PATH": str(tools),
+        "CA_CERTIFICATES": str(tmp_path / "ca.pem"),
+        "CA_ALL": str(tmp_path / "all.pem"),
+    }
+    subprocess.run(["/bin/sh", DOCKER / "install_compiler.sh"], env=environ, check=True)
+    asked = [line for line in (tmp_path / "asked").read_text().splitlines() if line.startswith("apt-get")]
+    trusted = f"-oAcquire::https::CaInfo={tmp_path}/all.pem "
+    assert [line.startswith(f"apt-get {trusted}") for line in asked] == [is_given] * 2
+    assert asked[0].endswith("update -qq")
+    assert asked[1].endswith("gcc libc6-dev python3-dev")
+
+
+def test_certificates_are_there_before_the_first_step_that_needs_the_network() -> None:
+    lines = (DOCKER / "Dockerfile").read_text().splitlines()
+    stages = "\n".join(lines).split("\nFROM ")[1:]
+    for stage in stages:
+        for step in ("install_compiler.sh", "make_venv.sh", "install_tools.sh", "gen_dataset.sh"):
+            for before in [stage[: found.start()] for found in re.finditer(rf"^RUN .*{step}", stage, re.M)]:
+                assert "COPY ${CA_BUNDLE} " in before, step
+                assert "package_index.sh" in before, step
+
+
+@pytest.mark.parametrize("user", ["me:secret@", "token@", ":secret@"])
+def test_an_index_with_a_password_gets_into_no_image(user: str) -> None:
+    index = f"https://{user}mirror.example.com/simple"
+    with pytest.raises(
+        ConfigError, match=r"^--extra_pypi_index has a user name or a password in it"
+    ) as refused:
+        dockerfile(Recipe(base_image="edlz", extra_pypi_index=index))
+    assert "secret" not in refused.value.message + refused.value.help.replace("docker build --secret", "")
+    with pytest.raises(ConfigError, match=r"^PIP_INDEX_URL has a user name or a password in it") as refused:
+        pip_settings({"PIP_INDEX_URL": index})
+    assert refused.value.help.startswith("set PIP_INDEX_URL= for pip's own index")
+    settings = {"PIP_INDEX_URL": "https://mirror.example.com/a@b", "PIP_TRUSTED_HOST": "mirror.example.com"}
+    assert pip_settings(settings) == settings
 
 
 @pytest.mark.parametrize(
