@@ -1,7 +1,7 @@
 """How a job on a cluster fares: its master's word, joined with what its pods say of themselves.  Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.pod_facts import PodFacts, facts_of
 from edlz.client.jobs.settings_text import asked_workers_in, settings_in, status_from
+from edlz.client.screen.wording import age
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.names import CONFIG, MASTER, STATUS, WORKERS, pod_name
 from edlz.k8s.cluster.rights import with_own_path
@@ -101,6 +102,13 @@ class ClusterSight:
         """Whether the master runs, and has long written nothing new on its pod; `now`: seconds since the epoch."""
         is_running = self.is_live and self.master is not None and self.master.is_running
         return is_running and self.has_figures and now - self.status.now > _OLD_S
+
+    def as_of(self, now: float) -> "ClusterSight":
+        """Return the same, with a note if its master has fallen silent and nothing is known of why."""
+        if self.note or not self.has_fallen_silent(now):
+            return self
+        note = f"these figures are {age(now - self.status.now)} old: the master writes no new ones"
+        return replace(self, note=note)
 
     @property
     def is_deaf(self) -> bool:

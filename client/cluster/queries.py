@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from edlz.client.cluster.connection import connected
@@ -33,10 +33,11 @@ async def look_at_job(cluster: "Cluster", place: Place) -> ClusterSight:
     """
     pods = (await cluster.list_pods(selector(place.name))).items
     sight = sight_of(place, cluster.context, pods, await _warnings(cluster, pods))
-    if not (sight.is_silent or sight.has_fallen_silent(time.time())):
-        return sight
-    trouble = await _masters_trouble(cluster, place)
-    return sight_of(place, cluster.context, pods, trouble=trouble) if trouble else sight
+    now = time.time()
+    if sight.is_silent or sight.has_fallen_silent(now):
+        trouble = await _masters_trouble(cluster, place)
+        sight = sight_of(place, cluster.context, pods, trouble=trouble) if trouble else sight
+    return sight.as_of(now)
 
 
 def look_at_clusters(namespace: str = "") -> list[ClusterSight]:
@@ -73,10 +74,8 @@ async def _of_namespace(namespace: str) -> list[ClusterSight]:
             await refuse_missing_namespace(cluster)
         warnings = await _warnings(cluster, pods)
     names = sorted({pod.labels[JOB_LABEL] for pod in pods if JOB_LABEL in pod.labels})
-    return [
-        sight_of(_known(name, namespace, cluster.context), cluster.context, _of_job(name, pods), warnings)
-        for name in names
-    ]
+    places = [_known(name, namespace, cluster.context) for name in names]
+    return _of_places(places, cluster.context, pods, warnings)
 
 
 async def _of_index() -> list[ClusterSight]:
@@ -103,7 +102,15 @@ async def _of_group(places: Sequence[Place]) -> list[ClusterSight]:
         return [sight_without_answer(place, f"no answer within {limit_s:.0f}s") for place in places]
     except EdlzError as e:
         return [sight_without_answer(place, e.message) for place in places]
-    return [sight_of(place, cluster.context, _of_job(place.name, pods)) for place in places]
+    return _of_places(places, cluster.context, pods)
+
+
+def _of_places(
+    places: Sequence[Place], context: str, pods: Sequence[Pod], warnings: Mapping[str, str] | None = None
+) -> list[ClusterSight]:
+    """Return how jobs fare; why a master has fallen silent is not asked for: that takes a request for each."""
+    now = time.time()
+    return [sight_of(place, context, _of_job(place.name, pods), warnings).as_of(now) for place in places]
 
 
 async def _warnings(cluster: "Cluster", pods: Sequence[Pod]) -> dict[str, str]:

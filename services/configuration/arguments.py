@@ -94,15 +94,16 @@ def read_config(
     from_environment, environment_problems, warnings = _settings_from_environment(environ, reader)
     problems += environment_problems
     config_path = given.get("config") or from_environment.get("config")
-    from_file: dict[str, Setting] = {}
+    from_file: dict[str, Setting] | None = {}
     if config_path is not None and config_path.text:
         from_file, file_problems = settings_from_file(config_path.text)
         problems += file_problems
 
-    settings = {**from_file, **from_environment, **given}
+    settings = {**(from_file or {}), **from_environment, **given}
     values: dict[str, Scalar] = {}
-    bad: set[str] = set()
     readable = {about.name: about for about in flags() if reader in about.readers}
+    # What is not set may stand in a file that cannot be read, so nothing is said of it.
+    bad: set[str] = set() if from_file is not None else readable.keys() - settings.keys()
     for name, about in readable.items():
         value = value_of(about, settings[name]) if name in settings else about.default_for(reader)
         if isinstance(value, Problem):
@@ -110,7 +111,7 @@ def read_config(
             bad.add(name)
         elif name in settings or reader in about.defaults:
             values[name] = value
-        if reader in about.required_by and name not in settings:
+        if reader in about.required_by and name not in settings and name not in bad:
             problems.append(Problem(f"--{name} is missing", f"e.g. --{name}={about.minimum or 0:g}"))
     values = {name: value for name, value in values.items() if value != "" or name not in settings}
     config = JobConfig(**values, given=frozenset(values) & frozenset(settings))  # type: ignore[arg-type]

@@ -13,38 +13,37 @@ from edlz.services.configuration.yaml_text import NotYaml, compose
 __all__ = ["settings_from_file"]
 
 
-def settings_from_file(path: str) -> tuple[dict[str, Setting], list[Problem]]:
+_EXAMPLE = "one flag a line, e.g. num_epochs: 2"
+
+
+def settings_from_file(path: str) -> tuple[dict[str, Setting] | None, list[Problem]]:
     """Read a config file.
 
     Returns
     -------
-    settings : dict, flag name to setting; a key without a value is left out
+    settings : dict, flag name to setting; a key without a value is left out.  None if the file cannot be read
     problems : list of everything that is wrong with the file
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        return {}, [Problem(f'--config="{path}" does not exist', _near_file(path))]
+        help_line = _near_file(path) or f"name a YAML file with {_EXAMPLE}"
+        return None, [Problem(f'--config="{path}" does not exist', help_line)]
     except (OSError, UnicodeDecodeError) as e:
         if isinstance(e, IsADirectoryError):
-            return {}, [
-                Problem(f'--config="{path}" is a folder', f"name a file in it: --config={path}/job.yaml")
-            ]
+            help_line = f"name a file in it: --config={path}/job.yaml"
+            return None, [Problem(f'--config="{path}" is a folder', help_line)]
         reason = getattr(e, "strerror", None) or "it is not UTF-8 text"
-        return {}, [
-            Problem(
-                f'--config="{path}" cannot be read: {reason}', "text with one flag a line, e.g. num_epochs: 2"
-            )
-        ]
+        return None, [Problem(f'--config="{path}" cannot be read: {reason}', f"text with {_EXAMPLE}")]
     try:
         root = compose(text)
     except NotYaml as e:
         line = f":{e.line}" if e.line else ""
-        return {}, [Problem(f"{path}{line}: not YAML: {e}", "one flag a line, e.g. num_epochs: 2")]
+        return None, [Problem(f"{path}{line}: not YAML: {e}", _EXAMPLE)]
     if root is None:
         return {}, []
     if root.id != "mapping":
-        return {}, [Problem(f"{path} holds no flags", "one flag a line, e.g. num_epochs: 2")]
+        return None, [Problem(f"{path} holds no flags", _EXAMPLE)]
     return _settings(path, root)
 
 
@@ -54,7 +53,7 @@ def _settings(path: str, root: Any) -> tuple[dict[str, Setting], list[Problem]]:
     for key, value in root.value:
         place = f"{path}:{key.start_mark.line + 1}"
         if key.id != "scalar":
-            problems.append(Problem(f"{place}: a key is not a string", "one flag a line, e.g. num_epochs: 2"))
+            problems.append(Problem(f"{place}: a key is not a string", _EXAMPLE))
             continue
         setting = Setting(str(key.value).replace("-", "_"), getattr(value, "value", None), place)
         about = flags_by_spelling().get(setting.spelling)
@@ -90,7 +89,10 @@ def _settings(path: str, root: Any) -> tuple[dict[str, Setting], list[Problem]]:
 
 def _near_file(path: str) -> str:
     parent = Path(path).parent
-    names = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
+    try:
+        names = [entry.name for entry in parent.iterdir()]
+    except OSError:  # the folder is missing too, or may not be read
+        return ""
     wanted = Path(path)
     alike = nearest(wanted.stem, {Path(name).stem for name in names})  # an ending is like any other one
     near = [str(parent / name) for stem in alike for name in sorted(names) if Path(name).stem == stem]

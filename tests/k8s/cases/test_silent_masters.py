@@ -158,3 +158,8 @@ def test_a_master_that_was_cut_off_later_is_told_with_its_old_figures(
     note = "these figures are old, as the master cannot write new ones: no answer"
     assert (note in shown) == is_told
     assert "v7" in shown
+    cluster.logs[POD] = ListedLog()
+    for command in (["status", "j", "-n", "default"], ["ls", "-n", "default"]):  # a list reads no logs
+        assert main(command) == 0
+        shown = capsys.readouterr().out
+        assert ("these figures are 5m old: the master writes no new ones" in shown) == is_told

@@ -263,6 +263,17 @@ def test_a_config_file_that_is_not_there(tmp_path: Path) -> None:
     assert help_line == f"nearest: {tmp_path}/job.yaml"
 
 
+@pytest.mark.parametrize("name", ["nowhere/job.yaml", "", "list.yaml", "colon.yaml", "bytes.yaml"])
+def test_what_a_file_that_cannot_be_read_may_hold_is_not_called_missing(tmp_path: Path, name: str) -> None:
+    (tmp_path / "list.yaml").write_text("- 1\n")
+    (tmp_path / "colon.yaml").write_text("a: b: c\n")
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff")
+    for reader in ("train", "worker"):
+        found = read_config([f"--config={tmp_path / name}"], reader, {})
+        assert len(found.errors) == 1, found.errors
+        assert found.errors[0].help, "it says what to do"
+
+
 def test_keys_for_a_service_do_not_disturb_the_others(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("num_epochs: 3\nseed: 4\n")

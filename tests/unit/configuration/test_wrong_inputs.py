@@ -133,7 +133,12 @@ MISTAKES = [
         '--config="data" is a folder',
         "name a file in it: --config=data/job.yaml",
     ),
-    ("config file", "--config=nope.yaml", '--config="nope.yaml" does not exist', ""),
+    (
+        "config file",
+        "--config=nope.yaml",
+        '--config="nope.yaml" does not exist',
+        "name a YAML file with one flag a line, e.g. num_epochs: 2",
+    ),
     (
         "config file",
         "--config=choise.yaml",
