@@ -88,7 +88,8 @@ class SynchronousTraining(Training):
 
     def _has_more_slots(self, held: HeldTask) -> bool:
         """Whether another task will see this step's commit; with rows, each asks for its own."""
-        return not self._has_tables and any(other.phase is Phase.READY for other in self._held.of_step(held))
+        others = (other for other in self._held.of_step(held) if other is not held)
+        return not self._has_tables and any(other.phase is Phase.READY for other in others)
 
     def _on_all_acks(self, held: HeldTask, now: float) -> list[Instruction]:
         held.enter(Phase.STAGED)
