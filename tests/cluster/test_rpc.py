@@ -385,7 +385,9 @@ def test_a_server_that_is_away_finds_no_heap_of_repetitions(run: Run, address: s
 def test_an_address_is_free_when_its_server_is_closed(run: Run, address: str) -> None:
     async def main() -> None:
         for _ in range(30):
-            Server(address).rpc.close()
+            server = Server(address)
+            assert server.rpc.endpoint == address
+            server.rpc.close()
 
     run(main())
 

@@ -91,7 +91,13 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def damage_every_file(
     folder: Path, seeds: range, read: Callable[[Path], object], declared: type[Exception] = EdlzError
 ) -> None:
-    """Read copies of a folder of which one file, or two, are damaged."""
+    """Read copies of a folder of which one file, or two, are damaged.
+
+    Parameters
+    ----------
+    read : callable
+        Returns nothing, or the exit code of a command.
+    """
     files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     contents = {name: (folder / name).read_bytes() for name in files}
     copy = folder.with_name(f"{folder.name}-damaged")
@@ -104,13 +110,15 @@ def damage_every_file(
         with contextlib.suppress(declared):
             read(copy)
 
-    read(folder)
+    assert not read(folder), "what is not damaged is read without complaint"
     every_case(seeds, play)
 
 
-def run_edlz(*arguments: str) -> None:
-    """Run a command in this process: it may fail, but not by a bug of ours."""
-    assert main(arguments) != OUR_BUG
+def run_edlz(*arguments: str) -> int:
+    """Run a command in this process: it may fail, but not by a bug of ours; return its exit code."""
+    code = main(arguments)
+    assert code != OUR_BUG
+    return code
 
 
 # ---------------------------------------------------------------- a job's folder
@@ -161,8 +169,8 @@ def test_folders_of_jobs(tmp_path: Path, command: tuple[str, ...]) -> None:
     folder = make_job_folder(tmp_path / "job")
     files = folder if command[0] != "ls" else ""
 
-    def read(place: Path) -> None:
-        run_edlz(*command, *([str(place)] if files else []))
+    def read(place: Path) -> int:
+        return run_edlz(*command, *([str(place)] if files else []))
 
     damage_every_file(folder, cases(few=20, full=FULL // 5), read)
 
@@ -177,6 +185,7 @@ def test_files_of_a_job(tmp_path: Path, name: str) -> None:
         (folder / name).write_bytes(damaged(chance, data))
         run_edlz(command, str(folder))
 
+    assert run_edlz(command, str(folder)) == 0
     every_case(cases(few=30, full=FULL), play)
 
 
@@ -194,7 +203,14 @@ def test_config_files(tmp_path: Path) -> None:
 def test_ended_marks(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     write_mark(tmp_path / "job", "uid", 1, STATUS)
-    damage_every_file(tmp_path / "job", cases(few=100, full=FULL), lambda folder: read_mark(folder, "uid"))
+
+    def read(folder: Path) -> None:
+        read_mark(folder, "uid")
+
+    mark = read_mark(tmp_path / "job", "uid")
+    assert mark is not None
+    assert mark[0] == 1
+    damage_every_file(tmp_path / "job", cases(few=100, full=FULL), read)
 
 
 def test_slot_files(tmp_path: Path) -> None:
@@ -235,16 +251,22 @@ def test_snapshots(tmp_path: Path) -> None:
         state = make_state(version=version)
         folder.write(msgspec.structs.replace(state, ledger=LedgerRecord(finished=(0, 2))), (1, 1))
 
+    good: list[int] = []
+
     def read(place: Path) -> None:
         snapshots = SnapshotFolder(0, place)
         snapshots.open(JOB)
+        good.clear()
         for name in snapshots.names():
             with contextlib.suppress(EdlzError):
                 state = snapshots.load(name)
                 with contextlib.closing(state):
                     for rows in state.rows:
                         MemoryRows.of(rows)
+                good.append(state.version)
 
+    read(tmp_path / "job")
+    assert sorted(good) == [0, 5]
     damage_every_file(tmp_path / "job", cases(few=60, full=FULL), read)
 
 
@@ -268,8 +290,8 @@ def test_checkpoints_as_they_are_shown(tmp_path: Path, command: str) -> None:
     for version in (5, 7):
         save(tmp_path / "checkpoints", version, partitions=2)
 
-    def read(folder: Path) -> None:
-        run_edlz("checkpoint", command, str(folder))
+    def read(folder: Path) -> int:
+        return run_edlz("checkpoint", command, str(folder))
 
     damage_every_file(tmp_path / "checkpoints", cases(few=10, full=FULL // 10), read)
 

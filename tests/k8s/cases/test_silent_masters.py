@@ -77,7 +77,9 @@ def test_rights_that_come_a_moment_later_count(cluster: PlayedCluster, tmp_path:
     asyncio.run(run())
 
 
-def test_a_server_that_does_not_answer_ends_no_master(cluster: PlayedCluster) -> None:
+def test_a_server_that_does_not_answer_ends_no_master(
+    cluster: PlayedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with await Cluster.connect(JobConfig(), patience_s=0.1) as connection:
             cluster.server.down()
@@ -85,6 +87,7 @@ def test_a_server_that_does_not_answer_ends_no_master(cluster: PlayedCluster) ->
             cluster.server.up()
 
     asyncio.run(run())
+    assert "the master's rights could not be seen: the cluster at http://127.0.0.1:" in caplog.text
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])

@@ -109,6 +109,8 @@ def test_forgetting_leaves_the_entry_of_a_newer_job(home: Path, tmp_path: Path) 
 def test_a_home_that_cannot_be_written_to_does_not_stop_a_job(home: Path, tmp_path: Path) -> None:
     home.write_text("a file")
     remember("mnist", tmp_path / "disk")
+    assert home.read_text() == "a file"
+    assert names() == [], "it is found by its folder alone"
 
 
 def test_earlier_runs_are_listed_apart(home: Path, tmp_path: Path) -> None:

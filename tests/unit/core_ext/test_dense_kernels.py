@@ -239,6 +239,13 @@ class TestRefusals:
             name: np.ones(1 if (kernel, name) in SINGLES else 8, np.float32) for name in KERNEL_ARRAYS[kernel]
         }
 
+    def values(self, kernel):
+        """Return arrays of the same sizes with other values in each, above 0 as those of slots are."""
+        return {
+            name: np.abs(ordinary_values(place, len(array)))
+            for place, (name, array) in enumerate(self.arrays(kernel).items())
+        }
+
     def assert_refused(self, kernel, arrays, match, error=ValueError):
         before = {name: np.array(array) for name, array in arrays.items()}
         with pytest.raises(error, match=match):
@@ -307,18 +314,28 @@ class TestRefusals:
 
     @pytest.mark.parametrize(("kernel", "written", "other"), PAIRS)
     def test_neighbours_do_not_overlap(self, kernel, written, other):
-        block, arrays = np.ones(30, np.float32), self.arrays(kernel)
-        before, after = len(arrays[other]), len(arrays[written])
-        arrays[written] = block[8 : 8 + after]
+        sizes = {name: len(array) for name, array in self.arrays(kernel).items()}
+        before, after = sizes[other], sizes[written]
         for start in (8 + after, 8 - before):
-            arrays[other] = block[start : start + before]
-            call(dense, kernel, arrays, *usual_scalars(kernel))
+            block = ordinary_values(3, 30)
+            places = {written: slice(8, 8 + after), other: slice(start, start + before)}
+            expected, apart = block.copy(), self.values(kernel)
+            apart |= {name: block[place].copy() for name, place in places.items()}
+            beside = self.values(kernel) | {name: block[place] for name, place in places.items()}
+            assert_twins_agree(kernel, (beside, apart), *usual_scalars(kernel))
+            for name, place in places.items():
+                expected[place] = apart[name]
+            assert same_bits(block, expected), "the rest of the block is untouched"
 
-    def test_exact_overlap_of_out_and_values(self):
-        for kernel in ("copy", *SLOTS):
-            arrays = self.arrays(kernel)
-            arrays["out"] = arrays["values"][:]
-            call(dense, kernel, arrays)
+    @pytest.mark.parametrize("kernel", ["copy", *SLOTS])
+    def test_exact_overlap_of_out_and_values(self, kernel):
+        inside, apart = self.values(kernel), self.values(kernel)
+        inside["out"] = inside["values"][:]
+        call(dense, kernel, inside)
+        call(dense, kernel, apart)
+        assert same_bits(inside["values"], apart["out"])
+        for name in apart.keys() - {"out", "values"}:
+            assert same_bits(inside[name], apart[name]), name
 
     @pytest.mark.parametrize(
         ("step", "match"),

@@ -189,12 +189,17 @@ def test_functions_of_one_value_for_all_rows_are_weighed_by_rows(make, source):
 
 
 def test_a_function_that_is_no_sum_is_still_a_mean_over_minibatches(make):
-    make(
+    metrics = make(
         """
         def eval_metrics_fn():
             return {"top": lambda labels, predictions: tf.reduce_max(predictions)}
         """
-    ).prepare(*map(tf.constant, rows_of("values")))
+    )
+    labels, predictions = rows_of("values")
+    merged = merge_states(states_of(metrics, labels, predictions, [0, 10, 60]))
+    minibatches = [predictions[0:7], predictions[7:10], *np.split(predictions[10:], range(7, 50, 7))]
+    expected = np.average([part.max() for part in minibatches], weights=[len(part) for part in minibatches])
+    assert metrics.conclude(merged) == {"top": near(expected, MEAN)}
 
 
 def test_without_metrics_there_is_the_loss(make):

@@ -15,6 +15,19 @@ def test_freed_memory_is_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> 
     assert told == {-1: 128 << 20, -3: 32 << 20}
 
 
+class OtherLibrary:
+    """A C library without `mallopt`, which notes what is looked up in it."""
+
+    def __init__(self) -> None:
+        self.looked_up: list[str] = []
+
+    def __getattr__(self, name: str) -> object:
+        self.looked_up.append(name)
+        raise AttributeError(name)
+
+
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    library = OtherLibrary()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
     keep_freed_memory()
+    assert library.looked_up == ["mallopt"]

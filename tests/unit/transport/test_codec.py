@@ -470,8 +470,10 @@ def test_damaged_messages_end_in_a_message_or_are_malformed(message: Message, da
             frames.insert(which, frame)
         else:
             frames[0], frames[which] = frame, frames[0]
-    with contextlib.suppress(RemoteProtocolError):
+    try:
         codec.decode(frames)
+    except RemoteProtocolError as error:
+        assert isinstance(error, MalformedMessage)  # noqa: PT017
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
