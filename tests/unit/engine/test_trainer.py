@@ -396,7 +396,7 @@ def test_closing_in_the_middle_of_a_computation(make, tmp_path):
 PROCESS = """
 import json, sys, threading
 from pathlib import Path
-sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parents[1])]
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parents[2])]
 import test_trainer
 def main():
     trainer = test_trainer.Trainer(*test_trainer.job(Path(sys.argv[2])))
