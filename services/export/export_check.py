@@ -9,7 +9,7 @@ from edlz.services.errors import ConfigError, ModelError
 from edlz.services.export.keras_file import refuse_unfit_model
 from edlz.services.export.safetensors_files import refuse_unfit_variables
 from edlz.services.export.served import Served
-from edlz.services.export.table_lookup import IdTable, WholeTable
+from edlz.services.export.tables.table_lookup import IdTable, WholeTable
 from edlz.services.protocol.messages import ExportWish, TableSpec
 from edlz.services.protocol.seeds import table_seed
 from edlz.services.worker.engine.model.embedding_replacement import TableEmbedding

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError
-from edlz.services.export.table_content import TableContent
+from edlz.services.export.tables.table_content import TableContent
 from edlz.services.protocol.layout import VectorLayout
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.whole_cut import WholeCut

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from edlz.services.export.loaded_model import LoadedModel
-from edlz.services.export.table_content import TableContent
+from edlz.services.export.tables.table_content import TableContent
 from edlz.services.worker.engine.model.embedding_replacement import give_weight
 
 __all__ = ["give_plain_weights"]

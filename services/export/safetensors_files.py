@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from edlz.services.errors import ConfigError
 from edlz.services.export.loaded_model import LoadedModel
-from edlz.services.export.table_content import TableContent
+from edlz.services.export.tables.table_content import TableContent
 from edlz.services.storage.durable import write_all
 from edlz.services.worker.engine.model.keras_model import BuiltModel
 

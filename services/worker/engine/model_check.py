@@ -7,21 +7,18 @@ that is NaN.  One odd record is no mistake of the model's: only what several tas
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from edlz.services.export.export_check import check_export
 from edlz.services.parameters.tables import Tables, empty_rows
 from edlz.services.protocol.messages import RowIds
 from edlz.services.protocol.plan import Plan
+from edlz.services.worker.computation import Computed, Engine
 from edlz.services.worker.engine.assembly import Assembly
 from edlz.services.worker.engine.feed.batch_structure import shown, split_element
 from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError
-
-if TYPE_CHECKING:
-    from edlz.services.worker.computation import Computed
-    from edlz.services.worker.engine.trainer import Trainer
 
 __all__ = ["ModelCheck", "TriedMinibatch"]
 
@@ -50,13 +47,13 @@ class ModelCheck:
 
     Parameters
     ----------
-    trainer : Trainer
+    trainer : Engine
         With the initial values loaded.
     parts : Assembly
         Of the trainer.
     """
 
-    def __init__(self, trainer: "Trainer", parts: Assembly, plan: Plan) -> None:
+    def __init__(self, trainer: Engine, parts: Assembly, plan: Plan) -> None:
         self._trainer, self._parts, self._plan = trainer, parts, plan
         self._contract = parts.contract
         specs = parts.updates.tables
@@ -119,12 +116,10 @@ class ModelCheck:
         wish = self._parts.export_wish
         if wish is None:
             return ()
-        from edlz.services.export.export_check import check_export
-
         with self._contract.code.blaming(self._contract.model_definition):
             return check_export(self._parts.model, self._parts.updates.tables, self._plan.seed, wish)
 
-    def _compute(self, task: int) -> "Computed":
+    def _compute(self, task: int) -> Computed:
         try:
             return self._trainer.compute(task, 0, self._initial_rows(task))
         finally:

@@ -6,6 +6,7 @@ must come from one thread, and not from the main one: there a signal would wait 
 
 import time
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.errors import EdlzError, LocalProtocolError
+from edlz.services.errors import LocalProtocolError
+from edlz.services.export.finished_job import export_finished
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision, ShownRound
 from edlz.services.protocol.messages import ExportLease, ExportReport, Job, MetricState
 from edlz.services.protocol.plan import Plan, TaskRange
@@ -21,12 +23,12 @@ from edlz.services.protocol.seeds import derive_seed
 from edlz.services.worker.computation import Built, Computed, GroupedIds, Predicted
 from edlz.services.worker.engine.feed.task_reader import TaskReader
 from edlz.services.worker.engine.tensorflow.environment import prepare_environment
-from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError, told
+from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from edlz.services.worker.engine.assembly import Assembly
     from edlz.services.worker.engine.callbacks.calls import CallbackCalls
-    from edlz.services.worker.engine.model_check import TriedMinibatch
+    from edlz.services.worker.engine.model_check import ModelCheck, TriedMinibatch
 
 __all__ = ["TaskError", "Trainer", "UserCodeError"]
 
@@ -63,15 +65,9 @@ class Trainer:
         DataError
             If the job's first records cannot be read.
         """
-        prepare_environment(self._config)
-        from edlz.services.worker.engine.assembly import Assembly
-
-        try:
-            assembly = Assembly(self._config, self._plan, self._reader, self._partitions)
-        except (EdlzError, MemoryError):
-            raise
-        except Exception as e:
-            raise self._build_error(e) from e
+        assembly: Assembly = self._tensorflow_side().assemble(
+            self._config, self._plan, self._reader, self._partitions
+        )
         self._assembly = assembly
         updates, calls = assembly.updates, assembly.callbacks
         needs = CallbackNeeds(
@@ -99,9 +95,8 @@ class Trainer:
         DataError
             If the records cannot be read.
         """
-        from edlz.services.worker.engine.model_check import ModelCheck
-
-        return ModelCheck(self, self._ready, self._plan).run()
+        check: ModelCheck = self._tensorflow_side().ModelCheck(self, self._ready, self._plan)
+        return check.run()
 
     def learning_rate(self, version: int) -> float:
         """Return the learning rate of the step from `version` (updates so far) to version + 1."""
@@ -312,8 +307,6 @@ class Trainer:
 
     def export(self, job: Job, lease: ExportLease, on_progress: Callable[[], None]) -> ExportReport:
         """Export the finished model; see `export_finished`."""
-        from edlz.services.export.finished_job import export_finished
-
         return export_finished(self._config, job, lease, on_progress)
 
     def close(self) -> None:
@@ -322,18 +315,12 @@ class Trainer:
             self._assembly.close()
         self._reader.close()
 
-    def _build_error(self, cause: Exception) -> Exception:
-        """Return what stands for an error that the user's code did not raise directly, but a trace or a first run of it.
+    def _tensorflow_side(self) -> ModuleType:
+        prepare_environment(self._config)
+        # Not above: it imports TensorFlow, for which the environment has to be prepared, and which takes seconds.
+        from edlz.services.worker.engine import building
 
-        Another worker would meet it as well, unless it is this one's machine that has no memory.
-        """
-        from edlz.services.worker.engine.contract.model_module import code_of
-        from edlz.services.worker.engine.tensorflow.backend import tf
-
-        is_without_memory: bool = isinstance(cause, tf.errors.ResourceExhaustedError)
-        if is_without_memory:
-            return cause
-        return code_of(self._config).error(cause, f"building the model raised {told(cause)}", "")
+        return building
 
     @property
     def _ready(self) -> "Assembly":

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext.initializers import Initializer
-from edlz.services.export.table_content import TableContent, UnknownIds
+from edlz.services.export.tables.table_content import TableContent, UnknownIds
 
 __all__ = ["RowSum", "mean_initial", "unknown_row"]
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from tensorflow.python.ops import gen_lookup_ops, lookup_ops
 
 from edlz.core_ext.table import Initializer
-from edlz.services.export.initial_values import InitialValues
-from edlz.services.export.table_content import UnknownIds
+from edlz.services.export.tables.initial_values import InitialValues
+from edlz.services.export.tables.table_content import UnknownIds
 from edlz.services.worker.engine.tensorflow.backend import tf
 
 __all__ = ["IdTable", "WholeTable"]

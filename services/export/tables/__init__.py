@@ -1,0 +1,1 @@
+"""The embedding tables of an export: their content, and looking rows up without edlz."""
