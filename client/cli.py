@@ -9,8 +9,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
 
-from edlz.client.help.job_pages import JOB_COMMANDS
 from edlz.client.help.pages import COMMANDS, asked_help, unknown_command
 from edlz.client.screen.left_view import LeftTheView
 from edlz.services.configuration.flags import READERS
@@ -24,6 +25,26 @@ __all__ = ["main", "version_text"]
 
 USAGE, OUR_BUG, INTERRUPTED = 2, 70, 130
 _WITH_FLAGS = {"ignore_unknown_options": True, "allow_extra_args": True}  # read by the command itself
+_GROUPS = ("zoo", "checkpoint")  # of commands
+# Where each command is; it is imported once it is chosen: some import NumPy or ZeroMQ, and most need not wait for that.
+_MODULES = {
+    "train": "train",
+    "evaluate": "train",
+    "predict": "train",
+    "resume": "resume",
+    "ls": "ls",
+    "status": "status",
+    "top": "status",
+    "logs": "logs",
+    "wait": "wait",
+    "stop": "stop",
+    "scale": "scale",
+    "rm": "rm",
+    "export": "export",
+    "keys": "keys",
+    "zoo": "zoo",
+    "checkpoint": "checkpoint",
+}
 _COMPLETION_FLAGS = ("--install-completion", "--show-completion")
 
 
@@ -95,22 +116,20 @@ def _without_typer(command: str, arguments: list[str]) -> int | None:
     """Run a command that reads its arguments itself; None if Typer should, which takes longer than some commands."""
     reader = next((reader for reader in READERS if reader == command), None)
     if reader is not None:
-        from edlz.client.commands.train import run_job
-
-        return run_job(reader, arguments)
+        code: int = _loaded("train", "run_job")(reader, arguments)
+        return code
     if command == "ls":
-        from edlz.client.commands.job_list import asked_list, print_jobs
-
-        asked = asked_list(arguments)
+        asked = _loaded("job_list", "asked_list")(arguments)
         if asked is not None:
-            print_jobs(asked.output, is_all=asked.is_all, namespace=asked.namespace)
+            show = _loaded("job_list", "print_jobs")
+            show(asked.output, is_all=asked.is_all, namespace=asked.namespace)
             return 0
     return None
 
 
 def _dispatch(arguments: list[str]) -> int:
     """Let Typer find the command and call it."""
-    app = _build(arguments[0] if arguments and "_EDLZ_COMPLETE" not in os.environ else "")
+    app = _build(_word_to_complete() if "_EDLZ_COMPLETE" in os.environ else "".join(arguments[:1]))
     try:
         result = app(arguments, prog_name="edlz", standalone_mode=False)
     except Exception as e:
@@ -124,6 +143,12 @@ def _dispatch(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _word_to_complete() -> str:
+    """Return the first word of the line that a shell asks completions for."""
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    return "".join(line.split()[1:2])
+
+
 def _reworded(text: str, command: str) -> str:
     """Return what Typer says of a mistake in words that need no knowledge of it."""
     extra = re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", text)
@@ -131,10 +156,7 @@ def _reworded(text: str, command: str) -> str:
 
 
 def _build(command: str) -> Callable[..., object]:
-    """Return the Typer application: with what this command needs alone, or with all of them if it names none.
-
-    Some commands import NumPy, and most need not wait for that.
-    """
+    """Return the Typer application: with this command alone, or with all of them if it names none."""
     import typer
 
     app = typer.Typer(
@@ -143,46 +165,26 @@ def _build(command: str) -> Callable[..., object]:
         context_settings={"token_normalize_func": lambda token: token.replace("-", "_")},
     )
     app.callback()(lambda: None)  # or else a command that is alone would not be named
-    is_any = command not in {name.partition(" ")[0] for name in COMMANDS}
-    if is_any or command in READERS:
-        from edlz.client.arguments.flag_options import FlagCommand, with_flags_of
-        from edlz.client.commands.train import evaluate, predict, train
-
-        app.command("train", cls=FlagCommand)(with_flags_of("train", train))
-        app.command("evaluate", cls=FlagCommand)(with_flags_of("evaluate", evaluate))
-        app.command("predict", cls=FlagCommand)(with_flags_of("predict", predict))
-    if is_any or command == "resume":
-        from edlz.client.commands.resume import resume
-
-        app.command("resume", context_settings=_WITH_FLAGS)(resume)
-    if is_any or command in JOB_COMMANDS:
-        from edlz.client.commands.logs import logs
-        from edlz.client.commands.ls import ls
-        from edlz.client.commands.rm import rm
-        from edlz.client.commands.scale import scale
-        from edlz.client.commands.status import status, top
-        from edlz.client.commands.stop import stop
-        from edlz.client.commands.wait import wait
-
-        for function in (ls, status, top, logs, wait, stop, scale, rm):
-            app.command(function.__name__)(function)
-    if is_any or command == "export":
-        from edlz.client.commands.export import export
-
-        app.command("export")(export)
-    if is_any or command == "keys":
-        from edlz.client.commands.keys import keys
-
-        app.command("keys")(keys)
-    if is_any or command == "zoo":
-        from edlz.client.commands.zoo import zoo
-
-        app.add_typer(zoo, name="zoo")
-    if is_any or command == "checkpoint":
-        from edlz.client.commands.checkpoint import checkpoint
-
-        app.add_typer(checkpoint, name="checkpoint")
+    for name in [command] if command in _MODULES else _MODULES:
+        _add(app, name)
     return app
+
+
+def _add(app: Any, name: str) -> None:
+    """Import a command's module, and give the command to the Typer application."""
+    function = _loaded(_MODULES[name], name)
+    if name in READERS:
+        options = import_module("edlz.client.arguments.flag_options")
+        app.command(name, cls=options.FlagCommand)(options.with_flags_of(name, function))
+    elif name in _GROUPS:
+        app.add_typer(function, name=name)
+    else:
+        app.command(name, context_settings=_WITH_FLAGS if name == "resume" else None)(function)
+
+
+def _loaded(module: str, name: str) -> Any:
+    """Return what a command's module holds under a name; only now is it imported."""
+    return getattr(import_module(f"edlz.client.commands.{module}"), name)
 
 
 def _report_bug(error: Exception, arguments: Sequence[str]) -> int:

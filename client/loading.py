@@ -6,7 +6,7 @@ from typing import Any
 from edlz.client.jobs.model_source import model_source
 from edlz.services.errors import ConfigError
 from edlz.services.export.exporter import load_model
-from edlz.services.export.table_content import UNKNOWN_IDS, UnknownIds
+from edlz.services.export.tables.table_content import UNKNOWN_IDS, UnknownIds
 
 __all__ = ["load"]
 

@@ -3,14 +3,17 @@
 import dataclasses
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.api_errors import AlreadyExists
 from edlz.k8s.cluster.names import MASTER_KEYS_DIR
-from edlz.k8s.objects.job_objects import JobObjects
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.storage.durable import replace_file
 from edlz.services.transport.keys import PUBLIC_FILE, JobKeys, job_keys_in, secret_file
+
+if TYPE_CHECKING:  # it needs the kubernetes package
+    from edlz.k8s.objects.job_objects import JobObjects
 
 __all__ = ["hand_on_keys", "with_keys"]
 
@@ -37,7 +40,7 @@ def with_keys(config: JobConfig) -> tuple[JobConfig, JobKeys | None]:
     return dataclasses.replace(config, keys_dir=str(folder)), job_keys_in(folder)
 
 
-async def hand_on_keys(cluster: Cluster, objects: JobObjects, keys: JobKeys, folder: Path) -> None:
+async def hand_on_keys(cluster: Cluster, objects: "JobObjects", keys: JobKeys, folder: Path) -> None:
     """Put the keys of ps and workers into the job's secret; `folder` is that of the keys.
 
     A secret of that name that an earlier life of this master has made is right: the keys are the same.  One

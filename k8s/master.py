@@ -21,7 +21,6 @@ from edlz.k8s.cluster.names import MASTER, MASTER_PORT, Owner, pod_name
 from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.k8s.job_folders import check_folders
 from edlz.k8s.job_keys import hand_on_keys, with_keys
-from edlz.k8s.objects.job_objects import JobObjects, Spec
 from edlz.k8s.pods.fleet_loop import FleetLoop
 from edlz.k8s.pods.status_note import failed_status, note_of_status, write_note
 from edlz.services.configuration.arguments import parse_arguments
@@ -158,7 +157,10 @@ class _JobRun:
 
     def __init__(self, config: JobConfig, keys: JobKeys | None, own: _Own) -> None:
         self._config, self._keys, self._own = config, keys, own
-        self._objects = JobObjects(config, own.owner, own.pod.address, _spec(config))
+        # Not above: the package for pods takes most of a second to import, and where it is missing the master says so.
+        from edlz.k8s.objects.job_objects import job_objects
+
+        self._objects = job_objects(config, own.owner, own.pod.address)
         self._loop = FleetLoop(own.cluster, self._objects, launch=time.time_ns() // 1_000)
         self._service: MasterService | None = None
         self._serving = Stop()  # the master service's own: a signal is first a wish to save
@@ -215,12 +217,6 @@ class _JobRun:
         self._loop.is_stopping = True
         await asyncio.sleep(SAVE_S)
         self._serving.set(self._own.stop.code, self._own.stop.reason)
-
-
-def _spec(config: JobConfig) -> Spec:
-    from edlz.k8s.flags.cluster_spec import load_cluster_spec  # runs the user's code
-
-    return load_cluster_spec(config)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Looking at all jobs at once; no more is imported than what is there asks for."""
 
+from edlz.client.cluster.index import list_places
 from edlz.client.jobs.job_index import earlier_runs, list_jobs
+from edlz.client.local.job_view import look_at
 from edlz.client.screen.job_view import Sight
 
 __all__ = ["asks_clusters", "look_at_all"]
@@ -11,12 +13,11 @@ def look_at_all(namespace: str = "", *, is_all: bool = False, is_brief: bool = F
 
     `is_all`: with earlier runs; `is_brief`: see `local.job_view.look_at`.  It takes no longer than a master or an API server has to answer.
     """
-    from edlz.client.local.job_view import look_at
-
     found: list[Sight] = []
     if not namespace:
         found += look_at([*list_jobs(), *(earlier_runs() if is_all else [])], is_brief=is_brief)
     if asks_clusters(namespace):
+        # Not above: asyncio and all that reads a cluster's answers, of which a list of local jobs has no need.
         from edlz.client.cluster.queries import look_at_clusters
 
         found += look_at_clusters(namespace)
@@ -25,6 +26,4 @@ def look_at_all(namespace: str = "", *, is_all: bool = False, is_brief: bool = F
 
 def asks_clusters(namespace: str) -> bool:
     """Return whether a cluster has to be asked."""
-    from edlz.client.cluster.index import list_places
-
     return bool(namespace or list_places())

@@ -6,13 +6,17 @@ a namespace is given; until then nothing of Kubernetes is imported.
 """
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
 from edlz.client.arguments.all_jobs import asks_clusters
 from edlz.client.arguments.completion import complete_job
+from edlz.client.cluster.index import no_job_there, place_of, places_of
 from edlz.client.jobs.job_index import LocalJob, NoSuchJob, find_job, list_jobs
+from edlz.client.local.job import JobHere
+from edlz.client.local.job_lock import lock_holder, master_by_hand
 from edlz.client.screen.job_view import Sight
 from edlz.client.screen.log_choice import LogChoice, LogOutput
 from edlz.services.configuration.job_config import legal_job_name
@@ -110,8 +114,6 @@ def named_job(name: str, namespace: str = "") -> Job:
     ConfigError
         If there is one here and one on a cluster.
     """
-    from edlz.client.cluster.index import places_of
-
     if namespace:
         return _on_cluster(name, namespace)
     places = places_of(name)
@@ -153,8 +155,6 @@ def chosen_job(name: str | None, namespace: str = "") -> Job:
 
 def all_that_run(namespace: str = "", *, with_by_hand: bool = False) -> list[Job]:
     """Return the jobs that run: here and those submitted from here, or all of a namespace."""
-    from edlz.client.local.job_lock import lock_holder, master_by_hand
-
     found: list[Job] = []
     if not namespace:
         found += [
@@ -163,26 +163,27 @@ def all_that_run(namespace: str = "", *, with_by_hand: bool = False) -> list[Job
             if lock_holder(job.path) or (with_by_hand and master_by_hand(job.path))
         ]
     if asks_clusters(namespace):
-        from edlz.client.cluster.job import running_jobs
-
-        found += running_jobs(namespace)
+        found += _cluster_jobs().running_jobs(namespace)
     return found
 
 
 def _here(job: LocalJob) -> Job:
-    from edlz.client.local.job import JobHere
-
     return JobHere(job)
 
 
 def _on_cluster(name: str, namespace: str) -> Job:
-    from edlz.client.cluster.index import place_of
-    from edlz.client.cluster.job import ClusterJob, no_job_there
-
     place = place_of(name, namespace)
     if name != legal_job_name(name):
         raise no_job_there(place)
-    return ClusterJob(place)
+    job: Job = _cluster_jobs().ClusterJob(place)
+    return job
+
+
+def _cluster_jobs() -> ModuleType:
+    # Not above: asyncio and all that talks to a cluster, of which commands on local jobs have no need.
+    from edlz.client.cluster import job
+
+    return job
 
 
 def _ambiguous(name: str, here: LocalJob | None, namespaces: Sequence[str]) -> ConfigError:

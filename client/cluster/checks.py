@@ -15,6 +15,9 @@ from edlz.client.cluster.image_check import architectures_of, image_verdict, in_
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.job_view import sight_of
 from edlz.client.cluster.pod_facts import facts_of
+from edlz.client.images import local as local_images
+from edlz.client.images.daemon import Address
+from edlz.client.images.local import LocalImage
 from edlz.k8s.cluster.access import may, user_name
 from edlz.k8s.cluster.api_errors import Forbidden, NotFound, NotPermitted
 from edlz.k8s.cluster.names import JOB_DIR, MASTER, pod_name
@@ -274,13 +277,10 @@ async def _room(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
 
 
 async def _image(cluster: "Cluster", config: JobConfig, image: str) -> Sequence[Check]:
-    from edlz.client.images.daemon import Address
-    from edlz.client.images.local import LocalImage, look_up
-
     here: LocalImage | None = None
     with suppress(TimeoutError):
         async with asyncio.timeout(DAEMON_S):
-            here = await in_thread(lambda: look_up(image, Address.of(config)))
+            here = await in_thread(lambda: local_images.look_up(image, Address.of(config)))
     try:
         nodes = await cluster.list_objects("Node")
     except Forbidden:

@@ -3,13 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from edlz.client.cluster.index import Place
+from edlz.k8s.cluster.api import Cluster
 from edlz.services.configuration.job_config import JobConfig
-
-if TYPE_CHECKING:
-    from edlz.k8s.cluster.api import Cluster
 
 __all__ = ["REQUEST_S", "asked", "connected"]
 
@@ -19,7 +17,7 @@ _T = TypeVar("_T")
 
 
 @asynccontextmanager
-async def connected(place: Place, patience_s: float = REQUEST_S) -> "AsyncIterator[Cluster]":
+async def connected(place: Place, patience_s: float = REQUEST_S) -> AsyncIterator[Cluster]:
     """Connect to the namespace of a place, in its context.
 
     Raises
@@ -27,8 +25,6 @@ async def connected(place: Place, patience_s: float = REQUEST_S) -> "AsyncIterat
     ConfigError
         If it is not known where the server is, or the `kubernetes` package is not installed.
     """
-    from edlz.k8s.cluster.api import Cluster
-
     config = JobConfig(namespace=place.namespace)
     async with await Cluster.connect(config, context=place.context, patience_s=patience_s) as cluster:
         yield cluster

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import msgspec
 
+from edlz.client.jobs.job_index import NoSuchJob
 from edlz.services import strict_json
 from edlz.services.configuration.job_config import edlz_home
 from edlz.services.protocol.message_types import Finite
 from edlz.services.storage.durable import replace_file
 
-__all__ = ["Place", "forget_place", "list_places", "place_of", "places_of", "remember_place"]
+__all__ = ["Place", "forget_place", "list_places", "no_job_there", "place_of", "places_of", "remember_place"]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
@@ -117,3 +118,8 @@ def _entry(place: Place) -> Path:
 
 def _folder() -> Path:
     return edlz_home() / "cluster-jobs"
+
+
+def no_job_there(at: Place) -> NoSuchJob:
+    """Return the error that a namespace holds no such job."""
+    return NoSuchJob(f'no job "{at.name}" in k8s/{at.namespace}', f"edlz ls -n {at.namespace}")

@@ -4,19 +4,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from edlz.client.cluster.connection import asked, connected
-from edlz.client.cluster.index import Place, forget_place
+from edlz.client.cluster.following import follow_job, refuse_running
+from edlz.client.cluster.index import Place, forget_place, no_job_there
+from edlz.client.cluster.pod_logs import print_pod_logs
 from edlz.client.cluster.queries import look_at_clusters, look_at_job, refuse_missing_namespace
 from edlz.client.cluster.removal import delete_master, delete_pods
-from edlz.client.jobs.job_index import NoSuchJob
 from edlz.client.jobs.settings_text import asked_workers_in, settings_in
 from edlz.client.screen.job_view import not_running
 from edlz.client.screen.log_choice import LogChoice, LogOutput
+from edlz.k8s.cluster.connection import require_kubernetes
 from edlz.k8s.cluster.names import CONFIG, MASTER, STOP, WORKERS, pod_name
 from edlz.services.configuration.job_size import check_workers, scale_warning
-from edlz.services.errors import ConfigError, PeerUnavailable
 from edlz.services.protocol.messages import Scaled
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from edlz.client.screen.screens import Screen
     from edlz.k8s.cluster.api import Cluster
 
-__all__ = ["ClusterJob", "follow_job", "no_job_there", "refuse_running", "running_jobs"]
+__all__ = ["ClusterJob", "running_jobs"]
 
 POLL_S = 1.0
 WAIT_S = 60.0  # that a cluster may be silent while a job is waited for
@@ -75,8 +74,6 @@ class ClusterJob:
 
     def print_logs(self, choice: LogChoice, output: LogOutput) -> None:
         """Print lines of its pods, until its end if they are followed."""
-        from edlz.client.cluster.pod_logs import print_pod_logs
-
         asked(self._at, lambda cluster: print_pod_logs(cluster, self._at, choice, output))
 
     def scale(self, workers: int) -> Scaled:
@@ -142,6 +139,8 @@ class ClusterJob:
 
     def resume(self, argv: Sequence[str]) -> int:
         """Go on with it in new pods, if its files lie on a volume; return the exit code of the command."""
+        require_kubernetes()
+        # Not above: it makes pods, and the package for that takes most of a second to import.
         from edlz.client.cluster.resumption import resume_on_cluster
 
         return resume_on_cluster(self._at, argv)
@@ -180,51 +179,9 @@ class ClusterJob:
         return sight
 
 
-def no_job_there(at: Place) -> NoSuchJob:
-    """Return the error that a namespace holds no such job."""
-    return NoSuchJob(f'no job "{at.name}" in k8s/{at.namespace}', f"edlz ls -n {at.namespace}")
-
-
-async def follow_job(at: Place, screen: "Screen") -> "ClusterSight":
-    """Pass what is seen of a job on to a screen; return the last sight when it has ended."""
-    seen: int | None = None
-    is_silent, said = False, ""
-    async with connected(at) as cluster:
-        while True:
-            try:
-                sight = await look_at_job(cluster, at)
-            except PeerUnavailable as e:
-                if not is_silent:
-                    screen.say(f"{e.message}; trying on")
-                is_silent = True
-                await asyncio.sleep(POLL_S)
-                continue
-            is_silent = False
-            status = sight.status
-            fresh = tuple(event for event in status.events if seen is not None and event.seq > seen)
-            seen = max((event.seq for event in status.events), default=seen or 0)
-            screen.update(msgspec.structs.replace(status, events=fresh))
-            if sight.note or sight.trouble:
-                if (sight.note or sight.trouble) != said:
-                    screen.say(sight.note or sight.trouble)
-                said = sight.note or sight.trouble
-            if not sight.is_live:
-                return sight
-            await asyncio.sleep(POLL_S)
-
-
 def running_jobs(namespace: str = "") -> list[ClusterJob]:
     """Return the jobs that run in a namespace, or among those that were submitted from here."""
     return [ClusterJob(sight.at) for sight in look_at_clusters(namespace) if sight.is_live]
-
-
-def refuse_running(sight: "ClusterSight", then: str = "resume") -> None:
-    """Raise ConfigError if a job runs."""
-    if sight.is_live:
-        raise ConfigError(
-            f'job "{sight.word}" is running: {sight.status.state}',
-            f"edlz stop {sight.word}, then edlz {then} {sight.word}",
-        )
 
 
 def _refuse_idle(sight: "ClusterSight") -> None:

@@ -9,7 +9,9 @@ from edlz.client.cluster.connection import connected
 from edlz.client.cluster.index import Place, list_places, places_of
 from edlz.client.cluster.job_view import ClusterSight, sight_of, sight_without_answer
 from edlz.client.cluster.pod_facts import warnings_by_pod
+from edlz.k8s.cluster.api_errors import NotFound
 from edlz.k8s.cluster.api_records import Pod
+from edlz.k8s.cluster.master_trouble import trouble_in
 from edlz.k8s.cluster.names import ALL_JOBS, JOB_LABEL, MASTER, pod_name, selector
 from edlz.services.errors import EdlzError
 
@@ -55,8 +57,6 @@ def look_at_clusters(namespace: str = "") -> list[ClusterSight]:
 
 async def refuse_missing_namespace(cluster: "Cluster") -> None:
     """Raise NotFound if a namespace in which nothing was found is not there, as far as that may be seen."""
-    from edlz.k8s.cluster.api_errors import NotFound
-
     try:
         await cluster.get("Namespace", cluster.namespace)
     except NotFound as error:
@@ -125,8 +125,6 @@ async def _warnings(cluster: "Cluster", pods: Sequence[Pod]) -> dict[str, str]:
 
 async def _masters_trouble(cluster: "Cluster", place: Place) -> str:
     """Return what a master says of the cluster in its log; nothing if that may not be seen."""
-    from edlz.k8s.cluster.master_trouble import trouble_in
-
     try:
         async with asyncio.timeout(LOG_S):
             log = cluster.pod_log(pod_name(place.name, MASTER), tail_lines=LOG_LINES)

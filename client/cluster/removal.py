@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from edlz.k8s.cluster.api_errors import NotFound
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.names import MASTER, pod_name, selector, short_name
 from edlz.k8s.pods.pod_exits import is_out_of_reach
@@ -31,8 +32,6 @@ async def delete_master(cluster: "Cluster", job: str) -> bool:
     PeerUnavailable
         If it does not go.
     """
-    from edlz.k8s.cluster.api_errors import NotFound
-
     name, stuck = pod_name(job, MASTER), StuckPods()
     try:
         pod = await cluster.get_pod(name)

@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edlz.client.cluster.connection import asked
+from edlz.client.cluster.following import refuse_running
 from edlz.client.cluster.index import Place
-from edlz.client.cluster.job import refuse_running
 from edlz.client.cluster.queries import look_at_job
 from edlz.client.cluster.removal import delete_master
 from edlz.client.cluster.submission import launch
 from edlz.client.jobs.preflight import Preflight
 from edlz.client.jobs.resumption import nothing_left, resumed_settings
 from edlz.client.jobs.settings_text import settings_in
-from edlz.k8s.cluster.connection import require_kubernetes
+from edlz.k8s.cluster.api_errors import NotFound
 from edlz.k8s.cluster.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
+from edlz.k8s.flags.cluster_spec import load_cluster_spec
 from edlz.k8s.flags.volumes import parse_volumes
+from edlz.k8s.objects.pods_of_roles import pods_of_roles
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 
@@ -46,10 +48,6 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
     ConfigError
         If it runs, or its files went with its pods.
     """
-    require_kubernetes()
-    from edlz.k8s.flags.cluster_spec import load_cluster_spec
-    from edlz.k8s.objects.pods_of_roles import pods_of_roles
-
     sight = asked(at, lambda cluster: look_at_job(cluster, at))
     if word := nothing_left(at.name, sight.status):
         print(word)
@@ -64,8 +62,6 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
 
 
 async def _what_is_kept(cluster: "Cluster", at: Place) -> _Kept:
-    from edlz.k8s.cluster.api_errors import NotFound
-
     refuse_running(await look_at_job(cluster, at))
     try:
         master: dict[str, Any] = await cluster.get("Pod", pod_name(at.name, MASTER))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from edlz.client.cluster.checks import check_cluster
 from edlz.client.cluster.connection import connected
+from edlz.client.cluster.following import follow_job
 from edlz.client.cluster.index import Place, remember_place
-from edlz.client.cluster.job import follow_job
 from edlz.client.cluster.job_view import ClusterSight
 from edlz.client.cluster.queries import look_at_job
 from edlz.client.cluster.render_preflight import (
@@ -26,23 +26,35 @@ from edlz.client.cluster.render_preflight import (
     object_lines,
     preflight_lines,
 )
+from edlz.client.images.job_image import check_image_flags, config_in_image, is_built_for_job, job_image
 from edlz.client.jobs.dry_run import print_plan
 from edlz.client.jobs.preflight import check_visible_model
+from edlz.client.screen.columns import wrapped
+from edlz.client.screen.job_view import exit_code_of
 from edlz.client.screen.left_view import left_the_view
+from edlz.client.screen.printed_status import print_status
+from edlz.client.screen.screens import make_screen
 from edlz.client.screen.spans import Span
-from edlz.client.screen.terminal import print_lines
-from edlz.k8s.cluster.connection import require_kubernetes
+from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_lines, width_for
+from edlz.client.screen.verdict_text import Ending, success_block
+from edlz.k8s.cluster.api import Cluster
+from edlz.k8s.cluster.api_errors import AlreadyExists, Forbidden, Invalid, NotPermitted
+from edlz.k8s.cluster.manifest import to_yaml
 from edlz.k8s.cluster.names import CLUSTER_SPEC, CONFIG, MASTER, SUBMISSION, pod_name
+from edlz.k8s.flags.cluster_flags import check_cluster_flags
+from edlz.k8s.flags.cluster_spec import load_cluster_spec
+from edlz.k8s.flags.volumes import parse_volumes
+from edlz.k8s.objects.pods_of_roles import pods_of_roles
 from edlz.services.configuration.arguments import Reading
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 from edlz.services.errors import ConfigError
+from edlz.services.process.logs import configure_logging
 from edlz.services.storage.durable import replace_file
 
 if TYPE_CHECKING:
     from kubernetes.client import V1Pod
 
-    from edlz.k8s.cluster.api import Cluster
 
 __all__ = ["PreflightRefused", "launch", "submit"]
 
@@ -70,9 +82,6 @@ def submit(reading: Reading) -> int:
     PreflightRefused
         If the cluster cannot take it.
     """
-    from edlz.client.images.job_image import config_in_image, is_built_for_job, job_image
-
-    require_kubernetes()
     config = reading.config
     _check_flags(reading)
     if config.dry_run and is_built_for_job(config):
@@ -121,9 +130,6 @@ def launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry
 
 
 def _check_flags(reading: Reading) -> None:
-    from edlz.client.images.job_image import check_image_flags, is_built_for_job
-    from edlz.k8s.flags.cluster_flags import check_cluster_flags
-
     errors, warnings = list(reading.errors), list(reading.warnings)
     config = reading.config
     wrong = check_cluster_flags(config)
@@ -151,9 +157,6 @@ def _pods(given: JobConfig, inside: JobConfig, image: str) -> dict[str, "V1Pod"]
     ----------
     given, inside : the settings, with their paths as they are here, and as they are in the image
     """
-    from edlz.k8s.flags.cluster_spec import load_cluster_spec
-    from edlz.k8s.objects.pods_of_roles import pods_of_roles
-
     about_submission = {"yaml": "", "dry_run": "", "follow": False, "skip_preflight": False}
     inside = dataclasses.replace(inside, **about_submission)  # type: ignore[arg-type]
     return pods_of_roles(inside, image, load_cluster_spec(given))
@@ -167,8 +170,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def _write_manifest(config: JobConfig, pod: "V1Pod") -> int:
-    from edlz.k8s.cluster.manifest import to_yaml
-
     text = to_yaml([pod])
     if config.yaml == _STDOUT:
         sys.stdout.write(text)
@@ -185,8 +186,6 @@ def _write_manifest(config: JobConfig, pod: "V1Pod") -> int:
 
 
 async def _launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry: bool) -> Place:
-    from edlz.k8s.cluster.api import Cluster
-
     pod = pods[MASTER]
     async with await Cluster.connect(config, patience_s=_SERVER_S) as cluster:
         if not config.skip_preflight:
@@ -202,7 +201,7 @@ async def _launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *,
     return at
 
 
-async def _preflight(cluster: "Cluster", config: JobConfig, image: str, pods: Mapping[str, "V1Pod"]) -> None:
+async def _preflight(cluster: Cluster, config: JobConfig, image: str, pods: Mapping[str, "V1Pod"]) -> None:
     checks = await check_cluster(cluster, config, image, _account(pods[MASTER]), pods)
     print_lines(preflight_lines(checks, cluster.context, cluster.namespace))
     sys.stdout.flush()
@@ -211,10 +210,8 @@ async def _preflight(cluster: "Cluster", config: JobConfig, image: str, pods: Ma
         raise PreflightRefused(problems)
 
 
-async def _create(cluster: "Cluster", pod: "V1Pod", config: JobConfig, *, is_dry: bool) -> None:
+async def _create(cluster: Cluster, pod: "V1Pod", config: JobConfig, *, is_dry: bool) -> None:
     """Create the master's pod; of one that is there already, see whether an attempt without an answer made it."""
-    from edlz.k8s.cluster.api_errors import AlreadyExists, Forbidden, Invalid, NotPermitted
-
     mark, about = secrets.token_hex(8), pod.metadata
     assert about is not None, "a master's pod has a name"
     about.annotations = {**(about.annotations or {}), SUBMISSION: mark}
@@ -240,9 +237,7 @@ def _account(pod: "V1Pod") -> str:
     return (pod.spec.service_account_name if pod.spec else None) or "default"
 
 
-def _place(config: JobConfig, pod: "V1Pod", cluster: "Cluster") -> Place:
-    from edlz.k8s.flags.volumes import parse_volumes
-
+def _place(config: JobConfig, pod: "V1Pod", cluster: Cluster) -> Place:
     notes: dict[str, str] = (pod.metadata.annotations if pod.metadata else None) or {}
     is_kept = bool(config.job_dir) and parse_volumes(config.volume).holds(config.job_dir)
     return Place(
@@ -302,10 +297,6 @@ def _give_up(sight: ClusterSight) -> int:
 
 def _follow(config: JobConfig, at: Place) -> ClusterSight:
     """Show the job until it ends."""
-    from edlz.client.screen.screens import make_screen
-    from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
-    from edlz.services.process.logs import configure_logging
-
     look = look_for(config.progress, sys.stdout, os.environ)
     screen = make_screen(
         look,
@@ -325,12 +316,6 @@ def _follow(config: JobConfig, at: Place) -> ClusterSight:
 
 def _conclude(sight: ClusterSight) -> int:
     """Print how the job ended; return its exit code."""
-    from edlz.client.screen.columns import wrapped
-    from edlz.client.screen.job_view import exit_code_of
-    from edlz.client.screen.printed_status import print_status
-    from edlz.client.screen.terminal import width_for
-    from edlz.client.screen.verdict_text import Ending, success_block
-
     status = sight.status
     if status.state == "Succeeded":
         block = success_block(status, Ending(status.now - status.started_at, sight.logs))

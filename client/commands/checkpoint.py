@@ -10,9 +10,21 @@ import typer
 from edlz.client.arguments.completion import complete_checkpoint
 from edlz.client.arguments.flag_values import output_format
 from edlz.client.jobs.job_index import NoSuchJob, find_job, list_jobs
+from edlz.client.screen.checkpoint import (
+    contents_block,
+    contents_object,
+    verified_object,
+    verified_table,
+    versions_object,
+    versions_table,
+)
+from edlz.client.screen.json_objects import object_text
 from edlz.client.screen.terminal import print_lines
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem, print_problems
+from edlz.services.storage import versions as checkpoints
+from edlz.services.storage.checkpoint_records import version_of
+from edlz.services.storage.versions import NoCheckpoint, heads_of, list_versions, look_at
 
 __all__ = ["checkpoint", "ls", "show", "verify"]
 
@@ -40,8 +52,6 @@ def _group() -> None:
 @checkpoint.command()
 def ls(target: _Target, output: _Output = "table") -> None:
     """List the versions, newest first, after a quick look at each."""
-    from edlz.client.screen.checkpoint import versions_object, versions_table
-
     path, versions = _versions(target, output)
     if output == "json":
         _print_json(versions_object(path, versions))
@@ -52,9 +62,6 @@ def ls(target: _Target, output: _Output = "table") -> None:
 @checkpoint.command()
 def show(target: _Target, output: _Output = "table") -> None:
     """Show what is in a version: the newest good one, if none is named."""
-    from edlz.client.screen.checkpoint import contents_block, contents_object
-    from edlz.services.storage.versions import NoCheckpoint, heads_of
-
     path, versions = _versions(target, output)
     info = next((info for info in versions if info.is_good), None)
     if info is None or info.manifest is None:
@@ -70,9 +77,6 @@ def show(target: _Target, output: _Output = "table") -> None:
 @checkpoint.command()
 def verify(target: _Target, output: _Output = "table") -> None:
     """Read every byte of the versions and check it."""
-    from edlz.client.screen.checkpoint import verified_object, verified_table
-    from edlz.services.storage import versions as checkpoints
-
     path, versions = _versions(target, output)
     checked = [
         (info, info.damage if info.state == "incomplete" else checkpoints.verify(info.folder))
@@ -100,9 +104,6 @@ def _versions(target: str, output: str) -> tuple[Path, Sequence[Any]]:
     NoCheckpoint
         If there is none.
     """
-    from edlz.services.storage.checkpoint_records import version_of
-    from edlz.services.storage.versions import NoCheckpoint, list_versions, look_at
-
     output_format(output, _FORMATS)
     path = _folder(target)
     named = path if version_of(path) is not None else path.resolve()
@@ -116,8 +117,6 @@ def _versions(target: str, output: str) -> tuple[Path, Sequence[Any]]:
 
 def _folder(target: str) -> Path:
     """Return the folder of checkpoints that a path or a local job's name means."""
-    from edlz.services.storage.versions import NoCheckpoint
-
     path = Path(target)
     if path.is_dir():
         return path
@@ -138,6 +137,4 @@ def _folder(target: str) -> Path:
 
 
 def _print_json(content: dict[str, Any]) -> None:
-    from edlz.client.screen.json_objects import object_text
-
     print(object_text(content, "json"))

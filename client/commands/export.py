@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edlz.client.arguments.completion import complete_checkpoint
+from edlz.client.jobs.model_source import model_source
+from edlz.client.local.start_up_noise import without_start_up_noise
+from edlz.client.screen.wording import size
 from edlz.services.configuration.export_flags import Format, chosen_formats, export_problems
 from edlz.services.configuration.problems import InvalidConfigError
+from edlz.services.export.exporter import Export, export_model
 
 if TYPE_CHECKING:
     from edlz.client.jobs.model_source import ModelSource
@@ -43,10 +47,6 @@ def export(
     config: Annotated[str, _flag("config", "FILE", "job.yaml, of a checkpoint without settings")] = "",
 ) -> None:
     """Write a trained model for others to run: SavedModel, Keras or safetensors."""
-    from edlz.client.commands.start_up_noise import without_start_up_noise
-    from edlz.client.jobs.model_source import model_source
-    from edlz.services.export.exporter import Export, export_model
-
     if problems := [problem for _, problem in export_problems(output, output_format, unknown_ids)]:
         raise InvalidConfigError(problems)
     formats = chosen_formats(output, output_format)
@@ -78,8 +78,6 @@ def export(
 def _print(
     found: "ModelSource", done: "Exported", formats: tuple[Format, ...], title: str, unknown_ids: str
 ) -> None:
-    from edlz.client.screen.wording import size
-
     print(f"Exported  {done.place}  {size(done.size_bytes)}")
     print(f"  from      {found.where}: {title}")
     for path, rows, dim in done.tables:

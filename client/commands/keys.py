@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from edlz.services.transport.keys import PUBLIC_FILE, ROLES, make_job_keys, secret_file, write_keys
+
 __all__ = ["keys"]
 
 
@@ -12,8 +14,6 @@ def keys(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that does not exist")],
 ) -> None:
     """Make the keys of a job, for services on several machines."""
-    from edlz.services.transport.keys import PUBLIC_FILE, ROLES, make_job_keys, secret_file, write_keys
-
     write_keys(directory, make_job_keys())
     print(f"wrote the keys of one job to {directory}: {PUBLIC_FILE}, {', '.join(map(secret_file, ROLES))}")
     print(

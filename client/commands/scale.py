@@ -6,6 +6,7 @@ import typer
 
 from edlz.client.arguments.flag_values import whole_number
 from edlz.client.arguments.jobs import JobArgument, NamespaceFlag, chosen_job
+from edlz.client.screen.jobs import scaled_lines
 from edlz.client.screen.terminal import print_lines
 from edlz.services.errors import ConfigError
 
@@ -18,8 +19,6 @@ def scale(
     namespace: NamespaceFlag = "",
 ) -> None:
     """Ask for another number of workers."""
-    from edlz.client.screen.jobs import scaled_lines
-
     if not workers:
         raise ConfigError("--workers is missing", "e.g. --workers=4")
     number = whole_number("workers", workers)

@@ -12,7 +12,9 @@ from edlz.client.commands.job_list import FORMATS
 from edlz.client.commands.ls import OutputFlag
 from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
+from edlz.client.screen.screens import make_screen
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
+from edlz.services.process.logs import configure_logging
 
 __all__ = ["status", "top"]
 
@@ -38,9 +40,6 @@ def top(job: JobArgument = None, namespace: NamespaceFlag = "") -> None:
 
 def _watch(job: Job, output: str) -> None:
     """Show a job's statuses until it does not run any more, or Ctrl-C."""
-    from edlz.client.screen.screens import make_screen
-    from edlz.services.process.logs import configure_logging
-
     look = "json" if output == "json" else look_for("auto", sys.stdout, os.environ)
     screen = make_screen(
         look,

@@ -11,6 +11,7 @@ from edlz.client.commands.consent import is_agreed
 from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.terminal import print_lines
+from edlz.client.screen.verdict_text import Ending, stopped_block
 from edlz.services.errors import ConfigError
 from edlz.services.process.outputs import outlive_output
 
@@ -75,8 +76,6 @@ def _await(job: Job) -> None:
 
 
 def _print_end(job: Job) -> None:
-    from edlz.client.screen.verdict_text import Ending, stopped_block
-
     sight = job.sight()
     if sight.status.state == "Stopped" and sight.can_resume and not sight.note:
         print_lines(stopped_block(sight.status, sight.word, Ending(0.0, sight.logs)))

@@ -1,15 +1,16 @@
 """`edlz train`, `evaluate` and `predict`: read the flags, check what can be checked, and hand the job over."""
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from edlz.client.local.taken_name import taken_name
 from edlz.client.screen.first_sign import first_sign
+from edlz.k8s.cluster.connection import require_kubernetes
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import Reader
-from edlz.services.configuration.job_config import JobConfig, flags
+from edlz.services.configuration.job_config import flags
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 from edlz.services.process.outputs import outlive_output
 
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["evaluate", "predict", "run_job", "train"]
 
 _HEEDED_HERE = ("dry_run", "follow")
-_IS_CHECKED_HERE = Problem(
-    "--check tries the model on this machine, also of a job for a cluster",
-    "name a model and data that are here, or leave --check out: the job's first worker checks the model, too",
-)
 
 
 def train(ctx: "typer.Context") -> int:
@@ -51,6 +48,8 @@ def run_job(command: Reader, argv: Sequence[str]) -> int:
     outlive_output()
     reading = read_config(argv, command, os.environ)
     if reading.config.is_for_cluster and not reading.config.check:
+        require_kubernetes()
+        # Not above: the package for pods takes most of a second to import, of which jobs on this machine have no need.
         from edlz.client.cluster.submission import submit
 
         return submit(reading)
@@ -58,42 +57,18 @@ def run_job(command: Reader, argv: Sequence[str]) -> int:
 
 
 def _run_here(reading: Reading) -> int:
-    errors, warnings = list(reading.errors), list(reading.warnings)
-    errors += [] if reading.config.is_for_cluster else _without_image(reading)
+    errors = [*reading.errors, *([] if reading.config.is_for_cluster else _without_image(reading))]
     if not errors and not reading.config.check:
-        from edlz.client.local.taken_name import taken_name
-
         errors += taken_name(reading.config)
     if errors:
-        print_problems(warnings, "warning")
+        print_problems(reading.warnings, "warning")
         raise InvalidConfigError(errors)
     # From here on it takes seconds on a busy machine: to import, and to read.
     with nullcontext() if reading.config.dry_run else first_sign(reading.config, "checking model and data"):
-        from edlz.client.jobs.dry_run import print_plan
-        from edlz.client.jobs.preflight import check_job
-        from edlz.client.local.run import run_local
+        from edlz.client.local.beginning import begin, check_for
 
-        preflight = check_job(_seen_by_check(reading.config))
-    print_problems([*warnings, *preflight.warnings], "warning")
-    if preflight.errors:
-        if reading.config.is_for_cluster:
-            preflight.errors.append(_IS_CHECKED_HERE)
-        raise InvalidConfigError(preflight.errors)
-    if reading.config.dry_run:
-        print_plan(reading, preflight.records)
-        return 0
-    if reading.config.check:
-        from edlz.client.commands.check import check_here
-
-        return check_here(reading.config)
-    return run_local(reading.config)
-
-
-def _seen_by_check(config: JobConfig) -> JobConfig:
-    """Return the settings of which this machine must have the files: a check of a cluster's job needs model and data."""
-    if not config.is_for_cluster:
-        return config
-    return dataclasses.replace(config, output="", checkpoint_dir_for_init="")
+        preflight = check_for(reading.config)
+    return begin(reading, preflight)
 
 
 def _without_image(reading: Reading) -> list[Problem]:

@@ -7,6 +7,7 @@ import typer
 
 from edlz.client.commands.zoo_images import build, init, push
 from edlz.model_zoo.dataset_names import DATASETS
+from edlz.model_zoo.datasets import DatasetError, convert
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import ConfigError, DataError
 
@@ -33,8 +34,6 @@ def data(
     seed: Annotated[int | None, typer.Option(help="criteo-generated: which ones")] = None,
 ) -> None:
     """Write example data as RecordIO files."""
-    from edlz.model_zoo.datasets import DatasetError, convert
-
     if name not in DATASETS:
         near = did_you_mean(nearest(name, DATASETS))
         raise ConfigError(f'no data set "{name}"', near or f"there are: {', '.join(DATASETS)}")

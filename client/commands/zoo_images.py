@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edlz.client.images.base import ensure_base, pip_settings
+from edlz.client.images.daemon import Address, Daemon, ImageError
+from edlz.client.images.recipe import MARK, Recipe, base_of, check_image_name, dockerfile, own_base
+from edlz.client.images.views import follow, view_for
+from edlz.client.screen.terminal import has_colour, look_for
+from edlz.client.screen.wording import size
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem, print_problems
 from edlz.services.errors import ConfigError
 from edlz.services.storage.durable import replace_file
 
 if TYPE_CHECKING:
-    from edlz.client.images.daemon import Daemon
     from edlz.client.images.views import View
 
 __all__ = ["build", "init", "push"]
@@ -38,8 +43,6 @@ def init(
     ca_bundle: Annotated[str, typer.Option(metavar="FILE", help="PEM: certificates that pip trusts")] = "",
 ) -> None:
     """Write a Dockerfile for a model zoo in the current folder."""
-    from edlz.client.images.recipe import MARK, Recipe, dockerfile, own_base
-
     recipe = Recipe(
         base_image=base_image or own_base(),
         model_zoo=_inside("model_zoo", model_zoo, is_folder=True),
@@ -75,10 +78,6 @@ def build(
     progress: _Progress = "auto",
 ) -> None:
     """Build the image of a folder with a Dockerfile."""
-    from edlz.client.images.base import ensure_base, pip_settings
-    from edlz.client.images.recipe import base_of, check_image_name
-    from edlz.client.images.views import follow
-
     check_image_name(image, "image")
     file = path / DOCKERFILE
     if not file.is_file():
@@ -105,10 +104,6 @@ def push(
     progress: _Progress = "auto",
 ) -> None:
     """Push an image to the registry in its name."""
-    from edlz.client.images.daemon import ImageError
-    from edlz.client.images.recipe import check_image_name
-    from edlz.client.images.views import follow
-
     check_image_name(image, "image")
     view = _view(progress)
     daemon = _daemon(docker_base_url, docker_tlscert, docker_tlskey)
@@ -147,24 +142,17 @@ def _ignored(model_zoo: str) -> str:
 
 
 def _view(progress: str) -> "View":
-    from edlz.client.images.views import view_for
-    from edlz.client.screen.terminal import has_colour, look_for
-
     if progress not in _LOOKS:
         raise ConfigError(f'--progress="{progress}" is none of {", ".join(_LOOKS)}')
     look = look_for(progress, sys.stdout, os.environ)
     return view_for(look, sys.stdout, is_coloured=has_colour(sys.stdout, os.environ))
 
 
-def _daemon(url: str, certificate: str, key: str) -> "Daemon":
-    from edlz.client.images.daemon import Address, Daemon
-
+def _daemon(url: str, certificate: str, key: str) -> Daemon:
     return Daemon.connect(Address(url, certificate, key))
 
 
-def _print_built(daemon: "Daemon", image: str, asked_platform: str, elapsed_s: float) -> None:
-    from edlz.client.screen.wording import size
-
+def _print_built(daemon: Daemon, image: str, asked_platform: str, elapsed_s: float) -> None:
     facts = daemon.image(image)
     if facts is not None:
         print(f"built {image}  {size(facts.size_bytes)}  {facts.platform}  in {elapsed_s:.0f}s")

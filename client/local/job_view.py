@@ -6,7 +6,7 @@ Live jobs are asked through their masters, all at once, within a second.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -20,9 +20,6 @@ from edlz.services.errors import ConfigError
 from edlz.services.master.journal.journal_facts import beginning
 from edlz.services.protocol.job_status import FINAL_STATES, FailureView, JobStatus
 from edlz.services.supervision.post_mortem import last_words
-
-if TYPE_CHECKING:
-    from edlz.client.local.master_line import MasterAddress
 
 __all__ = ["JobSight", "look_at", "refuse_idle"]
 
@@ -148,20 +145,14 @@ def _answers(runners: Sequence[_Runner], *, is_brief: bool) -> list[JobStatus | 
         for found, (_, holder, by_hand) in zip(known, runners, strict=True)
     ):
         return known
-    from edlz.client.local.master_line import ask_all
+    # Not above: NumPy and ZeroMQ take 0.2 s to import, and many lists ask no master.
+    from edlz.client.local import master_line
 
     addresses = [
-        _address(*runner) if found is None else None for found, runner in zip(known, runners, strict=True)
+        master_line.address_of_runner(*runner) if found is None else None
+        for found, runner in zip(known, runners, strict=True)
     ]
-    return [found or answer for found, answer in zip(known, ask_all(addresses), strict=True)]
-
-
-def _address(job: LocalJob, holder: LockHolder | None, by_hand: str | None) -> "MasterAddress | None":
-    from edlz.client.local.master_line import address_by_hand, address_of
-
-    if holder is not None:
-        return address_of(holder)
-    return address_by_hand(job) if by_hand is not None else None
+    return [found or answer for found, answer in zip(known, master_line.ask_all(addresses), strict=True)]
 
 
 def _sight(

@@ -23,6 +23,7 @@ __all__ = [
     "MasterAddress",
     "address_by_hand",
     "address_of",
+    "address_of_runner",
     "ask",
     "ask_all",
     "ask_master",
@@ -88,6 +89,13 @@ def address_of(holder: LockHolder) -> MasterAddress | None:
     """Return where the master of a supervised job listens; None if its supervisor has not said."""
     endpoint = holder.endpoint(MASTER)
     return None if endpoint is None else MasterAddress(endpoint)
+
+
+def address_of_runner(job: LocalJob, holder: LockHolder | None, by_hand: str | None) -> MasterAddress | None:
+    """Return where the master of a job listens, by its supervisor or by hand; None if nobody runs it."""
+    if holder is not None:
+        return address_of(holder)
+    return address_by_hand(job) if by_hand is not None else None
 
 
 def address_by_hand(job: LocalJob) -> MasterAddress | None:

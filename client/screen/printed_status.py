@@ -4,6 +4,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from edlz.client.screen.jobs import job_object
+from edlz.client.screen.json_objects import object_text
+from edlz.client.screen.status import status_screen
 from edlz.client.screen.terminal import glyphs_for, print_lines, width_for
 
 if TYPE_CHECKING:
@@ -14,10 +17,6 @@ __all__ = ["print_status"]
 
 def print_status(sight: "Sight", output: str = "table", *, is_line: bool = False) -> None:
     """Print the screen of `edlz status`, or the object that scripts read; `is_line`: JSON as one line."""
-    from edlz.client.screen.jobs import job_object
-    from edlz.client.screen.json_objects import object_text
-    from edlz.client.screen.status import status_screen
-
     if output in ("json", "yaml"):
         print(object_text(job_object(sight), output, is_line=is_line))
         return

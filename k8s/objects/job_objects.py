@@ -1,7 +1,7 @@
 """The objects that a master makes for its job: pods and services of its services, the secret with their keys.
 
-What needs the `kubernetes` package is imported when the first object is made: by then a connection has been made,
-which says what to install if it is missing.
+It needs the `kubernetes` package.  Whoever imports it has made a connection before, which says what to install if
+that is missing.
 """
 
 import dataclasses
@@ -11,12 +11,16 @@ from typing import Any, Protocol
 
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.names import Owner, pod_name, secret_name, selector, service_name
+from edlz.k8s.flags.cluster_spec import load_cluster_spec
 from edlz.k8s.flags.priorities import next_worker_class
+from edlz.k8s.objects.pods import service_pod
+from edlz.k8s.objects.ps_service import ps_service
+from edlz.k8s.objects.secret import keys_secret
 from edlz.k8s.objects.worker_memory import more_memory
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.supervision.launcher import is_worker, split_name
 
-__all__ = ["JobObjects", "Spec"]
+__all__ = ["JobObjects", "Spec", "job_objects"]
 
 _MASTER_ADDR = "--master_addr="
 
@@ -72,8 +76,6 @@ class JobObjects:
         workers : how many of them are wanted
         classes : the priority classes of the workers that are there
         """
-        from edlz.k8s.objects.pods import service_pod
-
         priority = next_worker_class(self.config, workers, classes) if is_worker(name) else None
         pod = service_pod(
             self.config,
@@ -87,14 +89,10 @@ class JobObjects:
 
     def service(self, name: str) -> Any:
         """Return the service before a parameter server: ps-0."""
-        from edlz.k8s.objects.ps_service import ps_service
-
         return self.spec.service(ps_service(self.config, split_name(name)[1], self.owner))
 
     def secret(self, keys: Mapping[str, bytes]) -> Any:
         """Return the secret with the files of keys."""
-        from edlz.k8s.objects.secret import keys_secret
-
         return keys_secret(self.config, keys, self.owner)
 
     def is_astray(self, pod: Pod) -> bool:
@@ -109,6 +107,11 @@ class JobObjects:
     def more_memory(self, last: str | None) -> str | None:
         """Return the memory of the worker that comes after one with `last` ran out of it."""
         return more_memory(self.config, last)
+
+
+def job_objects(config: JobConfig, owner: Owner, master_addr: str) -> JobObjects:
+    """Return the objects of a job, as its --cluster_spec changes them: it is the user's code, and runs here."""
+    return JobObjects(config, owner, master_addr, load_cluster_spec(config))
 
 
 def _is_numeric(address: str) -> bool:

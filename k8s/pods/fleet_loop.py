@@ -7,13 +7,12 @@ done beside it, and a cluster that does not answer keeps nobody from training.
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.api_errors import told
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.master_trouble import UNTOLD
-from edlz.k8s.objects.job_objects import JobObjects
 from edlz.k8s.pods.commands import Commands
 from edlz.k8s.pods.launcher import PodLauncher
 from edlz.k8s.pods.pod_inventory import PodInventory
@@ -23,6 +22,9 @@ from edlz.services.errors import EdlzError
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import Scaled, SupervisorOrders, SupervisorStatus
 from edlz.services.supervision.loop import Supervision
+
+if TYPE_CHECKING:  # it needs the kubernetes package
+    from edlz.k8s.objects.job_objects import JobObjects
 
 __all__ = ["FleetLoop", "Master"]
 
@@ -60,7 +62,7 @@ class FleetLoop:
     changed : set when something of a pod has changed
     """
 
-    def __init__(self, cluster: Cluster, objects: JobObjects, launch: int) -> None:
+    def __init__(self, cluster: Cluster, objects: "JobObjects", launch: int) -> None:
         self._cluster, self._objects = cluster, objects
         self._inventory = PodInventory(objects.owner.uid, objects.pod_name(""), launch)
         self._watch = PodWatch(cluster, objects.selector, self._inventory, self._on_change)

@@ -11,20 +11,22 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from edlz.k8s.cluster.api_errors import AlreadyExists, Conflict, NotFound, is_quota_used_up, told
 from edlz.k8s.cluster.api_records import Metadata, Pod
 from edlz.k8s.flags.quantities import number_of
-from edlz.k8s.objects.job_objects import JobObjects
 from edlz.k8s.pods.pod_inventory import PodInventory
 from edlz.k8s.pods.stuck_pods import StuckPods
 from edlz.services.errors import EdlzError, PeerUnavailable
 from edlz.services.pauses import Pauses
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.launcher import HUNG_GRACE_S, Facts, count_workers, is_worker, split_name
+
+if TYPE_CHECKING:  # it needs the kubernetes package
+    from edlz.k8s.objects.job_objects import JobObjects
 
 __all__ = ["PodApi", "PodLauncher"]
 
@@ -94,7 +96,7 @@ class PodLauncher:
     """
 
     api: PodApi
-    objects: JobObjects
+    objects: "JobObjects"
     inventory: PodInventory
     tasks: asyncio.TaskGroup
     changed: asyncio.Event

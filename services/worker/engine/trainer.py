@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.errors import LocalProtocolError
+from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.export.finished_job import export_finished
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision, ShownRound
 from edlz.services.protocol.messages import ExportLease, ExportReport, Job, MetricState

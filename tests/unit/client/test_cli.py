@@ -8,9 +8,10 @@ from edlz.api.recordio import Writer
 from edlz.client import cli
 from edlz.client.arguments.completion import complete_value
 from edlz.client.cli import main
+from edlz.client.commands import zoo
 from edlz.client.help.pages import DATASETS
 from edlz.client.jobs.preflight import check_visible_model
-from edlz.client.local import run as local
+from edlz.client.local import beginning as local
 from edlz.model_zoo import datasets
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.job_config import JobConfig, flags_by_spelling
@@ -160,7 +161,7 @@ def test_zoo_data_converts(
             train_records=6000, test_records=1000, paths=(), origin="somewhere", was_there=False
         )
 
-    monkeypatch.setattr(datasets, "convert", convert)
+    monkeypatch.setattr(zoo, "convert", convert)
     assert main(["zoo", "data", "mnist", str(tmp_path), "--source", "idx"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path}/train  6,000 records written",

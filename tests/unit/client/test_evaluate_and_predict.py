@@ -9,7 +9,7 @@ from edlz.api.recordio import Writer
 from edlz.client.cli import main
 from edlz.client.jobs.preflight import Preflight, check_job
 from edlz.client.jobs.resumption import resumed_settings
-from edlz.client.local import run as local
+from edlz.client.local import beginning as local
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import Reader
 from edlz.services.configuration.job_config import JobConfig

@@ -19,7 +19,7 @@ from edlz.client.cli import main
 from edlz.client.commands.job_list import Asked, asked_list
 from edlz.client.jobs.preflight import Preflight
 from edlz.client.jobs.resumption import resumed_settings
-from edlz.client.local import job as local_job
+from edlz.client.local import job_actions
 from edlz.client.local.job_directory import JobDirectory, open_job_directory
 from edlz.client.local.live_status import LiveStatus
 from edlz.client.local.run import service_command
@@ -312,7 +312,7 @@ def test_a_master_that_cannot_scale(capsys: pytest.CaptureFixture[str]) -> None:
 def test_scaling_without_an_answer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_job, "ANSWER_S", 0.1)
+    monkeypatch.setattr(job_actions, "ANSWER_S", 0.1)
     with open_job_directory(config()):
         assert main(["scale", "--workers=3"]) == 5
     assert capsys.readouterr().err.splitlines() == [

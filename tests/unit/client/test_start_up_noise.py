@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import os, sys
-from edlz.client.commands.start_up_noise import without_start_up_noise
+from edlz.client.local.start_up_noise import without_start_up_noise
 with without_start_up_noise():
     os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\\n")
     os.write(2, b"I0000 00:00:1795884828.306367   25950 port.cc:153] oneDNN custom operations are on.\\n")

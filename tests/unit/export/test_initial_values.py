@@ -28,7 +28,7 @@ IDS = np.concatenate(
     ids=lambda initializer: f"{initializer.kind}-{initializer.a}-{initializer.b}",
 )
 def test_the_bits_are_those_of_the_core(initializer: Initializer, tmp_path: Path) -> None:
-    from edlz.services.export.initial_values import InitialValues
+    from edlz.services.export.tables.initial_values import InitialValues
     from edlz.services.worker.engine.tensorflow.backend import tf
 
     expected = np.empty(len(IDS) * DIM, np.float32)

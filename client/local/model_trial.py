@@ -6,7 +6,7 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edlz.client.commands.start_up_noise import without_start_up_noise
+from edlz.client.local.start_up_noise import without_start_up_noise
 from edlz.client.screen.columns import aligned
 from edlz.client.screen.spans import Line, Span
 from edlz.client.screen.terminal import print_lines

@@ -1,0 +1,85 @@
+"""What is done with a job of this machine that takes its master, its processes or a new supervisor."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from edlz.client.jobs.job_index import SETTINGS, LocalJob
+from edlz.client.jobs.preflight import Preflight, check_job
+from edlz.client.jobs.resumption import nothing_left, resumed_settings
+from edlz.client.local import master_line
+from edlz.client.local.job_kill import kill_job, processes_left
+from edlz.client.local.job_lock import LockHolder, lock_holder
+from edlz.client.local.run import run_local
+from edlz.client.screen.first_sign import first_sign
+from edlz.services.configuration.job_config import JobConfig
+from edlz.services.errors import ConfigError, PeerUnavailable
+from edlz.services.protocol.job_status import JobStatus, StatusRequest
+from edlz.services.protocol.messages import Scaled, ScaleRequest
+
+if TYPE_CHECKING:
+    from edlz.client.screen.screens import Screen
+
+__all__ = ["follow_job", "kill_job", "processes_left", "resume_job", "scale_job"]
+
+ANSWER_S = 5.0  # a master that restarts takes about a second
+POLL_S = 0.25
+
+
+def follow_job(job: LocalJob, screen: "Screen") -> None:
+    """Pass what the master of a job says on to a screen, as long as somebody runs it."""
+    asyncio.run(_follow(job, screen))
+
+
+def scale_job(holder: LockHolder, word: str, workers: int) -> Scaled:
+    """Ask the master of a job for another number of workers.
+
+    Raises
+    ------
+    PeerUnavailable
+        If the master does not answer.
+    """
+    answer = master_line.ask_master(holder, ScaleRequest(workers=workers), ANSWER_S)
+    if not isinstance(answer, Scaled):
+        raise PeerUnavailable(
+            f'the master of job "{word}" did not answer within {ANSWER_S:.0f}s: it starts, or restarts',
+            f"in a few seconds: edlz scale {word} --workers={workers}",
+        )
+    return answer
+
+
+def resume_job(job: LocalJob, status: JobStatus, argv: Sequence[str]) -> int:
+    """Go on with a job where it was; return the exit code of the command."""
+    if word := nothing_left(job.name, status):
+        print(word)
+        return 0
+    kept = job.path / SETTINGS
+    if not kept.is_file():
+        by_hand = "a job that was started by hand goes on when its master is started again"
+        raise ConfigError(f"{job.path} holds no {SETTINGS} to go on with", by_hand)
+    config = resumed_settings(kept, argv, [f"--job_dir={job.path}"], _checked)
+    return run_local(config, is_resumed=True)
+
+
+def _checked(config: JobConfig) -> Preflight:
+    """Check model and data, having said so: that takes seconds on a busy machine."""
+    with first_sign(config, "checking model and data"):
+        return check_job(config)
+
+
+async def _follow(job: LocalJob, screen: "Screen") -> None:
+    seen: int | None = None
+    is_silent = False
+    while (holder := lock_holder(job.path)) is not None:
+        address = master_line.address_of(holder)
+        answer = await master_line.ask(address, StatusRequest(since=seen or 0), master_line.ANSWER_S)
+        if isinstance(answer, JobStatus):
+            newest = max((event.seq for event in answer.events), default=seen or 0)
+            screen.update(answer if seen is not None else msgspec.structs.replace(answer, events=()))
+            seen, is_silent = newest, False
+        elif not is_silent:
+            screen.say("no answer from the master: it starts, or restarts")
+            is_silent = True
+        await asyncio.sleep(POLL_S)
