@@ -25,7 +25,7 @@ from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import ExportLease, ExportReport, Job, MetricState
 from edlz.services.protocol.plan import Plan, TaskRange
 from edlz.services.ps.service import PartitionService, serve_partition
-from edlz.services.worker.computation import Built, Computed, GroupedIds, MakeEngine, Predicted
+from edlz.services.worker.core.computation import Built, Computed, GroupedIds, MakeEngine, Predicted
 from edlz.services.worker.service import WorkerService
 from tests.simulation.model import LAYOUT, OPTIMIZER, compute_gradient, initial_vectors
 

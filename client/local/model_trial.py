@@ -17,7 +17,7 @@ from edlz.services.errors import EdlzError, ModelError
 from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.job_status import MISTAKE
-from edlz.services.worker.computation import Built
+from edlz.services.worker.core.computation import Built
 from edlz.services.worker.engine.trainer import Trainer
 from edlz.services.worker.engine.user_code.user_code import failure_of, telling_exits
 

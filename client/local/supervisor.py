@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from edlz.client.local.job_directory import JobDirectory
-from edlz.client.local.launching.job_launcher import GRACE_S, MASTER, JobLauncher
+from edlz.client.local.job_launcher import GRACE_S, MASTER, JobLauncher
 from edlz.client.local.launching.process_launcher import ProcessLauncher
 from edlz.client.local.live_status import LiveStatus
 from edlz.client.local.share.share_file import LocalSlots

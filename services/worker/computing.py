@@ -36,8 +36,8 @@ from edlz.services.protocol.messages import (
     PartFile,
     RowIds,
 )
-from edlz.services.worker.computation import BatchCalls, Built, Computed, Engine, GroupedIds, MakeEngine
-from edlz.services.worker.computation import Predicted as PredictedTask
+from edlz.services.worker.core.computation import BatchCalls, Built, Computed, Engine, GroupedIds, MakeEngine
+from edlz.services.worker.core.computation import Predicted as PredictedTask
 from edlz.services.worker.core.inputs import (
     Concluded,
     Evaluated,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from edlz.services.protocol.messages import Push, RowIds
-from edlz.services.worker.computation import Computed
+from edlz.services.worker.core.computation import Computed
 from edlz.services.worker.parameters import slice_of
 from edlz.services.worker.row_traffic import split_gradients
 

@@ -15,9 +15,9 @@ from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import WorkerOrders
 from edlz.services.transport.rpc import RpcClient
 from edlz.services.transport.security import Security
-from edlz.services.worker.computation import MakeEngine
 from edlz.services.worker.computing import Computing
 from edlz.services.worker.connections import Connections
+from edlz.services.worker.core.computation import MakeEngine
 from edlz.services.worker.core.inputs import Answered, Input, Ordered, Tick
 from edlz.services.worker.core.instructions import (
     AskMaster,

@@ -5,7 +5,7 @@ import time
 from typing import Literal
 
 from edlz.services.protocol.messages import WorkerTelemetry
-from edlz.services.worker.computation import Computed
+from edlz.services.worker.core.computation import Computed
 
 __all__ = ["Meter", "State"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from edlz.services.protocol.messages import MetricState
 from edlz.services.protocol.plan import TaskRange
-from edlz.services.worker.computation import GroupedIds
+from edlz.services.worker.core.computation import GroupedIds
 from edlz.services.worker.engine.contract.model_module import ModelContract
 from edlz.services.worker.engine.feed.batch_structure import row_count
 from edlz.services.worker.engine.feed.feed import Feed

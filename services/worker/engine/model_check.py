@@ -15,7 +15,7 @@ from edlz.services.export.export_check import check_export
 from edlz.services.parameters.tables import Tables, empty_rows
 from edlz.services.protocol.messages import RowIds
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.computation import Computed, Engine
+from edlz.services.worker.core.computation import Computed, Engine
 from edlz.services.worker.engine.assembly import Assembly
 from edlz.services.worker.engine.feed.batch_structure import shown, split_element
 from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError

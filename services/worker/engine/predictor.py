@@ -10,7 +10,7 @@ from tensorflow.python.util import nest
 from edlz.services.errors import ModelError
 from edlz.services.predictions.table import RECORD, Array, Column, PredictionTable, Ragged
 from edlz.services.protocol.plan import TaskRange
-from edlz.services.worker.computation import GroupedIds, Predicted
+from edlz.services.worker.core.computation import GroupedIds, Predicted
 from edlz.services.worker.engine.contract.model_module import ModelContract
 from edlz.services.worker.engine.feed.batch_structure import row_count
 from edlz.services.worker.engine.feed.feed import Feed

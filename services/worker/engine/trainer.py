@@ -20,7 +20,7 @@ from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision, Sho
 from edlz.services.protocol.messages import ExportLease, ExportReport, Job, MetricState
 from edlz.services.protocol.plan import Plan, TaskRange
 from edlz.services.protocol.seeds import derive_seed
-from edlz.services.worker.computation import Built, Computed, GroupedIds, Predicted
+from edlz.services.worker.core.computation import Built, Computed, GroupedIds, Predicted
 from edlz.services.worker.engine.feed.task_reader import TaskReader
 from edlz.services.worker.engine.tensorflow.environment import prepare_environment
 from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edlz.services.protocol.plan import TaskRange
-from edlz.services.worker.computation import GroupedIds
+from edlz.services.worker.core.computation import GroupedIds
 from edlz.services.worker.engine.contract.model_module import ModelContract
 from edlz.services.worker.engine.feed.feed import Feed
 from edlz.services.worker.engine.feed.minibatch_streams import Lanes

@@ -11,7 +11,7 @@ import pytest
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.predictions.table import Ragged
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.computation import Predicted
+from edlz.services.worker.core.computation import Predicted
 from edlz.services.worker.engine.trainer import Trainer
 from edlz.services.worker.engine.user_code.user_code import TaskError
 from tests.table_jobs import RECORDS, TASK, job, rows_of, write_job

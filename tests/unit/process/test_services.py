@@ -8,7 +8,7 @@ import pytest
 
 from edlz.services.errors import ModelError
 from edlz.services.protocol.messages import SupervisorStatus
-from edlz.services.worker.computation import Built, Computed
+from edlz.services.worker.core.computation import Built, Computed
 from tests.in_process import Cluster, Life, NumpyEngine, play
 
 TASKS = range(8)  # of two epochs of 24 records, three minibatches of two in each task

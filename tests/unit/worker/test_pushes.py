@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edlz.services.protocol.messages import Push, RowIds
-from edlz.services.worker.computation import Computed
+from edlz.services.worker.core.computation import Computed
 from edlz.services.worker.pushes import Rates, make_pushes
 
 RATES = Rates(0.25, (0.5, 0.125))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from edlz.api.embedding import Embedding
 from edlz.core_ext.ids import group_ids
-from edlz.services.worker.computation import GroupedIds
+from edlz.services.worker.core.computation import GroupedIds
 from edlz.services.worker.engine.model.embedding_replacement import TableEmbedding, keep_dense
 
 __all__ = ["Places", "blocks_of", "check_range", "find_tables", "group_tables", "table_path"]

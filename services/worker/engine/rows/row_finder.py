@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edlz.services.errors import EdlzError
-from edlz.services.worker.computation import GroupedIds
+from edlz.services.worker.core.computation import GroupedIds
 from edlz.services.worker.engine.feed.minibatch_streams import Lanes, Minibatch
 from edlz.services.worker.engine.model.tables import group_tables
 from edlz.services.worker.engine.rows.ids_function import IdsFunction
