@@ -116,7 +116,8 @@ def test_every_phase_is_reached_and_left(phase: Phase) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [(before, after) for before in Phase for after in STEPS.after[before]]
+    ("before", "after"),
+    [(before, after) for before in Phase for after in Phase if after in STEPS.after[before]],
 )
 def test_a_task_forgets_what_says_nothing_in_its_next_phase(before: Phase, after: Phase) -> None:
     held = HeldTask(task=0, attempt=1, lane=0, phase=before, acks={0}, answers={0: ANSWER}, ahead={1: {}})
