@@ -181,7 +181,11 @@ async def _with_signals(main: Callable[[Stop], Coroutine[Any, Any, int]], patien
         lambda: stop.set(128 + signal.SIGTERM, f"signal {signal.SIGTERM:d}"),
         patience_s,
     )
-    return await main(stop)
+    try:
+        return await main(stop)
+    finally:  # its code is decided: a supervisor's word that comes while the process closes down does not change it
+        loop.remove_signal_handler(END_SIGNAL)
+        signal.signal(END_SIGNAL, signal.SIG_IGN)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

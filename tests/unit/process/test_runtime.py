@@ -67,6 +67,30 @@ def test_it_ends_when_that_time_is_over() -> None:
         assert process.wait(20) == 143
 
 
+def test_the_code_of_a_service_that_has_ended_stays() -> None:
+    """It takes a while until its process is gone; a supervisor that stops everybody meanwhile is too late."""
+    code = """
+import sys
+from edlz.services.process.runtime import run_service
+
+async def main(stop):
+    return 3
+
+code = run_service(main)
+print("over", flush=True)
+sys.stdin.read()
+sys.exit(code)
+"""
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "over\n"
+        process.send_signal(END_SIGNAL)
+        process.stdin.close()
+        assert process.wait(20) == 3
+
+
 def test_a_hangup_that_was_ignored_stays_so() -> None:
     with service(how="nohup") as process:
         process.send_signal(signal.SIGHUP)
