@@ -29,13 +29,12 @@ from edlz.client.cluster.render_preflight import (
 from edlz.client.images.job_image import check_image_flags, config_in_image, is_built_for_job, job_image
 from edlz.client.jobs.dry_run import print_plan
 from edlz.client.jobs.preflight import check_visible_model
-from edlz.client.screen.columns import wrapped
 from edlz.client.screen.job_view import exit_code_of
 from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.screens import make_screen
 from edlz.client.screen.spans import Span
-from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_lines, width_for
+from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_text
 from edlz.client.screen.verdict_text import Ending, success_block
 from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.api_errors import AlreadyExists, Forbidden, Invalid, NotPermitted
@@ -120,7 +119,7 @@ def launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry
     if sight.is_master_in_vain:
         return _give_up(sight)
     try:
-        print_lines(next_lines(at.word))
+        print_text(next_lines(at.word))
         sys.stdout.flush()
         if config.follow and sight.is_live:
             sight = _follow(config, at)
@@ -203,7 +202,7 @@ async def _launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *,
 
 async def _preflight(cluster: Cluster, config: JobConfig, image: str, pods: Mapping[str, "V1Pod"]) -> None:
     checks = await check_cluster(cluster, config, image, _account(pods[MASTER]), pods)
-    print_lines(preflight_lines(checks, cluster.context, cluster.namespace))
+    print_text(preflight_lines(checks, cluster.context, cluster.namespace))
     sys.stdout.flush()
     problems = [Problem(check.text, check.help) for check in checks if check.mark == "no"]
     if problems:
@@ -291,7 +290,7 @@ def _give_up(sight: ClusterSight) -> int:
     problem = Problem(f'the master of job "{word}" cannot run: {master.error}', master.help or then)
     print_problems([problem])
     if master.help:
-        print_lines([[Span("next: ", "dim"), Span(then, "bold")]])
+        print_text([[Span("next: ", "dim"), Span(then, "bold")]])
     return master.code or 1
 
 
@@ -319,7 +318,7 @@ def _conclude(sight: ClusterSight) -> int:
     status = sight.status
     if status.state == "Succeeded":
         block = success_block(status, Ending(status.now - status.started_at, sight.logs))
-        print_lines(wrapped(block, width_for(sys.stdout)))
+        print_text(block)
     else:
         print_status(sight)
     return exit_code_of(status)

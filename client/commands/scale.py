@@ -7,7 +7,7 @@ import typer
 from edlz.client.arguments.flag_values import whole_number
 from edlz.client.arguments.jobs import JobArgument, NamespaceFlag, chosen_job
 from edlz.client.screen.jobs import scaled_lines
-from edlz.client.screen.terminal import print_lines
+from edlz.client.screen.terminal import print_text
 from edlz.services.errors import ConfigError
 
 __all__ = ["scale"]
@@ -23,4 +23,4 @@ def scale(
         raise ConfigError("--workers is missing", "e.g. --workers=4")
     number = whole_number("workers", workers)
     chosen = chosen_job(job, namespace)
-    print_lines(scaled_lines(chosen.word, chosen.scale(number)))
+    print_text(scaled_lines(chosen.word, chosen.scale(number)))

@@ -10,7 +10,7 @@ from edlz.client.arguments.jobs import Job, JobArgument, NamespaceFlag, all_that
 from edlz.client.commands.consent import is_agreed
 from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
-from edlz.client.screen.terminal import print_lines
+from edlz.client.screen.terminal import print_text
 from edlz.client.screen.verdict_text import Ending, stopped_block
 from edlz.services.errors import ConfigError
 from edlz.services.process.outputs import outlive_output
@@ -78,6 +78,6 @@ def _await(job: Job) -> None:
 def _print_end(job: Job) -> None:
     sight = job.sight()
     if sight.status.state == "Stopped" and sight.can_resume and not sight.note:
-        print_lines(stopped_block(sight.status, sight.word, Ending(0.0, sight.logs)))
+        print_text(stopped_block(sight.status, sight.word, Ending(0.0, sight.logs)))
     else:
         print_status(sight)

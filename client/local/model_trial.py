@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from edlz.client.local.start_up_noise import without_start_up_noise
 from edlz.client.screen.columns import aligned
 from edlz.client.screen.spans import Line, Span
-from edlz.client.screen.terminal import print_lines
+from edlz.client.screen.terminal import print_text
 from edlz.client.screen.verdict_text import cause_lines
 from edlz.client.screen.wording import count_of, metric
 from edlz.services.configuration.job_config import JobConfig
@@ -46,7 +46,7 @@ def check_here(config: JobConfig) -> int:
     except ModelError as error:
         _print_mistake(error)
         return MISTAKE
-    print_lines(_summary(config, built, tried))
+    print_text(_summary(config, built, tried))
     return 0
 
 
@@ -57,7 +57,7 @@ def _print_mistake(error: EdlzError) -> None:
     lines: list[Line] = [[Span("error: ", "bad"), Span(view.text)], *cause_lines(view)]
     if view.help:
         lines.append([Span("help: ", "bold"), Span(view.help)])
-    print_lines(lines, sys.stderr)
+    print_text(lines, sys.stderr)
 
 
 def _summary(config: JobConfig, built: Built, tried: "TriedMinibatch | None") -> list[Line]:

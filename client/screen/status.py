@@ -10,7 +10,7 @@ import msgspec
 from edlz.client.screen.columns import aligned, cut, wrapped
 from edlz.client.screen.job_view import Sight
 from edlz.client.screen.jobs import STATE_ROLES
-from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span
+from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, width_of
 from edlz.client.screen.verdict_text import Ending, exported_text, failure_block
 from edlz.client.screen.wording import (
     age,
@@ -49,9 +49,10 @@ def status_screen(
     has_checkpoints : whether there is one to look at
     """
     status = sight.status
-    lines = [_head(sight, now)]
+    said = _head(sight, now, width)
     if sight.note and status.state != "Failed":
-        lines.append([Span(f"  {_explained(sight.note)}", "wait")])
+        said.append([Span(f"  {_explained(sight.note)}", "wait")])
+    lines: list[Line] = []
     if sight.is_live:  # what the last word of a job that has ended says of its processes is no more true
         lines += _workers(status.workers, now, is_wide=is_wide)
         lines += _partitions(status)
@@ -68,7 +69,7 @@ def status_screen(
         lines.append(
             [Span("FOLDER    " if sight.where == "local" else "POD       ", "dim"), Span(sight.place)]
         )
-    lines = [cut(line, width, glyphs) for line in lines]
+    lines = [*wrapped(said, width, glyphs), *(cut(line, width, glyphs) for line in lines)]
     if status.state == "Failed" and status.failure is not None:
         ending = Ending(0.0, sight.logs, word=sight.word)
         lines += wrapped(
@@ -112,7 +113,7 @@ def _explained(note: str) -> str:
     return note
 
 
-def _head(sight: Sight, now: float) -> Line:
+def _head(sight: Sight, now: float, width: int | None) -> list[Line]:
     status = sight.status
     facts = []
     if sight.has_figures:
@@ -129,13 +130,15 @@ def _head(sight: Sight, now: float) -> Line:
             facts.append(f"stalled {duration(status.stalled_s)}")
         elif status.eta_s is not None and status.state == "Training":
             facts.append(f"ETA {'~' if status.is_eta_rough else ''}{duration(status.eta_s)}")
-    return [
+    line = [
         Span(sight.name, "bold"),
         Span("  "),
         Span(status.state, STATE_ROLES[status.state]),
         Span("".join(f"  {fact}" for fact in facts)),
-        Span(f"   {sight.where}, {age(now - status.started_at)}", "dim"),
     ]
+    where = Span(f"   {sight.where}, {age(now - status.started_at)}", "dim")
+    is_fitting = width is None or width_of([*line, where]) <= width
+    return [[*line, where]] if is_fitting else [line, [where]]
 
 
 def _workers(workers: Sequence[WorkerView], now: float, *, is_wide: bool) -> list[Line]:

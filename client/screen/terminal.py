@@ -6,9 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Literal, TextIO
 
+from edlz.client.screen.columns import wrapped
 from edlz.client.screen.spans import ASCII, UNICODE, Glyphs, Line, paint, plain
 
-__all__ = ["Look", "glyphs_for", "has_colour", "look_for", "print_lines", "width_for"]
+__all__ = ["Look", "glyphs_for", "has_colour", "look_for", "print_lines", "print_text", "width_for"]
 
 Look = Literal["live", "plain", "quiet", "json"]
 
@@ -50,6 +51,12 @@ def glyphs_for(stream: TextIO) -> Glyphs:
 def width_for(stream: TextIO) -> int | None:
     """Return the columns that a line may have; None where nothing is cut off, as in a pipe."""
     return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def print_text(lines: Sequence[Line], stream: TextIO | None = None) -> None:
+    """Print lines that are no table: on a terminal what does not fit goes on below."""
+    to = stream or sys.stdout
+    print_lines(wrapped(lines, width_for(to), glyphs_for(to)), to)
 
 
 def print_lines(lines: Sequence[Line], stream: TextIO | None = None) -> None:

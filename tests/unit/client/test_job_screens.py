@@ -196,7 +196,8 @@ def test_a_job_that_another_one_has_taken_the_name_of_is_named_by_its_folder() -
 
 def test_status() -> None:
     assert plain(status_screen(LIVE, NOW, width=80)) == (
-        "mnist  Training  59 %  epoch 2/2  v354  accuracy 0.964 (v350)  ETA 12s   local,…\n"
+        "mnist  Training  59 %  epoch 2/2  v354  accuracy 0.964 (v350)  ETA 12s\n"
+        "   local, 23s\n"
         "WORKER    STATE     TASK   REC/S   NOTE\n"
         "worker-0  training  4,061  18,210\n"
         "worker-5  starting      -       -  Training goes on with 3.\n"
@@ -312,7 +313,8 @@ def test_status_of_a_job_that_has_ended_shows_no_process() -> None:
         (
             sight(ended("Training", events=(), workers=(), partitions=()), by_hand="77"),
             [
-                "mnist  Training  59 %  epoch 2/2  v354  accuracy 0.964 (v350)  ETA 12s   local,…",
+                "mnist  Training  59 %  epoch 2/2  v354  accuracy 0.964 (v350)  ETA 12s",
+                "   local, 23s",
                 "next: edlz wait mnist",
             ],
         ),

@@ -20,7 +20,7 @@ from edlz.client.screen.live import live_block
 from edlz.client.screen.plain import due_again_s, progress_line
 from edlz.client.screen.screens import JsonScreen, LiveScreen, PlainScreen, QuietScreen
 from edlz.client.screen.spans import ASCII, UNICODE, Line, Span, paint, plain, width_of
-from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
+from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_text
 from edlz.client.screen.verdict_text import Ending, failure_block, stopped_block, success_block
 from edlz.client.screen.wording import best_evaluation, count_of, duration, metric, percent
 from edlz.services.configuration.problems import Problem, print_problems
@@ -672,6 +672,29 @@ def test_no_color_wins() -> None:
 def test_letters_follow_the_encoding(encoding: str, is_unicode: bool) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     assert glyphs_for(stream) == (UNICODE if is_unicode else ASCII)
+
+
+LONG = [
+    [Span("error: ", "bad"), Span("the loss of the first minibatches is nan, before anything")],
+    [Span("           4 | "), Span("def loss(labels, predictions): return 0 * predictions")],
+    [Span("help: ", "bold"), Span("every parameter would become NaN: look for log(0), 0/0")],
+]
+
+
+def test_text_is_fitted_to_a_terminal_and_left_alone_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown, piped = Terminal(), io.StringIO()
+    print_text(LONG, shown)
+    print_text(LONG, piped)
+    assert shown.getvalue().splitlines() == [
+        "error: the loss of the first minibatches",
+        "       is nan, before anything",
+        "           4 | def loss(labels, predi...",
+        "help: every parameter would become NaN:",
+        "      look for log(0), 0/0",
+    ]
+    assert piped.getvalue() == plain(LONG)
 
 
 LOG_LINE = "[2026-05-04 09:12:14,170] [INFO] [worker.py:201:log_loss] Loss = 0.08, steps = 100"
