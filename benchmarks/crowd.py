@@ -18,7 +18,7 @@ from typing import Literal
 
 from benchmarks.stand_ins import Partitions, TaskState, Work, Worker
 from edlz.services.master.core.master import MasterCore
-from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.vocabulary.inputs import DigestRead, Input, Request, Start, Tick
 from edlz.services.master.core.vocabulary.instructions import Reply, TakeDigest
 from edlz.services.master.core.vocabulary.records import JournalState
@@ -109,7 +109,8 @@ class Crowd:
         )
         job = Job(name="crowd", run="1", config={}, plan=self.plan, partitions=size.partitions)
         self._core, twin = (
-            MasterCore(job, JournalState(), fleet=Fleet(size.workers, size.partitions)) for _ in range(2)
+            MasterCore(job, JournalState(), fleet=DesiredProcesses(size.workers, size.partitions))
+            for _ in range(2)
         )
         self._twin = _Twin(twin)
         self._now = 0.0

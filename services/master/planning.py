@@ -17,7 +17,7 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.job_size import MOST_TASKS
 from edlz.services.errors import ConfigError, DataError, LaunchError
 from edlz.services.inputs.data import list_shards
-from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.vocabulary.records import FleetRecord, JournalState
 from edlz.services.master.journal.journal import Journal
 from edlz.services.predictions.formats import check_format
@@ -29,7 +29,7 @@ from edlz.services.storage.checkpoint_writing import next_run_number
 from edlz.services.storage.durable import make_folder
 from edlz.services.storage.versions import look_at, newest_good
 
-__all__ = ["lock_folder", "make_fleet", "make_plan", "open_journal"]
+__all__ = ["desired_processes", "lock_folder", "make_plan", "open_journal"]
 
 # Flags that say how this process runs, not what is trained: a restarted master may have others.
 _OF_THIS_PROCESS = frozenset(
@@ -60,9 +60,9 @@ JOURNAL = "journal.sqlite"
 logger = logging.getLogger(__name__)
 
 
-def make_fleet(config: JobConfig, record: FleetRecord | None) -> Fleet:
+def desired_processes(config: JobConfig, record: FleetRecord | None) -> DesiredProcesses:
     """Return the processes that the job wants, as far as an earlier master left them."""
-    return Fleet(
+    return DesiredProcesses(
         config.num_workers,
         config.num_ps_pods,
         spares=config.warm_spares,

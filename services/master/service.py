@@ -45,7 +45,7 @@ from edlz.services.master.digest import take_digest
 from edlz.services.master.journal.full_disk import DiskFull
 from edlz.services.master.journal.journal import Journal, TermLost
 from edlz.services.master.journal.last_word import leave_last_word, note_end
-from edlz.services.master.planning import lock_folder, make_fleet, open_journal
+from edlz.services.master.planning import desired_processes, lock_folder, open_journal
 from edlz.services.master.progress.progress import Progress
 from edlz.services.master.publication import publish_predictions
 from edlz.services.process.logs import INCIDENT
@@ -127,7 +127,7 @@ class MasterService(Shell[Input, Instruction]):
             config.evaluation_steps,
             config.checkpoint_steps,
             config.worker_hang_secs,
-            make_fleet(config, state.fleet),
+            desired_processes(config, state.fleet),
         )
         self._checkpoints = CheckpointFolder(config, self._core)
         loop = asyncio.get_running_loop()

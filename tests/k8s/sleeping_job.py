@@ -13,7 +13,7 @@ from edlz.k8s.cluster.names import Owner, labels, pod_name, selector
 from edlz.k8s.objects.job_objects import JobObjects
 from edlz.k8s.pods.fleet_loop import FleetLoop
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import Scaled, SupervisorOrders, SupervisorStatus
 from tests.k8s.cluster import TestCluster
@@ -40,7 +40,7 @@ class SleepingJob:
 
     Attributes
     ----------
-    fleet : which pods should run
+    desired : which pods should run
     told : the status that it was told last
     polls : how many there were
     losses, yielded : the workers and servers that were lost, the workers that made room
@@ -48,7 +48,7 @@ class SleepingJob:
 
     def __init__(self, cluster: TestCluster, config: JobConfig) -> None:
         self.cluster = cluster
-        self.fleet = Fleet(config.num_workers, config.num_ps_pods, relaunches=100)
+        self.desired = DesiredProcesses(config.num_workers, config.num_ps_pods, relaunches=100)
         self.told = SupervisorStatus(seq=0)
         self.polls = 0
         self.losses: list[str] = []
@@ -58,17 +58,17 @@ class SleepingJob:
 
     def supervise(self, status: SupervisorStatus) -> SupervisorOrders:
         now = asyncio.get_running_loop().time()
-        losses = self.fleet.on_status(
+        losses = self.desired.on_status(
             status.running, status.exits, None, now, placed=status.placed, crowded=status.crowded
         )
         self.losses += [loss.name for loss in losses]
-        self.yielded += [name for name, _ in self.fleet.take_yielded()]
+        self.yielded += [name for name, _ in self.desired.take_yielded()]
         self.told, self.polls = status, self.polls + 1
         return SupervisorOrders(
             term=1,
-            desired=self.fleet.desired(now),
-            hung=tuple(self.fleet.hung),
-            waiting=self.fleet.waiting(now),
+            desired=self.desired.names(now),
+            hung=tuple(self.desired.hung),
+            waiting=self.desired.waiting(now),
         )
 
     def scale(self, workers: int) -> Scaled:

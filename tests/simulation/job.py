@@ -15,7 +15,7 @@ from typing import Any
 
 from edlz.services import strict_json
 from edlz.services.master.core.master import MasterCore
-from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.vocabulary import inputs as to_master
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.messages import Job, ProcessExit
@@ -282,7 +282,7 @@ class SimulatedJob:
             facts = {name: fact for name, fact in self.journal.items() if name in _JOURNALLED}
             state = strict_json.decode(strict_json.encode(facts), JournalState)  # as they lie on a disk
             schedule, record = self.schedule, state.fleet
-            fleet = Fleet(
+            desired = DesiredProcesses(
                 schedule.workers,
                 schedule.partitions,
                 spares=schedule.spares,
@@ -290,7 +290,7 @@ class SimulatedJob:
                 record=record,
             )
             steps = (schedule.evaluation_steps, schedule.checkpoint_steps)
-            return MasterCore(self.job, state, *steps, fleet=fleet)
+            return MasterCore(self.job, state, *steps, desired=desired)
         if role[0] == "p":
             return Partition(int(role[1:]), boot, role, self.disks[int(role[1:])])
         return TaskRunner(role[1:], boot, pace=lambda: pace.told(self.now))

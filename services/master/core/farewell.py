@@ -32,7 +32,7 @@ class Farewell:
         is_told : bool
             Whether all that are known have heard of the end.
         is_supervised, was_complete : bool
-            As of `Processes` and `Verdict`.
+            As of `JobProcesses` and `Verdict`.
         """
         if self._over_since_s is None:
             self._over_since_s = now

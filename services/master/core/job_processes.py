@@ -1,8 +1,8 @@
 """The core of a job's processes: which should run, which are there, and what the loss of one means for the work.
 
-Theory of operation.  Whoever runs the processes (a *supervisor*) tells what runs and what has ended; the `Fleet` decides
-what should run, and the answer says so.  The processes themselves speak too: `Crew` knows the live workers, `Silence`
-notices servers that say nothing.  A process that hangs, or whose machine does not answer, is given up here: the fleet
+Theory of operation.  Whoever runs the processes (a *supervisor*) tells what runs and what has ended; the `DesiredProcesses` decides
+what should run, and the answer says so.  The processes themselves speak too: `LiveWorkers` knows the live workers, `Silence`
+notices servers that say nothing.  A process that hangs, or whose machine does not answer, is given up here: what should run
 replaces it, as if it had ended.  What a lost worker held is free at once.  What the next master has to know is
 journalled before anybody hears of it.  A job whose processes are started by hand has no supervisor: its losses are
 noticed by their silence only, and nobody is replaced.
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from edlz.services.configuration.job_size import scale_warning
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.master.core.processes.desired_processes import Fleet, Loss
-from edlz.services.master.core.processes.live_workers import Crew
+from edlz.services.master.core.processes.desired_processes import DesiredProcesses, Loss
+from edlz.services.master.core.processes.live_workers import LiveWorkers
 from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.master.core.processes.silent_servers import Silence
 from edlz.services.master.core.vocabulary.identities import Identities
@@ -25,18 +25,18 @@ from edlz.services.protocol.messages import SupervisorStatus, WorkerStatus
 from edlz.services.protocol.plan import Plan
 from edlz.services.supervision.launcher import split_name
 
-__all__ = ["Processes"]
+__all__ = ["JobProcesses"]
 
 
-class Processes:
+class JobProcesses:
     """The processes of one job.
 
     Parameters
     ----------
     plan : Plan
-    fleet : Fleet
+    desired : DesiredProcesses
         What should run.
-    live : Crew
+    live : LiveWorkers
         The workers that are there.
     journal : JournalState
         What earlier masters left.
@@ -62,13 +62,13 @@ class Processes:
     def __init__(
         self,
         plan: Plan,
-        fleet: Fleet,
-        live: Crew,
+        desired: DesiredProcesses,
+        live: LiveWorkers,
         journal: JournalState,
         hang_s: float,
         cores: tuple[Partitions, Identities, Work, Verdict],
     ) -> None:
-        self._plan, self.fleet, self.live = plan, fleet, live
+        self._plan, self.desired, self.live = plan, desired, live
         self._partitions, self._identities, self._work, self._verdict = cores
         self.silence = Silence(hang_s)
         self.is_supervised = False
@@ -91,7 +91,7 @@ class Processes:
         Parameters
         ----------
         achieved, furthest : int
-            As for `Fleet.on_status`.
+            As for `DesiredProcesses.on_status`.
         """
         self.is_supervised = True
         self.notes = status.notes
@@ -100,7 +100,7 @@ class Processes:
         self.live.unreachable = {str(ident) for role, ident in unreachable if role == "worker"}
         if self._verdict.is_over:
             return []
-        losses = self.fleet.on_status(
+        losses = self.desired.on_status(
             status.running,
             status.exits,
             status.room,
@@ -113,13 +113,13 @@ class Processes:
         )
         return self._settle(losses, now)
 
-    def desired(self, now: float, *, is_told: bool) -> tuple[str, ...]:
+    def names(self, now: float, *, is_told: bool) -> tuple[str, ...]:
         """Return what should run now; `is_told`: the job is over, and everybody has heard of it."""
         if is_told:
             return ()
         if self._verdict.was_complete:  # whoever is there has not heard of it yet
             return self.running
-        desired = self.fleet.desired(now)
+        desired = self.desired.names(now)
         if self._verdict.is_over:  # whoever has left will not be missed
             return tuple(name for name in desired if name in self.running)
         return desired
@@ -136,10 +136,10 @@ class Processes:
         """
         if not self.is_supervised:
             raise RemoteProtocolError("nobody starts workers for this job; start and stop them by hand")
-        ran = set(self.fleet.desired(now))
-        before = self.fleet.scale(workers, now)
+        ran = set(self.desired.names(now))
+        before = self.desired.scale(workers, now)
         out = self._settle([], now)
-        self._awaited |= {name: now for name in self.fleet.desired(now) if name not in ran}
+        self._awaited |= {name: now for name in self.desired.names(now) if name not in ran}
         if before != workers:
             out.append(Announce("workers", f"{before} -> {workers} workers."))
         return before, out
@@ -150,16 +150,16 @@ class Processes:
 
     def _settle(self, losses: Sequence[Loss], now: float) -> list[Instruction]:
         """What should run may be another: that is durable before anybody hears of it."""
-        self.lost_workers, self.target_workers = self.fleet.lost, self.fleet.target
+        self.lost_workers, self.target_workers = self.desired.lost, self.desired.target
         if self.is_supervised:
-            self.live.supervise(self.fleet.target)
+            self.live.supervise(self.desired.target)
         out: list[Instruction] = []
-        if self.fleet.record != self._record:
-            self._record = self.fleet.record
+        if self.desired.record != self._record:
+            self._record = self.desired.record
             out.append(Journal({"fleet": self._record}))
-        for name in self.fleet.take_dismissed():
+        for name in self.desired.take_dismissed():
             out += self._dismiss(name)
-        for name, server in self.fleet.take_yielded():
+        for name, server in self.desired.take_yielded():
             out.append(Announce("worker", f"{name} makes room for {server}, which fits nowhere else."))
             out += self._dismiss(name, is_told=True)
         for loss in losses:
@@ -187,7 +187,7 @@ class Processes:
 
     def _replace(self, name: str, reason: str, now: float, *, is_unreachable: bool) -> list[Instruction]:
         """Give up a process that runs, as far as is known, but does nothing."""
-        loss = self.fleet.retire(name, reason, now, is_unreachable=is_unreachable)
+        loss = self.desired.retire(name, reason, now, is_unreachable=is_unreachable)
         return self._settle([loss] if loss else [], now)
 
     # -- workers that speak
@@ -199,7 +199,7 @@ class Processes:
         if not has_begun or name in self._stepping:
             return []
         self._stepping.add(name)
-        self.fleet.note_ready(name)
+        self.desired.note_ready(name)
         lost_s, spare_s = self._awaited.pop(name, None), self._spare_awaited_s
         self._spare_awaited_s = None
         if lost_s is not None:
@@ -283,7 +283,7 @@ class Processes:
 
     def _await(self, replacement: str, now: float) -> None:
         """A worker was lost: note since when its place is empty."""
-        if self.fleet.has_spares:
+        if self.desired.has_spares:
             self._spare_awaited_s = now
         else:
             self._awaited[replacement] = now
@@ -292,9 +292,9 @@ class Processes:
         when = f" in {loss.delay_s:.0f}s" if loss.delay_s >= 1 else ""
         if loss.replacement == loss.name:
             return f"{loss.name} starts again{when}; requests to it wait."
-        if self.fleet.has_spares:
+        if self.desired.has_spares:
             return f"a spare takes over; {loss.replacement} starts as the next one{when}."
-        left = f"{len(self.live.workers)} of {self.fleet.target} workers"
+        left = f"{len(self.live.workers)} of {self.desired.target} workers"
         return f"{loss.replacement} starts in its place{when}.  {left} {self._doing} meanwhile."
 
     @property
@@ -306,5 +306,5 @@ class Processes:
 
     def check_invariants(self) -> None:
         """Assert what must hold between events."""
-        self.fleet.check_invariants()
+        self.desired.check_invariants()
         self.live.check_invariants()

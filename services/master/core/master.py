@@ -6,7 +6,7 @@ all into one of the `Eras`, then is *running*: the `Work` is open, leases go out
 done it asks the partitions to seal; when all are sealed the `Completion` begins, and when that is journalled
 everybody hears `finished`.  A partition's new life takes back what its ledger lacks (asynchronous) or
 starts a new era (synchronous).  Task progress lives in the ledgers, never here; which processes run is the affair of
-`Processes`.  PROTOCOL: sections 2 to 5, 7 and 8.
+`JobProcesses`.  PROTOCOL: sections 2 to 5, 7 and 8.
 """
 
 from collections.abc import Hashable
@@ -16,10 +16,10 @@ from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.course import Course
 from edlz.services.master.core.farewell import Farewell
-from edlz.services.master.core.job_processes import Processes
-from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.job_processes import JobProcesses
+from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.processes.eras import Eras
-from edlz.services.master.core.processes.live_workers import HANG_S, Crew
+from edlz.services.master.core.processes.live_workers import HANG_S, LiveWorkers
 from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.master.core.standstill import Standstill
 from edlz.services.master.core.tasks.refusals import check_partition, check_supervisor, check_worker
@@ -77,12 +77,12 @@ class MasterCore:
         Model versions between checkpoints; 0 for none.
     hang_s : float
         Seconds without progress until a worker is replaced.
-    fleet : Fleet, optional
+    desired : DesiredProcesses, optional
         The processes that the job wants, for whoever runs them.
 
     Attributes
     ----------
-    work, processes, verdict : Work, Processes, Verdict
+    work, processes, verdict : Work, JobProcesses, Verdict
         What is to be done, who does it, and how it has ended.
     partitions, eras, checkpoints : Partitions, Eras, Checkpoints
         Where the parameters are, and what they can go back to.
@@ -95,7 +95,7 @@ class MasterCore:
         evaluation_steps: int = 0,
         checkpoint_steps: int = 0,
         hang_s: float = HANG_S,
-        fleet: Fleet | None = None,
+        desired: DesiredProcesses | None = None,
     ) -> None:
         self.job, self.plan = job, job.plan
         self.settings = settings = JobSettings.of(job.config)
@@ -107,12 +107,12 @@ class MasterCore:
         self.checkpoints = Checkpoints(
             is_sync=job.plan.is_sync, steps=checkpoint_steps, first_number=(self.term << 20) + 1
         )
-        crew = Crew(hang_s)
-        cores = (self.partitions, self.eras, self.checkpoints, crew, self.verdict)
+        live = LiveWorkers(hang_s)
+        cores = (self.partitions, self.eras, self.checkpoints, live, self.verdict)
         self.work = Work(job, settings, journal, cores, evaluation_steps, checkpoint_steps)
         others = (self.partitions, self._identities, self.work, self.verdict)
-        fleet = fleet or Fleet(0, job.partitions)
-        self.processes = Processes(job.plan, fleet, crew, journal, hang_s, others)
+        desired = desired or DesiredProcesses(0, job.partitions)
+        self.processes = JobProcesses(job.plan, desired, live, journal, hang_s, others)
         self._vain_terms = VainTerms(journal.vain_terms)
         self._refusal = journal.refusal
         about = (self.partitions, self.eras, self.checkpoints, self.work, self.verdict)
@@ -258,10 +258,10 @@ class MasterCore:
         orders = SupervisorOrders(
             term=self.term,
             run=self.job.run,
-            desired=self.processes.desired(now, is_told=is_told),
+            desired=self.processes.names(now, is_told=is_told),
             stop=is_told,
-            hung=tuple(sorted(self.processes.fleet.hung)),
-            waiting=self.processes.fleet.waiting(now),
+            hung=tuple(sorted(self.processes.desired.hung)),
+            waiting=self.processes.desired.waiting(now),
         )
         return [*out, Reply(to, orders)]
 

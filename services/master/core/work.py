@@ -14,7 +14,7 @@ from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.exports import Exports
 from edlz.services.master.core.predictions import Predictions
 from edlz.services.master.core.processes.eras import Eras
-from edlz.services.master.core.processes.live_workers import Crew
+from edlz.services.master.core.processes.live_workers import LiveWorkers
 from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.master.core.tasks.bad_tasks import Skips
 from edlz.services.master.core.tasks.deadly_tasks import Deaths
@@ -53,7 +53,7 @@ class Work:
     settings : JobSettings
     journal : JournalState
         What earlier masters left.
-    cores : Partitions, Eras, Checkpoints, Crew, Verdict
+    cores : Partitions, Eras, Checkpoints, LiveWorkers, Verdict
         What reports are compared with, and what leases depend on; the last is told what ends the job.
     evaluation_steps, checkpoint_steps : int
         Model versions between rounds of evaluation and between checkpoints; 0 for none but the last.
@@ -74,7 +74,7 @@ class Work:
         job: Job,
         settings: JobSettings,
         journal: JournalState,
-        cores: tuple[Partitions, Eras, Checkpoints, Crew, Verdict],
+        cores: tuple[Partitions, Eras, Checkpoints, LiveWorkers, Verdict],
         evaluation_steps: int,
         checkpoint_steps: int,
     ) -> None:

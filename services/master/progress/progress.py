@@ -82,8 +82,8 @@ class Progress:
         self._life: object = None  # what `records` can be compared within
         self._records = 0
         self._moved_s = now
-        self._crew = 0
-        self._crew_changed_s = -math.inf
+        self._live_count = 0
+        self._live_changed_s = -math.inf
         self._workers: dict[str, _WorkerRow] = {}
         self._tables = TableFigures()
         self._checkpoint_seen: tuple[int | None, float] = (None, now)
@@ -150,8 +150,8 @@ class Progress:
             self._snapshot_seen = (self._snapshot, now, self.records / total if total else 1.0)
         if self._is_at_work and self._training_since_s is None:
             self._training_since_s = now
-        if len(live) != self._crew:
-            self._crew, self._crew_changed_s = len(live), now
+        if len(live) != self._live_count:
+            self._live_count, self._live_changed_s = len(live), now
         self._sample_rate(now)
 
     def _sample_rate(self, now: float) -> None:
@@ -255,7 +255,7 @@ class Progress:
             version=core.verdict.stopped_at or core.version,  # what is trained after the cut is trained again
             records_per_s=self._records_per_s,
             eta_s=self._eta_s(total - records, now),
-            is_eta_rough=now - self._crew_changed_s < RATE_WINDOW_S,
+            is_eta_rough=now - self._live_changed_s < RATE_WINDOW_S,
             stalled_s=self._stalled_s(now),
             loss=self.loss,
             tasks_done=done,

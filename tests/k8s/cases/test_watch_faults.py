@@ -1,4 +1,4 @@
-"""The fleet loop against an API server that breaks: whatever it does, the fleet converges, no pod comes twice."""
+"""The supervision of pods against an API server that breaks: whatever it does, the job gets its pods, none twice."""
 
 import asyncio
 import random
@@ -15,7 +15,7 @@ from edlz.k8s.cluster.names import STATUS, STOP, WORKERS, Owner, labels, pod_nam
 from edlz.k8s.objects.job_objects import JobObjects
 from edlz.k8s.pods.fleet_loop import FleetLoop
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import Scaled, SupervisorOrders, SupervisorStatus
 from edlz.services.supervision.launcher import is_worker
@@ -28,10 +28,10 @@ LIMIT_S = 90.0
 
 
 class Master:
-    """Decides as the master service does, with the fleet's own core."""
+    """Decides as the master service does, with the core of desired processes."""
 
     def __init__(self) -> None:
-        self.fleet = Fleet(workers=3, servers=1, relaunches=100)
+        self.desired = DesiredProcesses(workers=3, servers=1, relaunches=100)
         self.told = SupervisorStatus(seq=0)
         self.losses: list[str] = []
         self.events: list[str] = []
@@ -43,13 +43,13 @@ class Master:
         self.polls += 1
         self.told = status
         self.losses += [
-            loss.name for loss in self.fleet.on_status(status.running, status.exits, status.room, now)
+            loss.name for loss in self.desired.on_status(status.running, status.exits, status.room, now)
         ]
-        self.fleet.check_invariants()
-        return SupervisorOrders(term=1, desired=self.fleet.desired(now), stop=self.is_over)
+        self.desired.check_invariants()
+        return SupervisorOrders(term=1, desired=self.desired.names(now), stop=self.is_over)
 
     def scale(self, workers: int) -> Scaled:
-        before = self.fleet.scale(workers, asyncio.get_running_loop().time())
+        before = self.desired.scale(workers, asyncio.get_running_loop().time())
         return Scaled(before=before, after=workers)
 
     def status(self) -> JobStatus:
@@ -128,9 +128,9 @@ class Scene:
     def has_converged(self) -> bool:
         """Whether what runs is what should, and the master knows what was lost."""
         now = asyncio.get_running_loop().time()
-        desired = set(self.master.fleet.desired(now))
+        desired = set(self.master.desired.names(now))
         return (
-            len([name for name in desired if is_worker(name)]) == self.master.fleet.target
+            len([name for name in desired if is_worker(name)]) == self.master.desired.target
             and set(self.pods("Running")) == desired == set(self.master.told.running)
             and sorted(self.master.losses) == sorted(self.killed)
         )
@@ -141,7 +141,7 @@ class Scene:
         assert set(workers.values()) == {1}, workers
         assert self.created[pod_name(JOB, "ps-0")] == 1 + self.killed.count("ps-0")
         lost = [name for name in self.killed if is_worker(name)]
-        assert len(workers) == self.master.fleet.target + len(lost), (workers, lost)
+        assert len(workers) == self.master.desired.target + len(lost), (workers, lost)
 
 
 @asynccontextmanager
@@ -246,9 +246,9 @@ def test_annotations_are_obeyed_also_those_of_before(play) -> None:
     async def act(scene: Scene) -> None:
         patch = {"metadata": {"annotations": {WORKERS: "5"}}}
         scene.server.store.patch("pods", scene.owner.name, patch)
-        await scene.until(lambda: scene.has_converged() and scene.master.fleet.target == 5)
+        await scene.until(lambda: scene.has_converged() and scene.master.desired.target == 5)
         scene.server.store.patch("pods", scene.owner.name, {"metadata": {"annotations": {WORKERS: "2"}}})
-        await scene.until(lambda: scene.master.fleet.target == 2 and len(scene.pods("Running")) == 3)
+        await scene.until(lambda: scene.master.desired.target == 2 and len(scene.pods("Running")) == 3)
         scene.server.store.patch("pods", scene.owner.name, {"metadata": {"annotations": {WORKERS: "x"}}})
         await scene.until(lambda: bool(scene.master.events))
         scene.server.store.patch("pods", scene.owner.name, {"metadata": {"annotations": {STOP: "save"}}})
@@ -298,7 +298,7 @@ def test_a_master_that_comes_back_adopts_what_runs(play, monkeypatch) -> None:
         await scene.until(scene.has_converged)
         scene.check()
         again = Master()
-        again.fleet = Fleet(workers=3, servers=1, record=scene.master.fleet.record)
+        again.desired = DesiredProcesses(workers=3, servers=1, record=scene.master.desired.record)
         other = FleetLoop(scene.loop._cluster, scene.loop._objects, launch=10**9)
         async with asyncio.TaskGroup() as tasks:
             attending = tasks.create_task(other.attend(again), name="attend")

@@ -4,7 +4,7 @@ import pytest
 
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.core.master import MasterCore
-from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.processes.live_workers import HANG_S
 from edlz.services.master.core.vocabulary.inputs import Request, Start, Tick
 from edlz.services.master.core.vocabulary.instructions import Announce
@@ -51,9 +51,9 @@ def test_what_is_too_long_between_two_readings_is_left_out() -> None:
 def test_a_master_that_stood_still_gives_nobody_up(has_stood_still: bool) -> None:
     time = Played()
     clock = AwakeClock(time)
-    fleet = Fleet(1, 1, record=FleetRecord(asked=1, target=1, next_id=1, crew=(0,)))
+    desired = DesiredProcesses(1, 1, record=FleetRecord(asked=1, target=1, next_id=1, crew=(0,)))
     job = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
-    core = MasterCore(job, JournalState(), fleet=fleet)
+    core = MasterCore(job, JournalState(), desired=desired)
     core.feed(Start(), 0.0)
     core.feed(Request("s", SupervisorStatus(seq=1)), clock())
     core.feed(Request("ps", partition_status(0, incarnation=(1, 1))), clock())

@@ -6,7 +6,12 @@ from hypothesis import strategies as st
 
 from edlz.services.configuration.job_size import MOST_WORKERS
 from edlz.services.errors import ConfigError
-from edlz.services.master.core.processes.desired_processes import MOST_TAKEN, MOST_VAIN, Fleet, Loss
+from edlz.services.master.core.processes.desired_processes import (
+    MOST_TAKEN,
+    MOST_VAIN,
+    DesiredProcesses,
+    Loss,
+)
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.backoff import LONGEST_DELAY_S, Backoff
 from edlz.services.supervision.exits import Cause, cause_of
@@ -24,10 +29,10 @@ def failed(name: str, code: int = 1) -> ProcessExit:
 
 
 class Launcher:
-    """A fleet with a clock, and processes that run as it desires; the job gets on unless it is in vain."""
+    """Desired processes with a clock, and processes that run as it desires; the job gets on unless it is in vain."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self.fleet, self.now, self.room = fleet, 0.0, None
+    def __init__(self, desired: DesiredProcesses) -> None:
+        self.desired, self.now, self.room = desired, 0.0, None
         self.achieved, self.is_vain, self.busy = 0, False, ()
         self.poll()
         self.poll()
@@ -35,41 +40,41 @@ class Launcher:
     def poll(self, *exits: ProcessExit, after_s: float = LONG_S) -> list[Loss]:
         self.now += after_s
         gone = {exit_.name for exit_ in exits}
-        running = [name for name in self.fleet.desired(self.now) if name not in gone]
+        running = [name for name in self.desired.names(self.now) if name not in gone]
         self.achieved += not self.is_vain
         about = {"achieved": self.achieved, "furthest": self.achieved, "busy": self.busy}
-        losses = self.fleet.on_status(running, exits, self.room, self.now, **about)
-        self.fleet.check_invariants()
+        losses = self.desired.on_status(running, exits, self.room, self.now, **about)
+        self.desired.check_invariants()
         return losses
 
     @property
-    def desired(self) -> tuple[str, ...]:
-        return self.fleet.desired(self.now)
+    def names(self) -> tuple[str, ...]:
+        return self.desired.names(self.now)
 
 
 # ---------------------------------------------------------------- replacements
 
 
 def test_a_killed_worker_is_replaced_by_a_new_id_each_time() -> None:
-    launcher = Launcher(Fleet(workers=2, servers=1))
-    assert launcher.desired == ("ps-0", "worker-0", "worker-1")
+    launcher = Launcher(DesiredProcesses(workers=2, servers=1))
+    assert launcher.names == ("ps-0", "worker-0", "worker-1")
     for number in range(20):
-        lost = next(name for name in launcher.desired if name.startswith("worker"))
+        lost = next(name for name in launcher.names if name.startswith("worker"))
         (loss,) = launcher.poll(killed(lost))
         assert (loss.name, loss.reason, loss.replacement) == (lost, KILLED, f"worker-{number + 2}")
         assert loss.failure is None
-    assert launcher.desired == ("ps-0", "worker-20", "worker-21")
+    assert launcher.names == ("ps-0", "worker-20", "worker-21")
 
 
 def test_a_parameter_server_comes_back_under_its_name() -> None:
-    launcher = Launcher(Fleet(workers=1, servers=2))
+    launcher = Launcher(DesiredProcesses(workers=1, servers=2))
     (loss,) = launcher.poll(killed("ps-1"))
     assert (loss.replacement, loss.delay_s, loss.failure) == ("ps-1", 0.0, None)
-    assert "ps-1" in launcher.desired
+    assert "ps-1" in launcher.names
 
 
 def test_the_same_exit_told_twice_counts_once() -> None:
-    launcher = Launcher(Fleet(workers=1, servers=1))
+    launcher = Launcher(DesiredProcesses(workers=1, servers=1))
     launcher.poll()
     assert len(launcher.poll(killed("ps-0", launch=5))) == 1
     assert launcher.poll(killed("ps-0", launch=5)) == []
@@ -77,24 +82,24 @@ def test_the_same_exit_told_twice_counts_once() -> None:
 
 
 def test_strangers_do_not_count() -> None:
-    launcher = Launcher(Fleet(workers=1, servers=1))
+    launcher = Launcher(DesiredProcesses(workers=1, servers=1))
     assert launcher.poll(killed("worker-7"), killed("ps-3")) == []
 
 
 def test_an_exit_that_is_never_told_leaves_the_name_desired() -> None:
-    launcher = Launcher(Fleet(workers=1, servers=1))
-    launcher.fleet.on_status([], [], None, launcher.now)
-    assert launcher.desired == ("ps-0", "worker-0")
+    launcher = Launcher(DesiredProcesses(workers=1, servers=1))
+    launcher.desired.on_status([], [], None, launcher.now)
+    assert launcher.names == ("ps-0", "worker-0")
 
 
 def test_short_lives_are_followed_by_growing_pauses() -> None:
-    launcher = Launcher(Fleet(workers=1, servers=0))
+    launcher = Launcher(DesiredProcesses(workers=1, servers=0))
     delays = []
     for number in range(8):
         launcher.poll(after_s=40.0)  # the new one is seen
         (loss,) = launcher.poll(killed(f"worker-{number}"), after_s=1.0)
         delays.append(loss.delay_s)
-        assert bool(launcher.desired) == (number == 0)  # the first one has lived for long
+        assert bool(launcher.names) == (number == 0)  # the first one has lived for long
     assert delays == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
     launcher.poll(after_s=40.0)
     (loss,) = launcher.poll(killed("worker-8"), after_s=LONG_S)
@@ -115,13 +120,13 @@ def test_a_long_life_is_forgiven() -> None:
 
 
 def test_workers_that_fail_are_replaced_as_often_as_allowed() -> None:
-    launcher = Launcher(Fleet(workers=2, servers=0, relaunches=2))
+    launcher = Launcher(DesiredProcesses(workers=2, servers=0, relaunches=2))
     launcher.is_vain = True
     assert launcher.poll(failed("worker-0"))[0].replacement == "worker-2"
     assert launcher.poll(failed("worker-1"))[0].replacement == "worker-3"
     (loss,) = launcher.poll(failed("worker-2"))
     assert (loss.replacement, loss.failure) == ("", None)
-    assert launcher.desired == ("worker-3",)
+    assert launcher.names == ("worker-3",)
     (loss,) = launcher.poll(failed("worker-3", 70))
     assert loss.failure is not None
     assert (
@@ -131,14 +136,14 @@ def test_workers_that_fail_are_replaced_as_often_as_allowed() -> None:
 
 
 def test_a_killed_worker_is_replaced_whatever_failed_before() -> None:
-    launcher = Launcher(Fleet(workers=2, servers=0, relaunches=0))
+    launcher = Launcher(DesiredProcesses(workers=2, servers=0, relaunches=0))
     assert launcher.poll(failed("worker-0"))[0].replacement == ""
     assert launcher.poll(killed("worker-1"))[0].replacement == "worker-2"
 
 
 def test_a_server_that_never_stays_up_ends_the_job_sooner_than_one_that_is_killed() -> None:
     for end, is_fatal in ((failed, True), (killed, False)):
-        launcher = Launcher(Fleet(workers=1, servers=1))
+        launcher = Launcher(DesiredProcesses(workers=1, servers=1))
         launcher.is_vain = True
         failures = []
         for _ in range(6):
@@ -171,13 +176,13 @@ def test_causes(exit_: ProcessExit, cause: Cause) -> None:
 
 
 def test_scaling() -> None:
-    launcher = Launcher(Fleet(workers=2, servers=1, least=1, most=4))
-    assert launcher.fleet.scale(4, launcher.now) == 2
-    assert launcher.desired == ("ps-0", "worker-0", "worker-1", "worker-2", "worker-3")
-    assert launcher.fleet.scale(1, launcher.now) == 4
-    assert launcher.desired == ("ps-0", "worker-0")
-    assert launcher.fleet.scale(2, launcher.now) == 1
-    assert launcher.desired == ("ps-0", "worker-0", "worker-4")
+    launcher = Launcher(DesiredProcesses(workers=2, servers=1, least=1, most=4))
+    assert launcher.desired.scale(4, launcher.now) == 2
+    assert launcher.names == ("ps-0", "worker-0", "worker-1", "worker-2", "worker-3")
+    assert launcher.desired.scale(1, launcher.now) == 4
+    assert launcher.names == ("ps-0", "worker-0")
+    assert launcher.desired.scale(2, launcher.now) == 1
+    assert launcher.names == ("ps-0", "worker-0", "worker-4")
 
 
 @pytest.mark.parametrize(
@@ -185,103 +190,103 @@ def test_scaling() -> None:
 )
 def test_scaling_out_of_bounds(workers: int, message: str) -> None:
     with pytest.raises(ConfigError, match=f"workers={workers} is {message}"):
-        Fleet(workers=2, servers=1, least=1, most=4).scale(workers, 0.0)
+        DesiredProcesses(workers=2, servers=1, least=1, most=4).scale(workers, 0.0)
 
 
 def test_spares_run_beside_the_workers_and_are_replaced_too() -> None:
-    launcher = Launcher(Fleet(workers=2, servers=0, spares=1))
-    assert launcher.desired == ("worker-0", "worker-1", "worker-2")
+    launcher = Launcher(DesiredProcesses(workers=2, servers=0, spares=1))
+    assert launcher.names == ("worker-0", "worker-1", "worker-2")
     assert launcher.poll(killed("worker-0"))[0].replacement == "worker-3"
-    assert launcher.desired == ("worker-1", "worker-2", "worker-3")
+    assert launcher.names == ("worker-1", "worker-2", "worker-3")
 
 
 def test_no_worker_runs_before_it_is_known_how_many_have_room() -> None:
-    fleet = Fleet(workers=2, servers=1)
-    assert fleet.desired(0.0) == ("ps-0",)
-    fleet.on_status([], [], 1, 0.0)
-    assert (fleet.desired(0.0), fleet.waiting(0.0)) == (("ps-0", "worker-0"), 1)
+    desired = DesiredProcesses(workers=2, servers=1)
+    assert desired.names(0.0) == ("ps-0",)
+    desired.on_status([], [], 1, 0.0)
+    assert (desired.names(0.0), desired.waiting(0.0)) == (("ps-0", "worker-0"), 1)
 
 
 def test_who_only_starts_is_let_go_before_who_trains() -> None:
-    launcher = Launcher(Fleet(workers=3, servers=0))
-    launcher.fleet.note_ready("worker-2")
-    launcher.fleet.scale(1, launcher.now)
-    assert launcher.desired == ("worker-2",)
-    assert launcher.fleet.take_dismissed() == ["worker-0", "worker-1"]
-    assert launcher.fleet.take_dismissed() == []
+    launcher = Launcher(DesiredProcesses(workers=3, servers=0))
+    launcher.desired.note_ready("worker-2")
+    launcher.desired.scale(1, launcher.now)
+    assert launcher.names == ("worker-2",)
+    assert launcher.desired.take_dismissed() == ["worker-0", "worker-1"]
+    assert launcher.desired.take_dismissed() == []
 
 
 def test_a_worker_that_waits_for_its_turn_is_still_wanted() -> None:
-    launcher = Launcher(Fleet(workers=1, servers=0))
+    launcher = Launcher(DesiredProcesses(workers=1, servers=0))
     launcher.poll(killed("worker-0"))
     (loss,) = launcher.poll(killed("worker-1"), after_s=1.0)
     assert loss.delay_s > 0
-    assert (launcher.desired, launcher.fleet.waiting(launcher.now)) == ((), 1)
+    assert (launcher.names, launcher.desired.waiting(launcher.now)) == ((), 1)
 
 
 def test_no_more_run_than_have_room_and_the_rest_waits() -> None:
-    launcher = Launcher(Fleet(workers=3, servers=1))
+    launcher = Launcher(DesiredProcesses(workers=3, servers=1))
     launcher.room = 1
     launcher.poll()
-    assert (launcher.desired, launcher.fleet.waiting(launcher.now)) == (("ps-0", "worker-0"), 2)
+    assert (launcher.names, launcher.desired.waiting(launcher.now)) == (("ps-0", "worker-0"), 2)
     launcher.room = 2
     launcher.poll()
-    assert (launcher.desired, launcher.fleet.waiting(launcher.now)) == (("ps-0", "worker-0", "worker-3"), 1)
+    assert (launcher.names, launcher.desired.waiting(launcher.now)) == (("ps-0", "worker-0", "worker-3"), 1)
     launcher.room = 0
     launcher.poll()
-    assert (launcher.desired, launcher.fleet.waiting(launcher.now)) == (("ps-0",), 3)
+    assert (launcher.names, launcher.desired.waiting(launcher.now)) == (("ps-0",), 3)
 
 
 def test_a_worker_that_hangs_is_replaced_and_named_until_it_is_gone() -> None:
-    launcher = Launcher(Fleet(workers=1, servers=0))
-    loss = launcher.fleet.retire("worker-0", "hung", launcher.now)
+    launcher = Launcher(DesiredProcesses(workers=1, servers=0))
+    loss = launcher.desired.retire("worker-0", "hung", launcher.now)
     assert loss is not None
     assert (loss.reason, loss.replacement) == ("hung", "worker-1")
-    assert launcher.fleet.retire("worker-0", "hung", launcher.now) is None
-    launcher.fleet.on_status(["worker-0", "worker-1"], [], None, launcher.now)
-    assert launcher.fleet.hung == {"worker-0"}
+    assert launcher.desired.retire("worker-0", "hung", launcher.now) is None
+    launcher.desired.on_status(["worker-0", "worker-1"], [], None, launcher.now)
+    assert launcher.desired.hung == {"worker-0"}
     assert launcher.poll(killed("worker-0")) == []
-    assert launcher.fleet.hung == set()
+    assert launcher.desired.hung == set()
 
 
 @pytest.mark.parametrize("name", ["worker-0", "ps-0"])
 @pytest.mark.parametrize("is_unreachable", [True, False])
 def test_what_a_lost_node_had_was_taken_away(name: str, is_unreachable: bool) -> None:
-    launcher = Launcher(Fleet(workers=1, servers=1))
-    loss = launcher.fleet.retire(name, "nothing heard", launcher.now, is_unreachable=is_unreachable)
+    launcher = Launcher(DesiredProcesses(workers=1, servers=1))
+    loss = launcher.desired.retire(name, "nothing heard", launcher.now, is_unreachable=is_unreachable)
     assert loss is not None
     assert loss.is_explained == is_unreachable
 
 
 def test_a_server_that_is_given_up_ends_before_its_next_life_begins() -> None:
-    launcher = Launcher(Fleet(workers=1, servers=1))
-    loss = launcher.fleet.retire("ps-0", "nothing heard", launcher.now)
+    launcher = Launcher(DesiredProcesses(workers=1, servers=1))
+    loss = launcher.desired.retire("ps-0", "nothing heard", launcher.now)
     assert loss is not None
     assert (loss.reason, loss.replacement, loss.failure) == ("nothing heard", "ps-0", None)
-    assert launcher.fleet.retire("ps-0", "nothing heard", launcher.now) is None
-    launcher.fleet.on_status(["ps-0", "worker-0"], [], None, launcher.now)
-    assert (launcher.desired, launcher.fleet.hung) == (("worker-0",), {"ps-0"})
-    assert launcher.fleet.on_status(["worker-0"], [killed("ps-0", 3)], None, launcher.now) == []
-    assert launcher.desired == ("ps-0", "worker-0")
+    assert launcher.desired.retire("ps-0", "nothing heard", launcher.now) is None
+    launcher.desired.on_status(["ps-0", "worker-0"], [], None, launcher.now)
+    assert (launcher.names, launcher.desired.hung) == (("worker-0",), {"ps-0"})
+    assert launcher.desired.on_status(["worker-0"], [killed("ps-0", 3)], None, launcher.now) == []
+    assert launcher.names == ("ps-0", "worker-0")
 
 
 # ---------------------------------------------------------------- the next master
 
 
 def test_the_next_master_goes_on_with_ids_and_target() -> None:
-    launcher = Launcher(Fleet(workers=2, servers=1))
+    launcher = Launcher(DesiredProcesses(workers=2, servers=1))
     launcher.poll(killed("worker-0"))
-    launcher.fleet.scale(3, launcher.now)
-    desired = launcher.desired
-    after = Fleet(workers=2, servers=1, record=launcher.fleet.record)
-    assert after.desired(0.0) == desired
+    launcher.desired.scale(3, launcher.now)
+    desired = launcher.names
+    after = DesiredProcesses(workers=2, servers=1, record=launcher.desired.record)
+    assert after.names(0.0) == desired
     assert after.scale(4, 0.0) == 3
-    assert after.desired(0.0) == (*desired, "worker-4")
+    assert after.names(0.0) == (*desired, "worker-4")
 
 
 def test_a_job_that_is_resumed_with_another_number_has_that_number() -> None:
-    record = Launcher(Fleet(workers=2, servers=1)).fleet.record
-    assert Launcher(Fleet(workers=1, servers=1, record=record)).desired == ("ps-0", "worker-0")
+    record = Launcher(DesiredProcesses(workers=2, servers=1)).desired.record
+    assert Launcher(DesiredProcesses(workers=1, servers=1, record=record)).names == ("ps-0", "worker-0")
 
 
 @given(
@@ -300,10 +305,10 @@ def test_a_job_that_is_resumed_with_another_number_has_that_number() -> None:
     )
 )
 def test_any_order_of_events_ends_with_as_many_workers_as_wanted(events: list[tuple[str, int]]) -> None:
-    launcher = Launcher(Fleet(workers=2, servers=2, relaunches=1_000))
+    launcher = Launcher(DesiredProcesses(workers=2, servers=2, relaunches=1_000))
     used: set[str] = set()
     for launches, (kind, number) in enumerate(events, 1):
-        workers = [name for name in launcher.desired if name.startswith("worker")]
+        workers = [name for name in launcher.names if name.startswith("worker")]
         name = workers[number % len(workers)] if workers else "worker-99"
         if kind in ("kill", "fail", "twice"):
             end = failed(name) if kind == "fail" else killed(name, launches)
@@ -313,25 +318,27 @@ def test_any_order_of_events_ends_with_as_many_workers_as_wanted(events: list[tu
         elif kind == "kill ps":
             assert launcher.poll(killed(f"ps-{number}", launches))[0].replacement == f"ps-{number}"
         elif kind == "scale":
-            launcher.fleet.scale(number, launcher.now)
+            launcher.desired.scale(number, launcher.now)
         elif kind == "room":
             launcher.room = number
         elif kind == "hang" and workers:
-            launcher.fleet.retire(name, "hung", launcher.now)
+            launcher.desired.retire(name, "hung", launcher.now)
             used.add(name)
         elif kind == "master":
-            launcher.fleet = Fleet(workers=2, servers=2, relaunches=1_000, record=launcher.fleet.record)
+            launcher.desired = DesiredProcesses(
+                workers=2, servers=2, relaunches=1_000, record=launcher.desired.record
+            )
         launcher.poll()
-        assert not used & set(launcher.desired), "an id has come back"
+        assert not used & set(launcher.names), "an id has come back"
     launcher.room = None
     launcher.poll()
-    workers = [name for name in launcher.desired if name.startswith("worker")]
-    assert len(workers) == launcher.fleet.target
-    assert launcher.desired[:2] == ("ps-0", "ps-1")
+    workers = [name for name in launcher.names if name.startswith("worker")]
+    assert len(workers) == launcher.desired.target
+    assert launcher.names[:2] == ("ps-0", "ps-1")
 
 
 def test_an_end_that_was_seen_to_is_nobodys_failure() -> None:
-    launcher = Launcher(Fleet(workers=2, servers=0, relaunches=0))
+    launcher = Launcher(DesiredProcesses(workers=2, servers=0, relaunches=0))
     full = ProcessExit(name="worker-0", code=137, cause="out of memory", is_remedied=True)
     (loss,) = launcher.poll(full)
     assert (loss.replacement, loss.failure) == ("worker-2", None)
@@ -353,7 +360,7 @@ def ended(how: str, name: str, launch: int) -> ProcessExit:
 
 def lose(launcher: Launcher, name: str, how: str, launch: int) -> list[Loss]:
     if how == "hung" and name.startswith("worker"):
-        loss = launcher.fleet.retire(name, "hung: no progress", launcher.now)
+        loss = launcher.desired.retire(name, "hung: no progress", launcher.now)
         return [loss] if loss else []
     return launcher.poll(ended(how, name, launch))
 
@@ -376,15 +383,15 @@ def test_endless_losses_without_progress_end(
     has_tasks: bool,
     master_ends: list[int],
 ) -> None:
-    launcher = Launcher(Fleet(workers=workers, servers=1))
+    launcher = Launcher(DesiredProcesses(workers=workers, servers=1))
     launcher.is_vain = True
     for n in range(MOST_TAKEN * workers + 1):
         if n in master_ends:
-            launcher.fleet = Fleet(workers=workers, servers=1, record=launcher.fleet.record)
+            launcher.desired = DesiredProcesses(workers=workers, servers=1, record=launcher.desired.record)
             launcher.achieved = 0  # each master counts from its own start
         launcher.poll(after_s=LONGEST_DELAY_S)
         launcher.poll(after_s=lives_s[n % len(lives_s)])
-        names = [name for name in launcher.desired if name.startswith(role)]
+        names = [name for name in launcher.names if name.startswith(role)]
         assert names, "nobody is left, and the job has not failed"
         launcher.busy = names if has_tasks else ()
         (loss,) = lose(launcher, names[n % len(names)], hows[n % len(hows)], n + 1)
@@ -402,29 +409,29 @@ def test_endless_losses_without_progress_end(
     )
 )
 def test_losses_with_progress_in_between_never_fail_a_job(losses: list[tuple[str, int, str]]) -> None:
-    launcher = Launcher(Fleet(workers=3, servers=2))
+    launcher = Launcher(DesiredProcesses(workers=3, servers=2))
     for n, (role, number, how) in enumerate(losses):
         launcher.poll(after_s=LONGEST_DELAY_S)
         launcher.poll(after_s=1.0)
-        names = [name for name in launcher.desired if name.startswith(role)]
+        names = [name for name in launcher.names if name.startswith(role)]
         (loss,) = lose(launcher, names[number % len(names)], how, n + 1)
         assert loss.failure is None
         assert loss.replacement
 
 
 def test_many_workers_that_are_taken_away_at_once_count_once_each() -> None:
-    launcher = Launcher(Fleet(workers=50, servers=0))
+    launcher = Launcher(DesiredProcesses(workers=50, servers=0))
     launcher.is_vain = True
     for round_ in range(MOST_TAKEN - 1):
         launcher.poll(after_s=LONGEST_DELAY_S)
         launcher.poll()
-        exits = [ended("preempted", name, round_ + 1) for name in launcher.desired]
+        exits = [ended("preempted", name, round_ + 1) for name in launcher.names]
         assert len(exits) == 50
         assert all(loss.replacement and loss.failure is None for loss in launcher.poll(*exits))
 
 
 def test_who_ends_with_a_task_in_hand_is_not_held_against_the_workers() -> None:
-    launcher = Launcher(Fleet(workers=1, servers=0, relaunches=1))
+    launcher = Launcher(DesiredProcesses(workers=1, servers=0, relaunches=1))
     launcher.is_vain = True
     for number in range(MOST_VAIN - 1):
         launcher.busy = (f"worker-{number}",)
@@ -434,7 +441,7 @@ def test_who_ends_with_a_task_in_hand_is_not_held_against_the_workers() -> None:
 
 
 def test_the_failure_says_how_often_it_was_tried() -> None:
-    launcher = Launcher(Fleet(workers=1, servers=0))
+    launcher = Launcher(DesiredProcesses(workers=1, servers=0))
     launcher.is_vain = True
     for number in range(MOST_VAIN):
         (loss,) = launcher.poll(killed(f"worker-{number}"))
@@ -444,7 +451,7 @@ def test_the_failure_says_how_often_it_was_tried() -> None:
 
 
 def test_pauses_grow_while_nothing_is_achieved_however_long_the_lives() -> None:
-    launcher = Launcher(Fleet(workers=1, servers=0))
+    launcher = Launcher(DesiredProcesses(workers=1, servers=0))
     launcher.is_vain = True
     delays = []
     for number in range(6):
@@ -454,7 +461,7 @@ def test_pauses_grow_while_nothing_is_achieved_however_long_the_lives() -> None:
 
 
 def test_what_is_remedied_says_nothing_of_the_task() -> None:
-    launcher = Launcher(Fleet(workers=2, servers=0))
+    launcher = Launcher(DesiredProcesses(workers=2, servers=0))
     full = ProcessExit(name="worker-0", code=137, cause="out of memory", is_remedied=True)
     assert launcher.poll(full)[0].is_explained
     assert launcher.poll(ended("preempted", "worker-1", 1))[0].is_explained
@@ -463,7 +470,7 @@ def test_what_is_remedied_says_nothing_of_the_task() -> None:
 
 @pytest.mark.parametrize("workers", [MOST_WORKERS + 1, 2_000_000, 10**30, -1])
 def test_nobody_asks_for_millions_of_workers(workers: int) -> None:
-    fleet = Fleet(workers=2, servers=1)
+    desired = DesiredProcesses(workers=2, servers=1)
     with pytest.raises(ConfigError, match=f"workers={workers} is not within 0..10000, what a job may have"):
-        fleet.scale(workers, 0.0)
-    assert fleet.target == 2
+        desired.scale(workers, 0.0)
+    assert desired.target == 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edlz.services.master.core.processes.desired_processes import Fleet
+from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.processes.places import PATIENCE_S, Places
 from edlz.services.protocol.messages import ProcessExit, SupervisorOrders
 from edlz.services.supervision.launcher import count_workers, is_worker
@@ -29,7 +29,7 @@ class PodStandIn:
 
 @dataclass
 class SmallCluster:
-    """Nodes, a quota and a scheduler that takes waiting pods in any order, under a Fleet and a Reconciler.
+    """Nodes, a quota and a scheduler that takes waiting pods in any order, under a DesiredProcesses and a Reconciler.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class SmallCluster:
     quota : pods that there may be at a time
     """
 
-    fleet: Fleet
+    desired: DesiredProcesses
     nodes: list[int]
     sizes: dict[bool, int]
     quota: int
@@ -103,15 +103,15 @@ class SmallCluster:
             self.end(name)
         for work in self.random.sample([self.create, self.schedule, self.poll], 3):
             work()
-        self.fleet.check_invariants()
+        self.desired.check_invariants()
 
     def poll(self) -> None:
         status = self.core.next_status(tuple(self.pods))
-        self.fleet.on_status(
+        self.desired.on_status(
             status.running, status.exits, None, self.now, placed=self.placed, crowded=self.crowded
         )
-        self.yielded += self.fleet.take_yielded()
-        orders = SupervisorOrders(term=1, desired=self.fleet.desired(self.now))
+        self.yielded += self.desired.take_yielded()
+        orders = SupervisorOrders(term=1, desired=self.desired.names(self.now))
         action = self.core.on_orders(orders, tuple(self.pods))
         self.asked += [name for name in action.launch if name not in self.asked]
         self.refused &= set(orders.desired)
@@ -149,8 +149,8 @@ class SmallCluster:
 
 
 def cluster_of(*nodes: int, workers: int, servers: int, quota: int = 100, seed: int = 0) -> SmallCluster:
-    fleet = Fleet(workers, servers, relaunches=1_000)
-    return SmallCluster(fleet, list(nodes), {True: 9, False: 9}, quota, servers, random.Random(seed))
+    desired = DesiredProcesses(workers, servers, relaunches=1_000)
+    return SmallCluster(desired, list(nodes), {True: 9, False: 9}, quota, servers, random.Random(seed))
 
 
 # ---------------------------------------------------------------- the recorded cases
@@ -193,44 +193,44 @@ def test_a_lost_servers_place_is_not_left_to_a_waiting_worker(seed: int, is_told
 # ---------------------------------------------------------------- who makes room
 
 
-def fleet_with_a_crowded_server(*ready: str) -> Fleet:
-    fleet = Fleet(3, 1)
+def processes_with_a_crowded_server(*ready: str) -> DesiredProcesses:
+    desired = DesiredProcesses(3, 1)
     names = ("ps-0", "worker-0", "worker-1", "worker-2")
-    fleet.on_status([], [], None, 0.0, placed=())
-    assert fleet.desired(0.0) == ("ps-0",)
-    fleet.on_status(names[:1], [], None, 0.0, placed=names[:1])
-    assert fleet.desired(0.0) == names
-    fleet.on_status(names, [], None, 1.0, placed=names)
+    desired.on_status([], [], None, 0.0, placed=())
+    assert desired.names(0.0) == ("ps-0",)
+    desired.on_status(names[:1], [], None, 0.0, placed=names[:1])
+    assert desired.names(0.0) == names
+    desired.on_status(names, [], None, 1.0, placed=names)
     for name in ready:
-        fleet.note_ready(name)
-    fleet.on_status(names[1:], [], None, 2.0, placed=names[1:], crowded=names[:1])
-    return fleet
+        desired.note_ready(name)
+    desired.on_status(names[1:], [], None, 2.0, placed=names[1:], crowded=names[:1])
+    return desired
 
 
 def test_the_youngest_makes_room_after_a_while_one_at_a_time_and_is_not_to_blame() -> None:
-    fleet = fleet_with_a_crowded_server("worker-0", "worker-1", "worker-2")
+    desired = processes_with_a_crowded_server("worker-0", "worker-1", "worker-2")
     workers = ["worker-0", "worker-1", "worker-2"]
-    assert fleet.take_yielded() == []
+    assert desired.take_yielded() == []
     now = 2.0 + PATIENCE_S
-    assert fleet.on_status(workers, [], None, now, placed=workers, crowded=["ps-0"]) == []
-    assert fleet.take_yielded() == [("worker-2", "ps-0")]
-    assert (fleet.lost, fleet.waiting(now)) == (0, 1)
-    assert fleet.desired(now) == ("ps-0", "worker-0", "worker-1")  # who joins in its place waits
+    assert desired.on_status(workers, [], None, now, placed=workers, crowded=["ps-0"]) == []
+    assert desired.take_yielded() == [("worker-2", "ps-0")]
+    assert (desired.lost, desired.waiting(now)) == (0, 1)
+    assert desired.names(now) == ("ps-0", "worker-0", "worker-1")  # who joins in its place waits
 
     for _ in range(3):  # it has not gone yet
         now += PATIENCE_S
-        fleet.on_status(workers, [], None, now, placed=workers, crowded=["ps-0"])
-        assert fleet.take_yielded() == []
-    fleet.on_status(workers[:2], [], None, now, placed=workers[:2], crowded=["ps-0"])
-    assert fleet.take_yielded() == []
+        desired.on_status(workers, [], None, now, placed=workers, crowded=["ps-0"])
+        assert desired.take_yielded() == []
+    desired.on_status(workers[:2], [], None, now, placed=workers[:2], crowded=["ps-0"])
+    assert desired.take_yielded() == []
     now += 2 * PATIENCE_S
-    fleet.on_status(workers[:2], [], None, now, placed=workers[:2], crowded=["ps-0"])
-    assert fleet.take_yielded() == [("worker-1", "ps-0")]
+    desired.on_status(workers[:2], [], None, now, placed=workers[:2], crowded=["ps-0"])
+    assert desired.take_yielded() == [("worker-1", "ps-0")]
 
     placed = ["ps-0", "worker-0"]
-    fleet.on_status(placed, [], None, now, placed=placed)
-    assert fleet.desired(now) == ("ps-0", "worker-0", "worker-3", "worker-4")
-    assert fleet.lost == 0
+    desired.on_status(placed, [], None, now, placed=placed)
+    assert desired.names(now) == ("ps-0", "worker-0", "worker-3", "worker-4")
+    assert desired.lost == 0
 
 
 def yields_within(places: Places, workers: list[str], seconds: int) -> list[float]:
@@ -259,37 +259,37 @@ def test_the_less_it_helps_the_longer_the_next_one_is_left_alone() -> None:
 
 
 def test_who_does_not_train_yet_makes_room_first() -> None:
-    fleet = fleet_with_a_crowded_server("worker-1", "worker-2")
+    desired = processes_with_a_crowded_server("worker-1", "worker-2")
     workers = ["worker-0", "worker-1", "worker-2"]
-    fleet.on_status(workers, [], None, 2.0 + PATIENCE_S, placed=workers, crowded=["ps-0"])
-    assert fleet.take_yielded() == [("worker-0", "ps-0")]
+    desired.on_status(workers, [], None, 2.0 + PATIENCE_S, placed=workers, crowded=["ps-0"])
+    assert desired.take_yielded() == [("worker-0", "ps-0")]
 
 
 def test_nobody_makes_room_for_a_server_that_waits_for_something_else() -> None:
-    fleet = fleet_with_a_crowded_server()
+    desired = processes_with_a_crowded_server()
     workers = ["worker-0", "worker-1", "worker-2"]
     for now in (20.0, 100.0, 1000.0):  # its image cannot be pulled, an older pod holds its name
-        fleet.on_status(workers, [], None, now, placed=workers)
-        assert fleet.take_yielded() == []
-        assert fleet.desired(now) == ("ps-0", *workers)
+        desired.on_status(workers, [], None, now, placed=workers)
+        assert desired.take_yielded() == []
+        assert desired.names(now) == ("ps-0", *workers)
 
 
 def test_waiting_workers_are_withdrawn_and_come_back_under_their_names() -> None:
-    fleet = Fleet(2, 1)
-    fleet.on_status([], [], None, 0.0, placed=())
-    fleet.on_status(["ps-0"], [], None, 0.0, placed=["ps-0"])
+    desired = DesiredProcesses(2, 1)
+    desired.on_status([], [], None, 0.0, placed=())
+    desired.on_status(["ps-0"], [], None, 0.0, placed=["ps-0"])
     names = ["ps-0", "worker-0", "worker-1"]
-    fleet.on_status(names, [], None, 1.0, placed=["worker-0"], crowded=["ps-0"])
-    assert (fleet.desired(1.0), fleet.waiting(1.0)) == (("ps-0", "worker-0"), 1)
-    fleet.on_status(names[:2], [], None, 2.0, placed=names[:2])
-    assert fleet.desired(2.0) == tuple(names)
+    desired.on_status(names, [], None, 1.0, placed=["worker-0"], crowded=["ps-0"])
+    assert (desired.names(1.0), desired.waiting(1.0)) == (("ps-0", "worker-0"), 1)
+    desired.on_status(names[:2], [], None, 2.0, placed=names[:2])
+    assert desired.names(2.0) == tuple(names)
 
 
 def test_where_whatever_is_started_has_its_place_nobody_waits_for_a_server() -> None:
     """A machine with slots: they are for workers alone, and servers are started before them."""
-    fleet = Fleet(2, 2)
-    fleet.on_status([], [], 1, 0.0)
-    assert fleet.desired(0.0) == ("ps-0", "ps-1", "worker-0")
+    desired = DesiredProcesses(2, 2)
+    desired.on_status([], [], 1, 0.0)
+    assert desired.names(0.0) == ("ps-0", "ps-1", "worker-0")
 
 
 # ---------------------------------------------------------------- any order
@@ -319,9 +319,9 @@ def test_the_servers_have_their_places_in_the_end_if_there_is_room_for_them_at_a
     seed: int,
 ) -> None:
     workers, servers = counts
-    fleet = Fleet(workers, servers, relaunches=1_000)
+    desired = DesiredProcesses(workers, servers, relaunches=1_000)
     cluster = SmallCluster(
-        fleet, nodes, {True: sizes[0], False: sizes[1]}, quota, servers, random.Random(seed)
+        desired, nodes, {True: sizes[0], False: sizes[1]}, quota, servers, random.Random(seed)
     )
     for kind, number in events:
         names, node = list(cluster.pods), number % len(nodes)
@@ -335,18 +335,20 @@ def test_the_servers_have_their_places_in_the_end_if_there_is_room_for_them_at_a
         elif kind == "grow":
             cluster.nodes[node] += number
         elif kind == "scale":
-            cluster.fleet.scale(number, cluster.now)
+            cluster.desired.scale(number, cluster.now)
         elif kind == "quota":
             cluster.quota = number
         elif kind == "master":
-            cluster.fleet = Fleet(workers, servers, relaunches=1_000, record=cluster.fleet.record)
+            cluster.desired = DesiredProcesses(
+                workers, servers, relaunches=1_000, record=cluster.desired.record
+            )
         cluster.step()
     cluster.settle()
     if not cluster.has_room_for_servers():
         return
     assert not cluster.lacking
     there = count_workers(cluster.pods) + count_workers(cluster.refused)
-    assert there == cluster.fleet.target, "a worker that could wait for room does not"
+    assert there == cluster.desired.target, "a worker that could wait for room does not"
     before = len(cluster.yielded)
     cluster.settle()
     assert len(cluster.yielded) == before, "workers make room that nobody needs"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from edlz.services.master.core.processes.live_workers import Crew
+from edlz.services.master.core.processes.live_workers import LiveWorkers
 from edlz.services.master.core.processes.silent_servers import Silence
 from edlz.services.protocol.messages import SupervisorOrders
 from edlz.services.supervision import reconciler
@@ -143,7 +143,7 @@ NODE_LOST = job_of("pods", Fault(25, "apart", "p0", 1500.0))
 
 RULES: dict[str, tuple[object, str, object, Iterable[Schedule]]] = {
     "a worker that hangs is given up": (
-        Crew,
+        LiveWorkers,
         "give_up",
         lambda *_: iter(()),
         [job_of("machine", hangs=((5, 2),))],

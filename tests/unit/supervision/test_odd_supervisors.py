@@ -70,7 +70,7 @@ def test_a_name_that_a_service_has_is_taken(name: str) -> None:
 
 def facts_of(service: MasterService) -> object:
     processes = service._core.processes
-    return processes.running, processes.fleet.record, processes.notes
+    return processes.running, processes.desired.record, processes.notes
 
 
 @pytest.mark.parametrize("field", statuses_of(""))

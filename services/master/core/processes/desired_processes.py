@@ -1,7 +1,7 @@
 """The core that decides which processes of the job should run, and what the loss of one means.
 
 Theory of operation.  The job wants a number of workers (its *target*, which `scale` changes) and, beyond them,
-spares; its *crew* are the ids that should run now.  A worker that is lost leaves the crew, and a new id joins it,
+spares; its *workers* are the ids that should run now.  A worker that is lost leaves, and a new id joins,
 never the same one again, after a delay if lives are short.  A parameter server keeps its id.  Whoever runs
 processes tells what runs and what has ended, and makes the answer true; nothing depends on an event being told
 once: an exit that comes twice is known by its launch, one that is never told is a name that should run and does
@@ -26,7 +26,7 @@ from edlz.services.supervision.backoff import Backoff
 from edlz.services.supervision.exits import Cause, cause_of
 from edlz.services.supervision.launcher import count_workers, is_worker, split_name
 
-__all__ = ["Fleet", "Loss"]
+__all__ = ["DesiredProcesses", "Loss"]
 
 # Lives of one line in a row without progress in between:
 MOST_FAILED = 5  # of a parameter server that ended by an error of its own
@@ -60,7 +60,7 @@ class Loss:
 
 
 @dataclass(slots=True)
-class _Pod:
+class _Process:
     """A process that should run."""
 
     not_before_s: float = 0.0
@@ -68,7 +68,7 @@ class _Pod:
     line: Backoff = field(default_factory=Backoff)
 
 
-class Fleet:
+class DesiredProcesses:
     """Desired processes, by name: `ps-0`, `worker-1`.
 
     Parameters
@@ -108,8 +108,8 @@ class Fleet:
         self._asked = self.target = workers
         self.hung: set[str] = set()
         self.lost = 0
-        self._pods: dict[str, _Pod] = {f"ps-{index}": _Pod() for index in range(servers)}
-        self._places = Places(tuple(self._pods))
+        self._processes: dict[str, _Process] = {f"ps-{index}": _Process() for index in range(servers)}
+        self._places = Places(tuple(self._processes))
         self._next_id = 0
         self._failures = Backoff()  # of workers that ended by an error of their own
         self._achieved = self._furthest = 0
@@ -123,11 +123,11 @@ class Fleet:
         self._yielded: list[tuple[str, str]] = []
         if record is not None and record.asked == workers:
             self.target, self._next_id, self.lost = record.target, record.next_id, record.lost
-            self._pods |= {f"worker-{ident}": _Pod() for ident in record.crew}
+            self._processes |= {f"worker-{ident}": _Process() for ident in record.crew}
             self._lost_for_good = dict(record.given_up)
             for name, vain in record.vain:
-                if name in self._pods:
-                    self._pods[name].line.vain_lives = vain
+                if name in self._processes:
+                    self._processes[name].line.vain_lives = vain
 
     @property
     def has_spares(self) -> bool:
@@ -142,18 +142,18 @@ class Fleet:
             target=self.target,
             next_id=self._next_id,
             lost=self.lost,
-            crew=tuple(split_name(name)[1] for name in self._crew),
-            vain=tuple((name, vain) for name in self._pods if (vain := self._vain(name))),
+            crew=tuple(split_name(name)[1] for name in self._workers),
+            vain=tuple((name, vain) for name in self._processes if (vain := self._vain(name))),
             given_up=tuple(self._lost_for_good.items()),
         )
 
     def waiting(self, now: float) -> int:
         """Return how many workers the job could use beyond those that should run now."""
-        return max(0, self._wanted - count_workers(self.desired(now)))
+        return max(0, self._wanted - count_workers(self.names(now)))
 
-    def desired(self, now: float) -> tuple[str, ...]:
+    def names(self, now: float) -> tuple[str, ...]:
         """Return what should run now: no workers before it is known how many have room."""
-        due = (name for name, pod in self._pods.items() if now >= pod.not_before_s)
+        due = (name for name, process in self._processes.items() if now >= process.not_before_s)
         return tuple(name for name in due if name not in self.hung and self._places.may_run(name))
 
     # -- events
@@ -182,8 +182,8 @@ class Fleet:
         """
         self._achieved, self._furthest, self._busy = achieved, furthest, busy
         for name in running:
-            if name in self._pods and self._pods[name].seen_s is None:
-                self._pods[name].seen_s = now
+            if name in self._processes and self._processes[name].seen_s is None:
+                self._processes[name].seen_s = now
         losses = [loss for exit_ in exits if (loss := self._on_exit(exit_, now)) is not None]
         self.hung &= set(running)
         self._room = room
@@ -212,7 +212,7 @@ class Fleet:
 
         One whose machine does not answer was taken away.
         """
-        if name not in self._pods or name in self.hung:
+        if name not in self._processes or name in self.hung:
             return None
         self.hung.add(name)
         give_up = self._replace if is_worker(name) else self._restart
@@ -239,7 +239,7 @@ class Fleet:
         if exit_.launch and exit_.launch <= self._launches.get(name, 0):
             return None
         self._launches[name] = exit_.launch
-        if name not in self._pods or name in self.hung:  # its loss has been told
+        if name not in self._processes or name in self.hung:  # its loss has been told
             return None
         code = f"exited with code {exit_.code}" if exit_.signal is None else f"signal {exit_.signal}"
         reason, cause = exit_.reason or code, Cause.PREEMPTED if exit_.is_remedied else cause_of(exit_)
@@ -250,23 +250,23 @@ class Fleet:
     # -- parameter servers
 
     def _restart(self, name: str, reason: str, cause: Cause, now: float) -> Loss:
-        pod = self._pods[name]
-        delay_s = pod.line.on_end(self._lived_s(pod, now), self._furthest)
-        if pod.line.vain_lives >= (MOST_FAILED if cause not in _BLAMELESS else _most_vain(cause)):
-            text = f"{name} ended {pod.line.vain_lives} times while the job got no further, at last: {reason}"
+        process = self._processes[name]
+        delay_s = process.line.on_end(self._lived_s(process, now), self._furthest)
+        if process.line.vain_lives >= (MOST_FAILED if cause not in _BLAMELESS else _most_vain(cause)):
+            text = f"{name} ended {process.line.vain_lives} times while the job got no further, at last: {reason}"
             return Loss(name, reason, failure=FailureView(text=text, help="its log says why", process=name))
-        pod.not_before_s, pod.seen_s = now + delay_s, None
+        process.not_before_s, process.seen_s = now + delay_s, None
         return Loss(name, reason, replacement=name, delay_s=delay_s, is_explained=_is_explained(cause))
 
     def _vain(self, name: str) -> int:
         """How many of a line have ended without any progress up to now."""
-        return self._pods[name].line.vain_until(self._achieved if is_worker(name) else self._furthest)
+        return self._processes[name].line.vain_until(self._achieved if is_worker(name) else self._furthest)
 
     # -- workers
 
     @property
-    def _crew(self) -> list[str]:
-        return list(filter(is_worker, self._pods))
+    def _workers(self) -> list[str]:
+        return list(filter(is_worker, self._processes))
 
     @property
     def _wanted(self) -> int:
@@ -277,12 +277,12 @@ class Fleet:
     def _replace(self, name: str, reason: str, cause: Cause, now: float) -> Loss:
         self.lost += 1
         self._ready.discard(name)
-        pod = self._pods.pop(name)
-        delay_s = pod.line.on_end(self._lived_s(pod, now), self._achieved)
+        process = self._processes.pop(name)
+        delay_s = process.line.on_end(self._lived_s(process, now), self._achieved)
         is_explained = _is_explained(cause)
-        if self._has_failed_too_often(name, cause) or pod.line.vain_lives >= _most_vain(cause):
-            return self._lose_for_good(name, reason, pod.line.vain_lives)
-        self._heirless.insert(0, pod.line)
+        if self._has_failed_too_often(name, cause) or process.line.vain_lives >= _most_vain(cause):
+            return self._lose_for_good(name, reason, process.line.vain_lives)
+        self._heirless.insert(0, process.line)
         joined = self._fill(now + delay_s)
         replacement = joined[0] if joined else ""
         return Loss(name, reason, replacement=replacement, delay_s=delay_s, is_explained=is_explained)
@@ -297,7 +297,7 @@ class Fleet:
     def _lose_for_good(self, name: str, reason: str, vain_lives: int) -> Loss:
         before = f", like {vain_lives - 1} before it in its place" if vain_lives > 1 else ""
         self._lost_for_good[name] = reason + before
-        if self._crew or self._wanted:
+        if self._workers or self._wanted:
             return Loss(name, reason)
         by_reason: dict[str, list[str]] = {}
         for lost, why in self._lost_for_good.items():
@@ -307,35 +307,37 @@ class Fleet:
         failure = FailureView(text=text, help="the workers' logs say why they ended", process=name)
         return Loss(name, reason, failure=failure)
 
-    def _lived_s(self, pod: _Pod, now: float) -> float:
-        return 0.0 if pod.seen_s is None else now - pod.seen_s
+    def _lived_s(self, process: _Process, now: float) -> float:
+        return 0.0 if process.seen_s is None else now - process.seen_s
 
     def _fill(self, not_before_s: float) -> list[str]:
         """Let new workers join until there are as many as wanted, or as have room; return their names."""
-        missing = max(0, self._most_now() - len(self._crew))
+        missing = max(0, self._most_now() - len(self._workers))
         joined = [f"worker-{self._next_id + number}" for number in range(missing)]
         for name in joined:
-            self._pods[name] = _Pod(not_before_s, line=self._heirless.pop(0) if self._heirless else Backoff())
+            self._processes[name] = _Process(
+                not_before_s, line=self._heirless.pop(0) if self._heirless else Backoff()
+            )
         self._next_id += missing
         return joined
 
     def _shrink(self) -> None:
         """Let those leave that are too many."""
         for name in self._by_worth()[self._most_now() :]:
-            del self._pods[name]
+            del self._processes[name]
             self._dismissed.append(name)
 
     def _make_room(self, running: Sequence[str], now: float) -> None:
         """Let a worker leave whose room a parameter server needs; nobody is to blame, and another one joins."""
-        found = self._places.who_yields(running, self._pods, self._by_worth(), now)
+        found = self._places.who_yields(running, self._processes, self._by_worth(), now)
         if found is not None:
-            self._heirless.append(self._pods.pop(found[0]).line)
+            self._heirless.append(self._processes.pop(found[0]).line)
             self._ready.discard(found[0])
             self._yielded.append(found)
 
     def _by_worth(self) -> list[str]:
-        """Return the crew; the last one leaves first: who does not train yet, the youngest before others."""
-        return sorted(self._crew, key=lambda name: (name not in self._ready, split_name(name)[1]))
+        """Return the workers; the last one leaves first: who does not train yet, the youngest before others."""
+        return sorted(self._workers, key=lambda name: (name not in self._ready, split_name(name)[1]))
 
     def _most_now(self) -> int:
         return self._wanted if self._room is None else min(self._wanted, self._room)
@@ -343,11 +345,11 @@ class Fleet:
     # -- checks
 
     def check_invariants(self) -> None:
-        crew = [split_name(name)[1] for name in self._crew]
-        assert crew == sorted(set(crew)), f"ids are not in order: {crew}"
-        assert not crew or crew[-1] < self._next_id, "an id is not used up"
-        assert len(crew) <= max(self._most_now(), 0), f"{len(crew)} workers, {self._most_now()} wanted"
-        assert not self.hung & set(self._crew), "given up and wanted"
+        ids = [split_name(name)[1] for name in self._workers]
+        assert ids == sorted(set(ids)), f"ids are not in order: {ids}"
+        assert not ids or ids[-1] < self._next_id, "an id is not used up"
+        assert len(ids) <= max(self._most_now(), 0), f"{len(ids)} workers, {self._most_now()} wanted"
+        assert not self.hung & set(self._workers), "given up and wanted"
 
 
 def _is_explained(cause: Cause) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from edlz.services.master.core.tasks.task_queue import Holder
 from edlz.services.master.core.vocabulary.records import GivenUp, WorkerEntry
 
-__all__ = ["HANG_S", "Crew"]
+__all__ = ["HANG_S", "LiveWorkers"]
 
 SILENCE_S = 10.0
 HANG_S = 60.0
@@ -21,7 +21,7 @@ START_HANG_S = 900.0  # the first piece of a kind may take so long,
 START_HANGS = 10.0  # or so many times as long as a job lets a worker be without progress; no other one more
 
 
-class Crew:
+class LiveWorkers:
     """The live workers of a job; its launcher may be able to replace them.
 
     Parameters

@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class FleetRecord:
-    """Which workers should run; see `Fleet`.  `asked`: how many the job's settings asked for by then."""
+    """Which workers should run; see `DesiredProcesses`.  `asked`: how many the job's settings asked for by then."""
 
     asked: int
     target: int
