@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from edlz.services.master.core.checkpoints import STAGES
 from edlz.services.master.core.vocabulary.phase import STEPS as PHASES
 from edlz.services.protocol import messages
 from edlz.services.protocol.message_types import Record
@@ -81,6 +82,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "architecture.md": {
         "a task in hand": lambda: diagram(TASK_STEPS),
         "a job": lambda: diagram(PHASES),
+        "a cut of the job": lambda: diagram(STAGES),
         "a partition": lambda: diagram(PARTITION_STEPS),
         "a cut": lambda: diagram(CUT_STEPS),
     },

@@ -192,12 +192,7 @@ class Barriers:
         steps = min(filter(None, wished), default=0)
         if self._is_cut or not self._plan.is_training:
             return []
-        sums = np.cumsum(self._plan.minibatches, dtype=np.int64)
-        last, index = len(sums) - 1, None
-        if 0 < steps < sums[-1]:
-            last = int(np.searchsorted(sums, steps))
-            rest = steps - (int(sums[last - 1]) if last else 0)
-            index = rest if steps < sums[last] else None
+        last, index = self._end_after(steps)
         end = self._skips.ends.get(last)  # it may have raised before
         is_known = self._queue.task_count == last + 1 and (
             index is None or (end is not None and end <= index)
@@ -224,6 +219,15 @@ class Barriers:
         if self.needs is not None:
             self._move_on()
         return [Journal({"task_count": self.task_count, "ends": self._skips.journalled})]
+
+    def _end_after(self, steps: int) -> tuple[int, int | None]:
+        """Return the last task of a job of so many minibatches, and the index that it ends at if that is within it."""
+        sums = np.cumsum(self._plan.minibatches, dtype=np.int64)
+        if not 0 < steps < sums[-1]:
+            return len(sums) - 1, None
+        last = int(np.searchsorted(sums, steps))
+        rest = steps - (int(sums[last - 1]) if last else 0)
+        return last, rest if steps < sums[last] else None
 
     def learn(
         self, needs: CallbackNeeds, entries: Sequence[PartitionEntry] | None = None

@@ -10,16 +10,39 @@ written, which makes it valid.  A partition's new life abandons a cut that is un
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from edlz.services.master.core.vocabulary.instructions import Announce, DropParts, WriteManifest
 from edlz.services.master.core.vocabulary.records import PartitionEntry
 from edlz.services.protocol.ledger import Ledger, LedgerRecord
 from edlz.services.protocol.messages import CheckpointOrder, Ends, Identity, PartInfo
+from edlz.services.transitions import Transitions
 
-__all__ = ["Checkpoints"]
+__all__ = ["STAGES", "Checkpoints", "Stage"]
 
 CUT_S = 30.0  # for which a cut may hold up training before it is given up
+
+
+class Stage(Enum):
+    """How far a cut of an asynchronous job is: what the partitions are ordered to do for it."""
+
+    NONE = "none"  # no cut is under way
+    NEAR = "near"
+    FREEZE = "freeze"
+    LEVEL = "level"
+
+
+STAGES = Transitions(
+    "a cut",
+    Stage.NONE,
+    {
+        Stage.NONE: {Stage.NEAR},
+        Stage.NEAR: {Stage.FREEZE, Stage.NONE},
+        Stage.FREEZE: {Stage.LEVEL, Stage.NONE},
+        Stage.LEVEL: {Stage.NONE},
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -29,8 +52,8 @@ class _Cut:
     number: int
     version: int  # as far as partitions had told when it began; when they are frozen, the newest of theirs
     lives: tuple[Identity | None, ...]  # of the partitions when it began
-    is_near: bool = False  # all partitions report often by now
-    marks: LedgerRecord | None = None
+    stage: Stage = Stage.NEAR
+    marks: LedgerRecord = field(default_factory=LedgerRecord)  # to which all come level
     was_asked: bool = False
     urgent: frozenset[int] = frozenset()  # tasks that some partition has to catch up with
 
@@ -67,7 +90,7 @@ class Checkpoints:
     @property
     def urgent(self) -> frozenset[int] | None:
         """The tasks that may be leased while the partitions are levelled; None for all."""
-        return self._cut.urgent if self._cut is not None and self._cut.marks is not None else None
+        return self._cut.urgent if self._cut is not None and self._cut.stage is Stage.LEVEL else None
 
     @property
     def is_idle(self) -> bool:
@@ -134,9 +157,9 @@ class Checkpoints:
         cut = self._cut
         if cut is None:
             return None
-        if cut.marks is None:
-            return CheckpointOrder(number=cut.number, phase="freeze" if cut.is_near else "near")
-        return CheckpointOrder(number=cut.number, phase="level", version=cut.version, marks=cut.marks)
+        if cut.stage is Stage.LEVEL:
+            return CheckpointOrder(number=cut.number, phase="level", version=cut.version, marks=cut.marks)
+        return CheckpointOrder(number=cut.number, phase="freeze" if cut.stage is Stage.FREEZE else "near")
 
     def advance(
         self,
@@ -199,11 +222,16 @@ class Checkpoints:
             cut = None
         if cut is None:
             self._begin_if_due(entries, version, lives)
-        elif not cut.is_near:
-            if all(entry.status.near == cut.number for entry in entries):
-                self._cut = replace(cut, is_near=True)
-        elif cut.marks is None and all(entry.status.frozen == cut.number for entry in entries):
+        elif cut.stage is Stage.NEAR and all(entry.status.near == cut.number for entry in entries):
+            self._go_on(replace(cut, stage=Stage.FREEZE))
+        elif cut.stage is Stage.FREEZE and all(entry.status.frozen == cut.number for entry in entries):
             self._level(cut, entries)
+
+    def _go_on(self, cut: _Cut | None) -> None:
+        """The cut under way is at another stage; None: there is none any more."""
+        stage = Stage.NONE if self._cut is None else self._cut.stage
+        STAGES.check(stage, Stage.NONE if cut is None else cut.stage)
+        self._cut = cut
 
     def _begin_if_due(
         self, entries: list[PartitionEntry], version: int, lives: tuple[Identity | None, ...]
@@ -214,7 +242,7 @@ class Checkpoints:
         if self._written is not None or not (is_due or self._is_asked):
             return
         self._begun_at, was_asked, self._is_asked = version, self._is_asked, False
-        self._cut = _Cut(self._number(), _newest_version(entries), lives, was_asked=was_asked)
+        self._go_on(_Cut(self._number(), _newest_version(entries), lives, was_asked=was_asked))
         self._cut_since_s = None
 
     def _level(self, cut: _Cut, entries: list[PartitionEntry]) -> None:
@@ -223,12 +251,13 @@ class Checkpoints:
         if self.newest is not None and version <= self.newest:
             self._end(cut.number)  # nothing was trained since
         else:
-            self._cut = _level(replace(cut, version=version), [Ledger(entry.ledger) for entry in entries])
+            self._go_on(_level(replace(cut, version=version), [Ledger(entry.ledger) for entry in entries]))
 
     def _abandon(self) -> None:
         if self._cut is not None:
             self._is_asked = self._is_asked or self._cut.was_asked
-            self.completed, self._cut = self._cut.number, None
+            self.completed = self._cut.number
+            self._go_on(None)
 
     # -- both modes
 
@@ -253,7 +282,7 @@ class Checkpoints:
                     self._told.add(part.error)
                     out.append(DropParts(part.version))
                     if self._cut is not None and self._cut.number == number:
-                        self._cut = None
+                        self._go_on(None)
                     if self._is_sync and part.version >= self._wanted_since:
                         self._wanted = 0
         whole = [{number for number, part in parts.items() if part.info} for parts in reported]
@@ -272,7 +301,7 @@ class Checkpoints:
         self.completed = max(self.completed, number)
         if self._cut is not None and self._cut.number <= number:
             self._is_written_asked = self._cut.was_asked and self._written is not None
-            self._cut = None
+            self._go_on(None)
 
 
 def _newest_version(entries: list[PartitionEntry]) -> int:
@@ -297,4 +326,4 @@ def _level(cut: _Cut, ledgers: list[Ledger]) -> _Cut:
         for task in (*finished, *marks)
         if (task not in ledger.finished if task in union.finished else ledger.mark(task) < marks[task])
     )
-    return replace(cut, marks=union.record(), urgent=urgent)
+    return replace(cut, stage=Stage.LEVEL, marks=union.record(), urgent=urgent)

@@ -80,35 +80,28 @@ class Work:
     ) -> None:
         self._job, self._plan, self._settings = job, job.plan, settings
         self._partitions, self._eras, self._checkpoints, self._live, self._verdict = cores
-        first_number = ((journal.term + 1) << 20) + 1
-        self.queue = TaskQueue(job.plan)
-        self.evaluation = EvaluationRounds(job.plan, evaluation_steps, first_number=first_number)
-        self.skips = Skips(
-            job.plan,
-            journal,
-            self.queue,
-            self.evaluation,
-            first_number=first_number,
-            is_allowed=settings.skip_bad_tasks,
-        )
+        plan, first_number = job.plan, ((journal.term + 1) << 20) + 1
+        self.queue = TaskQueue(plan)
+        self.evaluation = EvaluationRounds(plan, evaluation_steps, first_number=first_number)
+        told = (self.queue, self.evaluation)
+        self.skips = Skips(plan, journal, *told, first_number, is_allowed=settings.skip_bad_tasks)
         self._skipped_before = self._skipped  # by earlier masters
         self.losses = NonFiniteLosses.of(journal.losses)
-        self.deaths = Deaths(self.queue, self.evaluation)
+        self.deaths = Deaths(*told)
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
             self.evaluation.skip_to(version)
         self.barriers = Barriers(
-            job.plan,
+            plan,
             evaluation_steps,
             checkpoint_steps,
             journal,
-            (self.queue, self.evaluation, self._checkpoints, self.skips),
+            (*told, self._checkpoints, self.skips),
             self.results,
             max_steps=settings.max_step,
         )
-        self.predictions = Predictions(
-            job.plan, journal, self.evaluation, has_files=bool(settings.prediction_output)
-        )
+        has_files = bool(settings.prediction_output)
+        self.predictions = Predictions(plan, journal, self.evaluation, has_files=has_files)
         self.exports = Exports(job, settings, journal)
         self.is_open = False
 
