@@ -2,29 +2,21 @@
 
 from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.messages import Granted, Identity, Initialise, Job
-from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.core.inputs import Answered, Written
 from edlz.services.ps.core.instructions import Instruction, Write
 from edlz.services.ps.core.partition import Partition
+from tests import builders
 from tests.simulation.disk import Disk
 from tests.simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 from tests.statuses import partition_status
 
 __all__ = ["PLAN", "bare_partition", "become_based", "initial_values", "job_of"]
 
-PLAN = Plan(
-    mode="async",
-    seed=1,
-    shards=(Shard(name="data", first=0, count=40),),
-    records_per_task=4,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-)
+PLAN = builders.plan(40, mode="async", seed=1, records_per_task=4)
 
 
 def job_of(run: str) -> Job:
-    return Job(name="j", run=run, config={}, plan=PLAN, partitions=1)
+    return builders.job(PLAN, run=run)
 
 
 def bare_partition(run: str, life: Identity) -> Partition:

@@ -11,6 +11,7 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.inputs.data import list_shards
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.engine.trainer import Trainer
+from tests import builders
 
 __all__ = ["BASE", "MINIBATCH", "line", "opened"]
 
@@ -58,14 +59,11 @@ def opened(
         for number in range(RECORDS):
             writer.write(record(number))
     shards = list_shards(str(folder / "data"))
-    plan = Plan(
-        mode="sync",
+    plan = builders.plan(
         seed=3,
         shards=shards,
         records_per_task=2 * MINIBATCH,
         minibatch_size=MINIBATCH,
-        epochs=1,
-        slots=1,
         evaluation_shards=shards,
     )
     config = JobConfig(

@@ -1,15 +1,13 @@
 """Jobs whose master was killed when they were complete, before it could say so."""
 
-from pathlib import Path
 from typing import Any
 
-from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.planning import open_journal
 from edlz.services.protocol.job_status import JobStatus, PartitionView
 from edlz.services.protocol.messages import Job
 
-__all__ = ["COMPLETE", "FINAL", "completed", "config_of"]
+__all__ = ["COMPLETE", "FINAL", "completed"]
 
 FINAL = JobStatus(
     name="j",
@@ -23,16 +21,6 @@ FINAL = JobStatus(
     partitions=(PartitionView(id="0", state="sealed", version=7, expected=9, applied=9),),
 )
 COMPLETE = {"is_complete": True, "digest": "sha", "final": FINAL}
-
-
-def config_of(folder: Path, **fields: Any) -> JobConfig:
-    """Return a job on one record, in this folder."""
-    data = folder / "data"
-    data.mkdir(exist_ok=True)
-    with Writer(data / "part-0") as writer:
-        writer.write(b"x")
-    defaults = {"job_dir": str(folder / "job"), "endpoint": f"ipc://{folder}/m", "num_ps_pods": 1}
-    return JobConfig(job_name="j", model_def="a.b", training_data=str(data), **{**defaults, **fields})
 
 
 def completed(config: JobConfig, **facts: Any) -> Job:

@@ -7,7 +7,7 @@ import numpy as np
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.inputs.data import list_shards
-from edlz.services.protocol.plan import Plan
+from tests import builders
 
 BATCH, TASK, RECORDS, IDS = 4, 10, 25, 30
 
@@ -67,13 +67,11 @@ def write_job(folder, source, change):
 
 def job(folder, evaluation=False):
     shards = list_shards(str(folder / "data"))
-    plan = Plan(
-        mode="sync",
+    plan = builders.plan(
         seed=7,
         shards=shards,
         records_per_task=TASK,
         minibatch_size=BATCH,
-        epochs=1,
         slots=2,
         evaluation_shards=shards if evaluation else (),
     )

@@ -14,7 +14,6 @@ from edlz.services.protocol.messages import (
     Exchanged,
     FailedTask,
     Initialised,
-    Job,
     Lease,
     NewestPull,
     PartitionAddress,
@@ -23,7 +22,7 @@ from edlz.services.protocol.messages import (
     RowIds,
     WorkerOrders,
 )
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.plan import Shard
 from edlz.services.worker.core import instructions as asked
 from edlz.services.worker.core.inputs import (
     Answered,
@@ -36,6 +35,7 @@ from edlz.services.worker.core.inputs import (
 )
 from edlz.services.worker.core.instructions import Outcome
 from edlz.services.worker.core.worker import TaskRunner
+from tests import builders
 
 __all__ = ["Script"]
 
@@ -66,8 +66,8 @@ class Script:
     def __post_init__(self) -> None:
         shard = Shard(name="data", first=0, count=12)
         about: dict[str, Any] = {"records_per_task": 3, "minibatch_size": 1, "epochs": 1, "slots": 2}
-        plan = Plan(mode=self.mode, seed=0, shards=(shard,), **about)
-        self.job = Job(name="j", run="r", config=self.flags, plan=plan, partitions=2)
+        plan = builders.plan(mode=self.mode, shards=(shard,), **about)
+        self.job = builders.job(plan, config=self.flags, partitions=2)
         self.now, self._seq, self._era = 0.0, 0, (1, 1)
         self._lives = [LIFE, LIFE]
         self._questions: dict[int, list[_Question]] = {0: [], 1: []}

@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 from msgspec import inspect
 
-from edlz.api.recordio import Writer as RecordWriter
-from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.master.core.vocabulary.inputs import Request, Tick
 from edlz.services.master.service import MasterService, serve_master
@@ -46,6 +44,7 @@ from edlz.services.ps.core.partition import Partition
 from edlz.services.transport.codec import Codec
 from edlz.services.transport.rpc import ReplyTo
 from edlz.services.worker.core import inputs as worker_inputs
+from tests.builders import settings_in
 from tests.fuzzing import cases, every_case
 from tests.simulation.job import SimulatedJob
 from tests.simulation.processes import Process
@@ -259,18 +258,7 @@ def test_a_masters_service_takes_or_refuses_any_request() -> None:
             asyncio.run(serve(Path(name), rng))
 
     async def serve(folder: Path, rng: random.Random) -> None:
-        (folder / "data").mkdir()
-        with RecordWriter(folder / "data" / "part-0") as records:
-            records.write(b"x")
-        config = JobConfig(
-            job_name="j",
-            model_def="a.b",
-            training_data=str(folder / "data"),
-            job_dir=str(folder / "job"),
-            endpoint=f"ipc://{folder}/m",
-            num_ps_pods=2,
-            num_workers=2,
-        )
+        config = settings_in(folder, num_ps_pods=2, num_workers=2)
         stop = Stop()
 
         async def attend(service: MasterService) -> None:

@@ -22,13 +22,12 @@ from edlz.services.master.core.vocabulary.records import FleetRecord
 from edlz.services.master.journal.journal import Journal, planned_job
 from edlz.services.protocol.job_status import EvaluationView, EventView, FailureView, JobStatus, PartitionView
 from edlz.services.protocol.ledger import LedgerRecord
-from edlz.services.protocol.messages import Job
-from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.storage.checkpoint_reading import read_partition
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.state import MemoryRows
 from edlz.services.storage.versions import list_versions, newest_good, newest_run
 from edlz.services.transport.keys import ROLES, load_job_keys, load_keys, make_job_keys, write_keys
+from tests import builders
 from tests.command_logging import logging_restored
 from tests.fuzzing import cases, damaged, every_case
 from tests.states import make_state, save
@@ -36,16 +35,8 @@ from tests.states import make_state, save
 pytestmark = pytest.mark.fuzz
 
 FULL = 10_000
-PLAN = Plan(
-    mode="sync",
-    seed=0,
-    shards=(Shard(name="a", first=0, count=18),),
-    records_per_task=4,
-    minibatch_size=2,
-    epochs=1,
-    slots=1,
-)
-JOB = Job(name="mnist", run="r", config={"job_name": "mnist", "num_epochs": 2}, plan=PLAN, partitions=1)
+PLAN = builders.plan(18, records_per_task=4, minibatch_size=2)
+JOB = builders.job(PLAN, name="mnist", config={"job_name": "mnist", "num_epochs": 2})
 STATUS = JobStatus(
     name="mnist",
     state="Succeeded",

@@ -25,6 +25,7 @@ from edlz.services.storage.state import State
 from edlz.services.worker.core import inputs as worker_inputs
 from edlz.services.worker.core.worker import TaskRunner
 from edlz.services.worker.pace import Pace
+from tests import builders
 from tests.simulation.disk import CheckpointFolder, Disk
 from tests.simulation.homes import Home, Machine, Pods
 from tests.simulation.network import Network
@@ -391,7 +392,8 @@ class SimulatedJob:
 
 
 def _job_record(schedule: Schedule) -> Job:
-    return Job(
+    return builders.job(
+        schedule.plan,
         name="simulated",
         run="1",
         config={
@@ -406,7 +408,6 @@ def _job_record(schedule: Schedule) -> Job:
             "output": "out" if schedule.exports else "",
             "max_step": 0 if schedule.workers_tell_max_step else schedule.max_step,
         },
-        plan=schedule.plan,
         partitions=schedule.partitions,
         begins_from=f"version-{schedule.begins_from}" if schedule.begins_from else "",
     )

@@ -8,6 +8,7 @@ from edlz.core_ext.ids import group_ids
 from edlz.services.protocol.messages import RowIds, TableSpec
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.row_traffic import row_ids
+from tests import builders
 from tests.simulation.model import TABLES
 
 BEGINNING_MOMENTS = ("initialising", "base")
@@ -130,12 +131,11 @@ class Schedule:
     @property
     def plan(self) -> Plan:
         tasks = len(self.lengths) // max(1, self.epochs)
-        return Plan(
+        return builders.plan(
             mode=self.mode,
             seed=1,
             shards=(Shard(name="data", first=0, count=tasks * 4),) if tasks else (),
             records_per_task=4,
-            minibatch_size=1,
             epochs=self.epochs,
             slots=self.slots if self.mode == "sync" or self.tolerance else 1,
             evaluation_shards=(Shard(name="test", first=0, count=self.evaluation_tasks * 4),),

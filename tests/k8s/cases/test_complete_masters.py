@@ -11,7 +11,8 @@ from edlz.k8s.ended_mark import read_mark
 from edlz.k8s.master import OwnPod, run_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol import named_status
-from tests.complete_jobs import FINAL, completed, config_of
+from tests.builders import settings_in
+from tests.complete_jobs import FINAL, completed
 from tests.k8s.played import PlayedCluster, played_cluster
 from tests.k8s.server.history import Change
 
@@ -34,7 +35,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
 def test_it_ends_with_0_and_creates_no_pod(tmp_path: Path, cluster: PlayedCluster) -> None:
     cluster.add_pod("j", "master")
     uid = cluster.store.get("pods", POD, "default")["metadata"]["uid"]
-    config = config_of(
+    config = settings_in(
         tmp_path,
         image_name="edlz:mnist",
         num_ps_pods=2,

@@ -9,22 +9,12 @@ import pytest
 
 from edlz.client.cli import main
 from edlz.client.local.job_directory import open_job_directory
-from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol.job_status import JobStatus
-from edlz.services.protocol.messages import Job
-from edlz.services.protocol.plan import Plan, Shard
+from tests import builders
 from tests.small_disk import fill, small_disk
 
-PLAN = Plan(
-    mode="sync",
-    seed=0,
-    shards=(Shard(name="a", first=0, count=9),),
-    records_per_task=2,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-)
+PLAN = builders.plan(9, records_per_task=2)
 ENDED = JobStatus(name="mnist", state="Stopped", mode="sync", slots=1, started_at=1.0, now=2.0)
 GARBAGE = b"\x00\xff\xfe{[: \x80" * 50
 COMMANDS = (["ls"], ["ls", "-o", "json"], ["status", "mnist"], ["logs", "mnist"], ["wait", "mnist"])
@@ -41,10 +31,10 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make(job: Path) -> None:
-    with open_job_directory(JobConfig(job_name="mnist", model_def="a.b", training_data="x")) as folder:
+    with open_job_directory(builders.settings(job_name="mnist")) as folder:
         (folder.logs / "master.log").write_text("error: it ended\n")
     with Journal(job / "journal.sqlite") as journal:
-        journal.begin(Job(name="mnist", run="r", config={}, plan=PLAN, partitions=1))
+        journal.begin(builders.job(PLAN, name="mnist"))
     (job / "status.json").write_bytes(msgspec.json.encode(ENDED))
 
 

@@ -22,6 +22,7 @@ from edlz.services.protocol.messages import Job
 from edlz.services.storage.checkpoint_writing import write_manifest, write_part
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.versions import NoCheckpoint
+from tests import builders
 from tests.states import make_cut
 
 MODEL = Path(__file__).parents[1] / "models" / "tiny_mlp.py"
@@ -60,7 +61,7 @@ def make_job(tmp_path: Path, config: JobConfig, partitions: int = 2) -> tuple[Pa
     folder.mkdir(parents=True)
     plan = make_plan(config)
     whole = {**config.to_record(), "job_name": "tiny", "job_dir": str(folder)}
-    job = Job(name="tiny", run="r", config=whole, plan=plan, partitions=partitions)
+    job = builders.job(plan, name="tiny", config=whole, partitions=partitions)
     with Journal(folder / "journal.sqlite") as journal:
         journal.begin(job)
     return folder, job

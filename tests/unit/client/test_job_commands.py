@@ -37,9 +37,10 @@ from edlz.services.protocol.job_status import (
     WorkerView,
 )
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import Job, Scaled, ScaleRequest
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.messages import Scaled, ScaleRequest
+from edlz.services.protocol.plan import Shard
 from edlz.services.transport.rpc import RpcServer
+from tests import builders
 from tests.command_logging import logging_restored
 
 STATUS = JobStatus(
@@ -60,7 +61,7 @@ STATUS = JobStatus(
 
 
 SHARDS = (Shard(name="a", first=0, count=9),)
-PLAN = Plan(mode="sync", seed=0, shards=SHARDS, records_per_task=2, minibatch_size=1, epochs=1, slots=1)
+PLAN = builders.plan(shards=SHARDS, records_per_task=2)
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +80,7 @@ def _logging() -> Iterator[None]:
 
 
 def config(name: str = "mnist") -> JobConfig:
-    return JobConfig(job_name=name, model_def="a.b", training_data="x", num_workers=2)
+    return builders.settings(job_name=name, num_workers=2)
 
 
 def ended(home: Path, status: JobStatus, name: str = "mnist") -> Path:
@@ -187,7 +188,7 @@ def test_a_job_whose_supervisor_was_killed(capsys: pytest.CaptureFixture[str], h
 
 def test_a_job_keeps_its_age_while_no_master_speaks(capsys: pytest.CaptureFixture[str]) -> None:
     with open_job_directory(config()) as folder:
-        job = Job(name="mnist", run="r", config={}, plan=PLAN, partitions=1)
+        job = builders.job(PLAN, name="mnist")
         with Journal(folder.path / "journal.sqlite") as journal:
             journal.begin(job, at=time.time() - 3 * 86400)
         assert main(["ls"]) == 0
@@ -499,7 +500,7 @@ def master_by_hand(path: Path, endpoint: str, name: str = "mnist") -> Iterator[N
     path.mkdir(parents=True)
     record = {"job_name": name, "endpoint": endpoint}
     with Journal(path / "journal.sqlite") as journal, (path / "master.lock").open("w") as lock:
-        journal.begin(Job(name=name, run="r", config=record, plan=PLAN, partitions=1))
+        journal.begin(builders.job(PLAN, name=name, config=record))
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write("77")
         lock.flush()

@@ -17,8 +17,8 @@ from edlz.client.jobs.job_index import earlier_runs, find_job, forget, list_jobs
 from edlz.client.local import job_lock
 from edlz.client.local.job_directory import hold_idle_job, open_job_directory
 from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand, take_lock
-from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
+from tests import builders
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def make_job(path: Path, settings: str = "") -> Path:
 
 def run(name: str, folder: str = "") -> Path:
     """A job that begins and ends."""
-    config = JobConfig(job_name=name, job_dir=folder, model_def="a.b", training_data="x")
+    config = builders.settings(job_name=name, job_dir=folder)
     with open_job_directory(config) as opened:
         return opened.path
 
@@ -214,7 +214,7 @@ def another_process(place: Path) -> Iterator[int]:
 
 
 def test_who_runs_a_job(home: Path) -> None:
-    config = JobConfig(job_name="mnist", model_def="a.b", training_data="x")
+    config = builders.settings(job_name="mnist")
     assert lock_holder(config.job_directory) is None
     with open_job_directory(config) as folder:
         holder = lock_holder(folder.path)
@@ -268,7 +268,7 @@ def test_looking_never_keeps_a_job_from_beginning(home: Path, monkeypatch: pytes
 
 def test_a_job_is_not_begun_while_it_is_held(home: Path) -> None:
     path = make_job(home / "jobs" / "mnist")
-    config = JobConfig(job_name="mnist", model_def="a.b", training_data="x")
+    config = builders.settings(job_name="mnist")
     with hold_idle_job(path, "mnist"):
         with pytest.raises(ConfigError, match="is running"), open_job_directory(config):
             pass

@@ -17,6 +17,7 @@ from edlz.client.screen.log_lines import LogLine, Selection, shown, stamped
 from edlz.client.screen.spans import ASCII, UNICODE
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
+from tests import builders
 from tests.processes import wait_for
 
 
@@ -137,7 +138,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobConfig:
     monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    return JobConfig(job_name="mnist", model_def="a.b", training_data="x")
+    return builders.settings(job_name="mnist")
 
 
 def write_logs(config: JobConfig) -> None:

@@ -19,10 +19,10 @@ from edlz.client.cli import main
 from edlz.client.jobs.job_index import LocalJob, find_job
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.job_removal import remove_job
-from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobState, JobStatus
+from tests import builders
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
         return checked
 
-    with open_job_directory(JobConfig(job_name="mnist", model_def="a.b", training_data="x")) as folder:
+    with open_job_directory(builders.settings(job_name="mnist")) as folder:
         (folder.logs / "master.log").write_text("x" * 1000)
         (folder.path / "journal.sqlite").touch()
     monkeypatch.setattr(shutil, "rmtree", confined(shutil.rmtree))
@@ -76,7 +76,7 @@ def test_a_job_is_removed(job: Path, capsys: pytest.CaptureFixture[str], tmp_pat
 
 def another(name: str, state: JobState | None = None, **about: Any) -> Path:
     """Leave another job."""
-    config = JobConfig(job_name=name, model_def="a.b", training_data="x", **about)
+    config = builders.settings(job_name=name, **about)
     with open_job_directory(config) as folder:
         (folder.path / "journal.sqlite").touch()
         if state is not None:
@@ -220,7 +220,7 @@ def test_folders_that_hold_more_than_a_job_are_refused(
 
 
 def test_a_job_that_runs_is_refused(capsys: pytest.CaptureFixture[str], job: Path) -> None:
-    config = JobConfig(job_name="mnist", model_def="a.b", training_data="x")
+    config = builders.settings(job_name="mnist")
     lock = (job / "lock").open("w+")
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

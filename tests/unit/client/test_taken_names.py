@@ -10,6 +10,7 @@ from edlz.client.local.job_directory import open_job_directory
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobState, JobStatus
+from tests import builders
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def leave(folder: Path, state: JobState | None, version: int = 9) -> None:
     """Leave a job that has ended so; None: its supervisor was killed."""
-    config = JobConfig(job_name="mnist", model_def="a.b", training_data="x", job_dir=str(folder))
+    config = builders.settings(job_name="mnist", job_dir=str(folder))
     with open_job_directory(config) as directory:
         (directory.path / "journal.sqlite").touch()
         if state is None:

@@ -9,7 +9,7 @@ from edlz.core_ext.dense import squared_norm
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.errors import ModelError
 from edlz.services.protocol.messages import OptimizerSpec
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.plan import Shard
 from edlz.services.worker.engine.contract import gradient_clipping
 from edlz.services.worker.engine.contract.gradient_clipping import Clip, GradientClipping
 from edlz.services.worker.engine.contract.learning_rates import Epochs, LearningRate, scheduled_rate
@@ -22,6 +22,7 @@ from tests.rounding import IEEE, TENSORFLOW, near
 
 # After Keras' backend is chosen.
 from edlz.api import LearningRateScheduler, RowwiseAdagrad  # isort: skip
+from tests import builders
 
 O = keras.optimizers  # noqa: E741
 CODE = UserCode(Path(__file__).parent)
@@ -48,7 +49,7 @@ OPTIMIZERS = [
 
 def plan(mode="sync", slots=2, epochs=3, records=(35, 12)):
     shards = tuple(Shard(name=str(i), first=0, count=count) for i, count in enumerate(records))
-    return Plan(
+    return builders.plan(
         mode=mode, seed=1, shards=shards, records_per_task=10, minibatch_size=4, epochs=epochs, slots=slots
     )
 

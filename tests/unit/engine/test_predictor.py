@@ -14,6 +14,7 @@ from edlz.services.protocol.plan import Plan
 from edlz.services.worker.core.computation import Predicted
 from edlz.services.worker.engine.trainer import Trainer
 from edlz.services.worker.engine.user_code.user_code import TaskError
+from tests import builders
 from tests.table_jobs import RECORDS, TASK, job, rows_of, write_job
 from tests.tutorials import write_files
 
@@ -53,14 +54,11 @@ def predict(tmp_path: Path) -> Any:
         flags = {"prediction_output": str(tmp_path / "out"), **flags}
         given = {name: getattr(config, name) for name in ("model_file", "minibatch_size", "worker_threads")}
         config = type(config)(**given, prediction_data=str(folder / "data"), **flags)
-        plan = Plan(
-            mode="sync",
+        plan = builders.plan(
             seed=7,
-            shards=(),
             records_per_task=TASK,
             minibatch_size=training.minibatch_size,
             epochs=0,
-            slots=1,
             evaluation_shards=training.shards,
             predicts=True,
         )

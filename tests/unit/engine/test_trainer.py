@@ -16,8 +16,9 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, LocalProtocolError, ModelError
 from edlz.services.inputs.data import list_shards
 from edlz.services.master.core.tasks.metric_state import merge_states
-from edlz.services.protocol.plan import Plan, TaskRange
+from edlz.services.protocol.plan import TaskRange
 from edlz.services.worker.engine.trainer import TaskError, Trainer, UserCodeError
+from tests import builders
 from tests.rounding import near
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
@@ -104,7 +105,7 @@ def write_job(folder, source, change):
 def job(folder, mode="sync", evaluation=False, slots=2):
     shards = list_shards(str(folder / "data"))
     symbol = {"model_file": str(folder / "model.py")}
-    plan = Plan(
+    plan = builders.plan(
         mode=mode,
         seed=7,
         shards=shards,

@@ -15,9 +15,9 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.inputs.data import list_shards
 from edlz.services.master.core.tasks.task_failures import failure_of_worker
-from edlz.services.protocol.plan import Plan
 from edlz.services.worker.engine.trainer import Trainer
 from edlz.services.worker.engine.user_code.user_code import failure_of
+from tests import builders
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what TensorFlow and Keras remark on such models
 
@@ -143,16 +143,7 @@ def test_a_wrong_model_is_told_once_and_with_what_to_do(row, wrong, error, help_
         for number in range(20):
             writer.write(f"{20 + number},{number},{number % 2}".encode())
     shards = list_shards("people")
-    plan = Plan(
-        mode="sync",
-        seed=0,
-        shards=shards,
-        records_per_task=10,
-        minibatch_size=10,
-        epochs=1,
-        slots=1,
-        evaluation_shards=shards,
-    )
+    plan = builders.plan(shards=shards, records_per_task=10, minibatch_size=10, evaluation_shards=shards)
     trainer = Trainer(JobConfig(model_file="m.py", minibatch_size=10, worker_threads=1), plan)
     with pytest.raises(ModelError) as raised:
         trainer.build()

@@ -9,19 +9,11 @@ from edlz.services.master.core.processes.live_workers import HANG_S
 from edlz.services.master.core.vocabulary.inputs import Request, Start, Tick
 from edlz.services.master.core.vocabulary.instructions import Announce
 from edlz.services.master.core.vocabulary.records import FleetRecord, JournalState
-from edlz.services.protocol.messages import Job, SupervisorStatus, WorkerStatus
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.messages import SupervisorStatus, WorkerStatus
+from tests import builders
 from tests.statuses import partition_status
 
-PLAN = Plan(
-    mode="async",
-    seed=0,
-    shards=(Shard(name="data", first=0, count=4),),
-    records_per_task=1,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-)
+PLAN = builders.plan(4, mode="async")
 TICK_S = 0.25
 
 
@@ -52,7 +44,7 @@ def test_a_master_that_stood_still_gives_nobody_up(has_stood_still: bool) -> Non
     time = Played()
     clock = AwakeClock(time)
     desired = DesiredProcesses(1, 1, record=FleetRecord(asked=1, target=1, next_id=1, crew=(0,)))
-    job = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
+    job = builders.job(PLAN)
     core = MasterCore(job, JournalState(), desired=desired)
     core.feed(Start(), 0.0)
     core.feed(Request("s", SupervisorStatus(seq=1)), clock())

@@ -17,30 +17,20 @@ from edlz.services.protocol.messages import (
     EvaluationResult,
     Exchanged,
     FailedTask,
-    Job,
     PartitionAddress,
     PartitionOrders,
     PartitionStatus,
     Push,
 )
-from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.core.task_ends import Endings
 from edlz.services.worker.core.asynchronous import AsynchronousTraining
 from edlz.services.worker.core.instructions import AskPartition, Compute, Outcome
 from edlz.services.worker.core.partition_directory import KnownPartitions
 from edlz.services.worker.core.requests import Requests
+from tests import builders
 from tests.statuses import partition_status
 
-PLAN = Plan(
-    mode="async",
-    seed=0,
-    shards=(Shard(name="train-0", first=0, count=40),),
-    records_per_task=10,
-    minibatch_size=2,
-    epochs=1,
-    slots=1,
-    evaluation_shards=(Shard(name="test-0", first=0, count=20),),
-)
+PLAN = builders.plan(40, mode="async", records_per_task=10, minibatch_size=2, evaluated=20)
 
 
 class Bench:
@@ -88,7 +78,7 @@ def test_a_task_ends_at_its_smallest_failure_or_at_the_greatest_mark(
     assert isinstance(out[1], Announce)
     assert out[1].level == 30
     first = PLAN.task_range(1).first
-    assert f"task 1 is skipped from minibatch {end} on, train-0, records {first}..{first + 9}" in out[1].text
+    assert f"task 1 is skipped from minibatch {end} on, data, records {first}..{first + 9}" in out[1].text
     assert "ValueError: no" in out[1].text
     assert bench.skips.closing == ()
     assert bench.skips.of((0, 1)) == ((1, end),)
@@ -159,7 +149,7 @@ def test_an_evaluation_task_that_always_fails_counts_as_no_records() -> None:
     journal, announce = bench.decide(None, None)
     assert journal == Journal({"skipped_evaluations": (0,)})
     assert isinstance(announce, Announce)
-    assert "evaluation task 0 is skipped, test-0, records 0..9, evaluation" in announce.text
+    assert "evaluation task 0 is skipped, test, records 0..9, evaluation" in announce.text
     bench.evaluation.check_invariants()
     assert bench.evaluation.conclusion((1, 1), 0.0) is not None
     finished = bench.evaluation.conclude(EvaluationResult(round=number, metrics={"n": 10.0}))
@@ -184,7 +174,7 @@ def test_without_any_evaluation_task_there_is_no_round() -> None:
 def test_the_failure_says_how_to_go_on() -> None:
     at = msgspec.structs.replace(failed(1, 2), where="model.py:7 in feed")
     attempts = [("0", at), ("1", at), ("0", at)]
-    job = Job(name="j", run="1", config={}, plan=PLAN, partitions=2)
+    job = builders.job(PLAN, run="1", partitions=2)
     view = failure_of_task(job, attempts, skips=False)
     assert view.text == "task 1 raised the same error 3 times (workers 0, 1, 0)"
     assert view.task == 1

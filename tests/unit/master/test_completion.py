@@ -13,8 +13,9 @@ from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
 from edlz.services.master.core.vocabulary.instructions import Announce, Journal, TakeDigest, WriteManifest
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.core.vocabulary.verdict import Verdict
-from edlz.services.protocol.messages import CheckpointPart, Identity, Job, PartInfo
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.messages import CheckpointPart, Identity, PartInfo
+from edlz.services.protocol.plan import Shard
+from tests import builders
 from tests.statuses import partition_status
 
 
@@ -23,21 +24,14 @@ class Bench:
 
     def __init__(self, *, has_data: bool = False, saves: bool = False) -> None:
         shard = Shard(name="data", first=0, count=1)
-        self.plan = Plan(
-            mode="async",
-            seed=0,
-            shards=(shard,),
-            records_per_task=1,
-            minibatch_size=1,
-            epochs=1,
-            slots=1,
-            evaluation_shards=(shard,) if has_data else (),
+        self.plan = builders.plan(
+            mode="async", shards=(shard,), evaluation_shards=(shard,) if has_data else ()
         )
         numbers = itertools.count(1)
         self.partitions = Partitions(2, lambda: (1, next(numbers)))
         self.evaluation = EvaluationRounds(self.plan, 0)
         self.checkpoints = Checkpoints(is_sync=False, steps=0, first_number=1)
-        job = Job(name="job", run="1", config={}, plan=self.plan, partitions=2)
+        job = builders.job(self.plan, name="job", run="1", partitions=2)
         self.predictions = Predictions(self.plan, JournalState(), self.evaluation, has_files=False)
         self.exports = Exports(job, JobSettings.of({}), JournalState())
         self.verdict = Verdict(JournalState())

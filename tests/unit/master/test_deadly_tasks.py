@@ -13,21 +13,12 @@ from edlz.services.master.core.tasks.task_queue import TaskQueue
 from edlz.services.master.core.vocabulary.records import WorkerEntry
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.messages import NO_IDENTITY, DoneEvaluation, WorkerOrders, WorkerStatus
-from edlz.services.protocol.plan import Plan, Shard
+from tests import builders
 from tests.simulation.job import Fault, Schedule, SimulatedJob
 
 KILLED = "killed by signal 9 (SIGKILL)"
 QUICK = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-PLAN = Plan(
-    mode="async",
-    seed=0,
-    shards=(Shard(name="data", first=0, count=60),),
-    records_per_task=10,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-    evaluation_shards=(Shard(name="test", first=0, count=20),),
-)
+PLAN = builders.plan(60, mode="async", records_per_task=10, evaluated=20)
 
 
 class Bench:

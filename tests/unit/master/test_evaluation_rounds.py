@@ -7,19 +7,11 @@ import pytest
 from edlz.services.master.core.tasks.evaluation_rounds import LEASE_TIMEOUT_S, EvaluationRounds
 from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.protocol.messages import DoneEvaluation, EvaluationResult
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.plan import Shard
+from tests import builders
 
 A, B = (1, 1), (1, 2)
-PLAN = Plan(
-    mode="sync",
-    seed=0,
-    shards=(),
-    records_per_task=2,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-    evaluation_shards=(Shard(name="e", first=0, count=5),),
-)
+PLAN = builders.plan(records_per_task=2, evaluated=5)
 
 TRAINING = msgspec.structs.replace(PLAN, shards=(Shard(name="t", first=0, count=5),))
 

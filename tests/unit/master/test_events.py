@@ -3,11 +3,9 @@
 import asyncio
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.core.vocabulary.records import Added
 from edlz.services.master.journal import full_disk
@@ -16,15 +14,7 @@ from edlz.services.master.progress.events import MOST, Events
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.job_status import EventView, JobStatus, events_before
-
-
-def config_of(folder: Path, **fields: Any) -> JobConfig:
-    data = folder / "data"
-    data.mkdir(exist_ok=True)
-    with Writer(data / "part-0") as writer:
-        writer.write(b"x")
-    defaults = {"job_dir": str(folder / "job"), "endpoint": f"ipc://{folder}/m", "num_ps_pods": 1}
-    return JobConfig(job_name="j", model_def="a.b", training_data=str(data), **{**defaults, **fields})
+from tests.builders import settings_in
 
 
 def life(config: JobConfig, *announced: str) -> JobStatus:
@@ -59,7 +49,7 @@ def journalled(config: JobConfig) -> list[str]:
 
 
 def test_the_next_master_knows_what_has_happened_and_when_the_job_began(tmp_path: Path) -> None:
-    config = config_of(tmp_path)
+    config = settings_in(tmp_path)
     first = life(config, "worker-1 lost: killed.", "worker-2 starts in its place.")
     second = life(config, "worker-2 training after 4.8s.")
     third = life(config)
@@ -73,15 +63,15 @@ def test_the_next_master_knows_what_has_happened_and_when_the_job_began(tmp_path
 
 
 def test_another_run_has_none_of_them(tmp_path: Path) -> None:
-    life(config_of(tmp_path), "worker-1 lost: killed.")
-    other = life(config_of(tmp_path, num_epochs=3))
+    life(settings_in(tmp_path), "worker-1 lost: killed.")
+    other = life(settings_in(tmp_path, num_epochs=3))
     assert other.events == ()
 
 
 def test_a_disk_that_is_full_costs_no_more_than_the_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, written = config_of(tmp_path), Journal.write
+    config, written = settings_in(tmp_path), Journal.write
     tried: list[float | None] = []
 
     def write(
@@ -112,7 +102,7 @@ def test_a_disk_that_is_full_costs_no_more_than_the_events(
 
 
 def test_a_journal_of_an_earlier_version_has_neither(tmp_path: Path) -> None:
-    config = config_of(tmp_path)
+    config = settings_in(tmp_path)
     life(config, "worker-1 lost: killed.")
     with sqlite3.connect(config.job_directory / "journal.sqlite") as database:
         database.execute("DELETE FROM facts WHERE name IN ('events', 'began')")

@@ -20,10 +20,11 @@ from edlz.services.protocol.messages import (
     WorkerOrders,
     WorkerStatus,
 )
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.plan import Shard
 from edlz.services.worker.core.exports import Exports as WorkersExports
 from edlz.services.worker.core.instructions import ExportModel
 from edlz.services.worker.core.order_check import check_orders
+from tests import builders
 
 LIVES = ((1, 7),)
 WISH = ExportWish(output="/out")
@@ -34,10 +35,10 @@ FULL = Failure(code="data", message="/out cannot be written: No space left on de
 def job(epochs: int = 1, **config: Any) -> Job:
     shard = Shard(name="x", first=0, count=4)
     about = {"records_per_task": 4, "minibatch_size": 1, "slots": 1, "seed": 0}
-    plan = Plan(
-        mode="sync", shards=(shard,) if epochs else (), epochs=epochs, evaluation_shards=(shard,), **about
+    plan = builders.plan(
+        shards=(shard,) if epochs else (), epochs=epochs, evaluation_shards=(shard,), **about
     )
-    return Job(name="j", run="r", config=config, plan=plan, partitions=1)
+    return builders.job(plan, config=config)
 
 
 def core_of(job: Job, journal: JournalState) -> Exports:

@@ -10,20 +10,11 @@ import pytest
 from edlz.services.master.journal import full_disk
 from edlz.services.master.journal.full_disk import DiskFull, FullDisk
 from edlz.services.master.journal.journal import Journal
-from edlz.services.protocol.messages import Job
-from edlz.services.protocol.plan import Plan, Shard
+from tests import builders
 from tests.small_disk import fill, small_disk
 
-PLAN = Plan(
-    mode="sync",
-    seed=0,
-    shards=(Shard(name="a", first=0, count=9),),
-    records_per_task=2,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-)
-JOB = Job(name="j", run="r", config={}, plan=PLAN, partitions=2)
+PLAN = builders.plan(9, records_per_task=2)
+JOB = builders.job(PLAN, partitions=2)
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 

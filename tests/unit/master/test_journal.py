@@ -13,19 +13,10 @@ from edlz.services.master.core.vocabulary.records import Added
 from edlz.services.master.journal.journal import Journal, TermLost, planned_job
 from edlz.services.master.journal.journal_facts import job_end
 from edlz.services.protocol.concluded_rounds import ConcludedRound, Decision
-from edlz.services.protocol.messages import Job
-from edlz.services.protocol.plan import Plan, Shard
+from tests import builders
 
-PLAN = Plan(
-    mode="sync",
-    seed=0,
-    shards=(Shard(name="a", first=0, count=9),),
-    records_per_task=2,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-)
-JOB = Job(name="j", run="r", config={"num_epochs": 1, "use_async": False}, plan=PLAN, partitions=2)
+PLAN = builders.plan(9, records_per_task=2)
+JOB = builders.job(PLAN, config={"num_epochs": 1, "use_async": False}, partitions=2)
 
 
 def test_facts_survive_the_process(tmp_path: Path) -> None:

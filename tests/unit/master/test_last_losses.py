@@ -5,14 +5,13 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from edlz.api.recordio import Writer
-from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, ProcessExit, SupervisorStatus, WorkerStatus
 from edlz.services.transport.rpc import RpcClient
+from tests.builders import settings_in
 from tests.statuses import partition_status
 
 
@@ -57,19 +56,7 @@ class Deaths:
 
 
 def test_nobody_takes_the_place_of_the_worker_that_a_job_fails_of(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    with Writer(tmp_path / "data" / "part-0") as writer:
-        writer.write(b"x")
-    config = JobConfig(
-        job_name="j",
-        job_dir=str(tmp_path / "job"),
-        model_def="a.b",
-        training_data=str(tmp_path / "data"),
-        endpoint=f"ipc://{tmp_path}/m",
-        num_ps_pods=1,
-        num_workers=1,
-        use_async=True,
-    )
+    config = settings_in(tmp_path, num_workers=1, use_async=True)
     stop, texts = Stop(), []
 
     async def attend(service: MasterService) -> None:

@@ -15,14 +15,13 @@ from edlz.services.protocol.messages import (
     NO_IDENTITY,
     DoneTask,
     Identity,
-    Job,
     PartitionStatus,
     WorkerOrders,
     WorkerStatus,
 )
-from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.core.inputs import Ordered, Tick
 from edlz.services.worker.core.worker import TaskRunner
+from tests import builders
 from tests.statuses import partition_status
 
 seqs = itertools.count(1)
@@ -32,16 +31,8 @@ class Master:
     """A core that runs, with its partitions, and workers that say what a test wants them to."""
 
     def __init__(self, mode: str = "async", tasks: int = 6, slots: int = 1, partitions: int = 2) -> None:
-        self.plan = Plan(
-            mode=mode,
-            seed=0,
-            shards=(Shard(name="data", first=0, count=tasks),),
-            records_per_task=1,
-            minibatch_size=1,
-            epochs=1,
-            slots=slots,
-        )
-        job = Job(name="job", run="r", config={}, plan=self.plan, partitions=partitions)
+        self.plan = builders.plan(tasks, mode=mode, slots=slots)
+        job = builders.job(self.plan, name="job", partitions=partitions)
         self.core = MasterCore(job, JournalState())
         self.core.feed(Start(), 0.0)
         self.journalled: dict[str, object] = {}

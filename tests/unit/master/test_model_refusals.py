@@ -14,8 +14,8 @@ from edlz.services.master.core.vocabulary.instructions import Journal, Reply
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.planning import open_journal
 from edlz.services.protocol.job_status import FailureView
-from edlz.services.protocol.messages import NO_IDENTITY, Failure, Job, WorkerOrders, WorkerStatus
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.messages import NO_IDENTITY, Failure, WorkerOrders, WorkerStatus
+from tests import builders
 from tests.simulation.job import Fault, Schedule, SimulatedJob
 
 MISTAKE = Failure(
@@ -67,15 +67,7 @@ def test_a_mistake_is_told_with_the_line_and_ends_as_a_mistake() -> None:
     assert failure_of_worker(MISTAKE, is_mistake=False).exit_code == 1
 
 
-PLAN = Plan(
-    mode="async",
-    seed=0,
-    shards=(Shard(name="data", first=0, count=6),),
-    records_per_task=1,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-)
+PLAN = builders.plan(6, mode="async")
 
 
 def answer_to_new_worker(core: MasterCore) -> WorkerOrders:
@@ -86,7 +78,7 @@ def answer_to_new_worker(core: MasterCore) -> WorkerOrders:
 
 
 def test_who_comes_before_anything_is_trained_checks_the_model_and_nobody_after_a_refusal() -> None:
-    job = Job(name="job", run="1", config={}, plan=PLAN, partitions=1)
+    job = builders.job(PLAN, name="job", run="1")
     core = MasterCore(job, JournalState())
     core.feed(Start(), 0.0)
     assert answer_to_new_worker(core).check
@@ -118,7 +110,7 @@ def test_a_master_that_is_restarted_keeps_the_refusal_and_a_new_start_tries_agai
 
 def test_a_mistake_that_others_did_not_meet_is_a_failure_of_the_job() -> None:
     """A node that lacks a package, say: the job has trained, and another start may go on with it."""
-    core = MasterCore(Job(name="job", run="1", config={}, plan=PLAN, partitions=1), JournalState())
+    core = MasterCore(builders.job(PLAN, name="job", run="1"), JournalState())
     core.feed(Start(), 0.0)
     core.work.evaluation.reported += 1
     orders = answer_to_new_worker(core)

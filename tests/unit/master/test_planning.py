@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 from edlz.services.master.core.vocabulary.records import FleetRecord
@@ -15,24 +14,15 @@ from edlz.services.master.planning import open_journal
 from edlz.services.protocol.concluded_rounds import ConcludedRound, Decision
 from edlz.services.protocol.messages import Job
 from edlz.services.storage.versions import list_versions
+from tests.builders import settings_in
 from tests.states import save
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> JobConfig:
-    (tmp_path / "data").mkdir()
-    with Writer(tmp_path / "data" / "part-0") as writer:
-        for _ in range(100):
-            writer.write(b"x")
-    folder = tmp_path / "job"
-    folder.mkdir()
-    return JobConfig(
-        job_name="job",
-        model_def="a.b",
-        training_data=str(tmp_path / "data"),
-        job_dir=str(folder),
-        checkpoint_dir=str(tmp_path / "checkpoints"),
-    )
+    (tmp_path / "job").mkdir()
+    about = {"job_name": "job", "checkpoint_dir": str(tmp_path / "checkpoints")}
+    return settings_in(tmp_path, records=100, **about)
 
 
 def opened(config: JobConfig, **changes: object) -> Job:

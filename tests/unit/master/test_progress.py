@@ -14,12 +14,11 @@ from edlz.services.protocol.messages import (
     NO_IDENTITY,
     DoneTask,
     Identity,
-    Job,
     PartitionStatus,
     WorkerStatus,
     WorkerTelemetry,
 )
-from edlz.services.protocol.plan import Plan, Shard
+from tests import builders
 from tests.statuses import partition_status
 
 RECORDS, TASK, MINIBATCH = 100_000, 1000, 100
@@ -30,16 +29,8 @@ class Watched:
     """A job of one partition and one worker that train at a given pace, and its master's word on it."""
 
     def __init__(self, mode: str = "async", *, applied: int = 0, now: float = 1000.0, term: int = 0) -> None:
-        plan = Plan(
-            mode=mode,
-            seed=0,
-            shards=(Shard(name="data", first=0, count=RECORDS),),
-            records_per_task=TASK,
-            minibatch_size=MINIBATCH,
-            epochs=2,
-            slots=1,
-        )
-        job = Job(name="job", run="r", config={}, plan=plan, partitions=1)
+        plan = builders.plan(RECORDS, mode=mode, records_per_task=TASK, minibatch_size=MINIBATCH, epochs=2)
+        job = builders.job(plan, name="job")
         journal = JournalState(term=term)
         self.core = MasterCore(job, journal)
         self.core.feed(Start(), 0.0)

@@ -20,32 +20,20 @@ from edlz.services.protocol.messages import (
     ErrorReply,
     EvaluationResult,
     FailedTask,
-    Job,
     MetricState,
     Recount,
     WorkerStatus,
 )
-from edlz.services.protocol.plan import Plan, Shard
+from tests import builders
 from tests.statuses import partition_status
 
-PLAN = Plan(
-    mode="async",
-    seed=1,
-    shards=(Shard(name="d", first=0, count=40),),
-    records_per_task=4,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-    evaluation_shards=(Shard(name="t", first=0, count=8),),
-)
+PLAN = builders.plan(40, mode="async", seed=1, records_per_task=4, evaluated=8)
 
 
 @pytest.fixture
 def core() -> MasterCore:
     """A master in whose job a round of evaluation is under way."""
-    core = MasterCore(
-        Job(name="j", run="r", config={}, plan=PLAN, partitions=1), JournalState(), evaluation_steps=1
-    )
+    core = MasterCore(builders.job(PLAN), JournalState(), evaluation_steps=1)
     core.feed(Start(), 0.0)
     done = LedgerRecord(finished=(0, 1), minibatches=4)
     core.feed(Request("p", partition_status(version=5, ledger=done, minibatches=4)), 0.0)

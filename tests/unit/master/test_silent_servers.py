@@ -8,8 +8,7 @@ from edlz.services.master.core.processes.silent_servers import HANG_PERIODS, Sil
 from edlz.services.master.core.vocabulary.inputs import Request, Start, Tick
 from edlz.services.master.core.vocabulary.instructions import Announce
 from edlz.services.master.core.vocabulary.records import GivenUp, JournalState
-from edlz.services.protocol.messages import Job
-from edlz.services.protocol.plan import Plan, Shard
+from tests import builders
 from tests.statuses import partition_status
 
 HANG_S = 20.0
@@ -65,16 +64,8 @@ def test_nothing_is_expected_of_one_that_has_ended_until_its_next_life() -> None
 
 @pytest.mark.parametrize("is_zombie", [False, True])
 def test_only_the_current_life_of_a_partition_is_listened_to(is_zombie: bool) -> None:
-    plan = Plan(
-        mode="async",
-        seed=0,
-        shards=(Shard(name="data", first=0, count=4),),
-        records_per_task=1,
-        minibatch_size=1,
-        epochs=1,
-        slots=1,
-    )
-    core = MasterCore(Job(name="j", run="r", config={}, plan=plan, partitions=1), JournalState())
+    plan = builders.plan(4, mode="async")
+    core = MasterCore(builders.job(plan), JournalState())
     core.feed(Start(), 0.0)
     core.feed(Request(0, partition_status(0, incarnation=(1, 2))), 0.0)
     core.feed(Request(0, partition_status(0, incarnation=(1, 1 if is_zombie else 2), seq=2)), SILENCE_S)

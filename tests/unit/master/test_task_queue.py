@@ -7,7 +7,8 @@ import pytest
 from edlz.services.master.core.tasks.task_queue import LEASE_FLOOR_S, Holder, TaskQueue
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import FailedTask, Identity, WorkerStatus
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.plan import Shard
+from tests import builders
 from tests.plain_task_queue import PlainTaskQueue
 
 A, B = (1, 1), (1, 2)
@@ -15,17 +16,7 @@ A, B = (1, 1), (1, 2)
 
 def make_queue(mode: str = "async", tasks: int = 6, slots: int = 2) -> TaskQueue:
     shard = Shard(name="s", first=0, count=tasks)
-    return TaskQueue(
-        Plan(
-            mode=mode,
-            seed=0,
-            shards=(shard,),
-            records_per_task=1,
-            minibatch_size=1,
-            epochs=1,
-            slots=slots,
-        )
-    )
+    return TaskQueue(builders.plan(mode=mode, shards=(shard,), slots=slots))
 
 
 def status(worker: str, incarnation: Identity, holding: tuple[int, ...] = ()) -> WorkerStatus:

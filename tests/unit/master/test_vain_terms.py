@@ -8,20 +8,11 @@ from edlz.services.master.core.vain_terms import MOST_VAIN_TERMS
 from edlz.services.master.core.vocabulary.inputs import Start, Tick
 from edlz.services.master.core.vocabulary.instructions import Journal
 from edlz.services.master.core.vocabulary.records import JournalState
-from edlz.services.protocol.messages import Job
-from edlz.services.protocol.plan import Plan, Shard
+from tests import builders
 from tests.simulation.job import Fault, Schedule, SimulatedJob
 
-PLAN = Plan(
-    mode="async",
-    seed=0,
-    shards=(Shard(name="data", first=0, count=6),),
-    records_per_task=1,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-)
-JOB = Job(name="job", run="1", config={}, plan=PLAN, partitions=1)
+PLAN = builders.plan(6, mode="async")
+JOB = builders.job(PLAN, name="job", run="1")
 
 
 class Masters:

@@ -13,17 +13,16 @@ import pytest
 from edlz.services.master.journal.journal import Journal
 from edlz.services.process import descriptors
 from edlz.services.process.descriptors import SPARE, descriptor_limit, raise_descriptor_limit, spared
-from edlz.services.protocol.messages import Job
-from edlz.services.protocol.plan import Plan
 from edlz.services.storage.checkpoint_records import version_folder
 from edlz.services.storage.durable import fsync_path, write_file
 from edlz.services.storage.pruning import prune
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.versions import list_versions, newest_good
+from tests import builders
 from tests.states import assert_same_state, make_state, save
 
-PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
-JOB = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
+PLAN = builders.plan()
+JOB = builders.job(PLAN)
 
 
 @pytest.fixture(autouse=True)

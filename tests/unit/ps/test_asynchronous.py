@@ -9,23 +9,15 @@ from edlz.services.parameters.store import Store
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Exchange, Exchanged, OptimizerSpec, Push, Refused
-from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.core.asynchronous import HOLD_S, Asynchronous, AsyncSettings
+from tests import builders
 
 LIFE = (1, 1)
 SGD = OptimizerSpec(name="SGD", settings={})
 
 
 def make(settings: AsyncSettings | None = None, slots: int = 1) -> Asynchronous:
-    plan = Plan(
-        mode="async",
-        seed=0,
-        shards=(Shard(name="data", first=0, count=16),),
-        records_per_task=4,
-        minibatch_size=1,
-        epochs=1,
-        slots=slots,
-    )
+    plan = builders.plan(16, mode="async", records_per_task=4, slots=slots)
     state = Store.initial(
         plan_hash=plan.hash,
         task_count=plan.task_count,

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import Recount
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.plan import Shard
 from edlz.services.ps.core.audit import recount
+from tests import builders
 
 TASKS = 6
 lengths = st.lists(st.integers(0, 5), min_size=TASKS, max_size=TASKS)
@@ -69,8 +70,7 @@ def test_one_missing_does_not_hide_one_doubled() -> None:
 
 
 def test_a_plan_knows_the_minibatches_of_each_task() -> None:
-    plan = Plan(
-        mode="sync",
+    plan = builders.plan(
         seed=3,
         shards=(Shard(name="a", first=0, count=23), Shard(name="b", first=5, count=4)),
         records_per_task=10,

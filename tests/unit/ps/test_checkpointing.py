@@ -11,15 +11,14 @@ from edlz.services.protocol.messages import (
     Exchange,
     Granted,
     Initialise,
-    Job,
     PartitionOrders,
     PartitionStatus,
     Push,
 )
-from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.ps.core.inputs import Answered, Request, Tick, Written
 from edlz.services.ps.core.instructions import Reply, Report, Write
 from edlz.services.ps.core.partition import Partition
+from tests import builders
 from tests.simulation.disk import Disk
 from tests.simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 
@@ -30,21 +29,13 @@ class Bench:
     """A partition that serves, the only one of its job."""
 
     def __init__(self) -> None:
-        plan = Plan(
-            mode="async",
-            seed=0,
-            shards=(Shard(name="data", first=0, count=10),),
-            records_per_task=10,
-            minibatch_size=1,
-            epochs=1,
-            slots=1,
-        )
+        plan = builders.plan(10, mode="async", records_per_task=10)
         disk, parts = Disk(), initial_vectors()
         self.core = Partition(0, 1, "ipc://ps-0", disk)
         self.number, self.now = 0, 0.0
         status = self.statuses(self.core.feed(Tick(), 0.0))[-1]
         status = self.statuses(self.core.feed(Answered(status, Granted(term=1, incarnation=None)), 0.0))[-1]
-        job = Job(name="job", run="1", config={}, plan=plan, partitions=1)
+        job = builders.job(plan, name="job", run="1")
         self.core.feed(Answered(status, Granted(term=1, incarnation=LIFE, job=job)), 0.0)
         initialise = Initialise(
             run="1",

@@ -3,24 +3,16 @@
 from pathlib import Path
 
 from edlz.services.parameters.store import initial_digest
-from edlz.services.protocol.messages import Granted, Initialise, Job, Refused
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.messages import Granted, Initialise, Refused
 from edlz.services.ps.core.inputs import Answered, NoRoom, Request, Tick
 from edlz.services.ps.core.instructions import Reply, Report, Write
 from edlz.services.ps.core.partition import RETRY_S, Partition
 from edlz.services.storage.snapshots import SnapshotFolder
+from tests import builders
 from tests.simulation.model import LAYOUT, OPTIMIZER, initial_vectors
 from tests.states import save
 
-PLAN = Plan(
-    mode="async",
-    seed=0,
-    shards=(Shard(name="a", first=0, count=9),),
-    records_per_task=2,
-    minibatch_size=1,
-    epochs=1,
-    slots=1,
-)
+PLAN = builders.plan(9, mode="async", records_per_task=2)
 
 
 def initial_values() -> Initialise:
@@ -39,7 +31,7 @@ def initial_values() -> Initialise:
 
 def test_a_checkpoint_that_a_job_begins_from_is_read_again(tmp_path: Path) -> None:
     begins_from = str(save(tmp_path / "checkpoints"))
-    job = Job(name="j", run="r", config={}, plan=PLAN, partitions=1, begins_from=begins_from)
+    job = builders.job(PLAN, begins_from=begins_from)
     folder = SnapshotFolder(0, tmp_path / "job")
     partition = Partition(0, 1, "here", folder)
     (report,) = partition.feed(Tick(), 0.0)

@@ -6,15 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edlz.services.process.runtime import Stop
-from edlz.services.protocol.messages import Job
-from edlz.services.protocol.plan import Plan
 from edlz.services.ps.core.instructions import Write
 from edlz.services.ps.service import FULL_S, PartitionService
 from edlz.services.transport.rpc import RpcClient, RpcServer
+from tests import builders
 from tests.states import make_state
 
-PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
-JOB = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
+PLAN = builders.plan()
+JOB = builders.job(PLAN)
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 

@@ -27,9 +27,8 @@ from edlz.services import strict_json
 from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol.job_status import EvaluationView, JobStatus, PartitionView
 from edlz.services.protocol.ledger import LedgerRecord
-from edlz.services.protocol.messages import Job
-from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.storage.snapshots import SnapshotFolder
+from tests import builders
 from tests.states import make_state
 
 # ---------------------------------------------------------------- schedules
@@ -118,15 +117,7 @@ def test_what_was_left_out_is_said_and_not_counted() -> None:
 
 # ---------------------------------------------------------------- the recount
 
-PLAN = Plan(
-    mode="sync",
-    seed=0,
-    shards=(Shard(name="a", first=0, count=18),),
-    records_per_task=4,
-    minibatch_size=2,
-    epochs=1,
-    slots=1,
-)
+PLAN = builders.plan(18, records_per_task=4, minibatch_size=2)
 WANTED = {
     "records": float(EVALUATED),
     "numbers": float(sum(range(EVALUATED))),
@@ -150,7 +141,7 @@ STATUS = JobStatus(
 
 def leave(folder: Path, counts: Sequence[int] = (), status: JobStatus = STATUS) -> Path:
     """What a job leaves that applied each task's minibatches so many times; by default as the plan says."""
-    job = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
+    job = builders.job(PLAN)
     with Journal(folder / "journal.sqlite") as journal:
         journal.begin(job)
     (folder / "status.json").write_bytes(strict_json.encode(status))

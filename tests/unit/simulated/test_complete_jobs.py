@@ -19,7 +19,8 @@ from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.messages import SupervisorStatus
 from edlz.services.transport.rpc import ReplyTo
-from tests.complete_jobs import FINAL, completed, config_of
+from tests.builders import settings_in
+from tests.complete_jobs import FINAL, completed
 from tests.statuses import partition_status
 
 
@@ -31,33 +32,33 @@ def run_after(config: JobConfig) -> str:
 
 @pytest.mark.parametrize("launch", ["", "one"])
 def test_a_master_that_is_started_again_goes_on_with_the_run(tmp_path: Path, launch: str) -> None:
-    config = config_of(tmp_path, launch_id=launch)
+    config = settings_in(tmp_path, launch_id=launch)
     job = completed(config)
     assert run_after(config) == job.run
 
 
 def test_another_start_is_another_run(tmp_path: Path) -> None:
-    first = completed(config_of(tmp_path, launch_id="one"))
-    assert run_after(config_of(tmp_path, launch_id="two")) != first.run
+    first = completed(settings_in(tmp_path, launch_id="one"))
+    assert run_after(settings_in(tmp_path, launch_id="two")) != first.run
     assert (tmp_path / "job" / f"journal-{first.run}.sqlite").exists()
 
 
 def test_by_hand_a_job_that_has_ended_is_begun_again(tmp_path: Path) -> None:
-    config = config_of(tmp_path)
+    config = settings_in(tmp_path)
     job = completed(config, has_ended=True)
     assert run_after(config) != job.run
 
 
 def test_a_complete_job_is_resumed_as_it_is(tmp_path: Path) -> None:
-    job = completed(config_of(tmp_path, launch_id="one"))
-    resumed = config_of(tmp_path, launch_id="two", resume=True, num_workers=5)
+    job = completed(settings_in(tmp_path, launch_id="one"))
+    resumed = settings_in(tmp_path, launch_id="two", resume=True, num_workers=5)
     journal, found = open_journal(resumed, resumed.job_directory)
     with journal:
         assert found == job == journal.job()
 
 
 def test_its_master_ends_alone_and_says_how_the_job_ended(tmp_path: Path) -> None:
-    config = config_of(tmp_path, launch_id="one")
+    config = settings_in(tmp_path, launch_id="one")
     completed(config)
     assert written_status(config.job_directory) == FINAL, "before that the journal says it"
     seen: list[JobStatus] = []
@@ -76,7 +77,7 @@ def test_its_master_ends_alone_and_says_how_the_job_ended(tmp_path: Path) -> Non
 def test_that_it_has_ended_is_noted_only_where_no_launch_tells_the_next_run(
     tmp_path: Path, launch: str
 ) -> None:
-    config = config_of(tmp_path, launch_id=launch)
+    config = settings_in(tmp_path, launch_id=launch)
     completed(config)
 
     async def attend(service: MasterService) -> None:
@@ -92,7 +93,7 @@ def test_a_complete_job_is_complete_whatever_its_journal_says_at_the_end(
     tmp_path: Path, trouble: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(last_word, "PATIENCE_S", 0.0)
-    config = config_of(tmp_path)
+    config = settings_in(tmp_path)
     completed(config)
 
     async def attend(service: MasterService) -> None:
@@ -121,7 +122,7 @@ def fill_up(journal: Journal, term: int) -> None:
 
 def test_a_master_whose_time_is_over_ends_and_says_nothing(tmp_path: Path) -> None:
     """Also if it hears of that from a process that has joined the younger one."""
-    config = config_of(tmp_path, launch_id="one")
+    config = settings_in(tmp_path, launch_id="one")
     config.job_directory.mkdir()
 
     async def attend(service: MasterService) -> None:
@@ -136,7 +137,7 @@ def test_a_master_whose_time_is_over_ends_and_says_nothing(tmp_path: Path) -> No
 
 
 def test_who_still_runs_is_waited_for_until_it_has_heard(tmp_path: Path) -> None:
-    config = config_of(tmp_path, launch_id="one")
+    config = settings_in(tmp_path, launch_id="one")
     completed(config)
 
     async def attend(service: MasterService) -> None:
@@ -156,5 +157,5 @@ def test_a_status_tells_the_threads_that_the_bits_depend_on(tmp_path: Path) -> N
         seen.append(service.status().threads)
         stop.set(143, "seen enough")
 
-    asyncio.run(serve_master(config_of(tmp_path, worker_threads=3), stop, attend))
+    asyncio.run(serve_master(settings_in(tmp_path, worker_threads=3), stop, attend))
     assert seen == [3]

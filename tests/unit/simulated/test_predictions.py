@@ -11,7 +11,7 @@ from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
 from edlz.services.master.core.vocabulary.instructions import Journal, PublishPredictions
 from edlz.services.master.core.vocabulary.records import JournalState, PredictedTask
 from edlz.services.protocol.messages import DoneEvaluation, PartFile
-from edlz.services.protocol.plan import Plan, Shard
+from tests import builders
 from tests.schedules import schedules, without_training
 from tests.simulation.job import Fault, Schedule, SimulatedJob
 from tests.simulation.schedule import PREDICTION_MOMENTS
@@ -97,17 +97,7 @@ class Bench:
     """The books of a job with three tasks."""
 
     def __init__(self, *predicted: PredictedTask, output: str = "out") -> None:
-        plan = Plan(
-            mode="sync",
-            seed=0,
-            shards=(),
-            records_per_task=4,
-            minibatch_size=4,
-            epochs=0,
-            slots=1,
-            evaluation_shards=(Shard(name="data", first=0, count=12),),
-            predicts=True,
-        )
+        plan = builders.plan(records_per_task=4, minibatch_size=4, epochs=0, evaluated=12, predicts=True)
         self.evaluation = EvaluationRounds(plan, 0)
         self.books = Predictions(
             plan, JournalState(predicted=predicted), self.evaluation, has_files=bool(output)

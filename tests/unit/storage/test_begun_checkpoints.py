@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from edlz.api.recordio import Writer
-from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.core.vocabulary.instructions import WriteManifest
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.storage.checkpoint_records import version_folder
 from edlz.services.storage.versions import list_versions
+from tests.builders import settings_in
 from tests.states import make_cut, save, write_parts
 
 BEGUN, SAVED = 100, (110, 120, 130)
@@ -19,16 +18,8 @@ BEGUN, SAVED = 100, (110, 120, 130)
 
 def saves(folder: Path, begins_in: Path, checkpoints: Path) -> list[int]:
     """Let a job that begins from version 100 there save three versions; return those that are left where it saves."""
-    (folder / "data").mkdir()
-    with Writer(folder / "data" / "part-0") as writer:
-        writer.write(b"x")
-    config = JobConfig(
-        job_name="j",
-        model_def="a.b",
-        training_data=str(folder / "data"),
-        job_dir=str(folder / "job"),
-        endpoint=f"ipc://{folder}/m",
-        num_ps_pods=1,
+    config = settings_in(
+        folder,
         checkpoint_steps=10,
         checkpoint_dir=str(checkpoints),
         checkpoint_dir_for_init=str(begins_in),

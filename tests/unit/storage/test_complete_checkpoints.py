@@ -11,14 +11,14 @@ import pytest
 
 from edlz.services.errors import DataError
 from edlz.services.protocol.messages import Job
-from edlz.services.protocol.plan import Plan
 from edlz.services.storage.pruning import prune
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.state import MemoryRows, State
 from edlz.services.storage.versions import verify
+from tests import builders
 from tests.states import assert_same_state, finish_version, make_cut, write_parts
 
-PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
+PLAN = builders.plan()
 LIFE = (2, 1)
 NAME = ((1, 2), 7)
 
@@ -31,7 +31,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     config = {"checkpoint_dir": str(tmp_path / "checkpoints")}
-    return Job(name="j", run="r", config=config, plan=PLAN, partitions=2)
+    return builders.job(PLAN, config=config, partitions=2)
 
 
 def cut(**about: object) -> list[State]:

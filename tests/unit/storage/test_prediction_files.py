@@ -31,8 +31,8 @@ from edlz.services.predictions.output import (
 )
 from edlz.services.predictions.table import Column, PredictionTable, Ragged
 from edlz.services.protocol.messages import PartFile
-from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.part_writer import PartWriter
+from tests import builders
 
 NAME = part_name(0, 2, "jsonl")
 
@@ -282,17 +282,7 @@ def test_texts_that_are_none(name: str, tmp_path: Path) -> None:
 def writer(
     folder: Path, patience_s: float = 300.0, tell: Callable[[str], None] = lambda _: None
 ) -> PartWriter:
-    plan = Plan(
-        mode="sync",
-        seed=0,
-        shards=(),
-        records_per_task=3,
-        minibatch_size=3,
-        epochs=0,
-        slots=1,
-        evaluation_shards=(Shard(name="a", first=0, count=6),),
-        predicts=True,
-    )
+    plan = builders.plan(records_per_task=3, minibatch_size=3, epochs=0, evaluated=6, predicts=True)
     return PartWriter(folder, "jsonl", plan, "r", patience_s, tell=tell)
 
 

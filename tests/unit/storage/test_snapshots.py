@@ -9,16 +9,15 @@ import msgspec
 import pytest
 
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.protocol.messages import Job
-from edlz.services.protocol.plan import Plan
 from edlz.services.storage import snapshots
 from edlz.services.storage.checkpoint_writing import write_manifest, write_part
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.state import MemoryRows, State
+from tests import builders
 from tests.states import assert_same_state, make_cut, make_state
 
-PLAN = Plan(mode="sync", seed=0, shards=(), records_per_task=1, minibatch_size=1, epochs=1, slots=1)
-JOB = Job(name="j", run="r", config={}, plan=PLAN, partitions=1)
+PLAN = builders.plan()
+JOB = builders.job(PLAN)
 
 
 def read_all(state: State) -> None:

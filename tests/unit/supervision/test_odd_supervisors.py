@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from edlz.api.recordio import Writer
-from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.tasks.refusals import check_supervisor
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.messages import ProcessExit, SupervisorStatus
 from edlz.services.transport.rpc import ReplyTo
+from tests.builders import settings_in
 
 ODD = (
     *("", "ps", "ps-", "ps-x", "ps--1", "ps-01", "ps-1 ", "ps-2", "ps-\u0663", "PS-0"),
@@ -75,19 +74,7 @@ def facts_of(service: MasterService) -> object:
 
 @pytest.mark.parametrize("field", statuses_of(""))
 def test_a_master_refuses_it_and_goes_on(tmp_path: Path, field: str) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    with Writer(data / "part-0") as writer:
-        writer.write(b"x")
-    config = JobConfig(
-        job_name="j",
-        job_dir=str(tmp_path / "job"),
-        model_def="a.b",
-        training_data=str(data),
-        endpoint=f"ipc://{tmp_path}/m",
-        num_ps_pods=1,
-        num_workers=1,
-    )
+    config = settings_in(tmp_path, num_workers=1)
     stop, seen = Stop(), []
 
     async def attend(service: MasterService) -> None:

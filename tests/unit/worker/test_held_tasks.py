@@ -4,20 +4,12 @@ import pytest
 
 from edlz.services.errors import LocalProtocolError
 from edlz.services.protocol.messages import Exchanged
-from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.core.held_tasks import LASTING, STEPS, HeldTask, HeldTasks, Phase
+from tests import builders
 
 
 def take_tasks(mode: str, *tasks: int, slots: int = 2) -> HeldTasks:
-    plan = Plan(
-        mode=mode,
-        seed=0,
-        shards=(Shard(name="data", first=0, count=8),),
-        records_per_task=1,
-        minibatch_size=1,
-        epochs=1,
-        slots=slots,
-    )
+    plan = builders.plan(8, mode=mode, slots=slots)
     in_hand = HeldTasks(plan)
     for task in tasks:
         in_hand.take(task)

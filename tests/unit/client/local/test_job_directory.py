@@ -19,6 +19,7 @@ from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.launching.log_file import LogFile, LogTrouble
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
+from tests import builders
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ def removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.fixture
 def config() -> JobConfig:
-    return JobConfig(job_name="mnist", model_def="a.b", training_data="x")
+    return builders.settings(job_name="mnist")
 
 
 def make_job_folder(config: JobConfig) -> Path:
