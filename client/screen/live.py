@@ -25,6 +25,7 @@ from edlz.services.protocol.job_status import EvaluationView, JobStatus, Partiti
 __all__ = ["FOOTER", "MAX_WORKERS", "live_block"]
 
 FOOTER = " Ctrl-C: stop, can go on later"
+_FOOTER_OF_STOP = " Ctrl-C: kill at once"
 MAX_WORKERS = 8
 _LABEL = 7  # columns of the first column
 _STATE_AND_TASK = 16  # columns of the two together: a long state takes from the task's
@@ -52,7 +53,7 @@ def live_block(
     asked_workers : --num_workers
     is_eta_rough : the number of workers has changed within the last 30 s
     glyphs : what bars and marks are drawn with
-    footer : the last line
+    footer : the last line; the one that offers to stop gives way when that has been asked for
     """
     lines: list[Line] = [_progress_line(status, width, asked_workers, is_eta_rough, glyphs)]
     if status.state not in _NOT_YET:
@@ -62,7 +63,8 @@ def live_block(
     lines += [_fitted(_worker_row(worker, glyphs), width) for worker in status.workers[:MAX_WORKERS]]
     lines += _rest_of_workers(status.workers[MAX_WORKERS:])
     lines += [_fitted(_partition_row(partition, status, glyphs), width) for partition in status.partitions]
-    lines.append([Span(footer, "dim")])
+    is_told = status.state == "Stopping" and footer == FOOTER
+    lines.append([Span(_FOOTER_OF_STOP if is_told else footer, "dim")])
     return [fit(line, width) for line in lines]
 
 

@@ -153,6 +153,14 @@ def test_on_a_narrow_terminal_the_bar_stays() -> None:
     ]
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_stop_that_is_under_way_is_offered_no_more(width: int) -> None:
+    stopping = changed(state="Stopping")
+    assert plain([live_block(stopping, width, asked_workers=2)[-1]]) == " Ctrl-C: kill at once\n"
+    left = live_block(stopping, width, asked_workers=2, footer=" Ctrl-C: leave the view")
+    assert plain([left[-1]]) == " Ctrl-C: leave the view\n"
+
+
 names = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=50)
 states = st.sampled_from(["starting", "training", "waiting", "evaluating", "lost", "done"])
 sizes = st.integers(0, 10**12)
