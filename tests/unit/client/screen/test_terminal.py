@@ -1,0 +1,86 @@
+"""What a terminal can do, and text that is fitted to it."""
+
+import io
+
+import pytest
+
+from edlz.client.screen.columns import wrapped
+from edlz.client.screen.spans import ASCII, UNICODE, Span, plain
+from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_text
+from edlz.services.configuration.problems import Problem, print_problems
+from tests.shown_jobs import Terminal
+
+
+def test_progress_is_live_only_where_it_can_be_redrawn() -> None:
+    assert look_for("auto", Terminal(), {}) == "live"
+    assert look_for("auto", io.StringIO(), {}) == "plain"
+    assert look_for("auto", Terminal(), {"CI": "true"}) == "plain"
+    assert look_for("auto", Terminal(), {"TTY_INTERACTIVE": "0"}) == "plain"
+    assert look_for("auto", Terminal(), {"TERM": "dumb"}) == "plain"
+    assert look_for("live", Terminal(), {"CI": "true"}) == "live"
+    assert look_for("live", io.StringIO(), {"FORCE_COLOR": "1"}) == "plain"
+    words = ["plain", "quiet", "json"]
+    assert [look_for(word, Terminal(), {}) for word in words] == words
+
+
+def test_no_color_wins() -> None:
+    assert has_colour(Terminal(), {})
+    assert not has_colour(Terminal(), {"NO_COLOR": "1", "FORCE_COLOR": "1"})
+    assert has_colour(Terminal(), {"NO_COLOR": ""})
+    assert not has_colour(io.StringIO(), {})
+    assert has_colour(io.StringIO(), {"FORCE_COLOR": "1"})
+
+
+@pytest.mark.parametrize(("encoding", "is_unicode"), [("utf-8", True), ("ascii", False), ("latin-1", False)])
+def test_letters_follow_the_encoding(encoding: str, is_unicode: bool) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    assert glyphs_for(stream) == (UNICODE if is_unicode else ASCII)
+
+
+LONG = [
+    [Span("error: ", "bad"), Span("the loss of the first minibatches is nan, before anything")],
+    [Span("           4 | "), Span("def loss(labels, predictions): return 0 * predictions")],
+    [Span("help: ", "bold"), Span("every parameter would become NaN: look for log(0), 0/0")],
+]
+
+
+def test_text_is_fitted_to_a_terminal_and_left_alone_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown, piped = Terminal(), io.StringIO()
+    print_text(LONG, shown)
+    print_text(LONG, piped)
+    assert shown.getvalue().splitlines() == [
+        "error: the loss of the first minibatches",
+        "       is nan, before anything",
+        "           4 | def loss(labels, predi...",
+        "help: every parameter would become NaN:",
+        "      look for log(0), 0/0",
+    ]
+    assert piped.getvalue() == plain(LONG)
+
+
+def test_prose_about_edlz_is_no_command() -> None:
+    text = (
+        "the model is compiled, but edlz would ignore what its compile() sets: optimizer, loss, metrics, jit"
+    )
+    lines = wrapped([[Span("error: ", "bad"), Span(text)]], 80)
+    assert max(map(len, plain(lines).splitlines())) <= 80
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_an_error_goes_on_below_itself(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    terminal = Terminal()
+    message = "num_workers=8 exceeds " + "and so on " * 20 + "max_workers=4"
+    print_problems([Problem(message, "--num_workers=4 " * 12)], stream=terminal)
+    text = terminal.getvalue()
+    lines, help_lines = text[: text.index("help:")].splitlines(), text[text.index("help:") :].splitlines()
+    assert lines[0].startswith("error: num_workers=8 exceeds and")
+    assert all(len(line) <= columns for line in (*lines, *help_lines))
+    assert all(line.startswith(" " * 7) and line[7] != " " for line in lines[1:])
+    assert help_lines[0].startswith("help: --num_workers=4 --num_workers=4")
+    assert all(line.startswith(" " * 6) and line[6] != " " for line in help_lines[1:])
+    pipe = io.StringIO()
+    print_problems([Problem(message)], stream=pipe)
+    assert pipe.getvalue() == f"error: {message}\n"
