@@ -16,7 +16,7 @@ from edlz.services.master.core.vocabulary.phase import STEPS as PHASES
 from edlz.services.protocol import messages
 from edlz.services.protocol.message_types import Record
 from edlz.services.ps.core.checkpointing import STEPS as CUT_STEPS
-from edlz.services.ps.core.partition import STEPS as PARTITION_STEPS
+from edlz.services.ps.core.conditions import STEPS as PARTITION_STEPS
 from edlz.services.transitions import Transitions
 from edlz.services.worker.core.held_tasks import STEPS as TASK_STEPS
 

@@ -69,6 +69,20 @@ def initial_digest(
     return digest.hexdigest()
 
 
+def _check_slices(
+    layout: Layout, place: tuple[int, int], dense: Vector, state: Vector, counters: Counters
+) -> None:
+    """Raise ValueError if a slice has not the length that the layout gives a partition."""
+    for name, vector, size in (
+        ("dense", dense, layout.dense.size),
+        ("state", state, layout.state.size),
+        ("counters", counters, layout.counters.size),
+    ):
+        lo, hi = slice_bounds(size, *place)
+        if vector.shape != (hi - lo,):
+            raise ValueError(f"{name} slice has shape {vector.shape}, the layout gives {(hi - lo,)}")
+
+
 class Store:
     """The state of one partition, changed by whole minibatches only.
 
@@ -135,14 +149,7 @@ class Store:
             If a slice has not the length that the layout gives this partition, or an optimizer is not
             one of the compiled ones.
         """
-        for name, vector, size in (
-            ("dense", dense, layout.dense.size),
-            ("state", state, layout.state.size),
-            ("counters", counters, layout.counters.size),
-        ):
-            lo, hi = slice_bounds(size, partition, partitions)
-            if vector.shape != (hi - lo,):
-                raise ValueError(f"{name} slice has shape {vector.shape}, the layout gives {(hi - lo,)}")
+        _check_slices(layout, (partition, partitions), dense, state, counters)
         slots = make_optimizer(optimizer.name, optimizer.settings).initial_slots(len(dense))
         return State(
             plan_hash=plan_hash,

@@ -30,6 +30,7 @@ from edlz.services.protocol.messages import (
     PartitionTelemetry,
     ReadTables,
 )
+from edlz.services.ps.core.heartbeat import HEARTBEAT_S
 from edlz.services.ps.core.inputs import (
     Answered,
     Input,
@@ -43,7 +44,7 @@ from edlz.services.ps.core.inputs import (
     Written,
 )
 from edlz.services.ps.core.instructions import Drop, Exit, Instruction, Link, Reply, Report, Warn, Write
-from edlz.services.ps.core.partition import HEARTBEAT_S, Partition
+from edlz.services.ps.core.partition import Partition
 from edlz.services.storage.checkpoint_writing import write_part
 from edlz.services.storage.durable import NO_ROOM
 from edlz.services.storage.snapshots import SnapshotFolder

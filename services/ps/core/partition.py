@@ -11,7 +11,6 @@ partition's lives, its disk and its line to the master.  PROTOCOL: sections 3 to
 """
 
 from collections.abc import Callable, Hashable
-from enum import Enum
 
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError, RemoteProtocolError
@@ -40,7 +39,9 @@ from edlz.services.protocol.plan import Plan
 from edlz.services.ps.core.asynchronous import Asynchronous, AsyncSettings
 from edlz.services.ps.core.audit import recount
 from edlz.services.ps.core.checkpointing import CutPhase, Cuts
+from edlz.services.ps.core.conditions import STEPS, Condition
 from edlz.services.ps.core.digest_reads import read
+from edlz.services.ps.core.heartbeat import NEAR_HEARTBEAT_S, Heartbeat
 from edlz.services.ps.core.initialisation import Beginning, begun_from, difference
 from edlz.services.ps.core.inputs import (
     Answered,
@@ -71,39 +72,12 @@ from edlz.services.ps.core.recovery_targets import Targets
 from edlz.services.ps.core.refusals import check_joining, check_orders, misdirected
 from edlz.services.ps.core.synchronous import Synchronous
 from edlz.services.ps.core.task_ends import Endings
-from edlz.services.transitions import Transitions
 
-__all__ = ["BASE", "HEARTBEAT_S", "STEPS", "Condition", "Partition"]
+__all__ = ["BASE", "Partition"]
 
 BASE: SnapshotName = (NO_IDENTITY, 0)
-HEARTBEAT_S, TICK_S = 1.0, 0.1
+TICK_S = 0.1
 RETRY_S = 1.0  # on a full disk
-NEAR_HEARTBEAT_S = 0.02  # while a checkpoint is cut in asynchronous mode, pushes wait
-HURRIED_HEARTBEAT_S = 0.2  # while a partition leaves
-
-
-class Condition(Enum):
-    """Where a partition stands; derived from its state, never stored."""
-
-    JOINING = "joining"  # the master has not named it
-    BARE = "bare"  # it has no state
-    UNRESTORED = "unrestored"  # sync: it has one, and the master has not said which era it is of
-    SERVING = "serving"
-    SEALED = "sealed"  # it has every minibatch, and has said so on disk
-
-
-# A state that is found damaged when an era is to begin with it is lost; then an older one takes its place, or none.
-STEPS = Transitions(
-    "a partition",
-    Condition.JOINING,
-    {
-        Condition.JOINING: {Condition.BARE, Condition.UNRESTORED, Condition.SERVING},
-        Condition.BARE: {Condition.UNRESTORED, Condition.SERVING},
-        Condition.UNRESTORED: {Condition.SERVING, Condition.BARE},
-        Condition.SERVING: {Condition.SEALED, Condition.UNRESTORED, Condition.BARE},
-        Condition.SEALED: {Condition.SERVING, Condition.UNRESTORED, Condition.BARE},
-    },
-)
 
 
 class Partition:
@@ -140,12 +114,9 @@ class Partition:
         self.term = 0
         self.store: Store | None = None
         self.is_sealed = False
-        self._seq = 0
+        self._heartbeat = Heartbeat()
         self._obeyed = 0  # number of the last orders obeyed in this term
         self._ledger_known: tuple[object, ...] = ()  # as what the master has heard the ledger in full
-        self._next_status_s = 0.0
-        self._status_version = 0
-        self._milestones: list[int] = []  # every so many versions the master has something to begin
         self._is_sealing = False
         self._exchanges: Synchronous | Asynchronous | None = None  # of this life and era, while serving
         self._now_s = 0.0  # of the event in hand
@@ -158,9 +129,6 @@ class Partition:
         self._targets = Targets(snapshots, self._endings)
         self._newest_checkpoint = -1  # the last one that the master has told of
         self._leaving = Leaving()
-        self._hurries = False  # another one leaves
-        self._fence = 0  # sync: no task from this one on is leased; 0: nobody waits for those before
-        self._is_at_fence = False  # and the master has been told that those before are finished
 
     @property
     def condition(self) -> Condition:
@@ -242,28 +210,28 @@ class Partition:
             out += self._begin_again()
         if self._asynchronous is not None:
             out += self._asynchronous.refuse_waiting(now)
-        if now >= self._next_status_s:
+        if self._heartbeat.is_due(now):
             out += self._status(now)
         return out
 
     def _status(self, now: float) -> list[Instruction]:
-        self._seq += 1
-        self._next_status_s = now + self._heartbeat_s
+        version = self.store.version if self.store else 0
+        is_near, is_leaving = bool(self._cuts.near), self._leaving.is_under_way
+        self._heartbeat.note_sent(version, now, is_near=is_near, is_leaving=is_leaving)
         ledger = self.store.ledger if self.store else None
         frozen = self._asynchronous.frozen if self._asynchronous else 0
         is_known = self._ledger_known == (self.term, self.incarnation, self.era, frozen)
-        self._status_version = self.store.version if self.store else 0
         return [
             Report(
                 PartitionStatus(
                     partition=self.index,
                     boot=self.boot,
                     incarnation=self.incarnation,
-                    seq=self._seq,
+                    seq=self._heartbeat.count,
                     term=self.term,
                     endpoint=self.endpoint,
                     era=self.era,
-                    version=self._status_version,
+                    version=version,
                     has_base=self.store is not None,
                     ledger=None if ledger is None or is_known else ledger.record(),
                     finished_tasks=len(ledger.finished) if ledger else 0,
@@ -279,18 +247,11 @@ class Partition:
                     closed=() if self._exchanges is None else self._endings.closed(self._exchanges.standing),
                     run=self.job.run if self.job is not None else "",
                     checkpoints=self._targets.checkpoints() if self.store else (),
-                    is_leaving=self._leaving.is_under_way,
+                    is_leaving=is_leaving,
                     losses=self.store.losses if self.store else LossSum(),
                 )
             )
         ]
-
-    @property
-    def _heartbeat_s(self) -> float:
-        if self._cuts.near:
-            return NEAR_HEARTBEAT_S
-        is_waited_for = self._hurries or self._leaving.is_under_way or self._is_at_fence
-        return HURRIED_HEARTBEAT_S if is_waited_for else HEARTBEAT_S
 
     def _recount(self) -> Recount:
         store = self.store
@@ -306,12 +267,7 @@ class Partition:
 
     def _status_at_milestone(self, store: Store, now: float) -> list[Instruction]:
         """Tell the master at once of a version at which it opens an evaluation round or a checkpoint."""
-        before = self._status_version
-        is_passed = any(store.version // every > before // every for every in self._milestones)
-        if self._fence and not self._is_at_fence:
-            self._is_at_fence = store.ledger.finished.first_missing() >= self._fence
-            is_passed = is_passed or self._is_at_fence
-        return self._status(now) if is_passed else []
+        return self._status(now) if self._heartbeat.is_at_milestone(store) else []
 
     # -- master
 
@@ -386,13 +342,13 @@ class Partition:
         except EdlzError:
             self._targets.leave_out(name)
             raise
-        self.is_sealed, self._is_sealing, self._is_at_fence = False, False, False
+        self.is_sealed, self._is_sealing = False, False
         self._serve(self.store, incarnation)
 
     def _serve(self, store: Store, incarnation: Identity) -> None:
         settings = self.settings
         cuts_every = 0 if self.plan.is_sync else settings.checkpoint_steps
-        self._milestones = [every for every in (settings.evaluation_steps, cuts_every) if every]
+        self._heartbeat.begin_life((settings.evaluation_steps, cuts_every))
         if self.plan.is_sync:
             self._exchanges = Synchronous(self.plan, store, incarnation, self._on_commit)
             self._exchanges.endings = self._endings
@@ -408,28 +364,33 @@ class Partition:
         gone = self._leaving.on_orders(orders, self.era, version, now)
         if gone:
             return [*gone]
-        if orders.hurries and not self._hurries:
-            self._next_status_s = min(self._next_status_s, now + HURRIED_HEARTBEAT_S)
-        self._hurries = orders.hurries
+        self._heartbeat.hurry(now, hurries=orders.hurries)
         is_closing = self._endings.obey(orders)
-        is_going_back = self.plan.is_sync and orders.era != self.era
-        if is_going_back or orders.newest_checkpoint != self._newest_checkpoint:
-            if orders.newest_checkpoint != self._newest_checkpoint:
-                self._next_status_s = now  # should a partition be lost now, the others are to list it
-            self._newest_checkpoint = orders.newest_checkpoint
-            self._snapshots.look()
-        if self.store is None:
+        self._look_at_disk(orders, now)
+        store = self.store
+        if store is None:
             return []
         is_newer = orders.era is not None and (self.era is None or orders.era > self.era)
         if orders.restore is not None and orders.era is not None and is_newer:
             return self._restore(orders.restore, orders.era, now)
         if self.plan.is_sync and orders.era != self.era:
             return []
-        if orders.fence != self._fence:
-            self._fence = orders.fence
-            self._is_at_fence = 0 < orders.fence <= self.store.ledger.finished.first_missing()
-            if self._is_at_fence:
-                self._next_status_s = min(self._next_status_s, now + HURRIED_HEARTBEAT_S)
+        return self._go_on(orders, store, now, is_closing=is_closing)
+
+    def _look_at_disk(self, orders: PartitionOrders, now: float) -> None:
+        """Find out which checkpoints there are, when the master knows of another one or goes back."""
+        is_going_back = self.plan.is_sync and orders.era != self.era
+        if is_going_back or orders.newest_checkpoint != self._newest_checkpoint:
+            if orders.newest_checkpoint != self._newest_checkpoint:
+                self._heartbeat.send_at_once(now)  # should a partition be lost now, the others are to list it
+            self._newest_checkpoint = orders.newest_checkpoint
+            self._snapshots.look()
+
+    def _go_on(
+        self, orders: PartitionOrders, store: Store, now: float, *, is_closing: bool
+    ) -> list[Instruction]:
+        """Do what the master wants of the state in hand, in its era."""
+        self._heartbeat.set_fence(orders.fence, store.ledger.finished.first_missing(), now)
         task_count = orders.task_count or self.plan.task_count
         out: list[Instruction] = [
             Drop(name)
@@ -444,14 +405,14 @@ class Partition:
                 out += [*self._committed, *replies]
                 self._committed = []
             out += self._cuts.obey(orders, self._exchanges, self._life, is_sealed=self.is_sealed, now=now)
-            if self.store.version == orders.snapshot_at and not self._is_saved(self.store):
+            if store.version == orders.snapshot_at and not self._is_saved(store):
                 out += self._snapshot(now)
         if is_closing:  # the master waits for where this partition stands
             out += self._status(now)
-        is_full = self.store.ledger.finished.first_missing() >= task_count
+        is_full = store.ledger.finished.first_missing() >= task_count
         if orders.seal and is_full and self.condition is Condition.SERVING and not self._is_sealing:
             self._is_sealing = True
-            out.append(Write("seal", self.store.capture(self._life)))
+            out.append(Write("seal", store.capture(self._life)))
         return out
 
     def _restore(self, name: SnapshotName, era: Identity, now: float) -> list[Instruction]:
@@ -598,7 +559,7 @@ class Partition:
     def _after_push(self, replies: list[Reply], exchanges: Asynchronous, now: float) -> list[Instruction]:
         """Async: the answers to a push, and what it may have brought about."""
         out: list[Instruction] = [*replies]
-        if self._milestones:
+        if self._heartbeat.has_milestones:
             out += self._status_at_milestone(exchanges.store, now)
         if self._cuts.phase is CutPhase.LEVELLING:
             out += self._cuts.on_push(exchanges, self._life, now)

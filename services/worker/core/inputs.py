@@ -35,6 +35,7 @@ __all__ = [
     "ModelBuilt",
     "Ordered",
     "OutputsComputed",
+    "RareInput",
     "TaskFailed",
     "Tick",
 ]
@@ -161,15 +162,10 @@ class ExportFailed(msgspec.Struct, frozen=True):
     failure: Failure
 
 
-Input = (
-    Tick
-    | Ordered
-    | Answered
-    | ExportWished
+RareInput = (
+    ExportWished
     | ModelBuilt
     | Fatal
-    | IdsFound
-    | MinibatchComputed
     | TaskFailed
     | EvaluationIdsFound
     | OutputsComputed
@@ -179,3 +175,6 @@ Input = (
     | Exported
     | ExportFailed
 )
+"""What does not come with each minibatch."""
+
+Input = Tick | Ordered | Answered | IdsFound | MinibatchComputed | RareInput

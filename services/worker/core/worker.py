@@ -50,6 +50,7 @@ from edlz.services.worker.core.inputs import (
     ModelBuilt,
     Ordered,
     OutputsComputed,
+    RareInput,
     TaskFailed,
     Tick,
 )
@@ -151,21 +152,7 @@ class TaskRunner:
             case _:
                 return self._on_rare(event, now)
 
-    def _on_rare(
-        self,
-        event: ModelBuilt
-        | ExportWished
-        | Fatal
-        | TaskFailed
-        | EvaluationIdsFound
-        | OutputsComputed
-        | Evaluated
-        | EvaluationFailed
-        | Concluded
-        | Exported
-        | ExportFailed,
-        now: float,
-    ) -> list[Instruction]:
+    def _on_rare(self, event: RareInput, now: float) -> list[Instruction]:
         """Take an input that does not come with each minibatch."""
         match event:
             case ExportWished(wish):
@@ -212,9 +199,7 @@ class TaskRunner:
         if self._is_status_under_way:
             self._next_status_s = now
             return []
-        self._seq += 1
-        self._is_status_under_way = True
-        self._next_status_s = now + HEARTBEAT_S
+        self._seq, self._is_status_under_way, self._next_status_s = self._seq + 1, True, now + HEARTBEAT_S
         training, (busy_s, longest_s, is_starting) = self._training, self._pace()
         body = WorkerStatus(
             worker=self.worker,

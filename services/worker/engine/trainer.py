@@ -7,7 +7,7 @@ must come from one thread, and not from the main one: there a signal would wait 
 import time
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # it imports TensorFlow
     from edlz.services.worker.engine.assembly import Assembly
     from edlz.services.worker.engine.callbacks.calls import CallbackCalls
     from edlz.services.worker.engine.model_check import ModelCheck, TriedMinibatch
+    from edlz.services.worker.engine.step import Gradient
 
 __all__ = ["TaskError", "Trainer", "UserCodeError"]
 
@@ -199,15 +200,7 @@ class Trainer:
         if minibatch.element is None:
             none = tuple(np.empty((0, table.dim), np.float32) for table in parts.updates.tables)
             return Computed(task, index, True, None, None, None, None, 0, read - started, 0.0, none)
-        inputs = found.inputs(rows) if found else ()
-        seed = derive_seed(self._plan.seed, _STEP_SEED, task, index) >> _SEED_SHIFT
-        try:
-            step = parts.step(minibatch.element, seed, parts.vectors, inputs)
-        except EdlzError:
-            raise
-        except Exception as e:
-            self.drop(task)
-            raise parts.step.explain(task, index, e, minibatch.element, inputs) from e
+        step = self._step(task, index, minibatch.element, found.inputs(rows) if found else ())
         of_rows = found.sum(step.row_gradients) if found else ()
         ids = [group.ids for group in found.groups] if found else ()
         return Computed(
@@ -223,6 +216,17 @@ class Trainer:
             compute_s=time.perf_counter() - read,
             row_gradients=of_rows,
         )
+
+    def _step(self, task: int, index: int, element: Any, inputs: tuple[Any, ...]) -> "Gradient":
+        """Run the step, and explain what it raises; the task is out of hand then."""
+        parts, seed = self._ready, derive_seed(self._plan.seed, _STEP_SEED, task, index) >> _SEED_SHIFT
+        try:
+            return parts.step(element, seed, parts.vectors, inputs)
+        except EdlzError:
+            raise
+        except Exception as e:
+            self.drop(task)
+            raise parts.step.explain(task, index, e, element, inputs) from e
 
     def drop(self, task: int) -> None:
         """Give a training task up, in the middle or at its end; one that is not in hand is none."""

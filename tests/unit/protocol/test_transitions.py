@@ -6,7 +6,7 @@ import pytest
 
 from edlz.services.errors import LocalProtocolError
 from edlz.services.ps.core.checkpointing import STEPS as CUT_STEPS
-from edlz.services.ps.core.partition import STEPS as PARTITION_STEPS
+from edlz.services.ps.core.conditions import STEPS as PARTITION_STEPS
 from edlz.services.transitions import Transitions
 from edlz.services.worker.core.held_tasks import STEPS as TASK_STEPS
 

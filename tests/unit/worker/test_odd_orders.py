@@ -15,9 +15,10 @@ from edlz.services.protocol.messages import (
     WorkerOrders,
 )
 from edlz.services.protocol.plan import Shard
+from edlz.services.ps.core.conditions import Condition
 from edlz.services.ps.core.inputs import Answered
 from edlz.services.ps.core.instructions import Write
-from edlz.services.ps.core.partition import Condition, Partition
+from edlz.services.ps.core.partition import Partition
 from edlz.services.worker.core.order_check import check_orders
 from tests.simulation.job import Schedule, SimulatedJob
 from tests.statuses import partition_status

@@ -81,10 +81,7 @@ def sort_callbacks(contract: ModelContract, *, is_sync: bool, is_told: bool = Fa
     max_steps, stops_on_nan = 0, False
     for callback in contract.make_callbacks():
         name = type(callback).__name__
-        if reason := _reason(callback, _REFUSED):
-            raise ModelError(
-                f"callbacks() has {name}, which edlz does not run: {reason}", "leave it out of callbacks()"
-            )
+        _check_kind(callback, name)
         if isinstance(callback, SCHEDULERS):
             found.schedulers.append(callback)
         elif isinstance(callback, SavedModelExporter):
@@ -105,6 +102,13 @@ def sort_callbacks(contract: ModelContract, *, is_sync: bool, is_told: bool = Fa
     if is_told:
         _tell(sorted_)
     return sorted_
+
+
+def _check_kind(callback: Any, name: str) -> None:
+    if reason := _reason(callback, _REFUSED):
+        raise ModelError(
+            f"callbacks() has {name}, which edlz does not run: {reason}", "leave it out of callbacks()"
+        )
 
 
 def _tell(found: SortedCallbacks) -> None:

@@ -7,6 +7,8 @@ named like a package does not shadow it.
 import importlib.machinery
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -34,32 +36,42 @@ def load_file(path: Path, zoo: Path | None, code: UserCode) -> ModuleType:
         If the file cannot be read, or raises.
     """
     path = path.resolve()
-    folders = [path.parent] if zoo is None else [path.parent, zoo.resolve(), zoo.resolve().parent]
-    for folder in map(str, folders):
-        if folder not in sys.path:
-            sys.path.append(folder)
-    importlib.invalidate_caches()
+    _make_importable([path.parent] if zoo is None else [path.parent, zoo.resolve(), zoo.resolve().parent])
     with code.running(f"the package of {_shown(path)}"):
         name = _importable_name(module_name(path, zoo), path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ModelError(f"{path} is no Python file", "name a file that ends in .py")
     module = importlib.util.module_from_spec(spec)
+    with _known_as(name, module), code.running(_shown(path)):
+        _execute(spec.loader, module)
+    return module
+
+
+def _make_importable(folders: list[Path]) -> None:
+    """Append folders to the import path."""
+    for folder in map(str, folders):
+        if folder not in sys.path:
+            sys.path.append(folder)
+    importlib.invalidate_caches()
+
+
+@contextmanager
+def _known_as(name: str, module: ModuleType) -> Iterator[None]:
+    """Register a module while it runs, since dataclasses and siblings look it up, and for good if that goes well."""
     before = sys.modules.get(name)
-    sys.modules[name] = module  # before it runs: dataclasses and siblings look it up
+    sys.modules[name] = module
     package, _, stem = name.rpartition(".")
     if package:  # as importing it would have done
         setattr(sys.modules[package], stem, module)
     try:
-        with code.running(_shown(path)):
-            _execute(spec.loader, module)
+        yield
     except ModelError:
         if before is None:
             del sys.modules[name]
         else:
             sys.modules[name] = before
         raise
-    return module
 
 
 def module_name(path: Path, zoo: Path | None) -> str:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from edlz.services.worker.engine.feed.pipeline import FeedSettings
@@ -34,19 +35,7 @@ def blame_record(
     in_python : callable
         Gives a context in which `run` raises from the very line of the user's code.
     """
-    until = time.monotonic() + _LIMIT_S
-
-    def error_of(records: list[bytes]) -> Exception | None:
-        try:
-            for _ in run(records):
-                if time.monotonic() > until:
-                    raise _OutOfTimeError
-        except _OutOfTimeError:
-            raise
-        except Exception as e:  # whatever the user's code raises
-            return e
-        return None
-
+    error_of = partial(_error_of, run, time.monotonic() + _LIMIT_S)
     try:
         records = settings.read(assignment)
         good, bad = 0, len(records)  # the first `good` records pass, the first `bad` ones do not
@@ -60,3 +49,18 @@ def blame_record(
             return Blame(record, error_of(records[bad - 1 : bad]))
     except Exception:  # the error that is being explained matters, not this one
         return Blame()
+
+
+def _error_of(
+    run: Callable[[list[bytes]], Iterable[Any]], until_s: float, records: list[bytes]
+) -> Exception | None:
+    """Return what the feed raises on these records, if it does."""
+    try:
+        for _ in run(records):
+            if time.monotonic() > until_s:
+                raise _OutOfTimeError
+    except _OutOfTimeError:
+        raise
+    except Exception as e:  # whatever the user's code raises
+        return e
+    return None

@@ -114,17 +114,10 @@ def build_model(
         _make_variables(contract, model, spec, sample)
         tables, assigned, predictions = _traced(contract, model, minibatch_size, spec, has_labels=has_labels)
     seeds = _seed_states(model)
-    live = assigned - {_handle(state) for state in seeds}
-    others = [v for v in model.non_trainable_variables if _handle(v) in live]
-    dense = tuple(model.trainable_variables)
     with contract.code.blaming(contract.model_definition):
-        _check_dense(dense, assigned, has_tables=bool(tables))
-    state = tuple(v for v in others if v.dtype == "float32")
-    counters = tuple(v for v in others if v.dtype != "float32")
-    with contract.code.blaming(contract.model_definition):
-        _check_counters(counters)
-    layout = Layout(dense=vector_layout(dense), state=vector_layout(state), counters=vector_layout(counters))
-    return BuiltModel(model, dense, state, counters, seeds, layout, tables, predictions)
+        parts = _parts(model, assigned, seeds, has_tables=bool(tables))
+    layout = Layout(**{name: vector_layout(variables) for name, variables in parts.items()})
+    return BuiltModel(model, **parts, seeds=seeds, layout=layout, tables=tables, predictions=predictions)
 
 
 def _traced(
@@ -312,6 +305,23 @@ def _check_counters(counters: Sequence[Any]) -> None:
                 f"variable {variable.path}, which a step assigns, is {variable.dtype}",
                 "variables that a step assigns must be float32, integers or booleans",
             )
+
+
+def _parts(
+    model: Any, assigned: set[int], seeds: tuple[Any, ...], *, has_tables: bool
+) -> dict[str, tuple[Any, ...]]:
+    """Sort the variables of a model: what is trained, and what its steps assign beside that."""
+    live = assigned - {_handle(state) for state in seeds}
+    others = [v for v in model.non_trainable_variables if _handle(v) in live]
+    dense = tuple(model.trainable_variables)
+    _check_dense(dense, assigned, has_tables=has_tables)
+    counters = tuple(v for v in others if v.dtype != "float32")
+    _check_counters(counters)
+    return {
+        "dense": dense,
+        "state": tuple(v for v in others if v.dtype == "float32"),
+        "counters": counters,
+    }
 
 
 def _seed_states(model: Any) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ ones; whatever is left is found by name.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -58,10 +58,24 @@ def stateless(seed: Any) -> Iterator[None]:
         In the graph that is being traced.
     """
     places = itertools.count()
-    random = tf.random
 
     def key() -> Any:
         return tf.stack([seed, tf.constant(next(places), tf.int64)])
+
+    replaced = _draws_by(key)
+    originals = {name: getattr(gen_random_ops, name) for name in replaced}
+    for name, replacement in replaced.items():
+        setattr(gen_random_ops, name, _outside_loops(originals[name], replacement))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(gen_random_ops, name, original)
+
+
+def _draws_by(key: Callable[[], Any]) -> dict[str, Callable[..., Any]]:
+    """Return what takes the place of TensorFlow's ops, by their names: draws by the next key."""
+    random = tf.random
 
     def uniform(shape: Any, dtype: Any, seed: int = 0, seed2: int = 0, name: str | None = None) -> Any:
         return random.stateless_uniform(shape, key(), dtype=dtype, name=name)
@@ -77,20 +91,12 @@ def stateless(seed: Any) -> Iterator[None]:
     ) -> Any:
         return random.stateless_uniform(shape, key(), minval, maxval, dtype=minval.dtype, name=name)
 
-    replaced = {
+    return {
         "random_uniform": uniform,
         "random_standard_normal": normal,
         "truncated_normal": truncated,
         "random_uniform_int": integers,
     }
-    originals = {name: getattr(gen_random_ops, name) for name in replaced}
-    for name, replacement in replaced.items():
-        setattr(gen_random_ops, name, _outside_loops(originals[name], replacement))
-    try:
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(gen_random_ops, name, original)
 
 
 def stateful_random_ops(graph: Any) -> list[str]:
