@@ -6,7 +6,7 @@ service: half-dead is worse than dead.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from edlz.services.errors import LocalProtocolError
@@ -26,10 +26,15 @@ class Instructions(Generic[Owner]):
     """Which method of a shell carries out which kind of instruction.
 
     `@carries.out(Reply)` stands over the method that takes a Reply; the type checker sees that it does.
+
+    Attributes
+    ----------
+    methods : dict
+        By the kind of instruction that they carry out.
     """
 
     def __init__(self) -> None:
-        self._methods: dict[type[Any], Callable[[Owner, Any], None]] = {}
+        self.methods: dict[type[Any], Callable[[Owner, Any], None]] = {}
 
     def out(
         self, kind: type[Kind]
@@ -37,15 +42,10 @@ class Instructions(Generic[Owner]):
         """Return a decorator for the method that carries out instructions of a kind."""
 
         def note(method: Callable[[Owner, Kind], None]) -> Callable[[Owner, Kind], None]:
-            self._methods[kind] = method
+            self.methods[kind] = method
             return method
 
         return note
-
-    @property
-    def methods(self) -> Mapping[type[Any], Callable[[Owner, Any], None]]:
-        """The methods by the kind of instruction that they carry out."""
-        return self._methods
 
 
 class Shell(ABC, Generic[Input, Instruction]):

@@ -199,8 +199,15 @@ class PartitionService(Shell[Input, Instruction]):
             )
             return
         events.is_busy = True
-        try:
-            self._answer(request, self._outcome(request))
+        try:  # no more calls than must be: most requests take this way
+            try:
+                instructions = self._core.feed(request, self._loop.time())
+            except EdlzError as error:
+                self._answer(request, error)
+            else:
+                methods = self.carries.methods
+                for instruction in instructions:
+                    methods[type(instruction)](self, instruction)
         except Exception as error:
             self.fail(error)
         finally:

@@ -160,11 +160,10 @@ class Partition:
         RemoteProtocolError
             If a request or an answer does not fit this partition; nothing has changed.
         """
-        match event:
-            case Request(to, body):
-                return self._on_request(to, body, now)
-            case Tick():
-                return self._on_tick(now)
+        if isinstance(event, Request):
+            return self._on_request(event.to, event.body, now)
+        if isinstance(event, Tick):
+            return self._on_tick(now)
         before = self.condition
         out = self._on_rare(event, now)
         if self.condition is not before:

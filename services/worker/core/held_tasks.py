@@ -29,6 +29,8 @@ class Phase(Enum):
     STAGED = "staged"  # sync: staged everywhere, another task of this worker will see the commit
     REPORTING = "reporting"  # finished on all partitions
 
+    __hash__ = object.__hash__  # Enum's own is written in Python, and this is a key several times a minibatch
+
 
 STEPS = Transitions(
     "a task",
@@ -49,7 +51,7 @@ STEPS = Transitions(
 # Phases in which a field says something; a task that enters another one forgets it.
 _AFTER_PULL = {Phase.PULLING, Phase.READY, Phase.COMPUTING, Phase.PUSHING}
 LASTING: dict[str, set[Phase]] = {
-    "answers": _AFTER_PULL - {Phase.PULLING},  # each pull begins without any
+    "answers": _AFTER_PULL,  # but each pull begins without any
     "ahead": _AFTER_PULL,
     "acks": {Phase.PUSHING},
     "pause": {Phase.BACKING_OFF},
@@ -127,9 +129,12 @@ class HeldTask:
         LocalProtocolError
             If it cannot follow the present one; nothing has changed.
         """
-        STEPS.check(self.phase, phase)
+        forgotten = _FORGOTTEN[self.phase].get(phase)
+        if forgotten is None:
+            STEPS.check(self.phase, phase)
+            return
         self.phase = phase
-        for name, make_empty in _FORGOTTEN[phase]:
+        for name, make_empty in forgotten:
             setattr(self, name, make_empty())
 
     def abandon(self, phase: Phase, attempt: int) -> None:
@@ -167,8 +172,8 @@ class HeldTask:
     def check_invariants(self) -> None:
         """Assert that nothing is kept of phases that are over."""
         assert (self.pause is None) == (self.phase is not Phase.BACKING_OFF), f"task {self.task} pauses"
-        assert not self.acks or self.phase is Phase.PUSHING, f"acks of {self}"
-        assert not self.ahead or self.phase in LASTING["ahead"], f"rows ahead of {self}"
+        for name, phases in LASTING.items():
+            assert self.phase in phases or not getattr(self, name), f"{name} of {self}"
 
     def done(self, era: Identity, partitions: int) -> DoneTask:
         """What the master is told of a task that all partitions have finished."""
@@ -177,9 +182,21 @@ class HeldTask:
 
 
 _EMPTY: dict[str, Callable[[], object]] = {"answers": dict, "ahead": dict, "acks": set, "pause": lambda: None}
-_FORGOTTEN: dict[Phase, tuple[tuple[str, Callable[[], object]], ...]] = {
-    phase: tuple((name, _EMPTY[name]) for name, phases in LASTING.items() if phase not in phases)
-    for phase in Phase
+
+
+def _forgotten(before: Phase, after: Phase) -> tuple[tuple[str, Callable[[], object]], ...]:
+    """Which fields that say something in one phase say nothing at the beginning of another, and what stands there."""
+    names = [
+        name
+        for name, phases in LASTING.items()
+        if before in phases and (after not in phases or (name, after) == ("answers", Phase.PULLING))
+    ]
+    return tuple((name, _EMPTY[name]) for name in names)
+
+
+_FORGOTTEN = {
+    before: {after: _forgotten(before, after) for after in following}
+    for before, following in STEPS.after.items()
 }
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from edlz.services.errors import LocalProtocolError
 from edlz.services.protocol.messages import Exchanged
-from edlz.services.worker.core.held_tasks import LASTING, STEPS, HeldTask, HeldTasks, Phase
+from edlz.services.worker.core.held_tasks import LASTING, STEPS, HeldTask, HeldTasks, Pause, Phase
 from tests import builders
 
 
@@ -112,11 +112,17 @@ def test_every_phase_is_reached_and_left(phase: Phase) -> None:
     [(before, after) for before in Phase for after in Phase if after in STEPS.after[before]],
 )
 def test_a_task_forgets_what_says_nothing_in_its_next_phase(before: Phase, after: Phase) -> None:
-    held = HeldTask(task=0, attempt=1, lane=0, phase=before, acks={0}, answers={0: ANSWER}, ahead={1: {}})
+    full = {"acks": {0}, "answers": {0: ANSWER}, "ahead": {1: {}}, "pause": Pause(1.0)}
+    held = HeldTask(
+        0, 1, 0, phase=before, **{name: full[name] for name in LASTING if before in LASTING[name]}
+    )
+    held.check_invariants()
     held.enter(after)
-    for name, phases in LASTING.items():
-        assert after in phases or not getattr(held, name), name
-    assert bool(held.answers) == (after in LASTING["answers"])
+    held.pause = held.pause or (Pause(2.0) if after is Phase.BACKING_OFF else None)
+    held.check_invariants()
+    assert bool(held.answers) == (
+        before in LASTING["answers"] and after in LASTING["answers"] - {Phase.PULLING}
+    )
 
 
 def test_a_pause_ends_with_the_next_attempt() -> None:
