@@ -1,11 +1,9 @@
 """The supervisor with real, small processes and a master that is played by the test."""
 
-import asyncio
 import os
 import signal
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,117 +11,15 @@ import pytest
 from edlz.client.local import supervisor
 from edlz.client.local.job_directory import JobDirectory
 from edlz.client.local.share.share_file import LocalSlots
-from edlz.client.local.supervisor import Supervisor
-from edlz.client.screen.spans import Line
-from edlz.services.errors import PeerUnavailable, RemoteProtocolError
+from edlz.services.errors import RemoteProtocolError
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import EventView, JobStatus
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import ProcessExit, SupervisorOrders, SupervisorStatus
-from edlz.services.supervision import backoff, loop
-from tests.small_processes import FAILS, LIMIT_S, STUBBORN, TELLS_PID, WAITS, is_gone, unnumbered
+from edlz.services.protocol.messages import ProcessExit, SupervisorStatus
+from tests.small_processes import FAILS, STUBBORN, TELLS_PID, WAITS, is_gone, unnumbered
+from tests.supervised import Master, Screen, leaves_when, run
 
-
-class Screen:
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, str]] = []
-        self.said: list[str] = []
-        self.on_line: Callable[[str, str], object] = lambda source, text: None
-
-    def open(self) -> None: ...
-
-    def log_line(self, source: str, text: str) -> None:
-        self.lines.append((source, text))
-        self.on_line(source, text)
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def wait(self, text: str) -> None:
-        self.said.append(text)
-
-    def update(self, status: JobStatus) -> None: ...
-
-    def log_stream(self) -> object:
-        return sys.stderr
-
-    def close(self, ending: Sequence[Line], *, is_error: bool) -> None: ...
-
-
-class Master:
-    """Plays the master: `decide` turns a status into what should run."""
-
-    def __init__(self, decide: Callable[[SupervisorStatus], Sequence[str]]) -> None:
-        self.decide = decide
-        self.statuses: list[SupervisorStatus] = []
-        self.state = "Training"
-        self.events: list[EventView] = []
-        self.stop = False
-        self.hung: tuple[str, ...] = ()
-        self.waiting = 0
-
-    @property
-    def exits(self) -> list[ProcessExit]:
-        by_seq = {status.seq: status for status in self.statuses}
-        return [gone for status in by_seq.values() for gone in status.exits]
-
-    async def request(self, body: Message, deadline_s: float) -> Message:
-        await asyncio.sleep(0)
-        if isinstance(body, SupervisorStatus):
-            self.statuses.append(body)
-            desired = tuple(self.decide(body))
-            return SupervisorOrders(
-                term=1, desired=desired, stop=self.stop, hung=self.hung, waiting=self.waiting
-            )
-        events, self.events = tuple(self.events), []
-        return JobStatus(
-            name="job",
-            state=self.state,  # type: ignore[arg-type]
-            mode="sync",
-            slots=1,
-            started_at=0.0,
-            now=1.0,
-            events=events,
-        )
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(loop, "POLL_S", 0.01)
-    monkeypatch.setattr(supervisor, "STOP_S", 0.3)
-
-
-def run(
-    folder: JobDirectory,
-    screen: Screen,
-    link: object,
-    programs: dict[str, str],
-    *,
-    restarts_master: bool = True,
-    slots: LocalSlots | None = None,
-) -> supervisor.Evidence:
-    async def main() -> supervisor.Evidence:
-        found = Supervisor(
-            "job",
-            folder,
-            screen,  # type: ignore[arg-type]
-            link,  # type: ignore[arg-type]
-            lambda name: [sys.executable, "-c", programs[name]],
-            restarts_master=restarts_master,
-            slots=slots,
-        )
-        async with asyncio.timeout(LIMIT_S):
-            await found.run()
-        return found.evidence
-
-    return asyncio.run(main())
-
-
-def leaves_when(path: Path) -> str:
-    return f"import pathlib, time\nwhile not pathlib.Path({str(path)!r}).exists(): time.sleep(0.01)"
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def test_a_job_runs_to_its_end(folder: JobDirectory) -> None:
@@ -341,102 +237,6 @@ def test_what_does_not_stop_is_killed_after_a_while(
     assert "killed by signal 9 (SIGKILL)" in (folder.logs / "master.log").read_text()
 
 
-def kills_the_master(times: int) -> tuple[Screen, dict[str, list[int]]]:
-    """A screen that kills the master as it begins, so many times, and the processes that it has seen."""
-    screen, pids = Screen(), {"master": [], "worker-0": []}
-
-    def on_line(source: str, text: str) -> None:
-        pids[source].append(int(text))
-        if source == "master" and len(pids["master"]) <= times:
-            os.kill(pids["master"][-1], signal.SIGKILL)
-
-    screen.on_line = on_line
-    return screen, pids
-
-
-def test_a_master_that_is_killed_starts_again_and_the_others_stay(
-    folder: JobDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backoff, "FIRST_DELAY_S", 0.001)
-    screen, pids = kills_the_master(times=2)
-    done = folder.path / "done"
-    link = Master(lambda status: ("worker-0",))
-
-    def decide(status: SupervisorStatus) -> Sequence[str]:
-        if len(pids["master"]) == 3 and pids["worker-0"]:
-            link.state = "Succeeded"
-            done.touch()
-        return ("worker-0",)
-
-    link.decide = decide
-    master = f"import os; print(os.getpid(), flush=True)\n{leaves_when(done)}"
-    evidence = run(folder, screen, link, {"master": master, "worker-0": TELLS_PID})
-    assert evidence.master is not None
-    assert evidence.master.code == 0
-    assert len(pids["worker-0"]) == 1
-    lost = "master lost: killed by signal 9 (SIGKILL). It starts again; the others go on meanwhile."
-    assert screen.said == [lost, lost]
-
-
-def test_a_master_that_never_stays_up_ends_the_job(
-    folder: JobDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backoff, "FIRST_DELAY_S", 0.001)
-
-    class Mute(Master):
-        async def request(self, body: Message, deadline_s: float) -> Message:
-            raise PeerUnavailable("not there yet")
-
-    screen, pids = kills_the_master(times=100)
-    evidence = run(folder, screen, Mute(lambda status: ()), {"master": TELLS_PID})
-    assert evidence.master is not None
-    assert evidence.master.signal == signal.SIGKILL
-    assert len(pids["master"]) == supervisor.MOST_UNHEARD_LIVES
-
-
-def test_masters_that_answer_are_started_again_however_short_their_lives(
-    folder: JobDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They count by themselves those that achieve nothing."""
-    monkeypatch.setattr(backoff, "FIRST_DELAY_S", 0.001)
-    monkeypatch.setattr(backoff, "LONGEST_DELAY_S", 0.001)
-    screen, pids = Screen(), []
-    done = folder.path / "done"
-    screen.on_line = lambda source, text: pids.append(int(text))
-    killed: set[int] = set()
-
-    def decide(status: SupervisorStatus) -> Sequence[str]:
-        if len(pids) > 2 * supervisor.MOST_UNHEARD_LIVES:
-            link.state = "Succeeded"
-            done.touch()
-        elif pids and pids[-1] not in killed:
-            killed.add(pids[-1])
-            os.kill(pids[-1], signal.SIGKILL)
-        return ()
-
-    link = Master(decide)
-    master = f"import os; print(os.getpid(), flush=True)\n{leaves_when(done)}"
-    evidence = run(folder, screen, link, {"master": master})
-    assert evidence.master is not None
-    assert evidence.master.code == 0
-    assert len(killed) == 2 * supervisor.MOST_UNHEARD_LIVES
-
-
-def test_a_master_that_is_not_to_be_restarted_ends_the_job(folder: JobDirectory) -> None:
-    screen, pids = kills_the_master(times=100)
-    link = Master(lambda status: ("worker-0",))
-    programs = {"master": TELLS_PID, "worker-0": TELLS_PID}
-    evidence = run(folder, screen, link, programs, restarts_master=False)
-    assert evidence.master is not None
-    assert len(pids["master"]) == 1
-
-
-def test_a_master_that_fails_is_not_started_again(folder: JobDirectory) -> None:
-    evidence = run(folder, Screen(), Master(lambda status: ()), {"master": FAILS})
-    assert evidence.master is not None
-    assert evidence.master.code == 3
-
-
 def test_what_hangs_says_where_before_it_ends(folder: JobDirectory) -> None:
     """Also one that takes no signal to end; nobody waits for it meanwhile."""
     screen = Screen()
@@ -486,24 +286,6 @@ def test_the_last_word_is_what_everybody_sees_later(folder: JobDirectory) -> Non
     evidence = run(folder, Screen(), link, {"master": leaves_when(go)})
     assert evidence.status is not None
     assert (evidence.status.state, evidence.status.version) == ("Stopped", 7)
-
-
-def test_a_master_that_does_not_answer_is_asked_again(folder: JobDirectory) -> None:
-    class Slow(Master):
-        refused = 0
-
-        async def request(self, body: Message, deadline_s: float) -> Message:
-            if self.refused < 3:
-                self.refused += 1
-                raise PeerUnavailable("not there yet")
-            return await super().request(body, deadline_s)
-
-    link = Slow(lambda status: ("worker-0",))
-    screen = Screen()
-    screen.on_line = lambda source, text: source == "worker-0" and os.kill(os.getpid(), signal.SIGTERM)
-    evidence = run(folder, screen, link, {"master": WAITS, "worker-0": WAITS})
-    assert evidence.signal == signal.SIGTERM
-    assert link.statuses[0].seq == 1
 
 
 def test_an_error_of_the_protocol_ends_the_job_as_itself(folder: JobDirectory) -> None:
