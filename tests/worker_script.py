@@ -34,7 +34,7 @@ from edlz.services.worker.core.inputs import (
     Tick,
 )
 from edlz.services.worker.core.instructions import Outcome
-from edlz.services.worker.core.worker import TaskRunner
+from edlz.services.worker.core.worker import WorkerCore
 from tests import builders
 
 __all__ = ["Script"]
@@ -74,7 +74,7 @@ class Script:
         self._computing: asked.Compute | None = None
         self._finding: list[asked.FindIds] = []
         self._initialising: asked.SendInitialise | None = None
-        self.core = TaskRunner("0", 1)
+        self.core = WorkerCore("0", 1)
         self._join()
 
     def _join(self) -> None:

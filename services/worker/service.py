@@ -36,7 +36,7 @@ from edlz.services.worker.core.instructions import (
     Instruction,
     SendInitialise,
 )
-from edlz.services.worker.core.worker import TaskRunner
+from edlz.services.worker.core.worker import WorkerCore
 from edlz.services.worker.engine.user_code.user_code import without_exit
 
 __all__ = ["WorkerService"]
@@ -66,7 +66,7 @@ class WorkerService(Shell[Input, Instruction]):
         self._config = config
         self._computing = Computing(config, make_engine, stop, self.feed, self.fail)
         self._meter = self._computing.meter
-        self._core = TaskRunner(
+        self._core = WorkerCore(
             str(config.worker_id),
             secrets.randbits(62),
             self._meter.telemetry,

@@ -23,7 +23,7 @@ from edlz.services.ps.core.inputs import LeaveWanted, Request, Tick
 from edlz.services.ps.core.partition import Partition
 from edlz.services.storage.state import State
 from edlz.services.worker.core import inputs as worker_inputs
-from edlz.services.worker.core.worker import TaskRunner
+from edlz.services.worker.core.worker import WorkerCore
 from edlz.services.worker.pace import Pace
 from tests import builders
 from tests.simulation.disk import CheckpointFolder, Disk
@@ -278,7 +278,7 @@ class SimulatedJob:
         self.address[role] = boot
         return process
 
-    def _core(self, role: str, boot: int, pace: Pace) -> MasterCore | Partition | TaskRunner:
+    def _core(self, role: str, boot: int, pace: Pace) -> MasterCore | Partition | WorkerCore:
         if role == "m":
             facts = {name: fact for name, fact in self.journal.items() if name in _JOURNALLED}
             state = strict_json.decode(strict_json.encode(facts), JournalState)  # as they lie on a disk
@@ -294,7 +294,7 @@ class SimulatedJob:
             return MasterCore(self.job, state, *steps, desired=desired)
         if role[0] == "p":
             return Partition(int(role[1:]), boot, role, self.disks[int(role[1:])])
-        return TaskRunner(role[1:], boot, pace=lambda: pace.told(self.now))
+        return WorkerCore(role[1:], boot, pace=lambda: pace.told(self.now))
 
     def _tick(self, name: int) -> None:
         process = self.processes[name]

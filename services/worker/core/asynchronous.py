@@ -11,7 +11,7 @@ from edlz.services.protocol.messages import Push
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.core.held_tasks import HeldTask, Phase
 from edlz.services.worker.core.instructions import Instruction
-from edlz.services.worker.core.partition_directory import KnownPartitions
+from edlz.services.worker.core.partition_directory import PartitionDirectory
 from edlz.services.worker.core.requests import Requests
 from edlz.services.worker.core.training import Training
 
@@ -32,7 +32,7 @@ class AsynchronousTraining(Training):
     def __init__(
         self,
         plan: Plan,
-        partitions: KnownPartitions,
+        partitions: PartitionDirectory,
         requests: Requests,
         has_tables: bool,
         tell: Callable[[float], list[Instruction]],

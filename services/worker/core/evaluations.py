@@ -26,7 +26,7 @@ from edlz.services.worker.core.instructions import (
     FindEvaluationIds,
     Instruction,
 )
-from edlz.services.worker.core.partition_directory import KnownPartitions
+from edlz.services.worker.core.partition_directory import PartitionDirectory
 
 __all__ = ["Evaluations"]
 
@@ -50,13 +50,13 @@ class Evaluations:
 
     Parameters
     ----------
-    partitions : KnownPartitions
+    partitions : PartitionDirectory
     ask : callable (index, key, body) -> AskPartition
         Addresses a request to a partition.
     """
 
     def __init__(
-        self, partitions: KnownPartitions, ask: Callable[[int, tuple[object, ...], Message], AskPartition]
+        self, partitions: PartitionDirectory, ask: Callable[[int, tuple[object, ...], Message], AskPartition]
     ) -> None:
         self._partitions, self._ask = partitions, ask
         self.has_tables = False

@@ -3,10 +3,10 @@
 from edlz.services.protocol.messages import Identity, PartitionAddress
 from edlz.services.worker.core.instructions import Cancel, Instruction, SendInitialise
 
-__all__ = ["KnownPartitions"]
+__all__ = ["PartitionDirectory"]
 
 
-class KnownPartitions:
+class PartitionDirectory:
     """Addresses by index, newest life of each; and the way of the initial values to them.
 
     Every life of a partition is told what this worker would begin with: with all values if it has

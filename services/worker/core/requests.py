@@ -19,7 +19,7 @@ from edlz.services.protocol.messages import (
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.core.held_tasks import HeldTask, Phase
 from edlz.services.worker.core.instructions import AskPartition
-from edlz.services.worker.core.partition_directory import KnownPartitions
+from edlz.services.worker.core.partition_directory import PartitionDirectory
 
 __all__ = ["Ask", "Requests"]
 
@@ -32,7 +32,7 @@ class Requests:
     Parameters
     ----------
     plan : Plan
-    partitions : KnownPartitions
+    partitions : PartitionDirectory
     vectors_every : int
         In asynchronous mode the vectors are pulled once in so many minibatches.
     ask : callable (partition, key, body) -> AskPartition
@@ -42,7 +42,7 @@ class Requests:
     """
 
     def __init__(
-        self, plan: Plan, partitions: KnownPartitions, vectors_every: int, ask: Ask, run: str = ""
+        self, plan: Plan, partitions: PartitionDirectory, vectors_every: int, ask: Ask, run: str = ""
     ) -> None:
         self._plan, self._partitions, self._ask, self._run = plan, partitions, ask, run
         self.era = NO_IDENTITY

@@ -33,7 +33,7 @@ from edlz.services.worker.core.instructions import (
     Instruction,
     Outcome,
 )
-from edlz.services.worker.core.partition_directory import KnownPartitions
+from edlz.services.worker.core.partition_directory import PartitionDirectory
 from edlz.services.worker.core.requests import Requests
 
 __all__ = ["Training"]
@@ -47,7 +47,7 @@ class Training(ABC):
     Parameters
     ----------
     plan : Plan
-    partitions : KnownPartitions
+    partitions : PartitionDirectory
     requests : Requests
     has_tables : bool
         Whether the model has embedding tables.
@@ -60,7 +60,7 @@ class Training(ABC):
     def __init__(
         self,
         plan: Plan,
-        partitions: KnownPartitions,
+        partitions: PartitionDirectory,
         requests: Requests,
         has_tables: bool,
         tell: Callable[[float], list[Instruction]],

@@ -56,18 +56,18 @@ from edlz.services.worker.core.inputs import (
 )
 from edlz.services.worker.core.instructions import AskMaster, AskPartition, Build, Exit, Instruction, Outcome
 from edlz.services.worker.core.order_check import check_orders
-from edlz.services.worker.core.partition_directory import KnownPartitions
+from edlz.services.worker.core.partition_directory import PartitionDirectory
 from edlz.services.worker.core.requests import Requests
 from edlz.services.worker.core.synchronous import SynchronousTraining
 from edlz.services.worker.core.training import Training
 
-__all__ = ["TaskRunner"]
+__all__ = ["WorkerCore"]
 
 HEARTBEAT_S = 1.0
 ASK_AGAIN_S = 0.2  # a worker without work asks again this often
 
 
-class TaskRunner:
+class WorkerCore:
     """A worker's decisions.
 
     Parameters
@@ -105,7 +105,7 @@ class TaskRunner:
         self._stops_on_nan = False
         self._nonfinite_losses = 0
         self._nonfinite_loss: NonFiniteLoss | None = None
-        self._partitions = KnownPartitions()
+        self._partitions = PartitionDirectory()
         self._evaluations = Evaluations(self._partitions, self._ask)
         self._address_list: Identity = NO_IDENTITY  # the master's list that they were learnt from
 

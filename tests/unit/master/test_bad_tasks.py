@@ -25,7 +25,7 @@ from edlz.services.protocol.messages import (
 from edlz.services.ps.core.task_ends import Endings
 from edlz.services.worker.core.asynchronous import AsynchronousTraining
 from edlz.services.worker.core.instructions import AskPartition, Compute, Outcome
-from edlz.services.worker.core.partition_directory import KnownPartitions
+from edlz.services.worker.core.partition_directory import PartitionDirectory
 from edlz.services.worker.core.requests import Requests
 from tests import builders
 from tests.statuses import partition_status
@@ -211,7 +211,7 @@ def orders(**fields: object) -> PartitionOrders:
 
 def test_what_was_computed_behind_the_end_of_a_task_is_not_pushed() -> None:
     """The master ends a task before the minibatch that a worker is at, which has heard nothing for a while."""
-    partitions = KnownPartitions()
+    partitions = PartitionDirectory()
     partitions.count = 1
     partitions.learn((PartitionAddress(index=0, incarnation=(1, 1), endpoint="p0", has_base=True),))
     requests = Requests(PLAN, partitions, 1, lambda index, key, body: AskPartition(index, "p0", key, body))

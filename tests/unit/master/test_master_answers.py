@@ -20,7 +20,7 @@ from edlz.services.protocol.messages import (
     WorkerStatus,
 )
 from edlz.services.worker.core.inputs import Ordered, Tick
-from edlz.services.worker.core.worker import TaskRunner
+from edlz.services.worker.core.worker import WorkerCore
 from tests import builders
 from tests.statuses import partition_status
 
@@ -113,7 +113,7 @@ def test_a_change_of_a_partition_makes_another_list() -> None:
 
 def test_a_worker_says_which_list_it_has_learnt_from() -> None:
     master = Master()
-    runner = TaskRunner("a", 7)
+    runner = WorkerCore("a", 7)
     [asked] = runner.feed(Tick(), 0.0)
     [asked] = runner.feed(Ordered(master.ask(asked.body)[0]), 0.0)[-1:]
     assert asked.body.address_list == NO_IDENTITY

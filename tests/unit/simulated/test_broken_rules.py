@@ -25,7 +25,7 @@ from edlz.services.storage import complete_checkpoints
 from edlz.services.storage.checkpoint_records import Manifest, Part
 from edlz.services.storage.complete_checkpoints import part_of_run
 from edlz.services.transport import outbox
-from edlz.services.worker.core.worker import TaskRunner
+from edlz.services.worker.core.worker import WorkerCore
 from tests.schedules import contended_schedule, ending_schedule, random_schedule, with_checkpoints
 from tests.simulation.job import Schedule, SimulatedJob, Violation
 
@@ -51,7 +51,7 @@ def assert_needed(
     assert not breaks(found), f"a promise breaks with the rule, too: {found}"
 
 
-def never_asks_while_it_waits(runner: TaskRunner) -> bool:
+def never_asks_while_it_waits(runner: WorkerCore) -> bool:
     return runner._is_ready and not runner.phases
 
 
@@ -67,7 +67,7 @@ RULES: dict[str, tuple[str, Any, str, Any]] = {
     "a partition cuts when it is level": ("async", Asynchronous, "is_level", property(is_frozen)),
     "a pull is held until it is due": ("sync", Synchronous, "_is_due", lambda *_: True),
     "what a server may hold takes no credit": ("sync", outbox, "HELD", frozenset()),
-    "a worker that waits asks for slots": ("sync", TaskRunner, "_wants_task", never_asks_while_it_waits),
+    "a worker that waits asks for slots": ("sync", WorkerCore, "_wants_task", never_asks_while_it_waits),
 }
 
 

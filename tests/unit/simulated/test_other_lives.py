@@ -26,7 +26,7 @@ from edlz.services.ps.core.inputs import Request
 from edlz.services.ps.core.instructions import Reply, Write
 from edlz.services.ps.core.partition import Partition
 from edlz.services.worker.core.instructions import Cancel
-from edlz.services.worker.core.partition_directory import KnownPartitions
+from edlz.services.worker.core.partition_directory import PartitionDirectory
 from tests.bare_partition import bare_partition, become_based, initial_values
 from tests.schedules import beginning_schedule, quiet_schedule
 from tests.simulation.job import Fault, Schedule, SimulatedJob, Violation
@@ -129,7 +129,7 @@ def test_whoever_is_connected_with_a_former_life_turns_to_the_new_one(mode: str)
 @pytest.mark.parametrize("changes", [{"incarnation": (1, 2)}, {"endpoint": "elsewhere"}], ids=str)
 def test_a_worker_hangs_up_when_a_partition_begins_another_life_or_moves(changes: dict[str, Any]) -> None:
     partitions, address = (
-        KnownPartitions(),
+        PartitionDirectory(),
         PartitionAddress(index=0, endpoint="here", incarnation=OWN, has_base=False),
     )
     assert partitions.learn((address,)) == ([], [])
