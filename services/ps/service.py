@@ -235,11 +235,11 @@ class PartitionService(Shell[Input, Instruction]):
 
     @carries.out(Link)
     def _link(self, link: Link) -> None:
-        self._disk(lambda: self._snapshots.link(link.name, self._life))
+        self._disk(lambda: self._snapshots.link(link.name, self._incarnation))
 
     @carries.out(Drop)
     def _drop(self, drop: Drop) -> None:
-        self._disk(lambda: self._snapshots.drop(drop.name, self._life))
+        self._disk(lambda: self._snapshots.drop(drop.name, self._incarnation))
 
     @carries.out(Warn)
     def _warn(self, warning: Warn) -> None:
@@ -251,7 +251,7 @@ class PartitionService(Shell[Input, Instruction]):
         self._stop.set(instruction.code, instruction.reason)
 
     @property
-    def _life(self) -> tuple[int, int]:
+    def _incarnation(self) -> tuple[int, int]:
         assert self._core.incarnation is not None
         return self._core.incarnation
 
@@ -284,7 +284,7 @@ class PartitionService(Shell[Input, Instruction]):
         if write.kind == "checkpoint":
             self._write_part(write)
             return
-        life = None if write.kind == "base" else self._life
+        life = None if write.kind == "base" else self._incarnation
         prepared = self._loop.run_in_executor(self._writes, self._snapshots.prepare, write.state, life)
         prepared.add_done_callback(lambda done: self._publish(write, done))
 

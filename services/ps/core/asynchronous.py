@@ -68,8 +68,8 @@ class Asynchronous(Exchanges):
             task = push.task
             if body.incarnation != self.incarnation:
                 return [Reply(to, Refused(reason="incarnation"))]
-            if not self.endings.are_none and self.endings.bars(push, self.store.received):
-                return [Reply(to, Refused(reason="held" if self.endings.are_known else "not ready"))]
+            if not self.task_ends.are_none and self.task_ends.bars(push, self.store.received):
+                return [Reply(to, Refused(reason="held" if self.task_ends.are_known else "not ready"))]
             if self._ceiling is not None and self._is_held(push):
                 self._waiting[to] = (body, now)
                 return []

@@ -26,7 +26,7 @@ from edlz.services.ps.core.instructions import Instruction, Write
 from edlz.services.ps.core.synchronous import Synchronous
 from edlz.services.transitions import Transitions
 
-__all__ = ["STEPS", "CutPhase", "Cuts"]
+__all__ = ["STEPS", "Checkpointing", "CutPhase"]
 
 
 class CutPhase(Enum):
@@ -51,7 +51,7 @@ STEPS = Transitions(
 )
 
 
-class Cuts:
+class Checkpointing:
     """When one partition cuts, and what it has to report of its parts.
 
     `life` is the first part of a snapshot's name everywhere here: what has been cut in another life or era

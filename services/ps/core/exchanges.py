@@ -7,7 +7,7 @@ from edlz.services.parameters.store import Store, Values
 from edlz.services.protocol.messages import ANY_VERSION, Exchanged, Identity, NewestPull, Pull, Push, Refused
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.core.instructions import Reply
-from edlz.services.ps.core.task_ends import Endings
+from edlz.services.ps.core.task_ends import TaskEnds
 
 __all__ = ["Exchanges"]
 
@@ -26,7 +26,7 @@ class Exchanges:
     ----------
     snapshot_at, checkpoint_at : int
         Sync: versions at which all partitions cut; every answer and push carries them on.
-    endings : Endings
+    task_ends : TaskEnds
         Of the partition's life.
     task_count : int
         How many tasks the job has: fewer than its plan, if it has been ended.
@@ -35,7 +35,7 @@ class Exchanges:
     def __init__(self, plan: Plan, store: Store, incarnation: Identity) -> None:
         self.plan, self.store, self.incarnation = plan, store, incarnation
         self.snapshot_at = self.checkpoint_at = 0
-        self.endings = Endings(are_known=True)
+        self.task_ends = TaskEnds(are_known=True)
         self._task_count = self.task_count = plan.task_count
 
     def newest(self, to: Hashable, pull: NewestPull) -> list[Reply]:

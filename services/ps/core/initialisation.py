@@ -26,10 +26,10 @@ from edlz.services.protocol.plan import Plan
 from edlz.services.ps.core.instructions import Reply, Write
 from edlz.services.storage.state import State
 
-__all__ = ["Beginning", "begun_from", "difference"]
+__all__ = ["Initialisation", "begun_from", "difference"]
 
 
-class Beginning:
+class Initialisation:
     """The state before training of one bare partition, on its way to the disk.
 
     The first one is taken; a worker that sends another is told what keeps its model from going with it, the

@@ -4,7 +4,7 @@ Theory of operation.  A partition is *joining* until the master has named it (an
 until a worker has initialised it or its disk holds a snapshot, in synchronous mode *unrestored* until
 the master has given it an era, then *serving*, and in the end *sealed*.  It applies a minibatch only if
 its ledger says that this one comes next, so a repeated, late or foreign push changes nothing.  How
-gradients are taken in is `Synchronous`' and `Asynchronous`' affair, checkpoints are `Cuts`'; here are the
+gradients are taken in is `Synchronous`' and `Asynchronous`' affair, checkpoints are `Checkpointing`'; here are the
 partition's lives, its disk and its line to the master.  PROTOCOL: sections 3 to 8.
 
 `feed` takes an input and the time and returns instructions; nothing here reads a clock, a socket or a file, except that `Snapshots` lists and loads what this partition has written.
@@ -38,11 +38,11 @@ from edlz.services.protocol.messages import (
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.core.asynchronous import Asynchronous, AsyncSettings
 from edlz.services.ps.core.audit import recount
-from edlz.services.ps.core.checkpointing import CutPhase, Cuts
+from edlz.services.ps.core.checkpointing import Checkpointing, CutPhase
 from edlz.services.ps.core.conditions import STEPS, Condition
 from edlz.services.ps.core.digest_reads import read
 from edlz.services.ps.core.heartbeat import NEAR_HEARTBEAT_S, Heartbeat
-from edlz.services.ps.core.initialisation import Beginning, begun_from, difference
+from edlz.services.ps.core.initialisation import Initialisation, begun_from, difference
 from edlz.services.ps.core.inputs import (
     Answered,
     Input,
@@ -71,7 +71,7 @@ from edlz.services.ps.core.recovery_snapshots import RecoverySnapshots
 from edlz.services.ps.core.recovery_targets import Targets
 from edlz.services.ps.core.refusals import check_joining, check_orders, misdirected
 from edlz.services.ps.core.synchronous import Synchronous
-from edlz.services.ps.core.task_ends import Endings
+from edlz.services.ps.core.task_ends import TaskEnds
 
 __all__ = ["BASE", "Partition"]
 
@@ -121,12 +121,12 @@ class Partition:
         self._exchanges: Synchronous | Asynchronous | None = None  # of this life and era, while serving
         self._now_s = 0.0  # of the event in hand
         self._committed: list[Instruction] = []  # what the steps of the event in hand ask for
-        self._beginning = Beginning(index)
+        self._initialisation = Initialisation(index)
         self._begins_again_s: float | None = None  # when the base that did not fit is written again
-        self._cuts = Cuts(self._status)
+        self._checkpointing = Checkpointing(self._status)
         self._recovery = RecoverySnapshots()
-        self._endings = Endings(are_known=False)
-        self._targets = Targets(snapshots, self._endings)
+        self._task_ends = TaskEnds(are_known=False)
+        self._targets = Targets(snapshots, self._task_ends)
         self._newest_checkpoint = -1  # the last one that the master has told of
         self._leaving = Leaving()
 
@@ -186,9 +186,13 @@ class Partition:
             case NoRoom(write):
                 return self._on_no_room(write, now)
             case PartWritten(write, info):
-                return self._cuts.on_written(write, info, "", is_wanted=self.is_wanted(write), now=now)
+                return self._checkpointing.on_written(
+                    write, info, "", is_wanted=self.is_wanted(write), now=now
+                )
             case PartFailed(write, error):
-                return self._cuts.on_written(write, None, error, is_wanted=self.is_wanted(write), now=now)
+                return self._checkpointing.on_written(
+                    write, None, error, is_wanted=self.is_wanted(write), now=now
+                )
             case LeaveWanted(grace_s):
                 return self._leave(grace_s, now)
 
@@ -197,7 +201,7 @@ class Partition:
     @property
     def tick_s(self) -> float:
         """How often the time should be told."""
-        return NEAR_HEARTBEAT_S if self._cuts.near else TICK_S
+        return NEAR_HEARTBEAT_S if self._checkpointing.near else TICK_S
 
     def _on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = [*self._leaving.on_tick(now)]
@@ -215,7 +219,7 @@ class Partition:
 
     def _status(self, now: float) -> list[Instruction]:
         version = self.store.version if self.store else 0
-        is_near, is_leaving = bool(self._cuts.near), self._leaving.is_under_way
+        is_near, is_leaving = bool(self._checkpointing.near), self._leaving.is_under_way
         self._heartbeat.note_sent(version, now, is_near=is_near, is_leaving=is_leaving)
         ledger = self.store.ledger if self.store else None
         frozen = self._asynchronous.frozen if self._asynchronous else 0
@@ -239,11 +243,13 @@ class Partition:
                     snapshots=self._targets.snapshots() if self.store else (),
                     is_sealed=self.is_sealed,
                     telemetry=self._telemetry(),
-                    near=self._cuts.near,
+                    near=self._checkpointing.near,
                     frozen=frozen,
-                    parts=self._cuts.reported,
+                    parts=self._checkpointing.reported,
                     recount=self._recount(),
-                    closed=() if self._exchanges is None else self._endings.closed(self._exchanges.standing),
+                    closed=()
+                    if self._exchanges is None
+                    else self._task_ends.closed(self._exchanges.standing),
                     run=self.job.run if self.job is not None else "",
                     checkpoints=self._targets.checkpoints() if self.store else (),
                     is_leaving=is_leaving,
@@ -293,7 +299,7 @@ class Partition:
         self.job = check_joining(granted, self.index)
         self._settings = JobSettings.of(self.job.config)
         self._snapshots.open(self.job)
-        self._endings.hear(granted.ends)
+        self._task_ends.hear(granted.ends)
         name, out = self._load_newest(granted.incarnation)
         try:
             if name is None and self.job.begins_from:
@@ -309,7 +315,7 @@ class Partition:
     def _begin_from_checkpoint(self) -> Write:
         assert self.job is not None
         found = self._snapshots.load_checkpoint(self.job.begins_from)
-        return self._beginning.take(begun_from(found, self.plan))
+        return self._initialisation.take(begun_from(found, self.plan))
 
     def _begin_again(self) -> list[Instruction]:
         """Take the state before training anew, if it is a checkpoint's; a worker's comes by itself."""
@@ -335,7 +341,7 @@ class Partition:
 
     def _load(self, name: SnapshotName, incarnation: Identity) -> None:
         try:
-            state = self._snapshots.load(name, incarnation, self._endings.known)
+            state = self._snapshots.load(name, incarnation, self._task_ends.known)
             self.store = self._exchanges = None  # two would take twice the memory
             self.store = Store(state, self.plan.seed)
         except EdlzError:
@@ -350,11 +356,11 @@ class Partition:
         self._heartbeat.begin_life((settings.evaluation_steps, cuts_every))
         if self.plan.is_sync:
             self._exchanges = Synchronous(self.plan, store, incarnation, self._on_commit)
-            self._exchanges.endings = self._endings
+            self._exchanges.task_ends = self._task_ends
             return
         how = AsyncSettings(settings.lr_staleness_modulation, settings.sync_version_tolerance)
         self._exchanges = Asynchronous(self.plan, store, incarnation, how)
-        self._exchanges.endings = self._endings
+        self._exchanges.task_ends = self._task_ends
 
     def _obey(self, orders: PartitionOrders, now: float) -> list[Instruction]:
         if orders.stop:
@@ -364,7 +370,7 @@ class Partition:
         if gone:
             return [*gone]
         self._heartbeat.hurry(now, hurries=orders.hurries)
-        is_closing = self._endings.obey(orders)
+        is_closing = self._task_ends.obey(orders)
         self._look_at_disk(orders, now)
         store = self.store
         if store is None:
@@ -403,7 +409,9 @@ class Partition:
                 replies = self._exchanges.end_behind(task_count)
                 out += [*self._committed, *replies]
                 self._committed = []
-            out += self._cuts.obey(orders, self._exchanges, self._life, is_sealed=self.is_sealed, now=now)
+            out += self._checkpointing.obey(
+                orders, self._exchanges, self._snapshot_era, is_sealed=self.is_sealed, now=now
+            )
             if store.version == orders.snapshot_at and not self._is_saved(store):
                 out += self._snapshot(now)
         if is_closing:  # the master waits for where this partition stands
@@ -411,7 +419,7 @@ class Partition:
         is_full = store.ledger.finished.first_missing() >= task_count
         if orders.seal and is_full and self.condition is Condition.SERVING and not self._is_sealing:
             self._is_sealing = True
-            out.append(Write("seal", store.capture(self._life)))
+            out.append(Write("seal", store.capture(self._snapshot_era)))
         return out
 
     def _restore(self, name: SnapshotName, era: Identity, now: float) -> list[Instruction]:
@@ -424,7 +432,7 @@ class Partition:
             return self._stay_out(error.message, now)
         self.era = era
         self._recovery.restart(now)
-        self._cuts.rewind(self.store.version if self.store else 0)
+        self._checkpointing.rewind(self.store.version if self.store else 0)
         newer = [other for other in self._snapshots.names() if other[1] > name[1]]
         return [*self._kept(name, now), *(Drop(other) for other in newer), *self._status(now)]
 
@@ -448,7 +456,7 @@ class Partition:
         return self._snapshot(now)
 
     @property
-    def _life(self) -> Identity:
+    def _snapshot_era(self) -> Identity:
         """The first part of a snapshot's name: the era, or (async) the incarnation."""
         life = self.era if self.plan.is_sync else self.incarnation
         assert life is not None
@@ -482,7 +490,7 @@ class Partition:
 
     def _is_saved(self, store: Store) -> bool:
         """Whether the state as it is now is durable here, or about to be as the last one."""
-        return self._is_sealing or (self._life, store.version) in self._snapshots.names()
+        return self._is_sealing or (self._snapshot_era, store.version) in self._snapshots.names()
 
     # -- snapshots
 
@@ -491,7 +499,7 @@ class Partition:
 
     def _snapshot(self, now: float) -> list[Instruction]:
         assert self.store is not None
-        return [*self._recovery.take(self.store, self._life, now)]
+        return [*self._recovery.take(self.store, self._snapshot_era, now)]
 
     def _on_snapshot_over(self) -> list[Instruction]:
         self._recovery.on_over()
@@ -502,7 +510,7 @@ class Partition:
             self._is_sealing = False
             return []
         self._begins_again_s = now + RETRY_S  # from a checkpoint; or else by a worker's next initial values
-        return [*self._beginning.on_no_room()]
+        return [*self._initialisation.on_no_room()]
 
     def is_wanted(self, write: Write) -> bool:
         """Asked before the rename: a file of an era left meanwhile is thrown away."""
@@ -517,7 +525,7 @@ class Partition:
         if write.kind == "base":
             assert self.incarnation is not None
             self._load(write.state.name, self.incarnation)
-            out += self._beginning.on_written()
+            out += self._initialisation.on_written()
         elif not self.is_wanted(write):
             return []
         elif write.kind == "seal":
@@ -560,8 +568,8 @@ class Partition:
         out: list[Instruction] = [*replies]
         if self._heartbeat.has_milestones:
             out += self._status_at_milestone(exchanges.store, now)
-        if self._cuts.phase is CutPhase.LEVELLING:
-            out += self._cuts.on_push(exchanges, self._life, now)
+        if self._checkpointing.phase is CutPhase.LEVELLING:
+            out += self._checkpointing.on_push(exchanges, self._snapshot_era, now)
         return out
 
     def _exchange_in_step(
@@ -581,7 +589,9 @@ class Partition:
         assert exchanges is not None
         if exchanges.snapshot_at == store.version:
             self._committed += self._snapshot(now)
-        self._committed += self._cuts.on_commit(exchanges, self._life, self.settings.checkpoint_steps)
+        self._committed += self._checkpointing.on_commit(
+            exchanges, self._snapshot_era, self.settings.checkpoint_steps
+        )
         if self.index == 0 and self._is_snapshot_due(now):
             exchanges.snapshot_at = store.version + 1  # every push of this version will carry it
         self._committed += self._status_at_milestone(store, now)
@@ -593,7 +603,7 @@ class Partition:
             ours, theirs = self.plan.hash[:8], body.plan_hash[:8]
             raise RemoteProtocolError(f"this partition serves plan {ours}, not {theirs}")
         if self.store is None:
-            return [*self._beginning.on_initialise(to, body, self.job)]
+            return [*self._initialisation.on_initialise(to, body, self.job)]
         problem = difference(self.store.begun, body)
         return [Reply(to, problem or Initialised(partition=self.index))]
 

@@ -6,7 +6,7 @@ from what is listed.
 
 from edlz.services.protocol.messages import SnapshotName
 from edlz.services.ps.core.instructions import Snapshots
-from edlz.services.ps.core.task_ends import Endings
+from edlz.services.ps.core.task_ends import TaskEnds
 
 __all__ = ["Targets"]
 
@@ -18,19 +18,19 @@ class Targets:
     ----------
     snapshots : Snapshots
         Its disk.
-    endings : Endings
+    task_ends : TaskEnds
         Parts of a checkpoint count only if the same tasks are ended in it.
     """
 
-    def __init__(self, snapshots: Snapshots, endings: Endings) -> None:
-        self._snapshots, self._endings = snapshots, endings
+    def __init__(self, snapshots: Snapshots, task_ends: TaskEnds) -> None:
+        self._snapshots, self._task_ends = snapshots, task_ends
         self._unreadable: set[SnapshotName] = set()
 
     def snapshots(self) -> tuple[SnapshotName, ...]:
         return tuple(name for name in self._snapshots.names() if name not in self._unreadable)
 
     def checkpoints(self) -> tuple[SnapshotName, ...]:
-        names = self._snapshots.checkpoints(self._endings.known)
+        names = self._snapshots.checkpoints(self._task_ends.known)
         return tuple(name for name in names if name not in self._unreadable)
 
     def newest_first(self) -> list[SnapshotName]:

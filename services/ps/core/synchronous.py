@@ -87,7 +87,11 @@ class Synchronous(Exchanges):
                 return [Reply(to, Refused(reason="behind"))]
             if body.version == self.store.version:
                 is_staged = push.task in self._staged
-                if not is_staged and not self.endings.are_none and self.endings.bars(push, self.store.ledger):
+                if (
+                    not is_staged
+                    and not self.task_ends.are_none
+                    and self.task_ends.bars(push, self.store.ledger)
+                ):
                     return [Reply(to, Refused(reason="held"))]
                 out += self._stage(push)
         if pull is None:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import ClosedTask, Ends, PartitionOrders, Push
 
-__all__ = ["Endings"]
+__all__ = ["TaskEnds"]
 
 
-class Endings:
+class TaskEnds:
     """Where tasks end, in one life of a partition.
 
     Attributes

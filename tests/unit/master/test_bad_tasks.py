@@ -22,7 +22,7 @@ from edlz.services.protocol.messages import (
     PartitionStatus,
     Push,
 )
-from edlz.services.ps.core.task_ends import Endings
+from edlz.services.ps.core.task_ends import TaskEnds
 from edlz.services.worker.core.asynchronous import AsynchronousTraining
 from edlz.services.worker.core.instructions import AskPartition, Compute, Outcome
 from edlz.services.worker.core.partition_directory import PartitionDirectory
@@ -235,7 +235,7 @@ def test_what_was_computed_behind_the_end_of_a_task_is_not_pushed() -> None:
 
 
 def test_a_life_takes_no_pushes_before_its_first_orders() -> None:
-    endings = Endings(are_known=False)
+    endings = TaskEnds(are_known=False)
     assert endings.bars(push(0), ledger_at(0))
     assert not endings.obey(orders())
     assert endings.are_none
@@ -243,7 +243,7 @@ def test_a_life_takes_no_pushes_before_its_first_orders() -> None:
 
 
 def test_a_closed_task_takes_what_it_has_and_no_more() -> None:
-    endings = Endings(are_known=True)
+    endings = TaskEnds(are_known=True)
     assert endings.obey(orders(closing=((1, 7),)))
     assert not endings.obey(orders(closing=((1, 7),))), "the same wish again is no news"
     assert endings.bars(push(2), ledger_at(2))
@@ -254,7 +254,7 @@ def test_a_closed_task_takes_what_it_has_and_no_more() -> None:
 
 
 def test_an_ended_task_takes_what_is_before_its_end_and_the_empty_one_there() -> None:
-    endings = Endings(are_known=True)
+    endings = TaskEnds(are_known=True)
     endings.obey(orders(ends=((1, 2),)))
     endings.obey(orders())  # an end is never taken back
     assert not endings.bars(push(1), ledger_at(1))

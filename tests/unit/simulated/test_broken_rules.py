@@ -20,7 +20,7 @@ from edlz.services.protocol.messages import ClosedTask, Ends, Job, PartitionStat
 from edlz.services.ps.core.asynchronous import Asynchronous
 from edlz.services.ps.core.checkpoint_parts import CheckpointParts
 from edlz.services.ps.core.synchronous import Synchronous
-from edlz.services.ps.core.task_ends import Endings
+from edlz.services.ps.core.task_ends import TaskEnds
 from edlz.services.storage import complete_checkpoints
 from edlz.services.storage.checkpoint_records import Manifest, Part
 from edlz.services.storage.complete_checkpoints import part_of_run
@@ -100,8 +100,8 @@ def closed_at_nothing(status: PartitionStatus, number: int) -> ClosedTask:
 
 
 ENDING_RULES: dict[str, tuple[str, Any, str, Any]] = {
-    "sync: partitions take nothing beyond a task's end": ("sync", Endings, "bars", lambda *_: False),
-    "async: partitions take nothing beyond a task's end": ("async", Endings, "bars", lambda *_: False),
+    "sync: partitions take nothing beyond a task's end": ("sync", TaskEnds, "bars", lambda *_: False),
+    "async: partitions take nothing beyond a task's end": ("async", TaskEnds, "bars", lambda *_: False),
     "a task ends where all partitions can end it": ("async", bad_tasks, "_closed", closed_at_nothing),
     "parts of a history that ended otherwise are cut again": (
         "sync",
