@@ -103,16 +103,20 @@ class Course:
     def _advance_work(self) -> list[Instruction]:
         """Decide what the partitions' newest words allow: where bad tasks end, checkpoints, barriers."""
         work, statuses = self._work, self._partitions.statuses
-        ended = work.skips.advance(statuses)
+        ended = work.bad_tasks.advance(statuses)
         out: list[Instruction] = [*ended]
         if ended:
             self._checkpoints.rewind(max(status.version for status in statuses))
             work.barriers.on_other_history()
             if not work.barriers.are_used:  # else what was decided by the metrics stays
                 work.evaluation.on_other_history()
-        if work.skips.hopeless is not None:
-            return out + work.fail_for(work.skips.hopeless)
-        about = (self._partitions.version, work.skips.journalled, (*self._eras.needed, *work.barriers.kept))
+        if work.bad_tasks.hopeless is not None:
+            return out + work.fail_for(work.bad_tasks.hopeless)
+        about = (
+            self._partitions.version,
+            work.bad_tasks.journalled,
+            (*self._eras.needed, *work.barriers.kept),
+        )
         out += self._checkpoints.advance(self._partitions.entries, *about)
         out += work.barriers.advance(statuses, self._partitions.version)
         if work.barriers.failure is not None:
@@ -133,7 +137,7 @@ class Course:
         if not all(status.is_sealed for status in statuses):
             return []
         if self._plan.is_training and not any(status.minibatches for status in statuses):
-            return [*self._verdict.fail(failure_of_nothing(self._job, work.skips.training_tasks))]
+            return [*self._verdict.fail(failure_of_nothing(self._job, work.bad_tasks.training_tasks))]
         work.exports.result, work.exports.task_count = work.barriers.result, work.barriers.task_count
         return [*self._completion.advance()]
 

@@ -1,7 +1,7 @@
 """The core of a job's processes: which should run, which are there, and what the loss of one means for the work.
 
 Theory of operation.  Whoever runs the processes (a *supervisor*) tells what runs and what has ended; the `DesiredProcesses` decides
-what should run, and the answer says so.  The processes themselves speak too: `LiveWorkers` knows the live workers, `Silence`
+what should run, and the answer says so.  The processes themselves speak too: `LiveWorkers` knows the live workers, `SilentServers`
 notices servers that say nothing.  A process that hangs, or whose machine does not answer, is given up here: what should run
 replaces it, as if it had ended.  What a lost worker held is free at once.  What the next master has to know is
 journalled before anybody hears of it.  A job whose processes are started by hand has no supervisor: its losses are
@@ -15,7 +15,7 @@ from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses, Loss
 from edlz.services.master.core.processes.live_workers import LiveWorkers
 from edlz.services.master.core.processes.partitions import Partitions
-from edlz.services.master.core.processes.silent_servers import Silence
+from edlz.services.master.core.processes.silent_servers import SilentServers
 from edlz.services.master.core.vocabulary.identities import Identities
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Journal
 from edlz.services.master.core.vocabulary.records import JournalState, WorkerEntry
@@ -47,7 +47,7 @@ class JobProcesses:
 
     Attributes
     ----------
-    silence : Silence
+    silent_servers : SilentServers
         The parameter servers that say nothing.
     is_supervised : bool
         Whether somebody starts and ends processes as this master says.
@@ -70,7 +70,7 @@ class JobProcesses:
     ) -> None:
         self._plan, self.desired, self.live = plan, desired, live
         self._partitions, self._identities, self._work, self._verdict = cores
-        self.silence = Silence(hang_s)
+        self.silent_servers = SilentServers(hang_s)
         self.is_supervised = False
         self.running: tuple[str, ...] = ()
         self.notes: dict[str, str] = {}
@@ -96,7 +96,7 @@ class JobProcesses:
         self.is_supervised = True
         self.notes = status.notes
         unreachable = [split_name(name) for name in status.unreachable]
-        self.silence.unreachable = {ident for role, ident in unreachable if role == "ps"}
+        self.silent_servers.unreachable = {ident for role, ident in unreachable if role == "ps"}
         self.live.unreachable = {str(ident) for role, ident in unreachable if role == "worker"}
         if self._verdict.is_over:
             return []
@@ -178,7 +178,7 @@ class JobProcesses:
             name, reason = given_up.name, given_up.reason
             out += self._replace(name, reason, now, is_unreachable=given_up.is_unreachable)
             out += self.lose(str(split_name(name)[1]), reason)  # also one that nobody here started
-        for said in () if self._verdict.is_over else self.silence.on_tick(now):
+        for said in () if self._verdict.is_over else self.silent_servers.on_tick(now):
             if isinstance(said, Announce):
                 out.append(said)
             elif self.is_supervised:  # else it is up to whoever has started it
@@ -211,7 +211,7 @@ class JobProcesses:
     def note(self, worker: str, entry: WorkerEntry) -> None:
         """A worker is alive, and this is its newest word."""
         self.live.note(worker, entry)
-        self._work.deaths.note(entry)
+        self._work.deadly_tasks.note(entry)
 
     # -- losses
 
@@ -268,7 +268,7 @@ class JobProcesses:
         if role == "worker":
             out += self.lose(str(ident), loss.reason, is_death=not loss.is_explained)
         else:  # its next life tells the rest
-            self.silence.on_gone(ident)
+            self.silent_servers.on_gone(ident)
             self._partitions.on_gone(ident)
             out.append(Announce("ps", f"{loss.name} lost: {loss.reason}."))
         if self._verdict.failure is not None:  # what the job ends of: nothing starts any more

@@ -284,14 +284,14 @@ class MasterCore:
         check_partition(status, self.plan, self.term)
         if status.incarnation is None:
             incarnation, journal = self._identities.grant(f"ps-{status.partition}", status.boot)
-            ends = self.work.skips.journalled
+            ends = self.work.bad_tasks.journalled
             granted = Granted(term=self.term, incarnation=incarnation, job=self.job, ends=ends)
             return [*journal, Reply(to, granted)]
         if self.partitions.is_outdated(status):
             return [Reply(to, self._stop_order(status.incarnation))]
         is_first = status.partition not in self.partitions.entries
         out: list[Instruction] = [
-            *self.processes.silence.on_heard(status.partition, now),
+            *self.processes.silent_servers.on_heard(status.partition, now),
             *self._on_leaving(status),
         ]
         out += self._admit(status, is_first=is_first) if self.partitions.take(status) else []
@@ -348,8 +348,8 @@ class MasterCore:
                 stands_at=self.work.barriers.stands_at if self.work.is_open else 0,
             ),
             checkpointed=self.checkpoints.completed,
-            ends=self.work.skips.journalled,
-            closing=self.work.skips.closing,
+            ends=self.work.bad_tasks.journalled,
+            closing=self.work.bad_tasks.closing,
             newest_checkpoint=-1 if self.checkpoints.newest is None else self.checkpoints.newest,
             snapshot_at=-1 if snapshot_at is None else snapshot_at,
             hurries=hurries,
@@ -446,7 +446,7 @@ class MasterCore:
             noted_results=tuple(result.round for result in status.results),
             noted_failures=noted_failures,
             again=again,
-            ends=work.skips.of((*status.holding, *(() if task is None else (task,)))),
+            ends=work.bad_tasks.of((*status.holding, *(() if task is None else (task,)))),
             export=export,
             noted_export=noted_export,
         )

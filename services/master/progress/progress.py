@@ -230,9 +230,9 @@ class Progress:
             return msgspec.structs.replace(self._final, events=self.events.since(since))
         core, plan = self._core, self._core.plan
         planned, minibatches = plan.size_of(core.work.queue.task_count)
-        cut_records, cut_minibatches = core.work.skips.cut_off
-        total = planned - cut_records - core.work.skips.records
-        total = total if plan.is_training else plan.evaluation_records - core.work.skips.unpredicted
+        cut_records, cut_minibatches = core.work.bad_tasks.cut_off
+        total = planned - cut_records - core.work.bad_tasks.records
+        total = total if plan.is_training else plan.evaluation_records - core.work.bad_tasks.unpredicted
         records = total if core.verdict.is_complete else min(self.records, total)
         snapshot, snapshot_s, snapshot_ratio = self._snapshot_seen
         done = core.work.queue.task_count if core.verdict.is_complete else len(core.work.queue.done)
@@ -251,7 +251,7 @@ class Progress:
             records=records,
             records_total=total,
             minibatches=self.minibatches,
-            minibatches_total=minibatches - cut_minibatches - core.work.skips.minibatches,
+            minibatches_total=minibatches - cut_minibatches - core.work.bad_tasks.minibatches,
             version=core.verdict.stopped_at or core.version,  # what is trained after the cut is trained again
             records_per_s=self._records_per_s,
             eta_s=self._eta_s(total - records, now),
@@ -274,9 +274,9 @@ class Progress:
             target_workers=core.processes.target_workers,
             checkpoint=core.checkpoints.newest,
             checkpoint_age_s=None if core.checkpoints.newest is None else now - self._checkpoint_seen[1],
-            skipped_tasks=core.work.skips.training_tasks,
-            skipped_minibatches=core.work.skips.minibatches,
-            skipped_evaluation_tasks=core.work.skips.evaluation_tasks,
+            skipped_tasks=core.work.bad_tasks.training_tasks,
+            skipped_minibatches=core.work.bad_tasks.minibatches,
+            skipped_evaluation_tasks=core.work.bad_tasks.evaluation_tasks,
             snapshot=snapshot,
             snapshot_age_s=None if snapshot is None else now - snapshot_s,
             snapshot_ratio=snapshot_ratio,
@@ -343,7 +343,10 @@ class Progress:
         views = []
         for status in self._statuses:
             state = "sealed" if status.is_sealed else "serving" if status.has_base else "starting"
-            if self._core.processes.silence.is_silent(status.partition) and not self._core.verdict.is_over:
+            if (
+                self._core.processes.silent_servers.is_silent(status.partition)
+                and not self._core.verdict.is_over
+            ):
                 state = "silent"
             views.append(
                 PartitionView(

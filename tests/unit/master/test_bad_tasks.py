@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from edlz.services.master.core.tasks.bad_tasks import Skips
+from edlz.services.master.core.tasks.bad_tasks import BadTasks
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
 from edlz.services.master.core.tasks.task_failures import failure_of_task
 from edlz.services.master.core.tasks.task_queue import TaskQueue
@@ -39,14 +39,14 @@ class Bench:
     def __init__(self, *, is_allowed: bool = True, journal: JournalState | None = None) -> None:
         self.queue, self.evaluation = TaskQueue(PLAN), EvaluationRounds(PLAN, 0)
         about = (journal or JournalState(), self.queue, self.evaluation)
-        self.skips = Skips(PLAN, *about, first_number=7, is_allowed=is_allowed)
+        self.bad_tasks = BadTasks(PLAN, *about, first_number=7, is_allowed=is_allowed)
 
     def fail(self, task: int, *indices: int, kind: str = "training") -> bool:
         attempts = [(str(i), failed(task, index, kind)) for i, index in enumerate(indices)]
-        return self.skips.take(attempts)
+        return self.bad_tasks.take(attempts)
 
     def decide(self, *standings: tuple[int, bool] | None) -> list[object]:
-        return list(self.skips.advance([status_of(self.skips.closing, each) for each in standings]))
+        return list(self.bad_tasks.advance([status_of(self.bad_tasks.closing, each) for each in standings]))
 
 
 def failed(task: int, index: int, kind: str = "training", round: int = 0) -> FailedTask:  # noqa: A002
@@ -72,7 +72,7 @@ def test_a_task_ends_at_its_smallest_failure_or_at_the_greatest_mark(
 ) -> None:
     bench = Bench()
     assert bench.fail(1, *indices)
-    assert bench.skips.closing == ((1, 7),)
+    assert bench.bad_tasks.closing == ((1, 7),)
     out = bench.decide(*((mark, False) for mark in marks))
     assert out[0] == Journal({"ends": ((1, end),)})
     assert isinstance(out[1], Announce)
@@ -80,9 +80,9 @@ def test_a_task_ends_at_its_smallest_failure_or_at_the_greatest_mark(
     first = PLAN.task_range(1).first
     assert f"task 1 is skipped from minibatch {end} on, data, records {first}..{first + 9}" in out[1].text
     assert "ValueError: no" in out[1].text
-    assert bench.skips.closing == ()
-    assert bench.skips.of((0, 1)) == ((1, end),)
-    assert (bench.skips.minibatches, bench.skips.records) == (5 - end, 10 - 2 * end)
+    assert bench.bad_tasks.closing == ()
+    assert bench.bad_tasks.of((0, 1)) == ((1, end),)
+    assert (bench.bad_tasks.minibatches, bench.bad_tasks.records) == (5 - end, 10 - 2 * end)
 
 
 def test_it_is_decided_when_all_partitions_have_closed_the_task() -> None:
@@ -92,27 +92,27 @@ def test_it_is_decided_when_all_partitions_have_closed_the_task() -> None:
     stale = msgspec.structs.replace(
         status_of((), None), closed=(ClosedTask(task=1, number=6, mark=0, finished=False),)
     )
-    assert bench.skips.advance([stale, stale]) == []
+    assert bench.bad_tasks.advance([stale, stale]) == []
     assert bench.decide((0, False), (0, False)) != []
 
 
 def test_a_later_failure_meanwhile_counts_for_the_place() -> None:
     bench = Bench()
     attempts = [("0", failed(1, 2)) for _ in range(3)]
-    bench.skips.take(attempts)
+    bench.bad_tasks.take(attempts)
     attempts.append(("1", failed(1, 1)))
-    assert bench.skips.take(attempts)
+    assert bench.bad_tasks.take(attempts)
     assert bench.decide((0, False), (1, False))[0] == Journal({"ends": ((1, 1),)})
 
 
 def test_a_task_that_was_finished_meanwhile_is_tried_once_more() -> None:
     bench = Bench()
     for _ in range(2):
-        assert bench.skips.hopeless is None
+        assert bench.bad_tasks.hopeless is None
         bench.fail(1, 2, 2, 2)
         assert bench.decide((0, True), (2, False)) == []
-        assert bench.skips.closing == ()
-    assert bench.skips.hopeless is not None
+        assert bench.bad_tasks.closing == ()
+    assert bench.bad_tasks.hopeless is not None
 
 
 def test_a_task_that_is_done_meanwhile_needs_no_end() -> None:
@@ -120,13 +120,13 @@ def test_a_task_that_is_done_meanwhile_needs_no_end() -> None:
     bench.fail(1, 2, 2, 2)
     bench.queue.done = TaskSet((0, 2))
     assert bench.decide(None, None) == []
-    assert bench.skips.closing == ()
+    assert bench.bad_tasks.closing == ()
 
 
 def test_an_end_is_final() -> None:
     bench = Bench(journal=JournalState(ends=((1, 3),), skipped_evaluations=(0,)))
-    assert bench.skips.is_known(failed(1, 3)), "who failed there did not know yet"
-    assert not bench.skips.is_known(failed(1, 2))
+    assert bench.bad_tasks.is_known(failed(1, 3)), "who failed there did not know yet"
+    assert not bench.bad_tasks.is_known(failed(1, 2))
     assert not bench.fail(1, 2, 2, 2), "some partition has it, so somebody could compute it"
     assert bench.evaluation.skipped == {0}
 
@@ -135,7 +135,7 @@ def test_nothing_is_skipped_without_the_flag() -> None:
     bench = Bench(is_allowed=False)
     assert not bench.fail(1, 2, 2, 2)
     assert not bench.fail(0, 0, 0, 0, kind="evaluation")
-    assert bench.skips.closing == ()
+    assert bench.bad_tasks.closing == ()
 
 
 def test_an_evaluation_task_that_always_fails_counts_as_no_records() -> None:

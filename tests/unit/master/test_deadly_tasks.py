@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edlz.services.master.core.master import MasterCore
-from edlz.services.master.core.tasks.deadly_tasks import Deaths
+from edlz.services.master.core.tasks.deadly_tasks import DeadlyTasks
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
 from edlz.services.master.core.tasks.task_queue import TaskQueue
 from edlz.services.master.core.vocabulary.records import WorkerEntry
@@ -26,7 +26,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.queue, self.evaluation = TaskQueue(PLAN), EvaluationRounds(PLAN, 0)
-        self.deaths, self.worker = Deaths(self.queue, self.evaluation), 0
+        self.deadly_tasks, self.worker = DeadlyTasks(self.queue, self.evaluation), 0
 
     def die(
         self, *holding: int, steps: int = 0, evaluating: tuple[tuple[int, int], ...] = ()
@@ -44,8 +44,8 @@ class Bench:
             evaluating=evaluating,
             steps_before=dict.fromkeys(holding, 5),
         )
-        self.deaths.note(last)
-        failed, attempts = self.deaths.take(str(self.worker), KILLED, last)
+        self.deadly_tasks.note(last)
+        failed, attempts = self.deadly_tasks.take(str(self.worker), KILLED, last)
         return (None if failed is None else failed.task), len(attempts or ())
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.processes.live_workers import SILENCE_S
-from edlz.services.master.core.processes.silent_servers import HANG_PERIODS, Silence
+from edlz.services.master.core.processes.silent_servers import HANG_PERIODS, SilentServers
 from edlz.services.master.core.vocabulary.inputs import Request, Start, Tick
 from edlz.services.master.core.vocabulary.instructions import Announce
 from edlz.services.master.core.vocabulary.records import GivenUp, JournalState
@@ -15,7 +15,7 @@ HANG_S = 20.0
 FOR_EVER_S = HANG_PERIODS * HANG_S
 
 
-def said(silence: Silence, now: float) -> list[str]:
+def said(silence: SilentServers, now: float) -> list[str]:
     return [
         instruction.text if isinstance(instruction, Announce) else f"retire {instruction.index}"
         for instruction in silence.on_tick(now)
@@ -23,7 +23,7 @@ def said(silence: Silence, now: float) -> list[str]:
 
 
 def test_silence_is_told_once_and_its_end_too() -> None:
-    silence = Silence(HANG_S)
+    silence = SilentServers(HANG_S)
     assert silence.on_heard(0, 0.0) == []
     assert said(silence, SILENCE_S) == []
     assert said(silence, SILENCE_S + 1) == ["ps-0 is silent: nothing heard for 11s; requests to it wait."]
@@ -34,7 +34,7 @@ def test_silence_is_told_once_and_its_end_too() -> None:
 
 
 def test_a_silent_server_is_given_up_once_after_a_long_time() -> None:
-    silence = Silence(HANG_S)
+    silence = SilentServers(HANG_S)
     silence.on_heard(1, 0.0)
     said(silence, FOR_EVER_S)
     assert silence.on_tick(FOR_EVER_S + 1) == [GivenUp("ps-1", "nothing heard for 101s")]
@@ -45,7 +45,7 @@ def test_a_silent_server_is_given_up_once_after_a_long_time() -> None:
 
 
 def test_one_whose_node_does_not_answer_is_given_up_as_soon_as_it_is_silent() -> None:
-    silence = Silence(HANG_S)
+    silence = SilentServers(HANG_S)
     silence.on_heard(0, 0.0)
     silence.unreachable = {0}
     assert said(silence, SILENCE_S) == []  # it speaks still: who says that knows less than we do
@@ -54,7 +54,7 @@ def test_one_whose_node_does_not_answer_is_given_up_as_soon_as_it_is_silent() ->
 
 
 def test_nothing_is_expected_of_one_that_has_ended_until_its_next_life() -> None:
-    silence = Silence(HANG_S)
+    silence = SilentServers(HANG_S)
     silence.on_heard(0, 0.0)
     silence.on_gone(0)
     assert said(silence, 10 * FOR_EVER_S) == []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 
 from edlz.services.master.core.processes.live_workers import LiveWorkers
-from edlz.services.master.core.processes.silent_servers import Silence
+from edlz.services.master.core.processes.silent_servers import SilentServers
 from edlz.services.protocol.messages import SupervisorOrders
 from edlz.services.supervision import reconciler
 from edlz.services.supervision.reconciler import Action, Reconciler
@@ -148,7 +148,7 @@ RULES: dict[str, tuple[object, str, object, Iterable[Schedule]]] = {
         lambda *_: iter(()),
         [job_of("machine", hangs=((5, 2),))],
     ),
-    "a server whose node is lost is given up": (Silence, "on_tick", lambda *_: [], [NODE_LOST]),
+    "a server whose node is lost is given up": (SilentServers, "on_tick", lambda *_: [], [NODE_LOST]),
     "no worker starts beyond the room": (
         reconciler,
         "_within",

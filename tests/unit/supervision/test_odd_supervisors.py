@@ -86,7 +86,7 @@ def test_a_master_refuses_it_and_goes_on(tmp_path: Path, field: str) -> None:
                 with pytest.raises(RemoteProtocolError, match="a supervisor names "):
                     service._on_request(ReplyTo(b"x", 1), status)
                 assert facts_of(service) == before
-                assert not service._core.processes.silence.unreachable
+                assert not service._core.processes.silent_servers.unreachable
                 assert not service._core.processes.live.unreachable
                 assert not service._core.processes.is_supervised
                 seen.append(service.status().state)

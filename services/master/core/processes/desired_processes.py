@@ -11,7 +11,7 @@ parameter servers come before workers: see `Places`.
 A worker and those that take its place, one after the other, are a *line*; so are the lives of a parameter server.
 Losses are free as long as the job gets on between them, on machines that are taken away all day.  A line in which
 so many have ended without any progress in between is given up, whatever ended them; the pauses double meanwhile.
-Fewer are needed if they ended by themselves.  Who dies with a task in hand is that task's affair first: see `Deaths`.
+Fewer are needed if they ended by themselves.  Who dies with a task in hand is that task's affair first: see `DeadlyTasks`.
 """
 
 from collections.abc import Collection, Sequence

@@ -14,12 +14,12 @@ from edlz.services.master.core.processes.live_workers import SILENCE_S
 from edlz.services.master.core.vocabulary.instructions import Announce
 from edlz.services.master.core.vocabulary.records import GivenUp
 
-__all__ = ["HANG_PERIODS", "Silence"]
+__all__ = ["HANG_PERIODS", "SilentServers"]
 
 HANG_PERIODS = 5.0  # so many times as long as a worker may be without progress
 
 
-class Silence:
+class SilentServers:
     """When each parameter server was heard last.
 
     Parameters

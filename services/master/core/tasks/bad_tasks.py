@@ -24,10 +24,10 @@ from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.messages import ClosedTask, Ends, FailedTask, PartitionStatus
 from edlz.services.protocol.plan import Plan
 
-__all__ = ["Skips"]
+__all__ = ["BadTasks"]
 
 
-class Skips:
+class BadTasks:
     """What is left out of a job, and where each such task ends.
 
     Parameters

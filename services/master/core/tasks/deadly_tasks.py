@@ -18,12 +18,12 @@ from edlz.services.master.core.tasks.task_queue import TaskQueue
 from edlz.services.master.core.vocabulary.records import WorkerEntry
 from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask
 
-__all__ = ["Deaths"]
+__all__ = ["DeadlyTasks"]
 
 _BOOT = -1  # of no process: these attempts are counted by the master
 
 
-class Deaths:
+class DeadlyTasks:
     """The deaths of workers that nobody explains, by the task in hand.
 
     Parameters

@@ -84,7 +84,7 @@ class EvaluationRounds:
     reported: int = 0  # tasks and rounds so far
     suspects: set[tuple[int, int]] = field(
         default_factory=set
-    )  # (round, task) in hand at a death; see `Deaths`
+    )  # (round, task) in hand at a death; see `DeadlyTasks`
     _rounds: dict[int, _Round] = field(default_factory=dict)
     _triggered: int = 0  # last version that opened a round
     _opened: int = 0

@@ -58,7 +58,7 @@ class TaskQueue:
 
     plan: Plan
     done: TaskSet = field(default_factory=TaskSet)
-    suspects: set[int] = field(default_factory=set)  # in hand of workers that died; see `Deaths`
+    suspects: set[int] = field(default_factory=set)  # in hand of workers that died; see `DeadlyTasks`
     _leases: Leases = field(default_factory=Leases)  # closed there: what is done, or closed here
     _returned: dict[int, None] = field(default_factory=dict)  # a lost worker's free tasks: first in line
     _failed: FailedAttempts = field(default_factory=FailedAttempts)
