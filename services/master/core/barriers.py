@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.master.core.checkpoints import Checkpoints
-from edlz.services.master.core.tasks.bad_tasks import Skips
+from edlz.services.master.core.tasks.bad_tasks import BadTasks
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds, Finished
 from edlz.services.master.core.tasks.task_queue import TaskQueue
 from edlz.services.master.core.vocabulary.instructions import Announce, DropCheckpoint, Instruction, Journal
@@ -63,7 +63,7 @@ class Barriers:
         Versions between checkpoints that are not for callbacks; 0 for none.
     journal : JournalState
         What earlier masters left.
-    cores : TaskQueue, EvaluationRounds, Checkpoints, Skips
+    cores : TaskQueue, EvaluationRounds, Checkpoints, BadTasks
         Told how far leases may go, what to evaluate, what to keep, where the last task ends.
     results : list of (int, dict)
         The metrics of all rounds, which are journalled together with decisions.
@@ -86,12 +86,12 @@ class Barriers:
         every: int,
         checkpoint_steps: int,
         journal: JournalState,
-        cores: tuple[TaskQueue, EvaluationRounds, Checkpoints, Skips],
+        cores: tuple[TaskQueue, EvaluationRounds, Checkpoints, BadTasks],
         results: Results,
         max_steps: int = 0,
     ) -> None:
         self._plan, self._every, self._steps = plan, every, checkpoint_steps
-        self._queue, self._evaluation, self._checkpoints, self._skips = cores
+        self._queue, self._evaluation, self._checkpoints, self._bad_tasks = cores
         self._results, self._max_steps = results, max_steps
         self.needs: CallbackNeeds | None = journal.callbacks
         self._is_told = False  # what they need, by a worker of this master
@@ -193,12 +193,12 @@ class Barriers:
         if self._is_cut or not self._plan.is_training:
             return []
         last, index = self._end_after(steps)
-        end = self._skips.ends.get(last)  # it may have raised before
+        end = self._bad_tasks.ends.get(last)  # it may have raised before
         is_known = self._queue.task_count == last + 1 and (
             index is None or (end is not None and end <= index)
         )
         if is_known and index is not None and end == index:
-            self._skips.end_job_at(last, index)
+            self._bad_tasks.end_job_at(last, index)
         if is_known or entries is None:
             self._is_cut = is_known
             return []
@@ -215,10 +215,10 @@ class Barriers:
         self._queue.task_count = last + 1
         self._queue.fence = min(self._queue.fence, last + 1)
         if index is not None:
-            self._skips.end_job_at(last, index)
+            self._bad_tasks.end_job_at(last, index)
         if self.needs is not None:
             self._move_on()
-        return [Journal({"task_count": self.task_count, "ends": self._skips.journalled})]
+        return [Journal({"task_count": self.task_count, "ends": self._bad_tasks.journalled})]
 
     def _end_after(self, steps: int) -> tuple[int, int | None]:
         """Return the last task of a job of so many minibatches, and the index that it ends at if that is within it."""

@@ -16,8 +16,8 @@ from edlz.services.master.core.predictions import Predictions
 from edlz.services.master.core.processes.eras import Eras
 from edlz.services.master.core.processes.live_workers import LiveWorkers
 from edlz.services.master.core.processes.partitions import Partitions
-from edlz.services.master.core.tasks.bad_tasks import Skips
-from edlz.services.master.core.tasks.deadly_tasks import Deaths
+from edlz.services.master.core.tasks.bad_tasks import BadTasks
+from edlz.services.master.core.tasks.deadly_tasks import DeadlyTasks
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
 from edlz.services.master.core.tasks.failed_attempts import Attempts
 from edlz.services.master.core.tasks.nonfinite_losses import NonFiniteLosses
@@ -62,7 +62,7 @@ class Work:
     ----------
     queue, evaluation, exports : TaskQueue, EvaluationRounds, Exports
         What can be leased.
-    skips, deaths, losses, predictions, barriers : Skips, Deaths, NonFiniteLosses, Predictions, Barriers
+    bad_tasks, deadly_tasks, losses, predictions, barriers : BadTasks, DeadlyTasks, NonFiniteLosses, Predictions, Barriers
     results : list of (int, dict)
         Versions that were evaluated, with their metrics.
     is_open : bool
@@ -84,10 +84,10 @@ class Work:
         self.queue = TaskQueue(plan)
         self.evaluation = EvaluationRounds(plan, evaluation_steps, first_number=first_number)
         told = (self.queue, self.evaluation)
-        self.skips = Skips(plan, journal, *told, first_number, is_allowed=settings.skip_bad_tasks)
+        self.bad_tasks = BadTasks(plan, journal, *told, first_number, is_allowed=settings.skip_bad_tasks)
         self._skipped_before = self._skipped  # by earlier masters
         self.losses = NonFiniteLosses.of(journal.losses)
-        self.deaths = Deaths(*told)
+        self.deadly_tasks = DeadlyTasks(*told)
         self.results = list(journal.evaluations)
         for version, _ in journal.evaluations:
             self.evaluation.skip_to(version)
@@ -96,7 +96,7 @@ class Work:
             evaluation_steps,
             checkpoint_steps,
             journal,
-            (*told, self._checkpoints, self.skips),
+            (*told, self._checkpoints, self.bad_tasks),
             self.results,
             max_steps=settings.max_step,
         )
@@ -119,7 +119,7 @@ class Work:
 
     @property
     def _skipped(self) -> int:
-        return self.skips.training_tasks + self.skips.evaluation_tasks
+        return self.bad_tasks.training_tasks + self.bad_tasks.evaluation_tasks
 
     @property
     def _is_under_way(self) -> bool:
@@ -213,7 +213,7 @@ class Work:
         noted = []
         for failed in status.failed:
             noted.append(failed.key)
-            if self.skips.is_known(failed):
+            if self.bad_tasks.is_known(failed):
                 continue
             if failed.ends_job:
                 loss = failure_of_loss(self._job, failed, is_flag=self._settings.stop_on_nan)
@@ -225,7 +225,7 @@ class Work:
 
     def _take_attempts(self, attempts: Attempts | None) -> list[Instruction]:
         """A task has failed as often as it may: leave it out, or end the job."""
-        return [] if not attempts or self.skips.take(attempts) else self.fail_for(attempts)
+        return [] if not attempts or self.bad_tasks.take(attempts) else self.fail_for(attempts)
 
     def fail_for(self, attempts: Attempts) -> list[Instruction]:
         """A task that always fails ends the job."""
@@ -307,7 +307,7 @@ class Work:
 
     def on_death(self, worker: str, reason: str, last: WorkerEntry) -> list[Instruction]:
         """A worker has ended, and nobody explains it: what it had in hand may have ended it."""
-        failed, attempts = self.deaths.take(worker, reason, last)
+        failed, attempts = self.deadly_tasks.take(worker, reason, last)
         failure = self.exports.on_death(worker, last.exporting)
         out: list[Instruction] = [] if failure is None else [*self._verdict.fail(failure)]
         if failed is not None:
