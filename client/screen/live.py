@@ -27,6 +27,7 @@ __all__ = ["FOOTER", "MAX_WORKERS", "live_block"]
 FOOTER = " Ctrl-C: stop, can go on later"
 _FOOTER_OF_STOP = " Ctrl-C: kill at once"
 MAX_WORKERS = 8
+_MAX_PARTITIONS = 6  # with which the block still fits 24 rows
 _LABEL = 7  # columns of the first column
 _STATE_AND_TASK = 16  # columns of the two together: a long state takes from the task's
 _SHORTEST_BAR, _LONGEST_BAR = 10, 40
@@ -61,8 +62,10 @@ def live_block(
     if status.workers:
         lines.append(_fitted([Span(_labelled("worker")), *_worker_head()], width))
     lines += [_fitted(_worker_row(worker, glyphs), width) for worker in status.workers[:MAX_WORKERS]]
-    lines += _rest_of_workers(status.workers[MAX_WORKERS:])
-    lines += [_fitted(_partition_row(partition, status, glyphs), width) for partition in status.partitions]
+    lines += _rest(status.workers[MAX_WORKERS:], "more")
+    shown = status.partitions[:_MAX_PARTITIONS]
+    lines += [_fitted(_partition_row(partition, status, glyphs), width) for partition in shown]
+    lines += _rest(status.partitions[_MAX_PARTITIONS:], "more ps")
     is_told = status.state == "Stopping" and footer == FOOTER
     lines.append([Span(_FOOTER_OF_STOP if is_told else footer, "dim")])
     return [fit(line, width) for line in lines]
@@ -186,6 +189,6 @@ def _state(state: str, glyphs: Glyphs) -> Span:
     return Span(f"{glyphs.mark} {state:<8}", role_of(state))
 
 
-def _rest_of_workers(workers: Sequence[WorkerView]) -> list[Line]:
-    counts = Counter(worker.state for worker in workers)
-    return [[Span(f" + {count:,} more {state}", "dim")] for state, count in counts.items()]
+def _rest(views: Sequence[WorkerView | PartitionView], more: str) -> list[Line]:
+    counts = Counter(view.state for view in views)
+    return [[Span(f" + {count:,} {more} {state}", "dim")] for state, count in counts.items()]
