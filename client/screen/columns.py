@@ -13,6 +13,7 @@ _COMMAND = (
     "edlz (?:checkpoint|evaluate|export|keys|logs|ls|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
 )
 _WORD = re.compile(rf"\s*{_COMMAND}\b(?: \S+)*|\s*\S+|\s+$")  # a command is one
+_LONGEST_CELLS = 24  # of a row before its text
 _LONGEST_LABEL = 12
 
 
@@ -80,7 +81,10 @@ def _wrapped(line: Line, width: int) -> list[Line]:
 
 
 def _text_begins(line: Line) -> int:
-    """Return the column at which a line's text stands behind its label."""
+    """Return the column at which a line's text stands behind its label, or a row's last cell behind the others."""
+    before = "".join(span.text for span in line[:-1])
+    if len(line) > 2 and before.endswith("  ") and len(before) <= _LONGEST_CELLS:
+        return len(before)
     label, text = line[0].text, line[1].text if len(line) > 1 else ""
     if not text or len(label) > _LONGEST_LABEL:
         return len(label) - len(label.lstrip()) + 2
