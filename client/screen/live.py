@@ -83,7 +83,9 @@ def _progress_line(
         there = (
             f"{len(status.partitions)} ps, {joined(status.workers)} of {count_of(asked_workers, 'worker')}"
         )
-        return [label, Span(f"{status.state.lower()}: {there} there", "wait")]
+        is_building = any(worker.state == "starting" and not worker.note for worker in status.workers)
+        what = ", building the model" if is_building else ""
+        return [label, Span(f"{status.state.lower()}: {there} there{what}", "wait")]
     epoch = f"epoch {status.epoch}/{status.epochs} " if status.is_training else ""
     share = f"{percent(status.ratio):>6}"
     records = f"  {status.records:,}/{status.records_total:,}"
