@@ -9,6 +9,7 @@ from edlz.client.screen.live import live_block
 from edlz.client.screen.spans import ASCII, paint, plain, width_of
 from edlz.services.protocol.job_status import (
     EvaluationView,
+    PartitionView,
     WorkerView,
 )
 from tests.shown_jobs import STATUS, WORKERS, block, changed
@@ -132,6 +133,14 @@ def test_many_workers_are_counted_by_state() -> None:
     assert lines[3 + 8 : 3 + 10] == [" + 12 more training", " + 3 more starting"]
 
 
+def test_many_workers_and_parameter_servers_fit_a_small_terminal() -> None:
+    workers = tuple(WorkerView(id=str(i), state="training" if i < 20 else "starting") for i in range(23))
+    servers = tuple(PartitionView(id=str(i), state="serving", version=354) for i in range(20))
+    lines = block(changed(workers=workers, partitions=servers)).splitlines()
+    assert len(lines) <= 24
+    assert lines[-2:] == [" + 14 more ps serving", " Ctrl-C: stop, can go on later"]
+
+
 def test_a_long_state_takes_from_the_tasks_column() -> None:
     worker = msgspec.structs.replace(WORKERS[0], state="evaluating")
     assert " 0       ● evaluating 237  2,130" in block(changed(workers=(worker,)))
@@ -166,7 +175,9 @@ def test_a_worker_that_has_joined_is_there_before_it_works() -> None:
     starts = WorkerView(id="0", state="starting")
     awaited = WorkerView(id="1", state="starting", note="Pending: no room")
     text = block(changed(state="Starting", workers=(starts, awaited), partitions=()))
-    assert text.splitlines()[0] == " mnist   starting: 0 ps, 1 of 2 workers there"
+    assert text.splitlines()[0] == " mnist   starting: 0 ps, 1 of 2 workers there, building the model"
+    text = block(changed(state="Starting", workers=(awaited,), partitions=()))
+    assert text.splitlines()[0] == " mnist   starting: 0 ps, 0 of 2 workers there"
 
 
 def test_what_a_worker_waits_for_stands_in_place_of_its_times() -> None:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from edlz.client.screen.columns import wrapped
+from edlz.client.screen.columns import aligned, wrapped
 from edlz.client.screen.spans import ASCII, UNICODE, Span, plain
 from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_text
 from edlz.services.configuration.problems import Problem, print_problems
@@ -84,3 +84,13 @@ def test_an_error_goes_on_below_itself(columns: int, monkeypatch: pytest.MonkeyP
     pipe = io.StringIO()
     print_problems([Problem(message)], stream=pipe)
     assert pipe.getvalue() == f"error: {message}\n"
+
+
+def test_the_last_cell_of_a_row_goes_on_below_itself() -> None:
+    cells = ["warn", "checkpoints", "checkpoint_dir lies on no volume: it is lost with the pod"]
+    _, *rows = aligned(["", "", ""], [["ok", "cluster", "reachable"], cells])
+    assert plain(wrapped([[Span("  "), *row] for row in rows], 60)).splitlines() == [
+        "  ok    cluster      reachable",
+        "  warn  checkpoints  checkpoint_dir lies on no volume: it is",
+        "                     lost with the pod",
+    ]
