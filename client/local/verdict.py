@@ -123,11 +123,11 @@ def _with_reason(evidence: Evidence, failure: FailureView | None) -> FailureView
 
 def _with_last_words(failure: FailureView, tail: Sequence[str], log: Path) -> FailureView:
     said = last_words(tail)
+    silent = "it left no reason" + (", as os._exit() leaves none" if "exit code" in failure.text else "")
     return msgspec.structs.replace(
         failure,
         where=said.where,
         error="" if said.error in failure.text else said.error,
-        help=said.help
-        or (f"the whole story: {log}" if said.error else f"it left no reason in its log: {log}"),
+        help=said.help or (f"the whole story: {log}" if said.error else f"{silent}; its log: {log}"),
         traceback="\n".join(tail),
     )

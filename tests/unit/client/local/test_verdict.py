@@ -74,11 +74,18 @@ def test_the_first_process_that_crashed_gives_the_reason_the_master_does_not_kno
     assert f"{tmp_path}/worker-0.log" in text
 
 
-def test_a_log_without_a_reason_is_not_offered_as_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("exit code 0", "it left no reason, as os._exit() leaves none; its log:"),
+        ("killed by signal 9 (SIGKILL)", "it left no reason; its log:"),
+    ],
+)
+def test_a_log_without_a_reason_is_not_offered_as_one(tmp_path: Path, reason: str, told: str) -> None:
     tails = {"worker-0": ["[2026-11-28 20:55:04,295] [INFO] [service.py:299:_build] building the model"]}
-    failure = FailureView(text="no worker is left: worker-0 exit code 0", process="worker-0")
+    failure = FailureView(text=f"no worker is left: worker-0 {reason}", process="worker-0")
     text, _, _ = concluded(tmp_path, status=changed(state="Failed", failure=failure), tails=tails)
-    assert text.splitlines()[-1] == f"help: it left no reason in its log: {tmp_path}/worker-0.log"
+    assert text.splitlines()[-1] == f"help: {told} {tmp_path}/worker-0.log"
 
 
 def test_what_the_master_knows_of_a_failure_is_not_said_again_by_a_log(tmp_path: Path) -> None:
