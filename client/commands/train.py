@@ -63,7 +63,7 @@ def _run_here(reading: Reading) -> int:
     if errors:
         print_problems(reading.warnings, "warning")
         raise InvalidConfigError(errors)
-    # From here on it takes seconds on a busy machine: to import, and to read.
+    # Not above: from here on it takes seconds on a busy machine, to import and to read, and there is a first sign.
     with nullcontext() if reading.config.dry_run else first_sign(reading.config, "checking model and data"):
         from edlz.client.local.beginning import begin, check_for
 

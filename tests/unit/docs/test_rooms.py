@@ -1,0 +1,88 @@
+"""The rooms of the product: folders that a reader can take in, and imports that run one way between them."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("api", "client", "core_ext", "k8s", "model_zoo", "services")
+MOST_FILES = 20
+MOST_IN_FUNCTIONS = 10
+ENGINE = ("api/", "model_zoo/", "services/export/", "services/worker/engine/")
+
+Found = tuple[
+    str, str, bool
+]  # the file that is imported, or a module that is not ours; whether in a function
+
+
+@cache
+def modules() -> dict[str, str]:
+    """Return the file of each module of the product."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            file = path.relative_to(ROOT).as_posix()
+            name = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            found[f"edlz.{name}"] = file
+    return found
+
+
+def imported(node: ast.AST, *, is_inside: bool = False) -> Iterator[tuple[str, bool]]:
+    """Yield the names of the modules that a piece of code imports, and whether it does so in a function."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from ((alias.name, is_inside) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.module:
+            for alias in child.names:
+                full = f"{child.module}.{alias.name}"
+                yield (full if full in modules() else child.module), is_inside
+        is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+        yield from imported(child, is_inside=is_inside or is_function)
+
+
+@cache
+def imports() -> tuple[tuple[str, str, bool], ...]:
+    """Return of each import of the product: the file, the module, and whether it stands in a function."""
+    return tuple(
+        (file, module, is_inside)
+        for file in modules().values()
+        for module, is_inside in imported(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+    )
+
+
+def folder(file: str) -> str:
+    return file.rpartition("/")[0]
+
+
+def test_no_folder_is_too_full() -> None:
+    files = Counter(folder(file) for file in modules().values() if not file.endswith("/__init__.py"))
+    assert len(files) > 30
+    assert {name: count for name, count in files.items() if count > MOST_FILES} == {}
+
+
+def test_no_two_folders_import_each_other_not_even_by_way_of_others() -> None:
+    """A folder and one in it are two; whoever only imports others goes first, until nobody is left."""
+    above: dict[str, set[str]] = {folder(file): set() for file in modules().values()}
+    for file, module, _ in imports():
+        if module in modules() and folder(modules()[module]) != folder(file):
+            above[folder(file)].add(folder(modules()[module]))
+    assert sum(map(len, above.values())) > 100
+    while bottom := {name for name, below in above.items() if not below}:
+        above = {name: below - bottom for name, below in above.items() if name not in bottom}
+    assert above == {}
+
+
+def test_imports_stand_at_the_top_with_few_exceptions() -> None:
+    inside = {(file, module) for file, module, is_inside in imports() if is_inside and module in modules()}
+    assert 0 < len(inside) <= MOST_IN_FUNCTIONS
+    for file, count in Counter(file for file, _ in inside).items():
+        reasons = (ROOT / file).read_text(encoding="utf-8").count("# Not above: ")
+        assert reasons == count, f"{file}: say why an import stands in a function"
+
+
+def test_only_the_engine_and_exports_import_tensorflow() -> None:
+    heavy = {file for file, module, _ in imports() if module.partition(".")[0] in ("tensorflow", "keras")}
+    assert any(file.startswith("services/worker/engine/") for file in heavy)
+    assert {file for file in heavy if not file.startswith(ENGINE)} == set()
