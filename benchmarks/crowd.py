@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from benchmarks.stand_ins import Partitions, TaskState, Work, Worker
+from benchmarks.stand_ins import RUN, Partitions, TaskState, Work, Worker
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.vocabulary.inputs import DigestRead, Input, Request, Start, Tick
@@ -107,9 +107,9 @@ class Crowd:
             epochs=1,
             slots=size.workers if self._is_sync else 1,
         )
-        job = Job(name="crowd", run="1", config={}, plan=self.plan, partitions=size.partitions)
+        job = Job(name="crowd", run=RUN, config={}, plan=self.plan, partitions=size.partitions)
         self._core, twin = (
-            MasterCore(job, JournalState(), fleet=DesiredProcesses(size.workers, size.partitions))
+            MasterCore(job, JournalState(), desired=DesiredProcesses(size.workers, size.partitions))
             for _ in range(2)
         )
         self._twin = _Twin(twin)
@@ -215,7 +215,7 @@ class Crowd:
         """Tell the master what runs, and who has ended."""
         running = [f"ps-{index}" for index in range(self._size.partitions)]
         running += [f"worker-{name}" for name in self._workers]
-        exits = () if dead is None else (ProcessExit(name=f"worker-{dead.name}", code=None, signal=9),)
+        exits = () if dead is None else (ProcessExit(name=f"worker-{dead.name}", code=143),)
         self._call(Request(0, SupervisorStatus(seq=0, running=tuple(running), exits=exits)))
 
     # -- a worker's line to the master

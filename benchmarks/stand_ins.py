@@ -16,7 +16,9 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 
-__all__ = ["Partitions", "TaskState", "Work", "Worker"]
+__all__ = ["RUN", "Partitions", "TaskState", "Work", "Worker"]
+
+RUN = "1"  # of the job
 
 # A task in hand: not begun; held by the partitions, or its gradient is with them; to be computed; reported.
 TaskState = Literal["queued", "waiting", "ready", "done"]
@@ -68,6 +70,7 @@ class Worker:
         self.seq += 1
         done = [DoneTask(task=task, era=self.era, incarnations=lives) for task in self.tasks("done")]
         return WorkerStatus(
+            run=RUN,
             worker=self.name,
             boot=int(self.name),
             incarnation=self.incarnation,
@@ -99,6 +102,7 @@ class Partitions:
         self._seq += 1
         ledger, life = self.ledger, self.lives[index]
         return PartitionStatus(
+            run=RUN,
             partition=index,
             boot=-1 - index,
             incarnation=life,
