@@ -32,7 +32,8 @@ async def pods_verdict(cluster: "Cluster", pods: Mapping[str, Any]) -> Verdict |
 
     Parameters
     ----------
-    pods : by role, the master's first: what refuses it mostly refuses the others too, so only the first is told
+    pods : mapping
+        By role, the master's first: what refuses it mostly refuses the others too, so only the first is told.
     """
     for role, pod in pods.items():
         try:

@@ -22,8 +22,10 @@ class Node:
 
     Attributes
     ----------
-    capacity : what its pods may use in all
-    free : what is left
+    capacity : dict
+        What its pods may use in all.
+    free : dict
+        What is left.
     """
 
     name: str
@@ -57,10 +59,14 @@ class Room:
 
     Attributes
     ----------
-    workers : how many of the workers
-    lacking : the resource that the next pod lacks everywhere, or the quota; nothing if all fit
-    impossible : what no node will ever have: role, resource, asked for, the largest node's
-    is_master_in : whether master and parameter servers fit
+    workers : int
+        How many of the workers.
+    lacking : str
+        The resource that the next pod lacks everywhere, or the quota; nothing if all fit.
+    impossible : tuple, optional
+        What no node will ever have: role, resource, asked for, the largest node's.
+    is_master_in : bool
+        Whether master and parameter servers fit.
     """
 
     workers: int
@@ -111,9 +117,12 @@ def room_for(
 
     Parameters
     ----------
-    nodes, quotas : they are filled, so they serve once
-    first : role and requests of master and parameter servers
-    worker : requests of a worker
+    nodes, quotas : sequence of Node, sequence of Quota
+        They are filled, so they serve once.
+    first : sequence
+        Role and requests of master and parameter servers.
+    worker : Amounts
+        Requests of a worker.
     """
     for role, amounts in (*first, ("worker", worker)):
         beyond = _impossible(nodes, role, amounts)

@@ -70,10 +70,14 @@ class Check:
 
     Attributes
     ----------
-    mark : ok; warn: the job can begin; no: it cannot; later: the master will see
-    about : what was checked, in a word or two
-    text : what was found
-    help : what to do about it
+    mark : Mark
+        `ok`; `warn`: the job can begin; `no`: it cannot; `later`: the master will see.
+    about : str
+        What was checked, in a word or two.
+    text : str
+        What was found.
+    help : str
+        What to do about it.
     """
 
     mark: Mark
@@ -93,7 +97,8 @@ async def check_cluster(
 
     Parameters
     ----------
-    account : the service account of the master's pod
+    account : str
+        The service account of the master's pod.
     pods : one of each role, the master's first
     """
     checks: dict[str, Callable[[], Awaitable[Sequence[Check]]]] = {

@@ -20,9 +20,12 @@ def image_verdict(
 
     Parameters
     ----------
-    here : what the Docker daemon of this machine knows; None without one
-    architectures : of the nodes, as far as they are known
-    pull_policy : --image_pull_policy
+    here : LocalImage, optional
+        What the Docker daemon of this machine knows; None without one.
+    architectures : collection of str
+        Of the nodes, as far as they are known.
+    pull_policy : str
+        --image_pull_policy.
     """
     architecture = here.platform.rpartition("/")[2] if here is not None else ""
     if architecture and architectures and architecture not in architectures:

@@ -30,13 +30,20 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    name : of the job
-    namespace : where its pods are
-    context : of the kubeconfig, when it was submitted; the current one if empty
-    settings : those that it was submitted with, as YAML; nothing if that was done elsewhere
-    cluster_spec : the text of the file of --cluster_spec
-    job_dir : where its files lie on a volume, so that it can go on without its pods; nothing if they do not
-    submitted_at : seconds since the epoch; 0 if that was done elsewhere
+    name : str
+        Of the job.
+    namespace : str
+        Where its pods are.
+    context : str
+        Of the kubeconfig, when it was submitted; the current one if empty.
+    settings : str
+        Those that it was submitted with, as YAML; nothing if that was done elsewhere.
+    cluster_spec : str
+        The text of the file of --cluster_spec.
+    job_dir : str
+        Where its files lie on a volume, so that it can go on without its pods; nothing if they do not.
+    submitted_at : Finite
+        Seconds since the epoch; 0 if that was done elsewhere.
     """
 
     name: str

@@ -34,7 +34,8 @@ class ClusterJob:
 
     Parameters
     ----------
-    place : where it is
+    place : Place
+        Where it is.
     """
 
     def __init__(self, place: Place) -> None:

@@ -29,10 +29,14 @@ class ClusterSight:
 
     Attributes
     ----------
-    at : where it is
-    context : of the kubeconfig, through which it was seen
-    pods : what its pods say, the master's first
-    is_live : whether it runs, or waits to
+    at : Place
+        Where it is.
+    context : str
+        Of the kubeconfig, through which it was seen.
+    pods : sequence of PodFacts
+        What its pods say, the master's first.
+    is_live : bool
+        Whether it runs, or waits to.
     """
 
     at: Place
@@ -148,11 +152,16 @@ def sight_of(
 
     Parameters
     ----------
-    at : where it is
-    context : through which it was seen
-    pods : those with its labels
-    warnings : the newest about each pod, as `pod_facts.warnings_by_pod` gives them
-    trouble : what its master's log says of the cluster, if it has written nothing on its pod, or nothing new
+    at : Place
+        Where it is.
+    context : str
+        Through which it was seen.
+    pods : sequence of Pod
+        Those with its labels.
+    warnings : mapping, optional
+        The newest about each pod, as `pod_facts.warnings_by_pod` gives them.
+    trouble : str
+        What its master's log says of the cluster, if it has written nothing on its pod, or nothing new.
     """
     known = {pod.name: pod for pod in pods}
     master = known.get(pod_name(at.name, MASTER))

@@ -26,17 +26,28 @@ class PodFacts:
 
     Attributes
     ----------
-    name : master, ps-0, worker-3
-    phase : Pending, Running, Succeeded or Failed
-    waits_for : why it does not run yet, or not any more; nothing if it does
-    is_running : whether its container runs
-    is_leaving : whether it was asked to go
-    is_out_of_reach : whether the cluster holds its node for unreachable
-    restarts : how often its container was started again
-    end : how it ended; nothing if it has not
-    created_at : seconds since the epoch; 0 if it is not known
-    code : of its container's last end, if it has failed
-    error, help : what its container said then, as far as its pod keeps that; what to do about its image
+    name : str
+        `master`, `ps-0` or `worker-3`.
+    phase : str
+        Pending, Running, Succeeded or Failed.
+    waits_for : str
+        Why it does not run yet, or not any more; nothing if it does.
+    is_running : bool
+        Whether its container runs.
+    is_leaving : bool
+        Whether it was asked to go.
+    is_out_of_reach : bool
+        Whether the cluster holds its node for unreachable.
+    restarts : int
+        How often its container was started again.
+    end : str
+        How it ended; nothing if it has not.
+    created_at : float
+        Seconds since the epoch; 0 if it is not known.
+    code : int
+        Of its container's last end, if it has failed.
+    error, help : str
+        What its container said then, as far as its pod keeps that; what to do about its image.
     """
 
     name: str
@@ -72,8 +83,10 @@ def facts_of(job: str, pod: Pod, warnings: Mapping[str, str] | None = None) -> P
 
     Parameters
     ----------
-    job : the job's name
-    warnings : the newest among the namespace's events, as `warnings_by_pod` gives them
+    job : str
+        The job's name.
+    warnings : mapping, optional
+        The newest among the namespace's events, as `warnings_by_pod` gives them.
     """
     status = pod.status
     containers = status.container_statuses or ()

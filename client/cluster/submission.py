@@ -102,7 +102,8 @@ def launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry
     Parameters
     ----------
     pods : one of each role; the master makes the others
-    is_dry : let the API server check the pod, and create nothing
+    is_dry : bool
+        Let the API server check the pod, and create nothing.
     """
     try:
         at = asyncio.run(_launch(config, pods, image, is_dry=is_dry))
@@ -154,7 +155,8 @@ def _pods(given: JobConfig, inside: JobConfig, image: str) -> dict[str, "V1Pod"]
 
     Parameters
     ----------
-    given, inside : the settings, with their paths as they are here, and as they are in the image
+    given, inside : JobConfig
+        The settings, with their paths as they are here, and as they are in the image.
     """
     about_submission = {"yaml": "", "dry_run": "", "follow": False, "skip_preflight": False}
     inside = dataclasses.replace(inside, **about_submission)  # type: ignore[arg-type]

@@ -22,8 +22,10 @@ def pack(dockerfile: str, entries: Mapping[str, Path]) -> IO[bytes]:
 
     Parameters
     ----------
-    dockerfile : its text
-    entries : files and folders, by their path in the tar file
+    dockerfile : str
+        Its text.
+    entries : mapping
+        Files and folders, by their path in the tar file.
 
     Raises
     ------

@@ -132,7 +132,8 @@ class Daemon:
 
         Parameters
         ----------
-        context : a folder, of which `.dockerignore` leaves things out; or a tar file, open for reading
+        context : Path | IO[bytes]
+            A folder, of which `.dockerignore` leaves things out; or a tar file, open for reading.
         """
         what: dict[str, Any] = {"tag": name, "dockerfile": dockerfile, "rm": True, "forcerm": True}
         if isinstance(context, Path):

@@ -87,8 +87,10 @@ def job_image(config: JobConfig, say: Callable[[str], None], view: View | None =
 
     Parameters
     ----------
-    say : gets a line when something is done
-    view : shows the daemon's progress; one on standard error, as `--progress` wants it, when not given
+    say : callable
+        Gets a line when something is done.
+    view : View, optional
+        Shows the daemon's progress; one on standard error, as `--progress` wants it, when not given.
 
     Raises
     ------

@@ -15,8 +15,10 @@ class LocalImage:
 
     Attributes
     ----------
-    platform : as `linux/amd64`; empty if it is not here
-    near : names of images here that are like it, if it is not
+    platform : str
+        As `linux/amd64`; empty if it is not here.
+    near : tuple of str
+        Names of images here that are like it, if it is not.
     """
 
     platform: str

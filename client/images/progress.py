@@ -86,9 +86,12 @@ class Progress:
 
     Attributes
     ----------
-    step : the step that runs, as `3/8  COPY a b`; empty before the first
-    tail : the last lines of its output
-    transfer : layers that are pulled or pushed
+    step : str
+        The step that runs, as `3/8  COPY a b`; empty before the first.
+    tail : deque[str]
+        The last lines of its output.
+    transfer : Transfer
+        Layers that are pulled or pushed.
     """
 
     def __init__(self) -> None:

@@ -46,11 +46,16 @@ class Recipe:
 
     Attributes
     ----------
-    base_image : the image to begin with; where it has no edlz, that is installed
-    model_zoo, model, cluster_spec : paths in the build context, with `/`; empty: none
-    local_pkg_dir : folder in the build context with the wheels of edlz; empty: the package index
-    extra_pypi_index : address of another package index
-    ca_bundle : PEM file in the build context, whose certificates count beside the system's; empty: none
+    base_image : str
+        The image to begin with; where it has no edlz, that is installed.
+    model_zoo, model, cluster_spec : str
+        Paths in the build context, with `/`; empty: none.
+    local_pkg_dir : str
+        Folder in the build context with the wheels of edlz; empty: the package index.
+    extra_pypi_index : str
+        Address of another package index.
+    ca_bundle : str
+        PEM file in the build context, whose certificates count beside the system's; empty: none.
     """
 
     base_image: str
@@ -126,8 +131,10 @@ def check_no_password(url: str, setting: str, without: str) -> str:
 
     Parameters
     ----------
-    setting : what it is the value of
-    without : how to go on without it
+    setting : str
+        What it is the value of.
+    without : str
+        How to go on without it.
     """
     if not _LOGS_IN.match(url):
         return url

@@ -58,10 +58,14 @@ class LocalJob:
 
     Attributes
     ----------
-    name : of the job; of an earlier run that of its folder, `mnist.1`
-    path : the folder, absolute
-    word : what finds it on a command line: the name, or the folder where a newer job has the name
-    is_earlier : whether it was moved aside
+    name : str
+        Of the job; of an earlier run that of its folder, `mnist.1`.
+    path : Path
+        The folder, absolute.
+    word : str
+        What finds it on a command line: the name, or the folder where a newer job has the name.
+    is_earlier : bool
+        Whether it was moved aside.
     """
 
     name: str

@@ -14,8 +14,10 @@ class ModuleSymbols:
 
     Attributes
     ----------
-    names : in their order
-    is_open : names may be bound that the tree does not show (`from x import *`, `__getattr__`)
+    names : tuple of str
+        In their order.
+    is_open : bool
+        Names may be bound that the tree does not show (`from x import *`, `__getattr__`).
     """
 
     names: tuple[str, ...]

@@ -50,7 +50,8 @@ class Preflight:
 
     Attributes
     ----------
-    records : records of the data that the job works on; None if they cannot be counted
+    records : int, optional
+        Records of the data that the job works on; None if they cannot be counted.
     """
 
     errors: list[Problem] = field(default_factory=list)
@@ -86,7 +87,8 @@ def check_visible_model(config: JobConfig, *, must_be_here: bool) -> Preflight:
 
     Parameters
     ----------
-    must_be_here : it goes into an image from here; else an image may hold one that nobody sees here
+    must_be_here : bool
+        It goes into an image from here; else an image may hold one that nobody sees here.
     """
     try:
         locate_model(config)

@@ -34,10 +34,14 @@ def resumed_settings(
 
     Parameters
     ----------
-    kept : the file of those that it began with
-    argv : further flags, as given
-    own : flags that say where its files are
-    check : finds what is wrong with model and data
+    kept : Path
+        The file of those that it began with.
+    argv : sequence of str
+        Further flags, as given.
+    own : sequence of str
+        Flags that say where its files are.
+    check : callable
+        Finds what is wrong with model and data.
 
     Raises
     ------

@@ -41,11 +41,16 @@ class JobDirectory:
 
     Attributes
     ----------
-    path : the folder itself
-    sockets : a short folder for `ipc://` addresses, only this user's; gone after the run
-    scratch : a folder in it for temporary files of the services
-    earlier : where an earlier run's files went, if there was one
-    last_word : the status that the run before had left in a folder that is resumed
+    path : Path
+        The folder itself.
+    sockets : Path
+        A short folder for `ipc://` addresses, only this user's; gone after the run.
+    scratch : Path
+        A folder in it for temporary files of the services.
+    earlier : Path, optional
+        Where an earlier run's files went, if there was one.
+    last_word : bytes, optional
+        The status that the run before had left in a folder that is resumed.
     """
 
     path: Path

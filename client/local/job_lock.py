@@ -35,8 +35,10 @@ class LockHolder(NamedTuple):
 
     Attributes
     ----------
-    pid : its process; None in its first moment, before it has said so
-    sockets : the folder of the job's sockets; None until there is one
+    pid : int, optional
+        Its process; None in its first moment, before it has said so.
+    sockets : Path, optional
+        The folder of the job's sockets; None until there is one.
     """
 
     pid: int | None

@@ -34,13 +34,20 @@ class JobSight:
 
     Attributes
     ----------
-    job : its name and folder
-    holder : the supervisor that runs it; None if none does
-    status : what its master says or has said last; figures are zero where it never spoke
-    asked_workers : --num_workers, as far as the folder tells
-    note : what the state does not say: `interrupted`, `the master restarts`
-    has_figures : whether the status is a master's word
-    by_hand : pid of a master that was started by hand
+    job : LocalJob
+        Its name and folder.
+    holder : LockHolder, optional
+        The supervisor that runs it; None if none does.
+    status : JobStatus
+        What its master says or has said last; figures are zero where it never spoke.
+    asked_workers : int
+        --num_workers, as far as the folder tells.
+    note : str
+        What the state does not say: `interrupted`, `the master restarts`.
+    has_figures : bool
+        Whether the status is a master's word.
+    by_hand : str, optional
+        Pid of a master that was started by hand.
     """
 
     job: LocalJob
@@ -112,7 +119,8 @@ def look_at(jobs: Sequence[LocalJob], *, is_brief: bool = False) -> list[JobSigh
 
     Parameters
     ----------
-    is_brief : without events, as their supervisors have heard it within the last seconds, if they say so
+    is_brief : bool
+        Without events, as their supervisors have heard it within the last seconds, if they say so.
     """
     holders = [lock_holder(job.path) for job in jobs]
     masters = [

@@ -23,9 +23,12 @@ class LogFiles:
 
     Parameters
     ----------
-    folder : of the log files
-    is_wanted : whether a service is
-    selection : which of its lines are
+    folder : Path
+        Of the log files.
+    is_wanted : callable
+        Whether a service is.
+    selection : Selection
+        Which of its lines are.
     """
 
     def __init__(self, folder: Path, is_wanted: Callable[[str], bool], selection: Selection) -> None:
@@ -82,7 +85,8 @@ class _Tail:
 
     Attributes
     ----------
-    at : time of the last line that was read
+    at : float
+        Time of the last line that was read.
     """
 
     def __init__(self, name: str, path: Path, selection: Selection) -> None:

@@ -34,8 +34,10 @@ class StartWatch:
 
         Parameters
         ----------
-        status : the master's word, if it has said one
-        running : the names of the processes
+        status : JobStatus, optional
+            The master's word, if it has said one.
+        running : collection of str
+            The names of the processes.
         """
         if self._is_over or self._has_begun(status) or now < self._due_s:
             return ""

@@ -57,15 +57,21 @@ class Supervisor:
 
     Parameters
     ----------
-    job_name, folder, screen : the job, its folder, where it is shown
-    link : the connection to the master
-    command_of : a service's name to its program and arguments
-    restarts_master : start the master again if it is lost
-    slots : the job's part of this machine's slots, if it shares them with other jobs
+    job_name, folder, screen : str, JobDirectory, Screen
+        The job, its folder, where it is shown.
+    link : MasterLink
+        The connection to the master.
+    command_of : callable
+        A service's name to its program and arguments.
+    restarts_master : bool
+        Start the master again if it is lost.
+    slots : LocalSlots, optional
+        The job's part of this machine's slots, if it shares them with other jobs.
 
     Attributes
     ----------
-    evidence : what was seen, complete when `run` has returned
+    evidence : Evidence
+        What was seen, complete when `run` has returned.
     """
 
     def __init__(

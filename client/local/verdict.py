@@ -33,14 +33,22 @@ class Evidence:
 
     Attributes
     ----------
-    job_name : of the job
-    logs : the folder of the log files
-    status : the master's last word
-    signal : the signal that stopped the supervisor
-    master : how the master ended, if it did by itself
-    first_crash : the first process that ended by itself with an error
-    tails : the last lines of these processes, and of the one whose end the job failed by, by name
-    took_s : seconds from start to end
+    job_name : str
+        Of the job.
+    logs : Path
+        The folder of the log files.
+    status : JobStatus, optional
+        The master's last word.
+    signal : int, optional
+        The signal that stopped the supervisor.
+    master : ProcessExit, optional
+        How the master ended, if it did by itself.
+    first_crash : ProcessExit, optional
+        The first process that ended by itself with an error.
+    tails : dict
+        The last lines of these processes, and of the one whose end the job failed by, by name.
+    took_s : float
+        Seconds from start to end.
     """
 
     job_name: str

@@ -22,9 +22,12 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[Cell]], right: Collec
 
     Parameters
     ----------
-    header : the columns' names
-    rows : a cell for each column
-    right : the columns whose cells stand flush right among themselves, below the start of the name
+    header : sequence of str
+        The columns' names.
+    rows : sequence
+        A cell for each column.
+    right : collection of str
+        The columns whose cells stand flush right among themselves, below the start of the name.
     """
     spans = [[cell if isinstance(cell, Span) else Span(cell) for cell in row] for row in rows]
     for place, name in enumerate(header):

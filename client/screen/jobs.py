@@ -42,10 +42,14 @@ def jobs_table(
 
     Parameters
     ----------
-    sights : the jobs
-    now : seconds since the epoch
-    width : of the terminal; None in a pipe, where the last column alone has a limit
-    is_wide : with version, process and folder, and nothing cut off
+    sights : sequence of Sight
+        The jobs.
+    now : float
+        Seconds since the epoch.
+    width : int, optional
+        Of the terminal; None in a pipe, where the last column alone has a limit.
+    is_wide : bool
+        With version, process and folder, and nothing cut off.
     """
     if not sights:
         return [[Span("No job has been run here yet.")], _next("edlz train --help")]

@@ -49,12 +49,18 @@ def live_block(
 
     Parameters
     ----------
-    status : what the master said last
-    width : columns of the terminal
-    asked_workers : --num_workers
-    is_eta_rough : the number of workers has changed within the last 30 s
-    glyphs : what bars and marks are drawn with
-    footer : the last line; the one that offers to stop gives way when that has been asked for
+    status : JobStatus
+        What the master said last.
+    width : int
+        Columns of the terminal.
+    asked_workers : int
+        --num_workers.
+    is_eta_rough : bool
+        The number of workers has changed within the last 30 s.
+    glyphs : Glyphs
+        What bars and marks are drawn with.
+    footer : str
+        The last line; the one that offers to stop gives way when that has been asked for.
     """
     lines: list[Line] = [_progress_line(status, width, asked_workers, is_eta_rough, glyphs)]
     if status.state not in _NOT_YET:

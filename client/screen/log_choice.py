@@ -25,10 +25,14 @@ class LogChoice:
 
     Attributes
     ----------
-    sources : names of services; all of them if empty
-    selection : which of their lines
-    tail : how many of the lines that are there; all if None
-    is_following : whether to wait for further ones, until the job ends
+    sources : sequence of str
+        Names of services; all of them if empty.
+    selection : Selection
+        Which of their lines.
+    tail : int, optional
+        How many of the lines that are there; all if None.
+    is_following : bool
+        Whether to wait for further ones, until the job ends.
     """
 
     sources: Sequence[str]

@@ -24,10 +24,14 @@ class LogLine(NamedTuple):
 
     Attributes
     ----------
-    at : seconds since the epoch; never less than that of the line before
-    source : the service's name
-    text : without its end
-    is_own : whether it carries its time itself
+    at : float
+        Seconds since the epoch; never less than that of the line before.
+    source : str
+        The service's name.
+    text : str
+        Without its end.
+    is_own : bool
+        Whether it carries its time itself.
     """
 
     at: float
@@ -42,9 +46,12 @@ class Selection:
 
     Attributes
     ----------
-    since : seconds since the epoch
-    grep : text that a line holds
-    task : number of a task that a line, or the one that it belongs to, speaks of
+    since : float
+        Seconds since the epoch.
+    grep : str
+        Text that a line holds.
+    task : int, optional
+        Number of a task that a line, or the one that it belongs to, speaks of.
     """
 
     since: float = 0.0

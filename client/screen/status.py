@@ -42,11 +42,16 @@ def status_screen(
 
     Parameters
     ----------
-    sight : the job
-    now : seconds since the epoch
-    width : of the terminal; None to cut nothing off
-    is_wide : with the times of a step, the embedding tables and the folder
-    has_checkpoints : whether there is one to look at
+    sight : Sight
+        The job.
+    now : float
+        Seconds since the epoch.
+    width : int, optional
+        Of the terminal; None to cut nothing off.
+    is_wide : bool
+        With the times of a step, the embedding tables and the folder.
+    has_checkpoints : bool
+        Whether there is one to look at.
     """
     status = sight.status
     said = _head(sight, now, width)

@@ -24,10 +24,14 @@ class Ending:
 
     Attributes
     ----------
-    took_s : seconds from start to end
-    logs : where the logs are: their folder, or the command that prints them
-    is_full : for a file: nothing is shortened
-    word : what finds the job on a command line; its name if empty
+    took_s : float
+        Seconds from start to end.
+    logs : Path | str
+        Where the logs are: their folder, or the command that prints them.
+    is_full : bool
+        For a file: nothing is shortened.
+    word : str
+        What finds the job on a command line; its name if empty.
     """
 
     took_s: float

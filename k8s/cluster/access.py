@@ -15,7 +15,8 @@ async def may(
 
     Parameters
     ----------
-    account : a service account of the namespace; whoever asks, if empty
+    account : str
+        A service account of the namespace; whoever asks, if empty.
     """
     wanted = {"namespace": cluster.namespace, "verb": verb, "resource": resource}
     wanted |= {"subresource": subresource} if subresource else {}

@@ -126,8 +126,10 @@ class Cluster:
 
         Parameters
         ----------
-        dry_run : let the server check it only
-        patience_s : another time than the connection's; 0 to try once
+        dry_run : bool
+            Let the server check it only.
+        patience_s : float, optional
+            Another time than the connection's; 0 to try once.
 
         Returns
         -------
@@ -156,8 +158,10 @@ class Cluster:
 
         Parameters
         ----------
-        selector, fields : label and field selectors
-        is_everywhere : of all namespaces
+        selector, fields : str
+            Label and field selectors.
+        is_everywhere : bool
+            Of all namespaces.
         """
         query = [("labelSelector", selector), ("fieldSelector", fields)]
         group, plural, _ = _PATHS[kind]
@@ -178,8 +182,10 @@ class Cluster:
 
         Parameters
         ----------
-        grace_s : how long a pod may take to end; its own time, if not given
-        uid : delete it only if it is this very one
+        grace_s : float, optional
+            How long a pod may take to end; its own time, if not given.
+        uid : str
+            Delete it only if it is this very one.
 
         Raises
         ------
@@ -240,8 +246,10 @@ class Cluster:
 
         Parameters
         ----------
-        resource_version : that of a list, of an event, or of a bookmark
-        timeout_s : after which the server ends it
+        resource_version : str
+            That of a list, of an event, or of a bookmark.
+        timeout_s : float
+            After which the server ends it.
 
         Raises
         ------
@@ -271,7 +279,8 @@ class Cluster:
 
         Parameters
         ----------
-        uid : change it only if it is this very one
+        uid : str
+            Change it only if it is this very one.
 
         Raises
         ------
@@ -309,11 +318,16 @@ class Cluster:
 
         Parameters
         ----------
-        tail_lines : only so many, the last ones
-        follow : go on with those to come, until the container ends
-        previous : those of the container's life before this one
-        since_s : only those of so many last seconds
-        timestamps : begin each line with its time
+        tail_lines : int, optional
+            Only so many, the last ones.
+        follow : bool
+            Go on with those to come, until the container ends.
+        previous : bool
+            Those of the container's life before this one.
+        since_s : float, optional
+            Only those of so many last seconds.
+        timestamps : bool
+            Begin each line with its time.
         """
         query = [("follow", "true")] if follow else []
         query += [("previous", "true")] if previous else []

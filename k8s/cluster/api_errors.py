@@ -128,9 +128,12 @@ def refusal(code: int, body: bytes, namespace: str, server: str) -> EdlzError:
 
     Parameters
     ----------
-    code : HTTP status
-    body : the answer; a Status, unless something between us and the server gave it
-    namespace, server : what was asked, for the error's text
+    code : int
+        HTTP status.
+    body : bytes
+        The answer; a Status, unless something between us and the server gave it.
+    namespace, server : str
+        What was asked, for the error's text.
     """
     status = _status_of(body, code)
     text = status.message or f"HTTP {code}"

@@ -43,9 +43,12 @@ class Connection:
 
     Attributes
     ----------
-    configuration : address, certificates and credentials, as the `kubernetes` client holds them
-    namespace : the one to use: `--namespace`, the context's, or "default"
-    context : the kubeconfig's context; nothing inside a pod
+    configuration : Configuration
+        Address, certificates and credentials, as the `kubernetes` client holds them.
+    namespace : str
+        The one to use: `--namespace`, the context's, or "default".
+    context : str
+        The kubeconfig's context; nothing inside a pod.
     """
 
     configuration: "Configuration"
@@ -63,12 +66,15 @@ class Login:
 
     Parameters
     ----------
-    connection : changed in place
-    log_in : returns the same connection with a token of now; without it a token that is over stays so
+    connection : Connection
+        Changed in place.
+    log_in : callable, optional
+        Returns the same connection with a token of now; without it a token that is over stays so.
 
     Attributes
     ----------
-    token : what stands for the token of now: another object after each change
+    token : mapping
+        What stands for the token of now: another object after each change.
     """
 
     def __init__(
@@ -118,8 +124,10 @@ async def find_connection(config: JobConfig, context: str = "") -> Connection:
 
     Parameters
     ----------
-    config : names the namespace
-    context : of the kubeconfig; the current one, if empty
+    config : JobConfig
+        Names the namespace.
+    context : str
+        Of the kubeconfig; the current one, if empty.
 
     Raises
     ------

@@ -50,9 +50,12 @@ class ClusterSpec:
 
     Parameters
     ----------
-    data : what `--cluster_spec_json` says
-    cluster : the user's object; it alone counts for pods if there is one
-    path, text : its file
+    data : SpecData, optional
+        What `--cluster_spec_json` says.
+    cluster : object
+        The user's object; it alone counts for pods if there is one.
+    path, text : str
+        Its file.
     """
 
     def __init__(
@@ -65,7 +68,8 @@ class ClusterSpec:
 
         Parameters
         ----------
-        role : master, ps or worker
+        role : str
+            `master`, `ps` or `worker`.
 
         Raises
         ------

@@ -44,8 +44,10 @@ class SpecData:
 
     Parameters
     ----------
-    parts : what it says of pods by role, of all of them under ""
-    service_spec : fields of a service's spec
+    parts : mapping
+        What it says of pods by role, of all of them under "".
+    service_spec : client.V1ServiceSpec, optional
+        Fields of a service's spec.
     """
 
     def __init__(self, parts: Mapping[str, PodPart], service_spec: client.V1ServiceSpec | None) -> None:

@@ -24,7 +24,8 @@ def object_problems(item: Mapping[str, Any]) -> list[str]:
 
     Parameters
     ----------
-    item : plain, as `manifest.to_plain` gives it
+    item : mapping
+        Plain, as `manifest.to_plain` gives it.
     """
     problems = list(_metadata(item.get("metadata") or {}, str(item.get("kind"))))
     spec = item.get("spec") or {}

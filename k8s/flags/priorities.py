@@ -35,8 +35,10 @@ def next_worker_class(config: JobConfig, workers: int, present: Iterable[str]) -
 
     Parameters
     ----------
-    workers : how many are wanted
-    present : the classes of those that are there
+    workers : int
+        How many are wanted.
+    present : iterable of str
+        The classes of those that are there.
     """
     classes = parse_worker_priority(config.worker_pod_priority).classes(max(1, workers))
     missing = Counter(classes) - Counter(present)

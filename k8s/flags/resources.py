@@ -33,8 +33,10 @@ def parse_resources(text: str, flag: str) -> dict[str, str]:
 
     Parameters
     ----------
-    text : as above
-    flag : the flag's name, for messages
+    text : str
+        As above.
+    flag : str
+        The flag's name, for messages.
 
     Raises
     ------

@@ -42,8 +42,10 @@ class Volume:
 
     Attributes
     ----------
-    name : inside the pod
-    host_path_type : what has to be at the path; nothing for no check
+    name : str
+        Inside the pod.
+    host_path_type : str
+        What has to be at the path; nothing for no check.
     """
 
     name: str

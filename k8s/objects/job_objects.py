@@ -39,9 +39,12 @@ class JobObjects:
 
     Attributes
     ----------
-    owner : the master pod
-    master_addr : HOST:PORT of the master
-    spec : what `--cluster_spec` changes
+    owner : Owner
+        The master pod.
+    master_addr : str
+        HOST:PORT of the master.
+    spec : Spec
+        What `--cluster_spec` changes.
     """
 
     config: JobConfig
@@ -71,10 +74,14 @@ class JobObjects:
 
         Parameters
         ----------
-        name : ps-0, worker-3
-        memory : a worker's limit of memory, if another one than in the settings
-        workers : how many of them are wanted
-        classes : the priority classes of the workers that are there
+        name : str
+            `ps-0` or `worker-3`.
+        memory : str, optional
+            A worker's limit of memory, if another one than in the settings.
+        workers : int
+            How many of them are wanted.
+        classes : sequence of str
+            The priority classes of the workers that are there.
         """
         priority = next_worker_class(self.config, workers, classes) if is_worker(name) else None
         pod = service_pod(

@@ -23,9 +23,12 @@ def metadata(
 
     Parameters
     ----------
-    object_name : the object's own name
-    name : the pod that it is, or belongs to: master, ps-0, worker-3
-    owner : the pod whose end removes it; None for the master pod itself
+    object_name : str
+        The object's own name.
+    name : str
+        The pod that it is, or belongs to: master, ps-0, worker-3.
+    owner : Owner, optional
+        The pod whose end removes it; None for the master pod itself.
     """
     references = None
     if owner is not None:

@@ -48,8 +48,10 @@ def master_pod(config: JobConfig, image: str) -> client.V1Pod:
 
     Parameters
     ----------
-    config : the settings as they were submitted
-    image : what it runs; ps and workers too, unless --worker_image says otherwise
+    config : JobConfig
+        The settings as they were submitted.
+    image : str
+        What it runs; ps and workers too, unless --worker_image says otherwise.
     """
     config = settings_in_pods(config, image)
     arguments = [_literal(argument) for argument in config.to_arguments("master")]
@@ -95,13 +97,20 @@ def service_pod(
 
     Parameters
     ----------
-    config : the master's settings
-    name : ps-0, worker-3
-    owner : the master pod
-    master_addr : HOST:PORT of the master
-    memory : a worker's limit of memory in place of the one in the settings: one before it ran out
-    priority : a worker's class in place of that of its number (see `priorities`)
-    environ : the master's variables, for --populate_env_names
+    config : JobConfig
+        The master's settings.
+    name : str
+        `ps-0` or `worker-3`.
+    owner : Owner
+        The master pod.
+    master_addr : str
+        HOST:PORT of the master.
+    memory : str, optional
+        A worker's limit of memory in place of the one in the settings: one before it ran out.
+    priority : str, optional
+        A worker's class in place of that of its number (see `priorities`).
+    environ : mapping
+        The master's variables, for --populate_env_names.
     """
     role, index = split_name(name)
     volumes = parse_volumes(config.volume)

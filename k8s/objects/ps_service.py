@@ -18,7 +18,8 @@ def ps_service(config: JobConfig, index: int, owner: Owner) -> client.V1Service:
 
     Parameters
     ----------
-    owner : the master pod
+    owner : Owner
+        The master pod.
     """
     own = labels(config.job_name, f"ps-{index}")
     return client.V1Service(

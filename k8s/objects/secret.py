@@ -17,8 +17,10 @@ def keys_secret(config: JobConfig, keys: Mapping[str, bytes], owner: Owner) -> c
 
     Parameters
     ----------
-    keys : contents by file name
-    owner : the master pod
+    keys : mapping
+        Contents by file name.
+    owner : Owner
+        The master pod.
     """
     return client.V1Secret(
         api_version="v1",

@@ -23,7 +23,8 @@ def more_memory(config: JobConfig, last: str | None) -> str | None:
 
     Parameters
     ----------
-    last : what that worker had; None for what the settings say
+    last : str, optional
+        What that worker had; None for what the settings say.
     """
     asked = limits_of(config, "worker").get("memory") or requests_of(config, "worker").get("memory")
     if asked is None:

@@ -23,9 +23,12 @@ class Asked:
 
     Attributes
     ----------
-    workers : how many are wanted, if somebody has asked for another number
-    is_stopping : the job should save a checkpoint and end
-    complaints : what cannot be understood, each told once
+    workers : int, optional
+        How many are wanted, if somebody has asked for another number.
+    is_stopping : bool
+        The job should save a checkpoint and end.
+    complaints : tuple of str
+        What cannot be understood, each told once.
     """
 
     workers: int | None = None

@@ -52,13 +52,17 @@ class FleetLoop:
 
     Parameters
     ----------
-    cluster, objects : where they run, and what is created
-    launch : number of the first start; greater than any that an earlier life of the master has told
+    cluster, objects : Cluster, JobObjects
+        Where they run, and what is created.
+    launch : int
+        Number of the first start; greater than any that an earlier life of the master has told.
 
     Attributes
     ----------
-    is_stopping : the job is to save a checkpoint and end
-    annotations : of the master pod, as they are known
+    is_stopping : bool
+        The job is to save a checkpoint and end.
+    annotations : mapping
+        Of the master pod, as they are known.
     changed : set when something of a pod has changed
     """
 
@@ -166,8 +170,10 @@ class _MasterPod:
 
     Parameters
     ----------
-    loop, master : whose pods they are, and who says what should run
-    launcher, rounds : who starts and ends them
+    loop, master : FleetLoop, Master
+        Whose pods they are, and who says what should run.
+    launcher, rounds : PodLauncher, Supervision
+        Who starts and ends them.
     """
 
     def __init__(self, loop: FleetLoop, master: Master, launcher: PodLauncher, rounds: Supervision) -> None:

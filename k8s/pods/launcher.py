@@ -66,10 +66,14 @@ class _Trial:
 
     Attributes
     ----------
-    not_before_s : when to try again
-    pauses : how long to wait after the next failures
-    note : why it failed
-    is_crowded : whether a quota is used up
+    not_before_s : float
+        When to try again.
+    pauses : Pauses
+        How long to wait after the next failures.
+    note : str
+        Why it failed.
+    is_crowded : bool
+        Whether a quota is used up.
     """
 
     not_before_s: float = 0.0
@@ -84,15 +88,20 @@ class PodLauncher:
 
     Parameters
     ----------
-    api : the cluster
-    objects : what is created
-    inventory : which pods there are; somebody else keeps it true
-    tasks : where requests are made
+    api : PodApi
+        The cluster.
+    objects : JobObjects
+        What is created.
+    inventory : PodInventory
+        Which pods there are; somebody else keeps it true.
+    tasks : asyncio.TaskGroup
+        Where requests are made.
     changed : set when something has begun or ended
 
     Attributes
     ----------
-    workers : how many workers are wanted
+    workers : int
+        How many workers are wanted.
     """
 
     api: PodApi

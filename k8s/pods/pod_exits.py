@@ -48,8 +48,10 @@ def exit_of(pod: Pod, name: str, launch: int) -> ProcessExit | None:
 
     Parameters
     ----------
-    name : the service's: ps-0, worker-3
-    launch : the number of its start
+    name : str
+        The service's: ps-0, worker-3.
+    launch : int
+        The number of its start.
     """
     if not has_ended(pod):
         return None
@@ -74,7 +76,8 @@ def vanished(pod: Pod | None, name: str, launch: int) -> ProcessExit:
 
     Parameters
     ----------
-    pod : as it was seen last, if it was
+    pod : Pod, optional
+        As it was seen last, if it was.
     """
     reason = (pod and _taken_away(pod, None)) or "its pod is gone: deleted, or its node was lost"
     return ProcessExit(name=name, code=None, reason=reason, cause="preempted", launch=launch)

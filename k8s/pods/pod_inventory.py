@@ -39,11 +39,16 @@ class _Entry:
 
     Attributes
     ----------
-    pod : as it was heard of last; None if only its creation is known
-    since : the count of events when it became known
-    launch : the number of its start: greater than that of any pod before it
-    has_ended : it is still there, but runs no more
-    is_stopped : its end was asked for here, so it is no exit to tell
+    pod : Pod, optional
+        As it was heard of last; None if only its creation is known.
+    since : int
+        The count of events when it became known.
+    launch : int
+        The number of its start: greater than that of any pod before it.
+    has_ended : bool
+        It is still there, but runs no more.
+    is_stopped : bool
+        Its end was asked for here, so it is no exit to tell.
     """
 
     name: str
@@ -59,13 +64,17 @@ class PodInventory:
 
     Parameters
     ----------
-    owner_uid : the master pod's
-    prefix : of pods' names, up to and with the dash before `worker-0`
-    first_launch : number of the first start; greater than any that an earlier master has told
+    owner_uid : str
+        The master pod's.
+    prefix : str
+        Of pods' names, up to and with the dash before `worker-0`.
+    first_launch : int
+        Number of the first start; greater than any that an earlier master has told.
 
     Attributes
     ----------
-    is_complete : whether a list has been seen: before it nobody knows what runs
+    is_complete : bool
+        Whether a list has been seen: before it nobody knows what runs.
     """
 
     def __init__(self, owner_uid: str, prefix: str, first_launch: int = 1) -> None:

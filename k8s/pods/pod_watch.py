@@ -35,13 +35,17 @@ class PodWatch:
 
     Parameters
     ----------
-    source, selector : what is followed
-    inventory : told of the job's services
-    on_change : called after each list and event, with the pods that it spoke of
+    source, selector : PodSource, str
+        What is followed.
+    inventory : PodInventory
+        Told of the job's services.
+    on_change : callable
+        Called after each list and event, with the pods that it spoke of.
 
     Attributes
     ----------
-    trouble : why the cluster is out of sight; nothing if it is not
+    trouble : str
+        Why the cluster is out of sight; nothing if it is not.
     """
 
     def __init__(

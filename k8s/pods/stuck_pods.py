@@ -36,7 +36,8 @@ class StuckPods:
 
         Parameters
         ----------
-        pods : all that are known; who is not among them is forgotten
+        pods : iterable of Pod
+            All that are known; who is not among them is forgotten.
         """
         found, before, self._leaving = [], self._leaving, {}
         for pod in pods:

@@ -81,8 +81,10 @@ def image_reason(image: str, message: str, *, event: str = "") -> str:
 
     Parameters
     ----------
-    message : of the container that waits
-    event : what an event says of it: kubelets before 1.31 say no cause in the container's message
+    message : str
+        Of the container that waits.
+    event : str
+        What an event says of it: kubelets before 1.31 say no cause in the container's message.
     """
     cause = _cause_of(message) or _cause_of(event)
     lead = f"image {image} cannot be pulled"

@@ -21,7 +21,8 @@ def main(arguments: list[str]) -> None:
 
     Parameters
     ----------
-    arguments : the parent's process id, the program, its arguments
+    arguments : list of str
+        The parent's process id, the program, its arguments.
     """
     parent, program = int(arguments[0]), arguments[1:]
     if sys.platform == "linux":

@@ -22,7 +22,8 @@ class LogTrouble:
 
     Parameters
     ----------
-    say : called with the text
+    say : callable
+        Called with the text.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -58,10 +59,14 @@ class LogFile:
 
     Parameters
     ----------
-    path : the file
-    trouble : is told what could not be written
-    most_bytes : after so many the next whole line begins a new file
-    kept : how many older files stay
+    path : Path
+        The file.
+    trouble : LogTrouble
+        Is told what could not be written.
+    most_bytes : int
+        After so many the next whole line begins a new file.
+    kept : int
+        How many older files stay.
     """
 
     def __init__(

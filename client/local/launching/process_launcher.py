@@ -51,10 +51,14 @@ class _Service:
 
     Attributes
     ----------
-    launch : the number of its start, of all that were made
-    is_stopped : its end was asked for, so it is no exit to report
-    tail : its last lines
-    watching : the task that watches it
+    launch : int
+        The number of its start, of all that were made.
+    is_stopped : bool
+        Its end was asked for, so it is no exit to report.
+    tail : deque[str]
+        Its last lines.
+    watching : asyncio.Task[None], optional
+        The task that watches it.
     """
 
     process: asyncio.subprocess.Process
@@ -71,8 +75,10 @@ class _Start:
 
     Attributes
     ----------
-    work : the task that does it
-    end : how it is to be ended as soon as it runs: the seconds until that is done by force, and the signal
+    work : asyncio.Task[None], optional
+        The task that does it.
+    end : tuple, optional
+        How it is to be ended as soon as it runs: the seconds until that is done by force, and the signal.
     """
 
     work: asyncio.Task[None] | None = None
@@ -84,17 +90,24 @@ class ProcessLauncher:
 
     Parameters
     ----------
-    tasks : where the tasks that watch the processes live
-    command_of : a service's name to its program and arguments
-    logs : the folder of the log files; it exists
-    scratch : the folder of temporary files; whoever owns it removes it, since a killed process does not
-    on_line : called with name and text of each line that a service prints
-    say : called with what whoever watches the job should know of its log files
+    tasks : asyncio.TaskGroup
+        Where the tasks that watch the processes live.
+    command_of : callable
+        A service's name to its program and arguments.
+    logs : Path
+        The folder of the log files; it exists.
+    scratch : Path
+        The folder of temporary files; whoever owns it removes it, since a killed process does not.
+    on_line : callable
+        Called with name and text of each line that a service prints.
+    say : callable
+        Called with what whoever watches the job should know of its log files.
 
     Attributes
     ----------
     exited : set whenever a service ends by itself, or an error is kept
-    error : the first thing that went wrong in here: nothing is to be started any more
+    error : Exception, optional
+        The first thing that went wrong in here: nothing is to be started any more.
     """
 
     def __init__(

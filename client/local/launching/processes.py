@@ -18,8 +18,10 @@ class Process(NamedTuple):
 
     Attributes
     ----------
-    pid : its number
-    start : when it began, in ticks; 0 where the system does not say
+    pid : int
+        Its number.
+    start : int
+        When it began, in ticks; 0 where the system does not say.
     """
 
     pid: int

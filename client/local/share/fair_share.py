@@ -24,15 +24,24 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    pid, start : its supervisor's process, and when that began in ticks of the kernel: numbers are used again
-    job : its name
-    slots : how many slots this machine has, as the job was told
-    ranks : of each of its workers, the greatest first; the last one is that of all further workers
-    label : what the user called them
-    since_s : when it came, in seconds since the epoch
-    minimum : workers that are due to it before anybody else's further ones
-    wanted, held : workers that it could run, and that it runs
-    room : workers that it may run; what its master was told last
+    pid, start : int
+        Its supervisor's process, and when that began in ticks of the kernel: numbers are used again.
+    job : str
+        Its name.
+    slots : int
+        How many slots this machine has, as the job was told.
+    ranks : tuple of int
+        Of each of its workers, the greatest first; the last one is that of all further workers.
+    label : str
+        What the user called them.
+    since_s : float
+        When it came, in seconds since the epoch.
+    minimum : int
+        Workers that are due to it before anybody else's further ones.
+    wanted, held : int
+        Workers that it could run, and that it runs.
+    room : int
+        Workers that it may run; what its master was told last.
     """
 
     pid: int
@@ -67,8 +76,10 @@ def room_of(own: Entry, others: Sequence[Entry]) -> int:
 
     Parameters
     ----------
-    own : the job, with what it wants and holds now and the room that it was told last
-    others : all other jobs that are alive
+    own : Entry
+        The job, with what it wants and holds now and the room that it was told last.
+    others : sequence of Entry
+        All other jobs that are alive.
     """
     entries = (own, *others)
     slots = slots_of(entries)

@@ -35,13 +35,20 @@ class LocalSlots:
 
     Parameters
     ----------
-    home : the folder that the jobs have in common
-    job : name of the job
-    slots : how many workers may run at one time, of all jobs together
-    ranks : of each of the job's workers, the greatest first; the last one is that of all further workers
-    minimum : workers that are due to it before anybody else's further ones
-    label : what the user called the ranks
-    say : called once with why the job has to wait, if it has to
+    home : Path
+        The folder that the jobs have in common.
+    job : str
+        Name of the job.
+    slots : int
+        How many workers may run at one time, of all jobs together.
+    ranks : sequence of int
+        Of each of the job's workers, the greatest first; the last one is that of all further workers.
+    minimum : int
+        Workers that are due to it before anybody else's further ones.
+    label : str
+        What the user called the ranks.
+    say : callable
+        Called once with why the job has to wait, if it has to.
 
     Raises
     ------
@@ -88,7 +95,8 @@ class LocalSlots:
 
         Parameters
         ----------
-        wanted, held : workers that the job could run, and that it runs
+        wanted, held : int
+            Workers that the job could run, and that it runs.
         """
         try:
             with self._locked():
