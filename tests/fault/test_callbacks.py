@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from edlz.services.master.journal.journal import Journal
-from tests.processes import END_S, MODELS, HandJob, wait_for
+from edlz.services.protocol import named_status
+from tests.processes import END_S, MODELS, HandJob, TrainJob, wait_for
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
 
@@ -82,3 +83,80 @@ def test_the_same_decisions_and_bits(
     monkeypatch.chdir(tmp_path)  # where CSVLogger writes
     assert run(tmp_path, small_mnist, workers, partitions, lost) == undisturbed
     assert (tmp_path / "rounds.csv").read_text().count("\n") >= 2
+
+
+HELD = """
+import os, time
+
+def hold(place):
+    while not os.path.exists({gates!r} + place):
+        open({held!r}, "a").close()
+        time.sleep(0.02)
+
+class HeldMetric(keras.metrics.SparseCategoricalAccuracy):
+    def update_state(self, labels, predictions, sample_weight=None):
+        with tf.control_dependencies([tf.numpy_function(lambda: hold("metric"), [], [])]):
+            labels = tf.identity(labels)
+        return super().update_state(labels, predictions, sample_weight)
+
+class HeldCallback(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        hold("callback")
+
+def eval_metrics_fn():
+    return {{"accuracy": HeldMetric()}}
+
+others = callbacks
+
+def callbacks():
+    return [HeldCallback(), *others()]
+"""
+
+
+def decided(job: TrainJob) -> tuple[str, str]:
+    """Return the digest, and what callbacks have decided."""
+    status = named_status.decode((job.folder / "status.json").read_bytes())
+    with Journal(job.folder / "journal.sqlite") as journal:
+        return status.digest, repr(journal.state().rounds)
+
+
+@pytest.mark.parametrize(
+    ("place", "is_first"),
+    [("callback", True), ("callback", False), ("metric", False)],
+    ids=["callback-first", "callback-later", "metric-later"],
+)
+def test_a_job_that_is_stopped_at_a_barrier(
+    place: str,
+    is_first: bool,
+    tmp_path: Path,
+    small_mnist: Path,
+    undisturbed: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A round does not come to its end: its evaluation is held by a metric, or its conclusion by a callback."""
+    monkeypatch.chdir(tmp_path)  # where CSVLogger writes
+    gates, held = tmp_path / "gates", tmp_path / "held"
+    gates.mkdir()
+    for gate in ("metric", "callback"):
+        (gates / gate).touch()
+    source = Path(f"{MODELS}/tiny_callbacks.py").read_text() + HELD.format(gates=f"{gates}/", held=str(held))
+    (tmp_path / "model.py").write_text(source)
+    data = (f"--training_data={small_mnist}/train", f"--validation_data={small_mnist}/test")
+    flags = (f"--model_file={tmp_path}/model.py", *FLAGS[1:], *data, "--num_workers=2", "--progress=plain")
+    if is_first:
+        (gates / place).unlink()
+    with TrainJob(tmp_path, *flags) as job:
+        if not is_first:
+            second = "Task:15 completed"  # of the second epoch
+            wait_for(lambda: second in job.log("master"), second)
+            (gates / place).unlink()
+        wait_for(held.exists, "a round is held")
+        before = job.status().version
+        job.run("stop", job.name)
+        stopped = job.finish(code=143)
+        assert (stopped.state, stopped.version, stopped.checkpoint) == ("Stopped", before, before)
+        with Journal(job.folder / "journal.sqlite") as journal:
+            assert bool(journal.state().rounds) is not is_first
+        (gates / place).touch()
+        assert f"Succeeded  {job.name}" in job.run("resume", job.name)
+        assert decided(job) == undisturbed
