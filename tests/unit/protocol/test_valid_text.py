@@ -96,36 +96,6 @@ def test_a_job_in_a_folder_of_such_a_name_is_refused(tmp_path, monkeypatch, wher
     assert not list(odd.iterdir())
 
 
-# Without `make_errors_readable`, TensorFlow ends the process at the first of these.
-@pytest.mark.parametrize("kind", ["py_function", "numpy_function"])
-def test_tensorflow_survives_such_an_error_of_a_users_function_and_tells_it(kind):
-    from edlz.services.worker.engine.tensorflow.backend import tf
-
-    def load(x):
-        raise ValueError(f"cannot open {CAFE}")
-
-    dataset = tf.data.Dataset.range(1).map(lambda x: getattr(tf, kind)(load, [x], tf.int64))
-    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
-        list(dataset)
-    assert brief(raised.value) == r"ValueError: cannot open caf\xe9.jpg"
-
-
-def test_tensorflow_survives_an_error_whose_text_raises():
-    from edlz.services.worker.engine.tensorflow.backend import tf
-
-    class OddError(ValueError):
-        def __str__(self):
-            raise KeyError("x")
-
-    def load(x):
-        raise OddError
-
-    dataset = tf.data.Dataset.range(1).map(lambda x: tf.py_function(load, [x], tf.int64))
-    with pytest.raises(tf.errors.OpError) as raised:
-        list(dataset)
-    assert "OddError: (its text raises KeyError)" in str(raised.value)
-
-
 def test_whole_names_are_taken_as_they_are(tmp_path):
     with Writer(tmp_path / "café-1") as writer:
         writer.write(b"x")
