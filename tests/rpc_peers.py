@@ -52,7 +52,7 @@ def short_folder() -> Iterator[Path]:
 
 
 async def until(is_true: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_S):
         while not is_true():  # noqa: ASYNC110  whatever it is, in the servers' or in ZeroMQ's hands
             await asyncio.sleep(0.002)
 

@@ -24,6 +24,7 @@ from edlz.services.transport.rpc import ReplyTo, RpcClient, RpcServer
 from edlz.services.transport.security import Security
 from edlz.services.transport.strangers import MOST_BYTES, Bounds
 from tests.loops import LOOPS, Run, runner_on
+from tests.rpc_peers import until
 
 ANY_PORT = "tcp://127.0.0.1:0"
 LIMIT_S = 20.0
@@ -83,12 +84,6 @@ async def client_of(
         yield client
     finally:
         client.close()
-
-
-async def until(is_true: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not is_true():  # noqa: ASYNC110  whatever it is, in the servers' or in ZeroMQ's hands
-            await asyncio.sleep(0.005)
 
 
 async def refusal_of(client: RpcClient) -> EdlzError:

@@ -1,6 +1,7 @@
 """The commands on jobs of a cluster, from the command line to an emulated API server, whose pods the test plays."""
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -224,8 +225,7 @@ def test_stop_waits_for_the_end(cluster: PlayedCluster, capsys: pytest.CaptureFi
     training(cluster)
 
     def obey() -> None:
-        while cluster.annotation("mnist", STOP, "research") is None:
-            time.sleep(0.02)
+        wait_for(lambda: cluster.annotation("mnist", STOP, "research") is not None, "the order to stop")
         cluster.say("mnist", status("Stopped", ratio=0.6, version=360, checkpoint=360), "research")
 
     master = threading.Thread(target=obey)
@@ -292,8 +292,8 @@ def test_rm_takes_only_what_has_ended(cluster: PlayedCluster, capsys: pytest.Cap
 
 def _finish_deletion(cluster: PlayedCluster, pod: str) -> None:
     """Do what the kubelet does when a pod is asked to go."""
-    while "deletionTimestamp" not in cluster.store.get("pods", pod, "research")["metadata"]:
-        time.sleep(0.02)
+    metadata = lambda: cluster.store.get("pods", pod, "research")["metadata"]  # noqa: E731
+    wait_for(lambda: "deletionTimestamp" in metadata(), "the pod is asked to go")
     cluster.store.delete("pods", pod, "research", grace_s=0)
 
 
@@ -441,17 +441,21 @@ def test_following_takes_new_pods_and_ends_with_the_job(
     worker = ListedLog([log_line(2, "w2")], is_ended=False)
     cluster.logs |= {"elasticdl-mnist-master": master, "elasticdl-mnist-worker-0": worker}
 
+    def has_shown(text: str) -> bool:
+        return text in sys.stdout.getvalue()  # type: ignore[attr-defined]  # read without taking it away
+
     def go_on() -> None:
+        wait_for(lambda: has_shown("w2"), "what is written already")
         worker.written.append(log_line(3, "w3"))
         cluster.server.faults.drop_watches()
         cluster.logs["elasticdl-mnist-worker-2"] = ListedLog([log_line(4, "new")])
         cluster.add_pod("mnist", "worker-2", "research")
-        time.sleep(1.0)
+        wait_for(lambda: has_shown("new"), "the log of a new pod")
         worker.written.append(log_line(5, "w5"))
         worker.ended = master.ended = True
         cluster.say("mnist", status("Succeeded"), "research")
 
-    going = threading.Timer(0.7, go_on)
+    going = threading.Thread(target=go_on)
     going.start()
     assert main(["logs", "-f", "mnist", "-n", "research"]) == 0
     going.join()
