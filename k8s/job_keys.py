@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 def with_keys(config: JobConfig) -> tuple[JobConfig, JobKeys | None]:
     """Return the settings with the folder of the job's keys, and the keys, made now if there are none.
 
-    There are none with `--transport_security=none`.
+    No keys are made with `--transport_security=none`.
 
     Raises
     ------

@@ -21,7 +21,7 @@ def output_format(text: str, formats: Sequence[str]) -> str:
     Raises
     ------
     ConfigError
-        If it is none.
+        If it is not one.
     """
     if text not in formats:
         near = did_you_mean(nearest(text, formats))
@@ -35,7 +35,7 @@ def seconds_of(flag: str, text: str) -> float:
     Raises
     ------
     ConfigError
-        If it is none.
+        If it is not one.
     """
     if not _DURATION.fullmatch(text.strip()):
         raise ConfigError(f'--{flag}="{text}" is not a duration', f"e.g. --{flag}=45s, 10m, 2h or 1d")
@@ -53,7 +53,7 @@ def whole_number(flag: str, text: str) -> int:
     Raises
     ------
     ConfigError
-        If it is none.
+        If it is not one.
     """
     if re.fullmatch(r"-[0-9]+", text.strip()):
         raise ConfigError(f"--{flag}={text} is below 0", f"e.g. --{flag}=4")

@@ -182,7 +182,7 @@ def _last_end(containers: Sequence[ContainerStatus]) -> Terminated | None:
 
 
 def _said(ended: Terminated | None) -> LastWords:
-    """Return the reason that the end of a log gives; after a signal its last line is none."""
+    """Return the reason that the end of a log gives; after a signal its last line does not say it."""
     if ended is None or ended.exit_code > _CODE_OF_SIGNAL:
         return LastWords()
     return last_words(ended.message.splitlines())

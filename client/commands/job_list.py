@@ -49,7 +49,7 @@ def print_jobs(output: str = "table", *, is_all: bool = False, namespace: str = 
     Raises
     ------
     ConfigError
-        If the format is none.
+        If there is no such format.
     EdlzError
         If a namespace is given, and its cluster does not answer.
     """

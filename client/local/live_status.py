@@ -41,7 +41,7 @@ class LiveStatus:
 
 
 def live_status(folder: Path) -> JobStatus | None:
-    """Return the status that a supervisor has just left in the folder of its sockets; None if there is none."""
+    """Return the status that a supervisor has just left in the folder of its sockets; None if nobody has."""
     path = folder / _FILE
     try:
         age_s = time.time() - path.stat().st_mtime

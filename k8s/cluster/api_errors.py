@@ -124,7 +124,7 @@ def is_quota_used_up(error: EdlzError) -> bool:
 
 
 def refusal(code: int, body: bytes, namespace: str, server: str) -> EdlzError:
-    """Return the error for an answer that is none of success.
+    """Return the error for an answer that does not mean success.
 
     Parameters
     ----------

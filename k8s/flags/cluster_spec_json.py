@@ -125,7 +125,7 @@ class _Reader:
         )
 
     def model(self, place: str, value: object, kind: Any) -> Any:
-        """Return a value as an object of the client, or None if it is none."""
+        """Return a value as an object of the client, or None if it cannot be one."""
         if not isinstance(value, dict):
             self.add(place, "is no object", f"the fields of a {kind.__name__}")
             return None

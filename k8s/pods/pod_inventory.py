@@ -130,7 +130,7 @@ class PodInventory:
         return (*own, *self.leftovers())
 
     def blockers(self, name: str) -> tuple[Pod, ...]:
-        """Return the pods that hold a service's name although they run no more, or are none of the job's."""
+        """Return the pods that hold a service's name although they do not run any more, or do not belong to the job."""
         ended = [each.pod for each in self._entries.values() if each.name == name and each.has_ended]
         left = [pod for pod, _ in self._leftovers.values() if self._name_of(pod) == name]
         return (*(pod for pod in ended if pod is not None), *left)
@@ -255,7 +255,7 @@ class PodInventory:
         return next(live, None)
 
     def _name_of(self, pod: Pod) -> str:
-        """Return the service's name: worker-3; nothing for a pod that is none of the job's services."""
+        """Return the service's name: worker-3; nothing for a pod that is not a service of the job."""
         name = pod.name.removeprefix(self._prefix)
         role, _, number = name.partition("-")
         is_service = pod.name.startswith(self._prefix) and role in ("ps", "worker") and number.isdigit()

@@ -55,7 +55,7 @@ def parse_endpoint(text: str, *, binding: bool = False) -> Endpoint:
     Raises
     ------
     ConfigError
-        If it is none of these, or the path is too long for a Unix socket.
+        If it is of another form, or the path is too long for a Unix socket.
     """
     scheme, separator, rest = text.partition("://")
     if separator and scheme == "ipc":

@@ -22,12 +22,17 @@ def check_workers(workers: int, least: int, most: int | None) -> None:
     """
     if not 0 <= workers <= MOST_WORKERS:
         raise ConfigError(
-            f"workers={workers} is not within 0..{MOST_WORKERS}, what a job may have", "ask for fewer"
+            f"workers={workers} is not within 0..{MOST_WORKERS}, what a job may have",
+            f"--workers={MOST_WORKERS} or fewer",
         )
     if workers < least:
-        raise ConfigError(f"workers={workers} is less than --min_workers={least}", "ask for more")
+        raise ConfigError(
+            f"workers={workers} is less than --min_workers={least}", f"--workers={least} or more"
+        )
     if most and workers > most:
-        raise ConfigError(f"workers={workers} is more than --max_workers={most}", "ask for fewer")
+        raise ConfigError(
+            f"workers={workers} is more than --max_workers={most}", f"--workers={most} or fewer"
+        )
 
 
 def scale_warning(workers: int, grads_to_wait: int) -> str:

@@ -28,7 +28,9 @@ __all__ = ["MAX_BYTES", "MAX_ROWS", "own_classes", "refuse_unfit", "refuse_unfit
 
 MAX_ROWS = 2_000_000  # the ids of a table are text in the file: 3 s for a million
 MAX_BYTES = 2 << 30
-_UNKNOWN = range(-(2**62), -(2**62) - 10**9, -1)  # what may stand for "no id", the first that is none
+_UNKNOWN = range(
+    -(2**62), -(2**62) - 10**9, -1
+)  # what may stand for "no id", the first of them that is not an id
 _INSTEAD = "a SavedModel takes any model: name a folder to export to, and no keras in --output_format"
 
 

@@ -210,7 +210,7 @@ def next_run_number(checkpoint_dir: Path, run: str, least: int = 0) -> int:
 
 
 def _manifest(folder: Path) -> Manifest | None:
-    """Return the manifest that lies there, if it is one; a damaged one is none."""
+    """Return the manifest that lies there, if there is one and it is whole; None otherwise."""
     try:
         return read_manifest(folder)
     except DamagedFile:

@@ -232,7 +232,7 @@ class RpcClient:
     Raises
     ------
     ConfigError
-        If the endpoint is none, or lies beyond this machine and there are no keys.
+        If it is not an endpoint, or lies beyond this machine and there are no keys.
     """
 
     def __init__(

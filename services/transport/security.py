@@ -53,7 +53,7 @@ class Security:
         Raises
         ------
         ConfigError
-            If it is none (see parse_endpoint), or lies beyond this machine and there are no keys.
+            If it is not an endpoint (see parse_endpoint), or lies beyond this machine and there are no keys.
         """
         place = parse_endpoint(endpoint, binding=binding)
         if place.is_beyond and self.keys is None:

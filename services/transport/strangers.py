@@ -41,7 +41,7 @@ class Connections(Protocol):
     """This process' connections by their descriptors, as the kernel sees them."""
 
     def peer(self, descriptor: int) -> Peer | None:
-        """Return the other end of a connection; None if it is none."""
+        """Return the other end of a connection; None if the descriptor is not a connection's."""
         ...
 
     def progress(self, descriptor: int) -> Progress | None:

@@ -103,7 +103,7 @@ class _Handler(LoopSocket):
         self._answer([bytes(frame) for frame in frames])
 
     def _answer(self, frames: list[bytes]) -> None:
-        """Answer one question; what is none (they come from ZeroMQ itself) is left, and the peer's time runs out."""
+        """Answer one question.  What is not a question (ZeroMQ itself asks them) gets no answer, and the peer's time runs out."""
         if len(frames) < 8 or frames[2] != VERSION:
             logger.warning("a malformed ZAP request of %d frames", len(frames))
             return

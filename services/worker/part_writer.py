@@ -131,7 +131,7 @@ class PartWriter:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _pause(self, wait: "_Wait", error: OSError) -> None:
-        """Wait a little for room, if it is room that there is none of."""
+        """Wait a little, if the disk is full."""
         flag = f'prediction_output "{self._folder}"'
         if error.errno not in NO_ROOM:
             reason = error.strerror or str(error)

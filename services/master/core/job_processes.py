@@ -233,7 +233,7 @@ class JobProcesses:
             return death
         if back:
             tasks = ", ".join(str(task) for task in back)
-            how = "goes on elsewhere" if self.live.workers else "waits for the next worker"
+            how = "goes to another worker" if self.live.workers else "waits for the next worker"
             text += f" Task {tasks} {how}: no minibatch is lost, none counts twice."
         return [Announce("worker", text), *death]
 

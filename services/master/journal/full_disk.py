@@ -59,7 +59,7 @@ class FullDisk:
         Raises
         ------
         DiskFull
-            If there is none for too long.
+            If there is no room for too long.
         """
         began: float | None = None
         pauses, doubts = Pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S), 0

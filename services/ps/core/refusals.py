@@ -13,7 +13,7 @@ def check_joining(granted: Granted, partition: int) -> Job:
     Raises
     ------
     RemoteProtocolError
-        If there is none in the answer, or none with this partition.
+        If the answer brings no job, or one without this partition.
     """
     job = granted.job
     if job is None or not 0 <= partition < job.partitions:

@@ -136,7 +136,7 @@ class WorkerCore:
         Raises
         ------
         RemoteProtocolError
-            If an answer does not fit this worker's job; it is not heeded.
+            If an answer does not fit this worker's job; it is ignored.
         """
         match event:
             case Answered():

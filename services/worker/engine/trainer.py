@@ -229,7 +229,7 @@ class Trainer:
             raise parts.step.explain(task, index, e, element, inputs) from e
 
     def drop(self, task: int) -> None:
-        """Give a training task up, in the middle or at its end; one that is not in hand is none."""
+        """Give a training task up, in the middle or at its end; nothing happens if it is not in hand."""
         if self._assembly is not None:
             self._assembly.lanes.drop(task)
             self._assembly.finder.drop(task)

@@ -173,7 +173,7 @@ def test_what_the_last_worker_held_waits_for_the_next_one() -> None:
         assert master.worker(name, wants_task=True)[0].lease is not None
     kept = "no minibatch is lost, none counts twice."
     (told,) = master.core.processes.lose("a", "killed")
-    assert told == Announce("worker", f"worker-a lost: killed. Task 0 goes on elsewhere: {kept}")
+    assert told == Announce("worker", f"worker-a lost: killed. Task 0 goes to another worker: {kept}")
     (told,) = master.core.processes.lose("b", "killed")
     assert told == Announce("worker", f"worker-b lost: killed. Task 1 waits for the next worker: {kept}")
 

@@ -7,7 +7,7 @@ the newest suspect in the hand of the next one that dies is the one in work.  Th
 task, like an error of the user's code, unless the worker had got on with the task: then it is free again, and a
 machine that goes away all day ends no job.  What is done is no suspect.
 
-Tasks of evaluation rounds are suspects in the same way; one that was reported is none.
+Tasks of evaluation rounds are suspects in the same way; one that was reported is not.
 """
 
 from typing import Literal

@@ -26,7 +26,7 @@ __all__ = ["check_partition", "check_supervisor", "check_worker", "difference"]
 
 MOST = 2**53  # of anything that is counted: no job gets that far, and every JSON reader knows it
 _NAME = re.compile("master|(?P<role>worker|ps)-(?P<number>0|[1-9][0-9]{0,15})")
-_SHOWN = 40  # characters of a name that is none
+_SHOWN = 40  # characters of a name that no service has
 
 
 def check_partition(status: PartitionStatus, plan: Plan, term: int) -> None:

@@ -179,7 +179,7 @@ class Lanes:
         )
 
     def drop(self, task: int) -> None:
-        """Give a task up, whether in the middle or at its end; one that is not in hand is none."""
+        """Give a task up, whether in the middle or at its end; nothing happens if it is not in hand."""
         self._ranges.pop(task, None)
         self._ends.pop(task, None)
         self._kept.pop(task, None)
@@ -308,7 +308,7 @@ class _Lane:
             self.stream = None
 
     def _look_ahead(self, run: _Run) -> bool:
-        """Fetch the run's next minibatch; whether there is none."""
+        """Fetch the next minibatch; return whether there was none left."""
         assert self.stream is not None
         found = self.stream.next(run.assignment)
         if found is None:

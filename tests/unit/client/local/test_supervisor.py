@@ -79,7 +79,7 @@ def test_what_the_master_says_of_a_loss_is_not_said_twice(folder: JobDirectory) 
 
     def decide(status: SupervisorStatus) -> Sequence[str]:
         if status.exits:
-            text = "worker-0 lost: exit code 3. Task 5 goes on elsewhere."
+            text = "worker-0 lost: exit code 3. Task 5 goes to another worker."
             link.events.append(EventView(seq=1, at=0.0, kind="worker", text=text))
         if link.exits and not link.events:
             go.touch()

@@ -122,10 +122,10 @@ def test_what_a_live_view_tells_goes_on_below_itself(monkeypatch: pytest.MonkeyP
     out = Terminal()
     screen = LiveScreen(out, 2, UNICODE, is_coloured=False)
     screen.say(
-        "worker-1 lost: killed by signal 9 (SIGKILL). Task 238 goes on elsewhere: no minibatch is lost, none counts twice."
+        "worker-1 lost: killed by signal 9 (SIGKILL). Task 238 goes to another worker: no minibatch is lost, none counts twice."
     )
     assert out.getvalue() == (
-        "worker-1 lost: killed by signal 9 (SIGKILL). Task 238 goes on elsewhere: no\n"
+        "worker-1 lost: killed by signal 9 (SIGKILL). Task 238 goes to another worker: no\n"
         "  minibatch is lost, none counts twice.\n"
     )
 
