@@ -15,6 +15,7 @@ __all__ = [
     "NoRoom",
     "PartFailed",
     "PartWritten",
+    "RareInput",
     "Request",
     "SnapshotOver",
     "Tick",
@@ -76,4 +77,7 @@ class PartFailed(msgspec.Struct, frozen=True):
     error: str
 
 
-Input = Tick | Request | Answered | LeaveWanted | Written | SnapshotOver | NoRoom | PartWritten | PartFailed
+RareInput = Answered | LeaveWanted | Written | SnapshotOver | NoRoom | PartWritten | PartFailed
+"""What may change where a partition stands."""
+
+Input = Request | Tick | RareInput

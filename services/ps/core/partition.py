@@ -5,9 +5,10 @@ until a worker has initialised it or its disk holds a snapshot, in synchronous m
 the master has given it an era, then *serving*, and in the end *sealed*.  It applies a minibatch only if
 its ledger says that this one comes next, so a repeated, late or foreign push changes nothing.  How
 gradients are taken in is `Synchronous`' and `Asynchronous`' affair, checkpoints are `Checkpointing`'; here are the
-partition's lives, its disk and its line to the master.  PROTOCOL: sections 3 to 8.
+partition's lives, its disk and its line to the master; what it stands at is `Standing`.  PROTOCOL: sections 3 to 8.
 
-`feed` takes an input and the time and returns instructions; nothing here reads a clock, a socket or a file, except that `Snapshots` lists and loads what this partition has written.
+`feed` takes an input and the time and returns instructions; nothing here reads a clock, a socket or a file,
+except that `Snapshots` lists and loads what this partition has written.
 """
 
 from collections.abc import Callable, Hashable
@@ -24,24 +25,20 @@ from edlz.services.protocol.messages import (
     Identity,
     Initialise,
     Initialised,
-    Job,
     NewestPull,
     PartitionOrders,
     PartitionStatus,
     PartitionTelemetry,
     ReadTables,
     ReadVector,
-    Recount,
     Refused,
     SnapshotName,
 )
-from edlz.services.protocol.plan import Plan
-from edlz.services.ps.core.asynchronous import Asynchronous, AsyncSettings
-from edlz.services.ps.core.audit import recount
+from edlz.services.ps.core.asynchronous import Asynchronous
 from edlz.services.ps.core.checkpointing import Checkpointing, CutPhase
 from edlz.services.ps.core.conditions import STEPS, Condition
 from edlz.services.ps.core.digest_reads import read
-from edlz.services.ps.core.heartbeat import NEAR_HEARTBEAT_S, Heartbeat
+from edlz.services.ps.core.heartbeat import NEAR_HEARTBEAT_S
 from edlz.services.ps.core.initialisation import Initialisation, begun_from, difference
 from edlz.services.ps.core.inputs import (
     Answered,
@@ -50,6 +47,7 @@ from edlz.services.ps.core.inputs import (
     NoRoom,
     PartFailed,
     PartWritten,
+    RareInput,
     Request,
     SnapshotOver,
     Tick,
@@ -67,11 +65,9 @@ from edlz.services.ps.core.instructions import (
     Write,
 )
 from edlz.services.ps.core.leaving import Leaving, left
-from edlz.services.ps.core.recovery_snapshots import RecoverySnapshots
-from edlz.services.ps.core.recovery_targets import Targets
 from edlz.services.ps.core.refusals import check_joining, check_orders, misdirected
+from edlz.services.ps.core.standing import Standing
 from edlz.services.ps.core.synchronous import Synchronous
-from edlz.services.ps.core.task_ends import TaskEnds
 
 __all__ = ["BASE", "Partition"]
 
@@ -80,7 +76,7 @@ TICK_S = 0.1
 RETRY_S = 1.0  # on a full disk
 
 
-class Partition:
+class Partition(Standing):
     """One slice of the parameters.
 
     Parameters
@@ -105,50 +101,19 @@ class Partition:
         snapshots: Snapshots,
         telemetry: Callable[[], PartitionTelemetry] = PartitionTelemetry,
     ) -> None:
+        super().__init__(snapshots)
         self.index, self.boot, self.endpoint = index, boot, endpoint
-        self._snapshots, self._telemetry = snapshots, telemetry
-        self.job: Job | None = None
-        self._settings: JobSettings | None = None  # the job's
-        self.incarnation: Identity | None = None
-        self.era: Identity | None = None  # sync: None until restored
+        self._telemetry = telemetry
         self.term = 0
-        self.store: Store | None = None
-        self.is_sealed = False
-        self._heartbeat = Heartbeat()
         self._obeyed = 0  # number of the last orders obeyed in this term
         self._ledger_known: tuple[object, ...] = ()  # as what the master has heard the ledger in full
-        self._is_sealing = False
-        self._exchanges: Synchronous | Asynchronous | None = None  # of this life and era, while serving
         self._now_s = 0.0  # of the event in hand
         self._committed: list[Instruction] = []  # what the steps of the event in hand ask for
         self._initialisation = Initialisation(index)
         self._begins_again_s: float | None = None  # when the base that did not fit is written again
         self._checkpointing = Checkpointing(self._status)
-        self._recovery = RecoverySnapshots()
-        self._task_ends = TaskEnds(are_known=False)
-        self._targets = Targets(snapshots, self._task_ends)
         self._newest_checkpoint = -1  # the last one that the master has told of
         self._leaving = Leaving()
-
-    @property
-    def condition(self) -> Condition:
-        if self.job is None or self.incarnation is None:
-            return Condition.JOINING
-        if self.store is None:
-            return Condition.BARE
-        if self.plan.is_sync and self.era is None:
-            return Condition.UNRESTORED
-        return Condition.SEALED if self.is_sealed else Condition.SERVING
-
-    @property
-    def plan(self) -> Plan:
-        assert self.job is not None
-        return self.job.plan
-
-    @property
-    def settings(self) -> JobSettings:
-        assert self._settings is not None
-        return self._settings
 
     # -- inputs
 
@@ -170,11 +135,7 @@ class Partition:
             STEPS.check(before, self.condition)
         return out
 
-    def _on_rare(
-        self,
-        event: Answered | Written | SnapshotOver | NoRoom | PartWritten | PartFailed | LeaveWanted,
-        now: float,
-    ) -> list[Instruction]:
+    def _on_rare(self, event: RareInput, now: float) -> list[Instruction]:
         """Take an input that may change where this partition stands."""
         match event:
             case Answered(asked, answer):
@@ -247,9 +208,7 @@ class Partition:
                     frozen=frozen,
                     parts=self._checkpointing.reported,
                     recount=self._recount(),
-                    closed=()
-                    if self._exchanges is None
-                    else self._task_ends.closed(self._exchanges.standing),
+                    closed=self._closed_tasks,
                     run=self.job.run if self.job is not None else "",
                     checkpoints=self._targets.checkpoints() if self.store else (),
                     is_leaving=is_leaving,
@@ -257,22 +216,6 @@ class Partition:
                 )
             )
         ]
-
-    def _recount(self) -> Recount:
-        store = self.store
-        return Recount() if store is None else recount(store.counts, store.ledger, self.plan.minibatches)
-
-    @property
-    def _asynchronous(self) -> Asynchronous | None:
-        return self._exchanges if isinstance(self._exchanges, Asynchronous) else None
-
-    @property
-    def _synchronous(self) -> Synchronous | None:
-        return self._exchanges if isinstance(self._exchanges, Synchronous) else None
-
-    def _status_at_milestone(self, store: Store, now: float) -> list[Instruction]:
-        """Tell the master at once of a version at which it opens an evaluation round or a checkpoint."""
-        return self._status(now) if self._heartbeat.is_at_milestone(store) else []
 
     # -- master
 
@@ -327,47 +270,11 @@ class Partition:
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]
 
-    def _load_newest(self, incarnation: Identity) -> tuple[SnapshotName | None, list[Instruction]]:
-        """Begin with the newest of what there is that can be read, if any."""
-        out: list[Instruction] = []
-        for name in self._targets.newest_first():
-            try:
-                self._load(name, incarnation)
-            except EdlzError as error:
-                out.append(Warn(f"{error.message}; what is older takes its place"))
-            else:
-                return name, out
-        return None, out
-
-    def _load(self, name: SnapshotName, incarnation: Identity) -> None:
-        try:
-            state = self._snapshots.load(name, incarnation, self._task_ends.known)
-            self.store = self._exchanges = None  # two would take twice the memory
-            self.store = Store(state, self.plan.seed)
-        except EdlzError:
-            self._targets.leave_out(name)
-            raise
-        self.is_sealed, self._is_sealing = False, False
-        self._serve(self.store, incarnation)
-
-    def _serve(self, store: Store, incarnation: Identity) -> None:
-        settings = self.settings
-        cuts_every = 0 if self.plan.is_sync else settings.checkpoint_steps
-        self._heartbeat.begin_life((settings.evaluation_steps, cuts_every))
-        if self.plan.is_sync:
-            self._exchanges = Synchronous(self.plan, store, incarnation, self._on_commit)
-            self._exchanges.task_ends = self._task_ends
-            return
-        how = AsyncSettings(settings.lr_staleness_modulation, settings.sync_version_tolerance)
-        self._exchanges = Asynchronous(self.plan, store, incarnation, how)
-        self._exchanges.task_ends = self._task_ends
-
     def _obey(self, orders: PartitionOrders, now: float) -> list[Instruction]:
         if orders.stop:
             return [Exit("the master said stop")]
         version = self.store.version if self.store is not None else 0
-        gone = self._leaving.on_orders(orders, self.era, version, now)
-        if gone:
+        if gone := self._leaving.on_orders(orders, self.era, version, now):
             return [*gone]
         self._heartbeat.hurry(now, hurries=orders.hurries)
         is_closing = self._task_ends.obey(orders)
@@ -455,13 +362,6 @@ class Partition:
         # A checkpoint that could not be linked may be pruned: the same state as a snapshot takes its place.
         return self._snapshot(now)
 
-    @property
-    def _snapshot_era(self) -> Identity:
-        """The first part of a snapshot's name: the era, or (async) the incarnation."""
-        life = self.era if self.plan.is_sync else self.incarnation
-        assert life is not None
-        return life
-
     # -- leaving
 
     def _leave(self, grace_s: float, now: float) -> list[Instruction]:
@@ -488,18 +388,7 @@ class Partition:
             return [*left(f"{alone}v{self.store.version} is saved")]
         return self._snapshot(now)
 
-    def _is_saved(self, store: Store) -> bool:
-        """Whether the state as it is now is durable here, or about to be as the last one."""
-        return self._is_sealing or (self._snapshot_era, store.version) in self._snapshots.names()
-
     # -- snapshots
-
-    def _is_snapshot_due(self, now: float) -> bool:
-        return self._recovery.is_due(self.settings.recovery_snapshot_secs, now)
-
-    def _snapshot(self, now: float) -> list[Instruction]:
-        assert self.store is not None
-        return [*self._recovery.take(self.store, self._snapshot_era, now)]
 
     def _on_snapshot_over(self) -> list[Instruction]:
         self._recovery.on_over()
@@ -566,8 +455,8 @@ class Partition:
     def _after_push(self, replies: list[Reply], exchanges: Asynchronous, now: float) -> list[Instruction]:
         """Async: the answers to a push, and what it may have brought about."""
         out: list[Instruction] = [*replies]
-        if self._heartbeat.has_milestones:
-            out += self._status_at_milestone(exchanges.store, now)
+        if self._heartbeat.has_milestones and self._heartbeat.is_at_milestone(exchanges.store):
+            out += self._status(now)
         if self._checkpointing.phase is CutPhase.LEVELLING:
             out += self._checkpointing.on_push(exchanges, self._snapshot_era, now)
         return out
@@ -594,7 +483,8 @@ class Partition:
         )
         if self.index == 0 and self._is_snapshot_due(now):
             exchanges.snapshot_at = store.version + 1  # every push of this version will carry it
-        self._committed += self._status_at_milestone(store, now)
+        if self._heartbeat.is_at_milestone(store):
+            self._committed += self._status(now)
 
     def _on_initialise(self, to: Hashable, body: Initialise) -> list[Instruction]:
         if self.job is None or self.incarnation is None:
@@ -606,17 +496,3 @@ class Partition:
             return [*self._initialisation.on_initialise(to, body, self.job)]
         problem = difference(self.store.begun, body)
         return [Reply(to, problem or Initialised(partition=self.index))]
-
-    # -- checks
-
-    def check_invariants(self) -> None:
-        """Assert what must hold between events (PROTOCOL: section 9)."""
-        if self.store is None:
-            return
-        counts, ledger = self.store.counts, self.store.ledger
-        assert int(counts.sum()) == ledger.minibatches, "a minibatch was not applied once"
-        for task, mark in ledger.marks.items():
-            assert counts[task] == mark, f"task {task} has mark {mark}, applied {counts[task]}"
-        synchronous = self._synchronous
-        if synchronous is not None:
-            assert set(synchronous.staged) <= set(synchronous.open_tasks()), "a staged slot is not open"

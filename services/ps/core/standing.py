@@ -1,0 +1,154 @@
+"""What a partition stands at: its job, its life, its era, and the state that it serves."""
+
+from abc import ABC, abstractmethod
+
+from edlz.services.configuration.job_settings import JobSettings
+from edlz.services.errors import EdlzError
+from edlz.services.parameters.store import Store
+from edlz.services.protocol.messages import ClosedTask, Identity, Job, Recount, SnapshotName
+from edlz.services.protocol.plan import Plan
+from edlz.services.ps.core.asynchronous import Asynchronous, AsyncSettings
+from edlz.services.ps.core.audit import recount
+from edlz.services.ps.core.conditions import Condition
+from edlz.services.ps.core.heartbeat import Heartbeat
+from edlz.services.ps.core.instructions import Instruction, Snapshots, Warn
+from edlz.services.ps.core.recovery_snapshots import RecoverySnapshots
+from edlz.services.ps.core.recovery_targets import Targets
+from edlz.services.ps.core.synchronous import Synchronous
+from edlz.services.ps.core.task_ends import TaskEnds
+
+__all__ = ["Standing"]
+
+
+class Standing(ABC):
+    """The state of one partition, and what follows from it.
+
+    Parameters
+    ----------
+    snapshots : Snapshots
+        Its disk.
+    """
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+        self.job: Job | None = None
+        self._settings: JobSettings | None = None  # the job's
+        self.incarnation: Identity | None = None
+        self.era: Identity | None = None  # sync: None until restored
+        self.store: Store | None = None
+        self.is_sealed = self._is_sealing = False
+        self._exchanges: Synchronous | Asynchronous | None = None  # of this life and era, while serving
+        self._task_ends = TaskEnds(are_known=False)
+        self._targets = Targets(snapshots, self._task_ends)
+        self._recovery = RecoverySnapshots()
+        self._heartbeat = Heartbeat()
+
+    @property
+    def condition(self) -> Condition:
+        if self.job is None or self.incarnation is None:
+            return Condition.JOINING
+        if self.store is None:
+            return Condition.BARE
+        if self.plan.is_sync and self.era is None:
+            return Condition.UNRESTORED
+        return Condition.SEALED if self.is_sealed else Condition.SERVING
+
+    @property
+    def plan(self) -> Plan:
+        assert self.job is not None
+        return self.job.plan
+
+    @property
+    def settings(self) -> JobSettings:
+        assert self._settings is not None
+        return self._settings
+
+    @property
+    def _snapshot_era(self) -> Identity:
+        """The first part of a snapshot's name: the era, or (async) the incarnation."""
+        life = self.era if self.plan.is_sync else self.incarnation
+        assert life is not None
+        return life
+
+    @property
+    def _asynchronous(self) -> Asynchronous | None:
+        return self._exchanges if isinstance(self._exchanges, Asynchronous) else None
+
+    @property
+    def _synchronous(self) -> Synchronous | None:
+        return self._exchanges if isinstance(self._exchanges, Synchronous) else None
+
+    def _recount(self) -> Recount:
+        store = self.store
+        return Recount() if store is None else recount(store.counts, store.ledger, self.plan.minibatches)
+
+    def _is_saved(self, store: Store) -> bool:
+        """Whether the state as it is now is durable here, or about to be as the last one."""
+        return self._is_sealing or (self._snapshot_era, store.version) in self._snapshots.names()
+
+    def _is_snapshot_due(self, now: float) -> bool:
+        return self._recovery.is_due(self.settings.recovery_snapshot_secs, now)
+
+    def _snapshot(self, now: float) -> list[Instruction]:
+        assert self.store is not None
+        return [*self._recovery.take(self.store, self._snapshot_era, now)]
+
+    @property
+    def _closed_tasks(self) -> tuple[ClosedTask, ...]:
+        exchanges = self._exchanges
+        return () if exchanges is None else self._task_ends.closed(exchanges.standing)
+
+    # -- the state
+
+    def _load_newest(self, incarnation: Identity) -> tuple[SnapshotName | None, list[Instruction]]:
+        """Begin with the newest of what there is that can be read, if any."""
+        out: list[Instruction] = []
+        for name in self._targets.newest_first():
+            try:
+                self._load(name, incarnation)
+            except EdlzError as error:
+                out.append(Warn(f"{error.message}; what is older takes its place"))
+            else:
+                return name, out
+        return None, out
+
+    def _load(self, name: SnapshotName, incarnation: Identity) -> None:
+        try:
+            state = self._snapshots.load(name, incarnation, self._task_ends.known)
+            self.store = self._exchanges = None  # two would take twice the memory
+            self.store = Store(state, self.plan.seed)
+        except EdlzError:
+            self._targets.leave_out(name)
+            raise
+        self.is_sealed, self._is_sealing = False, False
+        self._serve(self.store, incarnation)
+
+    def _serve(self, store: Store, incarnation: Identity) -> None:
+        settings = self.settings
+        cuts_every = 0 if self.plan.is_sync else settings.checkpoint_steps
+        self._heartbeat.begin_life((settings.evaluation_steps, cuts_every))
+        if self.plan.is_sync:
+            self._exchanges = Synchronous(self.plan, store, incarnation, self._on_commit)
+            self._exchanges.task_ends = self._task_ends
+            return
+        how = AsyncSettings(settings.lr_staleness_modulation, settings.sync_version_tolerance)
+        self._exchanges = Asynchronous(self.plan, store, incarnation, how)
+        self._exchanges.task_ends = self._task_ends
+
+    @abstractmethod
+    def _on_commit(self) -> None:
+        """Sync: a step is in; nobody has been told yet."""
+
+    # -- checks
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between events (PROTOCOL: section 9)."""
+        if self.store is None:
+            return
+        counts, ledger = self.store.counts, self.store.ledger
+        assert int(counts.sum()) == ledger.minibatches, "a minibatch was not applied once"
+        for task, mark in ledger.marks.items():
+            assert counts[task] == mark, f"task {task} has mark {mark}, applied {counts[task]}"
+        synchronous = self._synchronous
+        if synchronous is not None:
+            assert set(synchronous.staged) <= set(synchronous.open_tasks()), "a staged slot is not open"
