@@ -1,5 +1,6 @@
 """The model contract in all its spellings, optimizers, and how errors in the user's code are told."""
 
+import importlib.util
 import sys
 import textwrap
 from pathlib import Path
@@ -312,6 +313,18 @@ def test_an_exit_has_its_line(tmp_path, lines, line, asked, advice):
     assert asked in error.message
     assert error.source == (tmp_path / "zoo/ctr/deep.py").read_text().splitlines()[line - 1]
     assert advice in error.help
+
+
+def test_an_exit_in_code_that_autograph_translates_has_its_function(tmp_path):
+    (tmp_path / "leaving.py").write_text("import sys\n\ndef feed(dataset):\n    sys.exit(0)\n")
+    spec = importlib.util.spec_from_file_location("leaving", tmp_path / "leaving.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(SystemExit) as end:
+        tf.function(module.feed)(1)
+    error = exit_error(end.value.with_traceback(end.tb.tb_next))  # this file is no library either
+    assert error.message == "the model's code called sys.exit(0) in feed()"
+    assert error.help == "raise an error there that says what is wrong"
 
 
 def test_a_syntax_error_has_its_line(tmp_path):

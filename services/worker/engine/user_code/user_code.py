@@ -44,6 +44,7 @@ _MAX_TRACEBACK = 20_000  # characters; TensorFlow's messages can be endless
 _PLACE = re.compile(r"(?P<path>.+):(?P<line>\d+)(?: in .*)?$")
 _DEFINES = re.compile(r"\s*(async )?(def|class) ")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in (\S+))?')
+_TRANSLATED = re.compile(r"/__autograph_generated_file\w+\.py\", line \d+, in tf__(\w+)")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt): ")
 
 
@@ -312,9 +313,11 @@ def exit_error(cause: SystemExit) -> UserCodeError:
         else repr(valid_text(cause.code) if isinstance(cause.code, str) else cause.code)
     )
     by_parser = ", by argparse" if "/argparse.py" in text else ""
-    is_import = not where or where.endswith(" in <module>")
+    translated = [] if where else _TRANSLATED.findall(text)  # AutoGraph notes no lines of an exit
+    place = f" in {translated[-1]}()" if translated else ""
+    is_import = not translated and (not where or where.endswith(" in <module>"))
     return UserCodeError(
-        f"the model's code called sys.exit({code}){by_parser}",
+        f"the model's code called sys.exit({code}){by_parser}{place}",
         "a worker imports the model's file: leave that to `if __name__ == '__main__':`"
         if is_import
         else "raise an error there that says what is wrong",
