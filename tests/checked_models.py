@@ -10,7 +10,7 @@ from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.inputs.data import list_shards
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.engine.trainer import Trainer
+from edlz.services.worker.engine.keras_engine import KerasEngine
 from tests import builders
 
 __all__ = ["BASE", "MINIBATCH", "line", "opened"]
@@ -52,7 +52,7 @@ def line(number: int) -> bytes:
 @contextmanager
 def opened(
     folder: Path, source: str, record: Callable[[int], bytes] = line, **flags: Any
-) -> Iterator[tuple[Trainer, Plan]]:
+) -> Iterator[tuple[KerasEngine, Plan]]:
     """Yield the trainer of BASE with this source behind it, and its plan."""
     (folder / "model.py").write_text(BASE + textwrap.dedent(source))
     with Writer(folder / "data") as writer:
@@ -69,7 +69,7 @@ def opened(
     config = JobConfig(
         model_file=str(folder / "model.py"), minibatch_size=MINIBATCH, worker_threads=2, **flags
     )
-    trainer = Trainer(config, plan)
+    trainer = KerasEngine(config, plan)
     try:
         yield trainer, plan
     finally:

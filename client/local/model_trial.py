@@ -18,7 +18,7 @@ from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.job_status import MISTAKE
 from edlz.services.worker.core.computation import Built
-from edlz.services.worker.engine.trainer import Trainer
+from edlz.services.worker.engine.keras_engine import KerasEngine
 from edlz.services.worker.engine.user_code.user_code import failure_of, telling_exits
 
 if TYPE_CHECKING:  # it imports TensorFlow
@@ -39,7 +39,7 @@ def check_here(config: JobConfig) -> int:
     try:
         with (
             without_start_up_noise(),
-            closing(Trainer(config, make_plan(config), max(1, config.num_ps_pods))) as trainer,
+            closing(KerasEngine(config, make_plan(config), max(1, config.num_ps_pods))) as trainer,
             telling_exits(),
         ):
             built, tried = trainer.build(), trainer.check()

@@ -8,7 +8,7 @@ from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.process.logs import configure_logging
 from edlz.services.process.outputs import guard_outputs
 from edlz.services.process.runtime import run_service
-from edlz.services.worker.engine.trainer import Trainer
+from edlz.services.worker.engine.keras_engine import KerasEngine
 from edlz.services.worker.service import WorkerService
 
 
@@ -16,7 +16,7 @@ def main() -> int:
     guard_outputs()
     config = parse_arguments(sys.argv[1:], "worker")
     configure_logging(config.log_level, config.log_format, role="worker", ident=str(config.worker_id))
-    return run_service(lambda stop: WorkerService(config, stop, Trainer).run(), config.patience_secs)
+    return run_service(lambda stop: WorkerService(config, stop, KerasEngine).run(), config.patience_secs)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the life of a worker asks of whatever computes: the engine, and what it gives.
 
-The shell drives one engine, from one thread.  In a job it is the `Trainer`, with Keras; a test may take anything that
+The shell drives one engine, from one thread.  In a job it is the `KerasEngine`, with Keras; a test may take anything that
 turns records and vectors into gradients.
 """
 
@@ -126,7 +126,7 @@ class BatchCalls(Protocol):
 
 
 class Engine(Protocol):
-    """The model of one job, in this process.  What each method promises stands at the `Trainer`'s."""
+    """The model of one job, in this process.  What each method promises stands at the `KerasEngine`'s."""
 
     def build(self) -> Built: ...
 

@@ -24,7 +24,7 @@ __all__ = ["Assembly"]
 
 
 class Assembly:
-    """The parts of a trainer.
+    """The parts of an engine.
 
     Attributes
     ----------

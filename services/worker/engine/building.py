@@ -1,4 +1,4 @@
-"""Putting the parts of a trainer together, and trying them; importing this module imports TensorFlow."""
+"""Putting the parts of an engine together, and trying them; importing this module imports TensorFlow."""
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
@@ -19,7 +19,7 @@ def assemble(config: JobConfig, plan: Plan, reader: TaskReader, partitions: int)
     Raises
     ------
     ModelError, DataError
-        As `Trainer.build`.
+        As `KerasEngine.build`.
     """
     try:
         return Assembly(config, plan, reader, partitions)

@@ -47,14 +47,14 @@ class ModelCheck:
 
     Parameters
     ----------
-    trainer : Engine
+    engine : Engine
         With the initial values loaded.
     parts : Assembly
-        Of the trainer.
+        Of the engine.
     """
 
-    def __init__(self, trainer: Engine, parts: Assembly, plan: Plan) -> None:
-        self._trainer, self._parts, self._plan = trainer, parts, plan
+    def __init__(self, engine: Engine, parts: Assembly, plan: Plan) -> None:
+        self._engine, self._parts, self._plan = engine, parts, plan
         self._contract = parts.contract
         specs = parts.updates.tables
         self._tables = Tables(specs, plan.seed, [empty_rows(spec) for spec in specs])  # as partitions begin
@@ -73,8 +73,8 @@ class ModelCheck:
             return None
         refused: list[UserCodeError] = []
         until = time.monotonic() + PATIENCE_S
-        rate = self._trainer.learning_rate(0)
-        self._trainer.table_rates(0)
+        rate = self._engine.learning_rate(0)
+        self._engine.table_rates(0)
         for task in range(self._plan.tasks_per_epoch):
             try:
                 computed = self._compute(task)
@@ -121,13 +121,13 @@ class ModelCheck:
 
     def _compute(self, task: int) -> Computed:
         try:
-            return self._trainer.compute(task, 0, self._initial_rows(task))
+            return self._engine.compute(task, 0, self._initial_rows(task))
         finally:
-            self._trainer.drop(task)
+            self._engine.drop(task)
 
     def _initial_rows(self, task: int) -> tuple[Rows, ...]:
         """Return the rows that a task's first minibatch looks up, as partitions would make them."""
-        groups = self._trainer.find_ids(task, 0) if len(self._tables) else None
+        groups = self._engine.find_ids(task, 0) if len(self._tables) else None
         if groups is None:
             return ()
         counts = tuple(len(group.ids) for group in groups)

@@ -8,7 +8,7 @@ import pytest
 
 from edlz.api.callbacks import SavedModelExporter
 from edlz.services.protocol.messages import ExportWish
-from edlz.services.worker.engine.trainer import Trainer
+from edlz.services.worker.engine.keras_engine import KerasEngine
 from tests.table_jobs import job, write_job
 
 MODEL = """
@@ -31,7 +31,7 @@ def test_a_worker_tells_what_the_callbacks_wish_for(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_job(tmp_path, MODEL % output, {})
-    trainer = Trainer(*job(tmp_path))
+    trainer = KerasEngine(*job(tmp_path))
     wish = trainer.build().export_wish
     trainer.close()
     wanted = None if formats is None else ExportWish(output=str(tmp_path / output), formats=formats)

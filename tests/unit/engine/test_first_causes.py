@@ -7,7 +7,7 @@ import pytest
 from edlz.services.errors import EdlzError, ModelError
 from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.protocol.messages import Failure
-from edlz.services.worker.engine.trainer import TaskError, Trainer, UserCodeError
+from edlz.services.worker.engine.keras_engine import KerasEngine, TaskError, UserCodeError
 from edlz.services.worker.engine.user_code.user_code import failure_of
 from tests.table_jobs import job, write_job
 
@@ -36,7 +36,7 @@ def make(tmp_path):
     def trainer(source, *, change=None, evaluation=False):
         folder = tmp_path / f"job{len(made)}"
         write_job(folder, source, change or {})
-        made.append(Trainer(*job(folder, evaluation)))
+        made.append(KerasEngine(*job(folder, evaluation)))
         return made[-1]
 
     yield trainer

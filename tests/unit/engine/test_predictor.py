@@ -12,7 +12,7 @@ from edlz.services.errors import EdlzError, ModelError
 from edlz.services.predictions.table import Ragged
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.core.computation import Predicted
-from edlz.services.worker.engine.trainer import Trainer
+from edlz.services.worker.engine.keras_engine import KerasEngine
 from edlz.services.worker.engine.user_code.user_code import TaskError
 from tests import builders
 from tests.table_jobs import RECORDS, TASK, job, rows_of, write_job
@@ -45,9 +45,11 @@ class PredictionOutputsProcessor:
 @pytest.fixture
 def predict(tmp_path: Path) -> Any:
     """A function from a model's source and flags to a trainer that predicts with it; and its tasks."""
-    made: list[Trainer] = []
+    made: list[KerasEngine] = []
 
-    def begin(source: str, change: dict[int, bytes] | None = None, **flags: Any) -> tuple[Trainer, Plan, Any]:
+    def begin(
+        source: str, change: dict[int, bytes] | None = None, **flags: Any
+    ) -> tuple[KerasEngine, Plan, Any]:
         folder = tmp_path / str(len(made))
         write_job(folder, source, change or {})
         config, training = job(folder)
@@ -62,7 +64,7 @@ def predict(tmp_path: Path) -> Any:
             evaluation_shards=training.shards,
             predicts=True,
         )
-        made.append(Trainer(config, plan))
+        made.append(KerasEngine(config, plan))
         return made[-1], plan, made[-1].build()
 
     yield begin
@@ -70,7 +72,7 @@ def predict(tmp_path: Path) -> Any:
         trainer.close()
 
 
-def predicted(trainer: Trainer, plan: Plan, built: Any, attempt: int = 0) -> list[Predicted]:
+def predicted(trainer: KerasEngine, plan: Plan, built: Any, attempt: int = 0) -> list[Predicted]:
     """Return the predictions of all tasks, the last one first: none depends on what came before."""
     found = []
     for task, records in reversed(list(enumerate(plan.evaluation_ranges))):
@@ -262,7 +264,7 @@ def test_the_model_is_that_of_the_training(predict: Callable[..., Any], tmp_path
     loss = '\ndef loss(labels, predictions):\n    return tf.reduce_mean(predictions["score"])\n'
     _, _, built = predict(MODEL + loss)
     write_job(tmp_path / "training", MODEL + loss, {})
-    trainer = Trainer(*job(tmp_path / "training"))
+    trainer = KerasEngine(*job(tmp_path / "training"))
     trained = trainer.build()
     trainer.close()
     assert (trained.layout, trained.tables, trained.optimizer) == (

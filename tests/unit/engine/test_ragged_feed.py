@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from edlz.services.worker.engine.trainer import Trainer
+from edlz.services.worker.engine.keras_engine import KerasEngine
 from tests.table_jobs import BATCH, job, rows_of, write_job
 
 MODEL = """
@@ -22,7 +22,7 @@ def feed(dataset, mode, metadata):
 
 def test_a_records_ragged_value_is_a_row_of_the_minibatch(tmp_path) -> None:
     write_job(tmp_path, MODEL, {0: b"1,3,5,7,9,11,0.5"})  # a record without ids
-    trainer = Trainer(*job(tmp_path), partitions=2)
+    trainer = KerasEngine(*job(tmp_path), partitions=2)
     built = trainer.build()
     trainer.load(built.dense, built.state, built.counters)
     (groups,) = trainer.find_ids(0, 0)

@@ -10,7 +10,7 @@ from edlz.core_ext.memory import aligned_empty
 from edlz.services.errors import LocalProtocolError, ModelError
 from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.protocol.messages import InitializerSpec
-from edlz.services.worker.engine.trainer import TaskError, Trainer, UserCodeError
+from edlz.services.worker.engine.keras_engine import KerasEngine, TaskError, UserCodeError
 from tests.rounding import near
 from tests.table_jobs import BATCH, SPARSE_FEED, job, rows_of, write_job
 
@@ -42,7 +42,7 @@ def shared(tmp_path_factory):
     """One model on 1 and on 3 partitions: trainers have no memory that tests could see."""
     folder = tmp_path_factory.mktemp("shared") / "job"
     write_job(folder, TWO_TABLES, {})
-    trainers = [Trainer(*job(folder, evaluation=True), partitions) for partitions in (1, 3)]
+    trainers = [KerasEngine(*job(folder, evaluation=True), partitions) for partitions in (1, 3)]
     yield [(trainer, trainer.build()) for trainer in trainers]
     for trainer in trainers:
         trainer.close()
@@ -57,7 +57,7 @@ def make(tmp_path):
         folder = tmp_path / f"job{len(made)}"
         write_job(folder, source, change or {})
         config, plan = job(folder)
-        trainer = Trainer(dataclasses.replace(config, **options), plan, partitions)
+        trainer = KerasEngine(dataclasses.replace(config, **options), plan, partitions)
         made.append(trainer)
         return trainer, trainer.build()
 

@@ -17,7 +17,7 @@ from edlz.services.errors import ConfigError, LocalProtocolError, ModelError
 from edlz.services.inputs.data import list_shards
 from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.protocol.plan import TaskRange
-from edlz.services.worker.engine.trainer import TaskError, Trainer, UserCodeError
+from edlz.services.worker.engine.keras_engine import KerasEngine, TaskError, UserCodeError
 from tests import builders
 from tests.rounding import near
 
@@ -71,7 +71,7 @@ def shared(tmp_path_factory):
     """A trainer, and what it built, that many tests use: it has no memory that they could see."""
     folder = tmp_path_factory.mktemp("shared") / "job"
     write_job(folder, MODEL, {})
-    trainer = Trainer(*job(folder, evaluation=True))
+    trainer = KerasEngine(*job(folder, evaluation=True))
     yield trainer, trainer.build()
     trainer.close()
 
@@ -84,7 +84,7 @@ def make(tmp_path):
     def build(source=MODEL, *, change=(), mode="sync", evaluation=False, slots=2):
         folder = tmp_path / f"job{len(made)}"
         write_job(folder, source, dict(change))
-        trainer = Trainer(*job(folder, mode, evaluation, slots))
+        trainer = KerasEngine(*job(folder, mode, evaluation, slots))
         made.append(trainer)
         return trainer, trainer.build()
 
@@ -400,7 +400,7 @@ from pathlib import Path
 sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parents[2])]
 import test_trainer
 def main():
-    trainer = test_trainer.Trainer(*test_trainer.job(Path(sys.argv[2])))
+    trainer = test_trainer.KerasEngine(*test_trainer.job(Path(sys.argv[2])))
     trainer.build()
     bits = []
     for task, index in json.loads(sys.argv[3]):
@@ -529,7 +529,7 @@ def test_a_loss_that_cannot_work_is_found_when_building(make):
 
 def test_nothing_works_before_it_is_built(tmp_path):
     write_job(tmp_path / "job", MODEL, {})
-    trainer = Trainer(*job(tmp_path / "job"))
+    trainer = KerasEngine(*job(tmp_path / "job"))
     trainer.drop(0)
     with pytest.raises(LocalProtocolError, match="not built"):
         trainer.compute(0, 0)

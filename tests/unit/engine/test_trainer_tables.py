@@ -7,7 +7,7 @@ same rows, and `tf.GradientTape` gives what the trainer's gradients must be.
 import numpy as np
 import pytest
 
-from edlz.services.worker.engine.trainer import Trainer
+from edlz.services.worker.engine.keras_engine import KerasEngine
 from tests.rounding import near
 from tests.table_jobs import IDS, PAIR_FEED, SPARSE_FEED, job, rows_of, write_job
 
@@ -162,7 +162,7 @@ def make(tmp_path):
     def build(source, *, partitions=1, evaluation=False, change=None):
         folder = tmp_path / f"job{len(made)}"
         write_job(folder, source, change or {})
-        trainer = Trainer(*job(folder, evaluation), partitions)
+        trainer = KerasEngine(*job(folder, evaluation), partitions)
         made.append(trainer)
         return trainer, trainer.build()
 

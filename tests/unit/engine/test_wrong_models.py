@@ -15,7 +15,7 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.inputs.data import list_shards
 from edlz.services.master.core.tasks.task_failures import failure_of_worker
-from edlz.services.worker.engine.trainer import Trainer
+from edlz.services.worker.engine.keras_engine import KerasEngine
 from edlz.services.worker.engine.user_code.user_code import failure_of
 from tests import builders
 
@@ -144,7 +144,7 @@ def test_a_wrong_model_is_told_once_and_with_what_to_do(row, wrong, error, help_
             writer.write(f"{20 + number},{number},{number % 2}".encode())
     shards = list_shards("people")
     plan = builders.plan(shards=shards, records_per_task=10, minibatch_size=10, evaluation_shards=shards)
-    trainer = Trainer(JobConfig(model_file="m.py", minibatch_size=10, worker_threads=1), plan)
+    trainer = KerasEngine(JobConfig(model_file="m.py", minibatch_size=10, worker_threads=1), plan)
     with pytest.raises(ModelError) as raised:
         trainer.build()
     trainer.close()

@@ -1,6 +1,6 @@
 """The facade of everything that touches TensorFlow: what the worker's shell drives from one thread.
 
-NumPy in, NumPy out.  Importing this module is cheap: TensorFlow is imported by `Trainer.build`.  All calls
+NumPy in, NumPy out.  Importing this module is cheap: TensorFlow is imported by `KerasEngine.build`.  All calls
 must come from one thread, and not from the main one: there a signal would wait for the step to end.
 """
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:  # it imports TensorFlow
     from edlz.services.worker.engine.model_check import ModelCheck, TriedMinibatch
     from edlz.services.worker.engine.step import Gradient
 
-__all__ = ["TaskError", "Trainer", "UserCodeError"]
+__all__ = ["KerasEngine", "TaskError", "UserCodeError"]
 
 _STEP_SEED = 2  # a name for derive_seed; 0 and 1 are the plan's orders
 _SEED_SHIFT = 2  # 62 bits: room for more of them in signed 64-bit numbers
 
 
-class Trainer:
+class KerasEngine:
     """The model of one job, in this process.
 
     Parameters
@@ -314,7 +314,7 @@ class Trainer:
         return export_finished(self._config, job, lease, on_progress)
 
     def close(self) -> None:
-        """Let go of files and threads; the trainer is of no use afterwards."""
+        """Let go of files and threads; the engine is of no use afterwards."""
         if self._assembly is not None:
             self._assembly.close()
         self._reader.close()
