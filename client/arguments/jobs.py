@@ -17,7 +17,7 @@ from edlz.client.cluster.index import no_job_there, place_of, places_of
 from edlz.client.jobs.job_index import LocalJob, NoSuchJob, find_job, list_jobs
 from edlz.client.local.job import JobHere
 from edlz.client.local.job_lock import lock_holder, master_by_hand
-from edlz.client.screen.job_view import Sight
+from edlz.client.screen.job_view import JobView
 from edlz.client.screen.log_choice import LogChoice, LogOutput
 from edlz.services.configuration.job_config import legal_job_name
 from edlz.services.errors import ConfigError
@@ -59,7 +59,7 @@ class Job(Protocol):
         """`local`, or `k8s/research`."""
         ...
 
-    def sight(self) -> Sight:
+    def view(self) -> JobView:
         """Return how it fares."""
         ...
 

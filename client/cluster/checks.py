@@ -13,7 +13,7 @@ from edlz.client.cluster.admission_check import pods_verdict
 from edlz.client.cluster.capacity import nodes_of, quotas_of, room_for
 from edlz.client.cluster.image_check import architectures_of, image_verdict, in_thread
 from edlz.client.cluster.index import Place
-from edlz.client.cluster.job_view import sight_of
+from edlz.client.cluster.job_view import view_of
 from edlz.client.cluster.pod_facts import facts_of
 from edlz.client.images import local as local_images
 from edlz.client.images.daemon import Address
@@ -198,9 +198,9 @@ async def _name(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
         return [Check("ok", "job name", f'"{name}" is free')]
     except NotPermitted:
         return []  # told by the check of the permissions
-    sight = sight_of(Place(name=name, namespace=cluster.namespace), cluster.context, [pod])
-    word, state = sight.word, sight.status.state
-    ways = f"edlz stop {word}" if sight.is_live else f"edlz rm {word}"
+    view = view_of(Place(name=name, namespace=cluster.namespace), cluster.context, [pod])
+    word, state = view.word, view.status.state
+    ways = f"edlz stop {word}" if view.is_live else f"edlz rm {word}"
     facts = facts_of(name, pod)
     if facts.is_leaving and not facts.is_out_of_reach:
         ways = "wait until it is gone"

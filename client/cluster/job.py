@@ -19,7 +19,7 @@ from edlz.services.configuration.job_size import check_workers, scale_warning
 from edlz.services.protocol.messages import Scaled
 
 if TYPE_CHECKING:
-    from edlz.client.cluster.job_view import ClusterSight
+    from edlz.client.cluster.job_view import ClusterJobView
     from edlz.client.screen.screens import Screen
     from edlz.k8s.cluster.api import Cluster
 
@@ -55,7 +55,7 @@ class ClusterJob:
     def where(self) -> str:
         return f"k8s/{self._at.namespace}"
 
-    def sight(self) -> "ClusterSight":
+    def view(self) -> "ClusterJobView":
         """Return how it fares.
 
         Raises
@@ -81,31 +81,31 @@ class ClusterJob:
         """Ask its master for another number of workers."""
 
         async def patch(cluster: "Cluster") -> Scaled:
-            sight = await self._look(cluster)
-            _refuse_idle(sight)
+            view = await self._look(cluster)
+            _refuse_idle(view)
             master = await cluster.get_pod(self._master)
             settings = settings_in(master.annotations.get(CONFIG, ""))
             least, most = settings.get("min_workers"), settings.get("max_workers")
             check_workers(workers, *(bound if isinstance(bound, int) else 0 for bound in (least, most)))
             await cluster.patch_annotations(self._master, {WORKERS: str(workers)})
-            before = sight.asked_workers or sight.status.target_workers
-            warning = scale_warning(workers, sight.status.slots) if sight.status.mode == "sync" else ""
+            before = view.asked_workers or view.status.target_workers
+            warning = scale_warning(workers, view.status.slots) if view.status.mode == "sync" else ""
             return Scaled(before=before, after=workers, warning=warning)
 
         return asked(self._at, patch)
 
     def refuse_idle(self, *, is_now: bool = False) -> None:
         """Raise ConfigError unless it runs, or something of it is left that can be ended now."""
-        sight = self.sight()
-        if not (is_now and sight.has_lost_pods):
-            _refuse_idle(sight)
+        view = self.view()
+        if not (is_now and view.has_lost_pods):
+            _refuse_idle(view)
 
     def begin_stop(self) -> list[str]:
         """Tell its master to save and stop, or delete it if it would not hear of it; return what there is to say."""
 
         async def tell(cluster: "Cluster") -> list[str]:
-            sight = await self._look(cluster)
-            if sight.is_deaf:
+            view = await self._look(cluster)
+            if view.is_deaf:
                 return await delete_pods(cluster, self._at.name)
             await cluster.patch_annotations(self._master, {STOP: "save"})
             return []
@@ -116,8 +116,8 @@ class ClusterJob:
         """Delete its master, and with it all that it owns, if it runs; return what there is to say, when it is gone."""
 
         async def end(cluster: "Cluster") -> list[str]:
-            sight = await self._look(cluster)
-            return await delete_pods(cluster, self._at.name) if sight.is_live or sight.has_lost_pods else []
+            view = await self._look(cluster)
+            return await delete_pods(cluster, self._at.name) if view.is_live or view.has_lost_pods else []
 
         said = asked(self._at, end)
         self.wait()
@@ -156,9 +156,9 @@ class ClusterJob:
         """
 
         async def delete(cluster: "Cluster") -> tuple[bool, list[str]]:
-            sight = await self._look(cluster)
-            refuse_running(sight, "rm")
-            said = await delete_pods(cluster, self._at.name) if sight.has_lost_pods else []
+            view = await self._look(cluster)
+            refuse_running(view, "rm")
+            said = await delete_pods(cluster, self._at.name) if view.has_lost_pods else []
             return await delete_master(cluster, self._at.name) or bool(said), said
 
         was_there, said = asked(self._at, delete)
@@ -171,20 +171,20 @@ class ClusterJob:
             lines.append(f"its files stay on the volume, in {self._at.job_dir}")
         return lines
 
-    async def _look(self, cluster: "Cluster") -> "ClusterSight":
-        sight = await look_at_job(cluster, self._at)
-        self._was_seen |= bool(sight.pods)
+    async def _look(self, cluster: "Cluster") -> "ClusterJobView":
+        view = await look_at_job(cluster, self._at)
+        self._was_seen |= bool(view.pods)
         if not self._was_seen:
             await refuse_missing_namespace(cluster)
             raise no_job_there(self._at)
-        return sight
+        return view
 
 
 def running_jobs(namespace: str = "") -> list[ClusterJob]:
     """Return the jobs that run in a namespace, or among those that were submitted from here."""
-    return [ClusterJob(sight.at) for sight in look_at_clusters(namespace) if sight.is_live]
+    return [ClusterJob(view.at) for view in look_at_clusters(namespace) if view.is_live]
 
 
-def _refuse_idle(sight: "ClusterSight") -> None:
-    if not sight.is_live:
-        raise not_running(sight)
+def _refuse_idle(view: "ClusterJobView") -> None:
+    if not view.is_live:
+        raise not_running(view)

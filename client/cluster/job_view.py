@@ -17,15 +17,15 @@ from edlz.k8s.cluster.rights import with_own_path
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import FINAL_STATES, FailureView, JobStatus, PartitionView, WorkerView
 
-__all__ = ["ClusterSight", "sight_of", "sight_without_answer"]
+__all__ = ["ClusterJobView", "view_of", "view_without_answer"]
 
 _LOST = "the node of its master does not answer"
 _OLD_S = 100.0  # of what a master writes each half minute
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSight:
-    """What is known of a job on a cluster now; the properties are those of `screen.job_view.Sight`.
+class ClusterJobView:
+    """What is known of a job on a cluster now; the properties are those of `screen.job_view.JobView`.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class ClusterSight:
         is_running = self.is_live and self.master is not None and self.master.is_running
         return is_running and self.has_figures and now - self.status.now > _OLD_S
 
-    def as_of(self, now: float) -> "ClusterSight":
+    def as_of(self, now: float) -> "ClusterJobView":
         """Return the same, with a note if its master has fallen silent and nothing is known of why."""
         if self.note or not self.has_fallen_silent(now):
             return self
@@ -141,13 +141,13 @@ class ClusterSight:
         return {"folder": None, "pid": None, "context": context, "namespace": self.at.namespace, "pod": pod}
 
 
-def sight_of(
+def view_of(
     at: Place,
     context: str,
     pods: Sequence[Pod],
     warnings: Mapping[str, str] | None = None,
     trouble: str = "",
-) -> ClusterSight:
+) -> ClusterJobView:
     """Return how a job fares.
 
     Parameters
@@ -177,22 +177,22 @@ def sight_of(
     is_live = status.state not in FINAL_STATES
     if is_live:
         status = _with_pods(status, facts)
-    return ClusterSight(at, context, status, asked, is_live, note or unread, written is not None, facts)
+    return ClusterJobView(at, context, status, asked, is_live, note or unread, written is not None, facts)
 
 
-def sight_without_answer(at: Place, why: str) -> ClusterSight:
+def view_without_answer(at: Place, why: str) -> ClusterJobView:
     """Return what is known of a job whose cluster does not answer."""
     settings = settings_in(at.settings)
     status = msgspec.structs.replace(status_from(at.name, settings, at.submitted_at), state="Unknown")
     asked = asked_workers_in(settings)
-    return ClusterSight(at, at.context, status, asked, is_live=False, note=why, has_figures=False)
+    return ClusterJobView(at, at.context, status, asked, is_live=False, note=why, has_figures=False)
 
 
-def _without_master(at: Place, context: str, facts: Sequence[PodFacts]) -> ClusterSight:
+def _without_master(at: Place, context: str, facts: Sequence[PodFacts]) -> ClusterJobView:
     settings = settings_in(at.settings)
     bare = status_from(at.name, settings, at.submitted_at)
     asked, note = asked_workers_in(settings), "its master pod is gone"
-    return ClusterSight(
+    return ClusterJobView(
         at, context, bare, asked, is_live=False, note=note, has_figures=False, pods=tuple(facts)
     )
 

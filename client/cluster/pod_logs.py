@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from edlz.client.cluster.index import Place
-from edlz.client.cluster.job_view import ClusterSight
+from edlz.client.cluster.job_view import ClusterJobView
 from edlz.client.cluster.queries import look_at_job
 from edlz.client.screen.log_choice import LogChoice, LogOutput, NoSuchService, refuse_missing
 from edlz.client.screen.log_lines import LogLine, stamped
@@ -40,19 +40,19 @@ async def print_pod_logs(cluster: "Cluster", at: Place, choice: LogChoice, outpu
     NoSuchService
         If the job has no such pod.
     """
-    sight = await look_at_job(cluster, at)
-    names = [pod.name for pod in sight.pods]
-    if choice.is_following and sight.is_live:
-        await _Following(cluster, at, choice, output).run(sight)
+    view = await look_at_job(cluster, at)
+    names = [pod.name for pod in view.pods]
+    if choice.is_following and view.is_live:
+        await _Following(cluster, at, choice, output).run(view)
         return
-    if names and not sight.is_live and not set(choice.sources) <= set(names):
+    if names and not view.is_live and not set(choice.sources) <= set(names):
         raise NoSuchService(
             _gone(at.word, choice.sources, names), f"edlz logs {at.word}; edlz status {at.word}"
         )
     refuse_missing(at.word, choice.sources, names)
-    if not sight.is_live and not choice.sources and names == [MASTER]:
+    if not view.is_live and not choice.sources and names == [MASTER]:
         print(_gone(at.word, (), names), file=sys.stderr)
-    wanted = [pod for pod in sight.pods if choice.takes(pod.name)]
+    wanted = [pod for pod in view.pods if choice.takes(pod.name)]
     async with asyncio.TaskGroup() as tasks:
         reading = [
             tasks.create_task(_whole(cluster, at, pod.name, with_previous=bool(pod.restarts)), name=pod.name)
@@ -97,9 +97,9 @@ class _Following:
         self._streams: dict[str, asyncio.Task[None]] = {}
         self._has_ended = False
 
-    async def run(self, sight: ClusterSight) -> None:
+    async def run(self, view: ClusterJobView) -> None:
         async with asyncio.TaskGroup() as tasks:
-            self._join(sight, tasks)
+            self._join(view, tasks)
             watching = tasks.create_task(self._watch(tasks), name="watch pods")
             await self._print_history()
             while not self._is_over():
@@ -110,9 +110,9 @@ class _Following:
             for stream in self._streams.values():
                 stream.cancel()
 
-    def _join(self, sight: ClusterSight, tasks: asyncio.TaskGroup) -> None:
+    def _join(self, view: ClusterJobView, tasks: asyncio.TaskGroup) -> None:
         """Follow the pods that are new."""
-        for pod in sight.pods:
+        for pod in view.pods:
             if pod.name not in self._streams and self._choice.takes(pod.name):
                 self._streams[pod.name] = tasks.create_task(self._read(pod.name), name=f"log of {pod.name}")
 
@@ -121,9 +121,9 @@ class _Following:
         while not self._has_ended:
             await asyncio.sleep(POLL_S)
             with suppress(EdlzError):  # it may answer again
-                sight = await look_at_job(self._cluster, self._at)
-                self._join(sight, tasks)
-                self._has_ended = not sight.is_live
+                view = await look_at_job(self._cluster, self._at)
+                self._join(view, tasks)
+                self._has_ended = not view.is_live
         if self._streams:
             await asyncio.wait(self._streams.values(), timeout=LAST_S)
         for stream in self._streams.values():

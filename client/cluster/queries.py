@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from edlz.client.cluster.connection import connected
 from edlz.client.cluster.index import Place, list_places, places_of
-from edlz.client.cluster.job_view import ClusterSight, sight_of, sight_without_answer
+from edlz.client.cluster.job_view import ClusterJobView, view_of, view_without_answer
 from edlz.client.cluster.pod_facts import warnings_by_pod
 from edlz.k8s.cluster.api_errors import NotFound
 from edlz.k8s.cluster.api_records import Pod
@@ -25,7 +25,7 @@ LOGIN_S = 10.0  # and for the command by which a kubeconfig logs in
 LOG_S, LOG_LINES = 2.0, 50  # of a master that says nothing
 
 
-async def look_at_job(cluster: "Cluster", place: Place) -> ClusterSight:
+async def look_at_job(cluster: "Cluster", place: Place) -> ClusterJobView:
     """Return how a job fares.
 
     Raises
@@ -34,15 +34,15 @@ async def look_at_job(cluster: "Cluster", place: Place) -> ClusterSight:
         If the cluster does not answer, or refuses to.
     """
     pods = (await cluster.list_pods(selector(place.name))).items
-    sight = sight_of(place, cluster.context, pods, await _warnings(cluster, pods))
+    view = view_of(place, cluster.context, pods, await _warnings(cluster, pods))
     now = time.time()
-    if sight.is_silent or sight.has_fallen_silent(now):
+    if view.is_silent or view.has_fallen_silent(now):
         trouble = await _masters_trouble(cluster, place)
-        sight = sight_of(place, cluster.context, pods, trouble=trouble) if trouble else sight
-    return sight.as_of(now)
+        view = view_of(place, cluster.context, pods, trouble=trouble) if trouble else view
+    return view.as_of(now)
 
 
-def look_at_clusters(namespace: str = "") -> list[ClusterSight]:
+def look_at_clusters(namespace: str = "") -> list[ClusterJobView]:
     """Return how the jobs of a namespace fare, or those that were submitted from here.
 
     It takes about a second at most: a cluster that does not answer is said in the jobs' notes.
@@ -67,7 +67,7 @@ async def refuse_missing_namespace(cluster: "Cluster") -> None:
         return
 
 
-async def _of_namespace(namespace: str) -> list[ClusterSight]:
+async def _of_namespace(namespace: str) -> list[ClusterJobView]:
     async with connected(Place(name="", namespace=namespace)) as cluster:
         pods = (await cluster.list_pods(ALL_JOBS)).items
         if not pods:
@@ -78,7 +78,7 @@ async def _of_namespace(namespace: str) -> list[ClusterSight]:
     return _of_places(places, cluster.context, pods, warnings)
 
 
-async def _of_index() -> list[ClusterSight]:
+async def _of_index() -> list[ClusterJobView]:
     groups: dict[tuple[str, str], list[Place]] = {}
     for place in list_places():
         groups.setdefault((place.context, place.namespace), []).append(place)
@@ -87,10 +87,10 @@ async def _of_index() -> list[ClusterSight]:
             tasks.create_task(_of_group(places), name=f"ask {context}")
             for (context, _), places in groups.items()
         ]
-    return [sight for task in asking for sight in task.result()]
+    return [view for task in asking for view in task.result()]
 
 
-async def _of_group(places: Sequence[Place]) -> list[ClusterSight]:
+async def _of_group(places: Sequence[Place]) -> list[ClusterJobView]:
     """Return how jobs of one namespace fare, or that it cannot be seen."""
     cluster = None
     try:
@@ -99,18 +99,18 @@ async def _of_group(places: Sequence[Place]) -> list[ClusterSight]:
             pods = (await cluster.list_pods(ALL_JOBS, patience_s=0)).items
     except TimeoutError:
         limit_s = LOGIN_S if cluster is None else ANSWER_S
-        return [sight_without_answer(place, f"no answer within {limit_s:.0f}s") for place in places]
+        return [view_without_answer(place, f"no answer within {limit_s:.0f}s") for place in places]
     except EdlzError as e:
-        return [sight_without_answer(place, e.message) for place in places]
+        return [view_without_answer(place, e.message) for place in places]
     return _of_places(places, cluster.context, pods)
 
 
 def _of_places(
     places: Sequence[Place], context: str, pods: Sequence[Pod], warnings: Mapping[str, str] | None = None
-) -> list[ClusterSight]:
+) -> list[ClusterJobView]:
     """Return how jobs fare; why a master has fallen silent is not asked for: that takes a request for each."""
     now = time.time()
-    return [sight_of(place, context, _of_job(place.name, pods), warnings).as_of(now) for place in places]
+    return [view_of(place, context, _of_job(place.name, pods), warnings).as_of(now) for place in places]
 
 
 async def _warnings(cluster: "Cluster", pods: Sequence[Pod]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from edlz.client.cluster.checks import Check
-from edlz.client.cluster.job_view import ClusterSight
+from edlz.client.cluster.job_view import ClusterJobView
 from edlz.client.screen.columns import Cell, aligned
 from edlz.client.screen.spans import Line, Role, Span
 from edlz.client.screen.wording import working
@@ -24,9 +24,9 @@ def preflight_lines(checks: Sequence[Check], context: str, namespace: str) -> li
     return [[Span(f"Preflight {where}")], *([Span("  "), *line] for line in table)]
 
 
-def master_line(sight: ClusterSight) -> str:
+def master_line(job_view: ClusterJobView) -> str:
     """Return what the master waits for, or that it runs."""
-    master = sight.master
+    master = job_view.master
     if master is None:
         return "its pod is gone"
     if master.has_ended:
@@ -36,10 +36,10 @@ def master_line(sight: ClusterSight) -> str:
     return "running"
 
 
-def crew_text(sight: ClusterSight, config: JobConfig) -> str:
+def crew_text(job_view: ClusterJobView, config: JobConfig) -> str:
     """Return how many parameter servers and workers there are."""
-    serving = sum(view.state != "starting" for view in sight.status.partitions)
-    workers = f"workers {working(sight.status.workers)}/{sight.asked_workers or config.num_workers}"
+    serving = sum(view.state != "starting" for view in job_view.status.partitions)
+    workers = f"workers {working(job_view.status.workers)}/{job_view.asked_workers or config.num_workers}"
     return f"ps {serving}/{config.num_ps_pods}, {workers}" if config.num_ps_pods else workers
 
 

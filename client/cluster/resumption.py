@@ -48,8 +48,8 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
     ConfigError
         If it runs, or its files went with its pods.
     """
-    sight = asked(at, lambda cluster: look_at_job(cluster, at))
-    if word := nothing_left(at.name, sight.status):
+    view = asked(at, lambda cluster: look_at_job(cluster, at))
+    if word := nothing_left(at.name, view.status):
         print(word)
         return 0
     kept = asked(at, lambda cluster: _what_is_kept(cluster, at))

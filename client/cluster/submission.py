@@ -17,7 +17,7 @@ from edlz.client.cluster.checks import check_cluster
 from edlz.client.cluster.connection import connected
 from edlz.client.cluster.following import follow_job
 from edlz.client.cluster.index import Place, remember_place
-from edlz.client.cluster.job_view import ClusterSight
+from edlz.client.cluster.job_view import ClusterJobView
 from edlz.client.cluster.queries import look_at_job
 from edlz.client.cluster.render_preflight import (
     crew_text,
@@ -114,19 +114,19 @@ def launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry
     if is_dry:
         return 0
     try:
-        sight = asyncio.run(_await_master(at, config))
+        job_view = asyncio.run(_await_master(at, config))
     except KeyboardInterrupt:
         raise left_the_view(at.word, f"edlz status {at.word}") from None
-    if sight.is_master_in_vain:
-        return _give_up(sight)
+    if job_view.is_master_in_vain:
+        return _give_up(job_view)
     try:
         print_text(next_lines(at.word))
         sys.stdout.flush()
-        if config.follow and sight.is_live:
-            sight = _follow(config, at)
+        if config.follow and job_view.is_live:
+            job_view = _follow(config, at)
     except KeyboardInterrupt:
         raise left_the_view(at.word, f"edlz logs -f {at.word}") from None
-    return 0 if sight.is_live else _conclude(sight)
+    return 0 if job_view.is_live else _conclude(job_view)
 
 
 def _check_flags(reading: Reading) -> None:
@@ -252,20 +252,20 @@ def _place(config: JobConfig, pod: "V1Pod", cluster: Cluster) -> Place:
     )
 
 
-async def _await_master(at: Place, config: JobConfig) -> ClusterSight:
+async def _await_master(at: Place, config: JobConfig) -> ClusterJobView:
     """Say what the master waits for until it has spoken, its time is over, or it has ended."""
     began, said, running_at = time.monotonic(), "", None
     async with connected(at) as cluster:
         while True:
-            sight = await look_at_job(cluster, at)
-            now, text = time.monotonic(), master_line(sight)
-            is_running = sight.master is not None and sight.master.is_running
+            job_view = await look_at_job(cluster, at)
+            now, text = time.monotonic(), master_line(job_view)
+            is_running = job_view.master is not None and job_view.master.is_running
             running_at = (running_at or now) if is_running else None
             is_late = now - began >= MASTER_S or (running_at is not None and now - running_at >= WORD_S)
-            is_late |= sight.is_master_in_vain
-            if not sight.is_live or is_late or (is_running and sight.has_figures):
-                print(f"Master {pod_name(at.name, MASTER)}: {_outcome(sight, text, now - began, config)}")
-                return sight
+            is_late |= job_view.is_master_in_vain
+            if not job_view.is_live or is_late or (is_running and job_view.has_figures):
+                print(f"Master {pod_name(at.name, MASTER)}: {_outcome(job_view, text, now - began, config)}")
+                return job_view
             if text != said:
                 print(f"Master {pod_name(at.name, MASTER)}: {text}{'' if is_running else ' …'}")
                 sys.stdout.flush()
@@ -273,20 +273,20 @@ async def _await_master(at: Place, config: JobConfig) -> ClusterSight:
             await asyncio.sleep(POLL_S)
 
 
-def _outcome(sight: ClusterSight, text: str, took_s: float, config: JobConfig) -> str:
-    if sight.master is not None and sight.master.is_running:
-        if sight.is_silent and sight.note != "the master starts":
-            return f"{text} ({took_s:.0f}s). {sight.note}"
-        return f"{text} ({took_s:.0f}s). {crew_text(sight, config)}."
-    if not sight.is_live or sight.is_master_in_vain:
+def _outcome(job_view: ClusterJobView, text: str, took_s: float, config: JobConfig) -> str:
+    if job_view.master is not None and job_view.master.is_running:
+        if job_view.is_silent and job_view.note != "the master starts":
+            return f"{text} ({took_s:.0f}s). {job_view.note}"
+        return f"{text} ({took_s:.0f}s). {crew_text(job_view, config)}."
+    if not job_view.is_live or job_view.is_master_in_vain:
         return text
-    advice = f"; {sight.master.help}" if sight.master is not None and sight.master.help else ""
+    advice = f"; {job_view.master.help}" if job_view.master is not None and job_view.master.help else ""
     return f"still waits after {took_s:.0f}s: {text}{advice}"
 
 
-def _give_up(sight: ClusterSight) -> int:
+def _give_up(job_view: ClusterJobView) -> int:
     """Say why the master does not come up, and what to do; return the exit code of its process."""
-    master, word = sight.master, sight.word
+    master, word = job_view.master, job_view.word
     assert master is not None, "somebody has said why it ended"
     then = f"edlz logs {word} --master; edlz stop --now {word}, then submit it again"
     problem = Problem(f'the master of job "{word}" cannot run: {master.error}', master.help or then)
@@ -296,7 +296,7 @@ def _give_up(sight: ClusterSight) -> int:
     return master.code or 1
 
 
-def _follow(config: JobConfig, at: Place) -> ClusterSight:
+def _follow(config: JobConfig, at: Place) -> ClusterJobView:
     """Show the job until it ends."""
     look = look_for(config.progress, sys.stdout, os.environ)
     screen = make_screen(
@@ -315,14 +315,14 @@ def _follow(config: JobConfig, at: Place) -> ClusterSight:
         screen.close((), is_error=False)
 
 
-def _conclude(sight: ClusterSight) -> int:
+def _conclude(job_view: ClusterJobView) -> int:
     """Print how the job ended; return its exit code."""
-    status = sight.status
+    status = job_view.status
     if status.state == "Succeeded":
-        block = success_block(status, Ending(status.now - status.started_at, sight.logs))
+        block = success_block(status, Ending(status.now - status.started_at, job_view.logs))
         print_text(block)
     else:
-        print_status(sight)
+        print_status(job_view)
     return exit_code_of(status)
 
 

@@ -54,10 +54,10 @@ def print_jobs(output: str = "table", *, is_all: bool = False, namespace: str = 
         If a namespace is given, and its cluster does not answer.
     """
     output_format(output, FORMATS)
-    sights = look_at_all(namespace, is_all=is_all, is_brief=output in ("table", "wide"))
+    views = look_at_all(namespace, is_all=is_all, is_brief=output in ("table", "wide"))
     if output in ("json", "yaml"):
-        print(object_text(jobs_object(sights), output))
+        print(object_text(jobs_object(views), output))
         return
     width = None if output == "wide" else width_for(sys.stdout)
     is_wide, glyphs = output == "wide", glyphs_for(sys.stdout)
-    print_lines(jobs_table(sights, time.time(), width=width, is_wide=is_wide, glyphs=glyphs))
+    print_lines(jobs_table(views, time.time(), width=width, is_wide=is_wide, glyphs=glyphs))

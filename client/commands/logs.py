@@ -44,5 +44,5 @@ def logs(
         raise left_the_view(chosen.word, f"edlz logs -f {chosen.word}") from None
     if is_following:
         print(
-            f"{chosen.word} {chosen.sight().status.state.lower()}: edlz status {chosen.word}", file=sys.stderr
+            f"{chosen.word} {chosen.view().status.state.lower()}: edlz status {chosen.word}", file=sys.stderr
         )

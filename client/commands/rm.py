@@ -10,7 +10,7 @@ from edlz.client.arguments.all_jobs import look_at_all
 from edlz.client.arguments.completion import complete_ended_state, complete_job
 from edlz.client.arguments.jobs import Job, NamespaceFlag, named_job
 from edlz.client.commands.consent import is_agreed
-from edlz.client.screen.job_view import ENDED_STATES, Sight
+from edlz.client.screen.job_view import ENDED_STATES, JobView
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.errors import ConfigError, EdlzError
 
@@ -65,9 +65,9 @@ def _of_state(state: str, names: Sequence[str], namespace: str) -> list[Job]:
         raise ConfigError(
             f'--all "{state}" is no state in which a job has ended', f"one of {', '.join(ENDED_STATES)}"
         )
-    sights = look_at_all(namespace, is_all=True)
-    ended = [sight for sight in sights if not sight.is_live and sight.status.state.lower() == state.lower()]
-    jobs = [_job_of(sight) for sight in ended]
+    views = look_at_all(namespace, is_all=True)
+    ended = [view for view in views if not view.is_live and view.status.state.lower() == state.lower()]
+    jobs = [_job_of(view) for view in ended]
     if not jobs:
         print(f"no job {f'in {namespace}' if namespace else 'here'} is {state.lower()}")
     elif not is_agreed("remove", jobs):
@@ -76,7 +76,7 @@ def _of_state(state: str, names: Sequence[str], namespace: str) -> list[Job]:
     return jobs
 
 
-def _job_of(sight: Sight) -> Job:
-    if sight.where == "local":
-        return named_job(sight.word)
-    return named_job(sight.name, sight.where.removeprefix("k8s/"))
+def _job_of(view: JobView) -> Job:
+    if view.where == "local":
+        return named_job(view.word)
+    return named_job(view.name, view.where.removeprefix("k8s/"))

@@ -30,7 +30,7 @@ def status(
     chosen = chosen_job(job, namespace)
     if is_watching:
         _watch(chosen, output)
-    print_status(chosen.sight(), output, is_line=is_watching)
+    print_status(chosen.view(), output, is_line=is_watching)
 
 
 def top(job: JobArgument = None, namespace: NamespaceFlag = "") -> None:

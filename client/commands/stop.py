@@ -76,8 +76,8 @@ def _await(job: Job) -> None:
 
 
 def _print_end(job: Job) -> None:
-    sight = job.sight()
-    if sight.status.state == "Stopped" and sight.can_resume and not sight.note:
-        print_text(stopped_block(sight.status, sight.word, Ending(0.0, sight.logs)))
+    view = job.view()
+    if view.status.state == "Stopped" and view.can_resume and not view.note:
+        print_text(stopped_block(view.status, view.word, Ending(0.0, view.logs)))
     else:
-        print_status(sight)
+        print_status(view)

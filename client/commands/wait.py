@@ -34,6 +34,6 @@ def wait(
         raise StillRunning(
             f'job "{chosen.word}" still runs (--timeout={timeout})', f"edlz status {chosen.word}"
         )
-    sight = chosen.sight()
-    print_status(sight)
-    raise typer.Exit(exit_code_of(sight.status))
+    view = chosen.view()
+    print_status(view)
+    raise typer.Exit(exit_code_of(view.status))

@@ -20,7 +20,7 @@ from edlz.client.screen.wording import size
 from edlz.services.errors import ConfigError
 
 if TYPE_CHECKING:
-    from edlz.client.local.job_view import JobSight
+    from edlz.client.local.job_view import LocalJobView
     from edlz.client.screen.screens import Screen
     from edlz.services.protocol.messages import Scaled
 
@@ -52,7 +52,7 @@ class JobHere:
     def where(self) -> str:
         return "local"
 
-    def sight(self) -> "JobSight":
+    def view(self) -> "LocalJobView":
         """Return how it fares."""
         return look_at([self._job])[0]
 
@@ -91,16 +91,16 @@ class JobHere:
         PeerUnavailable
             If the master does not answer.
         """
-        sight = self.sight()
-        refuse_idle(sight)
-        assert sight.holder is not None
-        answer: Scaled = _actions().scale_job(sight.holder, self.word, workers)
+        view = self.view()
+        refuse_idle(view)
+        assert view.holder is not None
+        answer: Scaled = _actions().scale_job(view.holder, self.word, workers)
         return answer
 
     def refuse_idle(self, *, is_now: bool = False) -> None:
         """Raise ConfigError unless it runs under a supervisor; `is_now`: or has left processes over."""
         if not (is_now and _actions().processes_left(self._job.path)):
-            refuse_idle(self.sight())
+            refuse_idle(self.view())
 
     def begin_stop(self) -> list[str]:
         """Do what Ctrl-C does."""
@@ -134,7 +134,7 @@ class JobHere:
 
     def resume(self, argv: Sequence[str]) -> int:
         """Go on with it where it was; return the exit code of the command."""
-        code: int = _actions().resume_job(self._job, self.sight().status, argv)
+        code: int = _actions().resume_job(self._job, self.view().status, argv)
         return code
 
     def remove(self) -> list[str]:

@@ -21,7 +21,7 @@ from edlz.services.master.journal.journal_facts import beginning
 from edlz.services.protocol.job_status import FINAL_STATES, FailureView, JobStatus
 from edlz.services.supervision.post_mortem import last_words
 
-__all__ = ["JobSight", "look_at", "refuse_idle"]
+__all__ = ["LocalJobView", "look_at", "refuse_idle"]
 
 _TAIL_BYTES = 16384
 
@@ -29,7 +29,7 @@ _Runner = tuple[LocalJob, LockHolder | None, str | None]  # a job, its superviso
 
 
 @dataclass(frozen=True, slots=True)
-class JobSight:
+class LocalJobView:
     """What is known of a job now.
 
     Attributes
@@ -114,7 +114,7 @@ class JobSight:
         return int(self.by_hand) if self.by_hand and self.by_hand.isdecimal() else None
 
 
-def look_at(jobs: Sequence[LocalJob], *, is_brief: bool = False) -> list[JobSight]:
+def look_at(jobs: Sequence[LocalJob], *, is_brief: bool = False) -> list[LocalJobView]:
     """Return how the jobs fare, in their order; it takes no longer than a master has to answer.
 
     Parameters
@@ -128,18 +128,18 @@ def look_at(jobs: Sequence[LocalJob], *, is_brief: bool = False) -> list[JobSigh
     ]
     runners = list(zip(jobs, holders, masters, strict=True))
     answers = _answers(runners, is_brief=is_brief)
-    return [_sight(*runner, answer) for runner, answer in zip(runners, answers, strict=True)]
+    return [_view(*runner, answer) for runner, answer in zip(runners, answers, strict=True)]
 
 
-def refuse_idle(sight: JobSight) -> None:
+def refuse_idle(view: LocalJobView) -> None:
     """Raise ConfigError unless a job runs under a supervisor."""
-    if sight.holder is not None:
+    if view.holder is not None:
         return
-    if sight.by_hand is not None:
+    if view.by_hand is not None:
         raise ConfigError(
-            f'job "{sight.job.word}" was started by hand', "start and stop its processes in their terminals"
+            f'job "{view.job.word}" was started by hand', "start and stop its processes in their terminals"
         )
-    raise not_running(sight)
+    raise not_running(view)
 
 
 def _answers(runners: Sequence[_Runner], *, is_brief: bool) -> list[JobStatus | None]:
@@ -163,16 +163,16 @@ def _answers(runners: Sequence[_Runner], *, is_brief: bool) -> list[JobStatus | 
     return [found or answer for found, answer in zip(known, master_line.ask_all(addresses), strict=True)]
 
 
-def _sight(
+def _view(
     job: LocalJob, holder: LockHolder | None, by_hand: str | None, answer: JobStatus | None
-) -> JobSight:
+) -> LocalJobView:
     settings = job.settings()
     asked = asked_workers_in(settings)
     if answer is not None and answer.name in (job.name, settings.get("job_name")):
-        return JobSight(job, holder, answer, asked, by_hand=by_hand)
+        return LocalJobView(job, holder, answer, asked, by_hand=by_hand)
     written = None if by_hand else written_status(job.path)  # by hand: of another run
     if written is not None and written.state in FINAL_STATES:
-        return JobSight(job, holder, written, asked)
+        return LocalJobView(job, holder, written, asked)
     has_figures = written is not None
     last = written or _status_of_folder(job, settings)
     has_journal = has_figures or (job.path / JOURNAL).exists()
@@ -188,7 +188,7 @@ def _sight(
         failure = FailureView(text=said.error or "it ended before it began", help=said.help)
         last = msgspec.structs.replace(last, failure=failure)
     seen = msgspec.structs.replace(last, state=state, workers=(), partitions=(), eta_s=None)
-    return JobSight(job, holder, seen, asked, note, has_figures, by_hand)
+    return LocalJobView(job, holder, seen, asked, note, has_figures, by_hand)
 
 
 def _status_of_folder(job: LocalJob, settings: Mapping[str, Any]) -> JobStatus:

@@ -1,7 +1,7 @@
 """A new job whose name is that of one that can be resumed: it is not moved aside by the way."""
 
 from edlz.client.jobs.job_index import LocalJob, is_job
-from edlz.client.local.job_view import JobSight, look_at
+from edlz.client.local.job_view import LocalJobView, look_at
 from edlz.client.screen.wording import percent
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import Problem
@@ -18,11 +18,11 @@ def taken_name(config: JobConfig) -> list[Problem]:
     if config.fresh or not is_job(path):
         return []
     word = str(path) if config.job_dir else config.job_name
-    [sight] = look_at([LocalJob(config.job_name, path, word)])
-    if sight.is_live or not _has_come_far(sight):
+    [view] = look_at([LocalJob(config.job_name, path, word)])
+    if view.is_live or not _has_come_far(view):
         return []
-    state = f"{sight.status.state}{f', {sight.note}' if sight.note else ''}"
-    where = f" at {percent(sight.status.ratio)}" if sight.has_figures else ""
+    state = f"{view.status.state}{f', {view.note}' if view.note else ''}"
+    where = f" at {percent(view.status.ratio)}" if view.has_figures else ""
     problem = Problem(
         f'job "{config.job_name}" exists: {state}{where}',
         f"edlz resume {word}; or begin anew: --fresh (its files are moved aside)",
@@ -30,6 +30,6 @@ def taken_name(config: JobConfig) -> list[Problem]:
     return [problem]
 
 
-def _has_come_far(sight: JobSight) -> bool:
+def _has_come_far(view: LocalJobView) -> bool:
     """Whether there may be something to go on with: of a job that was killed nobody has said how far it was."""
-    return sight.status.state == "Stopped" and (sight.status.version > 0 or not sight.has_figures)
+    return view.status.state == "Stopped" and (view.status.version > 0 or not view.has_figures)

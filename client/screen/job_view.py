@@ -7,13 +7,13 @@ from typing import Any, Protocol
 from edlz.services.errors import ConfigError
 from edlz.services.protocol.job_status import JobStatus
 
-__all__ = ["ENDED_STATES", "Sight", "exit_code_of", "not_running"]
+__all__ = ["ENDED_STATES", "JobView", "exit_code_of", "not_running"]
 
 ENDED_STATES = ("succeeded", "failed", "stopped")  # as they are typed
 STOPPED = 7  # the exit code of a command that waits for a job which was stopped
 
 
-class Sight(Protocol):
+class JobView(Protocol):
     """What is known of a job now."""
 
     @property
@@ -115,11 +115,11 @@ def exit_code_of(status: JobStatus) -> int:
     return STOPPED
 
 
-def not_running(sight: Sight) -> ConfigError:
+def not_running(view: JobView) -> ConfigError:
     """Return the refusal of what only a running job can do."""
-    state = sight.status.state if not sight.note else f"{sight.status.state}, {sight.note}"
-    can_go_on = sight.status.state == "Stopped" and sight.can_resume
+    state = view.status.state if not view.note else f"{view.status.state}, {view.note}"
+    can_go_on = view.status.state == "Stopped" and view.can_resume
     return ConfigError(
-        f'job "{sight.word}" is not running: {state}',
-        f"edlz resume {sight.word}" if can_go_on else f"edlz status {sight.word}",
+        f'job "{view.word}" is not running: {state}',
+        f"edlz resume {view.word}" if can_go_on else f"edlz status {view.word}",
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from edlz.client.screen.columns import aligned, cut, shortened
-from edlz.client.screen.job_view import Sight
+from edlz.client.screen.job_view import JobView
 from edlz.client.screen.json_objects import API_VERSION, status_object
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Role, Span
 from edlz.client.screen.wording import age, metric, percent, working
@@ -31,7 +31,7 @@ _MOST_OF_LAST = 100
 
 
 def jobs_table(
-    sights: Sequence[Sight],
+    views: Sequence[JobView],
     now: float,
     *,
     width: int | None = None,
@@ -42,7 +42,7 @@ def jobs_table(
 
     Parameters
     ----------
-    sights : sequence of Sight
+    views : sequence of JobView
         The jobs.
     now : float
         Seconds since the epoch.
@@ -51,34 +51,34 @@ def jobs_table(
     is_wide : bool
         With version, process and folder, and nothing cut off.
     """
-    if not sights:
+    if not views:
         return [[Span("No job has been run here yet.")], _next("edlz train --help")]
     header = ["NAME", "STATE", "DONE", "WORKERS", "WHERE", "AGE", "LAST"]
-    newest_first = sorted(sights, key=lambda sight: -sight.status.started_at)
-    rows = [_row(sight, now) for sight in newest_first]
+    newest_first = sorted(views, key=lambda view: -view.status.started_at)
+    rows = [_row(view, now) for view in newest_first]
     if is_wide:
         header += ["VERSION", "PID", "FOLDER"]
-        for row, sight in zip(rows, newest_first, strict=True):
-            pid = "-" if sight.pid is None else str(sight.pid)
-            row += [f"v{sight.status.version:,}", pid, sight.place]
+        for row, view in zip(rows, newest_first, strict=True):
+            pid = "-" if view.pid is None else str(view.pid)
+            row += [f"v{view.status.version:,}", pid, view.place]
     else:  # a failure may have a whole page to say, and its status says it
         rows = [[*row[:-1], shortened(str(row[-1]), _MOST_OF_LAST, glyphs)] for row in rows]
     lines = [cut(line, width, glyphs) for line in aligned(header, rows, right={"DONE"})]
     return [*lines, _next(*_commands(newest_first))]
 
 
-def jobs_object(sights: Sequence[Sight]) -> dict[str, Any]:
+def jobs_object(views: Sequence[JobView]) -> dict[str, Any]:
     """Return what `edlz ls -o json` prints."""
-    return {"api": API_VERSION, "jobs": [job_object(sight) for sight in sights]}
+    return {"api": API_VERSION, "jobs": [job_object(view) for view in views]}
 
 
-def job_object(sight: Sight) -> dict[str, Any]:
+def job_object(view: JobView) -> dict[str, Any]:
     """Return what `edlz status -o json` prints: the object of `/api/status`, and where the job is."""
-    found = status_object(sight.status, sight.where)
-    found["job"]["name"] = sight.name
-    found["job"]["reason"] = found["job"]["reason"] or sight.note or None
-    found["job"].update(sight.facts())
-    found["job"]["asked_workers"] = sight.status.target_workers or sight.asked_workers
+    found = status_object(view.status, view.where)
+    found["job"]["name"] = view.name
+    found["job"]["reason"] = found["job"]["reason"] or view.note or None
+    found["job"].update(view.facts())
+    found["job"]["asked_workers"] = view.status.target_workers or view.asked_workers
     return found
 
 
@@ -92,35 +92,35 @@ def scaled_lines(word: str, scaled: "Scaled") -> list[Line]:
     return [[Span(text), *warning], _next(f"edlz status {word}")]
 
 
-def _row(sight: Sight, now: float) -> list[str | Span]:
-    status = sight.status
+def _row(view: JobView, now: float) -> list[str | Span]:
+    status = view.status
     return [
-        Span(sight.name, "bold"),
+        Span(view.name, "bold"),
         Span(status.state, STATE_ROLES[status.state]),
-        percent(status.ratio) if sight.has_figures else "-",
-        _workers(sight),
-        sight.where,
+        percent(status.ratio) if view.has_figures else "-",
+        _workers(view),
+        view.where,
         age(now - status.started_at),
-        " ".join(line.strip() for line in _last(sight).splitlines() if line.strip()),
+        " ".join(line.strip() for line in _last(view).splitlines() if line.strip()),
     ]
 
 
-def _workers(sight: Sight) -> str:
+def _workers(view: JobView) -> str:
     """Return how many take part, of how many that were asked for; by hand nobody has said how many."""
-    count = working(sight.status.workers) if sight.is_live else 0
-    asked = sight.status.target_workers or sight.asked_workers
-    return f"{count}/{asked}" if sight.is_led or asked else str(count)
+    count = working(view.status.workers) if view.is_live else 0
+    asked = view.status.target_workers or view.asked_workers
+    return f"{count}/{asked}" if view.is_led or asked else str(count)
 
 
-def _last(sight: Sight) -> str:
+def _last(view: JobView) -> str:
     """Return the newest thing worth knowing, after the command that it asks for: the end may be cut off."""
-    status, word = sight.status, sight.word
+    status, word = view.status, view.word
     if status.state == "Failed":
-        return _after(f"edlz status {word}", status.failure.text if status.failure else sight.note)
-    if status.state == "Stopped" and sight.can_resume:
-        return _after(f"edlz resume {word}", sight.note)
-    if sight.note or sight.trouble:
-        return sight.note or sight.trouble
+        return _after(f"edlz status {word}", status.failure.text if status.failure else view.note)
+    if status.state == "Stopped" and view.can_resume:
+        return _after(f"edlz resume {word}", view.note)
+    if view.note or view.trouble:
+        return view.note or view.trouble
     if status.evaluations and status.evaluations[-1].metrics:
         name, value = next(iter(status.evaluations[-1].metrics.items()))
         return f"{name} {metric(value)}"
@@ -131,12 +131,12 @@ def _after(command: str, text: str) -> str:
     return f"{command}   {text}".rstrip()
 
 
-def _commands(sights: Sequence[Sight]) -> list[str]:
-    live = next((sight for sight in sights if sight.is_live), None)
+def _commands(views: Sequence[JobView]) -> list[str]:
+    live = next((view for view in views if view.is_live), None)
     if live is not None:
         word = live.word
         return [f"edlz status {word}", f"edlz wait {word}" if live.by_hand else f"edlz logs -f {word}"]
-    return [f"edlz status {sights[0].word}"]
+    return [f"edlz status {views[0].word}"]
 
 
 def _next(*commands: str) -> Line:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from edlz.client.screen.columns import aligned, cut, wrapped
-from edlz.client.screen.job_view import Sight
+from edlz.client.screen.job_view import JobView
 from edlz.client.screen.jobs import STATE_ROLES
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, width_of
 from edlz.client.screen.verdict_text import Ending, exported_text, failure_block
@@ -30,7 +30,7 @@ _SHOWN_EVENTS = 4
 
 
 def status_screen(
-    sight: Sight,
+    job_view: JobView,
     now: float,
     *,
     width: int | None = None,
@@ -42,7 +42,7 @@ def status_screen(
 
     Parameters
     ----------
-    sight : Sight
+    job_view : JobView
         The job.
     now : float
         Seconds since the epoch.
@@ -53,12 +53,12 @@ def status_screen(
     has_checkpoints : bool
         Whether there is one to look at.
     """
-    status = sight.status
-    said = _head(sight, now, width)
-    if sight.note and status.state != "Failed":
-        said.append([Span(f"  {_explained(sight.note)}", "wait")])
+    status = job_view.status
+    said = _head(job_view, now, width)
+    if job_view.note and status.state != "Failed":
+        said.append([Span(f"  {_explained(job_view.note)}", "wait")])
     lines: list[Line] = []
-    if sight.is_live:  # what the last word of a job that has ended says of its processes is no more true
+    if job_view.is_live:  # what the last word of a job that has ended says of its processes is no more true
         lines += _workers(status.workers, now, is_wide=is_wide)
         lines += _partitions(status)
     if status.nonfinite_losses:
@@ -72,15 +72,15 @@ def status_screen(
     lines += _events(status, now)
     if is_wide:
         lines.append(
-            [Span("FOLDER    " if sight.where == "local" else "POD       ", "dim"), Span(sight.place)]
+            [Span("FOLDER    " if job_view.where == "local" else "POD       ", "dim"), Span(job_view.place)]
         )
     lines = [*wrapped(said, width, glyphs), *(cut(line, width, glyphs) for line in lines)]
     if status.state == "Failed" and status.failure is not None:
-        ending = Ending(0.0, sight.logs, word=sight.word)
+        ending = Ending(0.0, job_view.logs, word=job_view.word)
         lines += wrapped(
             failure_block(status.failure, status.name, ending, _aged(status, now)), width, glyphs
         )
-    commands = "    ".join(next_commands(sight, has_checkpoints=has_checkpoints))
+    commands = "    ".join(next_commands(job_view, has_checkpoints=has_checkpoints))
     return [*lines, [Span("next: ", "dim"), Span(commands, "bold")]]
 
 
@@ -91,22 +91,22 @@ def _aged(status: JobStatus, now: float) -> JobStatus:
     return msgspec.structs.replace(status, snapshot_age_s=status.snapshot_age_s + now - status.now)
 
 
-def next_commands(sight: Sight, *, has_checkpoints: bool) -> list[str]:
+def next_commands(job_view: JobView, *, has_checkpoints: bool) -> list[str]:
     """Return the commands that make sense now."""
-    word, state = sight.word, sight.status.state
-    if sight.by_hand is not None:
+    word, state = job_view.word, job_view.status.state
+    if job_view.by_hand is not None:
         return [f"edlz wait {word}"]
-    if sight.is_live:
-        has_master = not sight.note
+    if job_view.is_live:
+        has_master = not job_view.note
         return [f"edlz logs -f {word}" + ("" if has_master else " --master"), f"edlz stop {word}"]
-    if sight.is_earlier:
+    if job_view.is_earlier:
         return [f"edlz logs {word}"]
     look = [f"edlz checkpoint ls {word}"] if has_checkpoints else []
     if state == "Succeeded":
         return [*look, f"edlz logs {word}", f"edlz rm {word}"]
-    if sight.note == "never began":
+    if job_view.note == "never began":
         return [f"edlz logs {word} --master", f"edlz rm {word}"]
-    resume = [f"edlz resume {word}"] if sight.can_resume else []
+    resume = [f"edlz resume {word}"] if job_view.can_resume else []
     return [*resume, *look, f"edlz rm {word}"]
 
 
@@ -118,10 +118,10 @@ def _explained(note: str) -> str:
     return note
 
 
-def _head(sight: Sight, now: float, width: int | None) -> list[Line]:
-    status = sight.status
+def _head(job_view: JobView, now: float, width: int | None) -> list[Line]:
+    status = job_view.status
     facts = []
-    if sight.has_figures:
+    if job_view.has_figures:
         epoch = [f"epoch {status.epoch}/{status.epochs}"] if status.is_training else []
         facts = [percent(status.ratio), *epoch, f"v{status.version:,}"]
         if status.evaluations:
@@ -131,17 +131,17 @@ def _head(sight: Sight, now: float, width: int | None) -> list[Line]:
             ]
         elif status.loss is not None:
             facts.append(f"loss {metric(status.loss)}")
-        if status.stalled_s is not None and sight.is_live:
+        if status.stalled_s is not None and job_view.is_live:
             facts.append(f"stalled {duration(status.stalled_s)}")
         elif status.eta_s is not None and status.state == "Training":
             facts.append(f"ETA {'~' if status.is_eta_rough else ''}{duration(status.eta_s)}")
     line = [
-        Span(sight.name, "bold"),
+        Span(job_view.name, "bold"),
         Span("  "),
         Span(status.state, STATE_ROLES[status.state]),
         Span("".join(f"  {fact}" for fact in facts)),
     ]
-    where = Span(f"   {sight.where}, {age(now - status.started_at)}", "dim")
+    where = Span(f"   {job_view.where}, {age(now - status.started_at)}", "dim")
     is_fitting = width is None or width_of([*line, where]) <= width
     return [[*line, where]] if is_fitting else [line, [where]]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edlz.client.jobs.job_index import LocalJob
 from edlz.client.local.job_lock import LockHolder
-from edlz.client.local.job_view import JobSight
+from edlz.client.local.job_view import LocalJobView
 from edlz.client.screen.columns import aligned, cut
 from edlz.client.screen.jobs import job_object, jobs_object, jobs_table, scaled_lines
 from edlz.client.screen.json_objects import object_text
@@ -90,7 +90,7 @@ FAILED = msgspec.structs.replace(
 )
 
 
-def sight(
+def view(
     status: JobStatus = STATUS,
     name: str = "mnist",
     *,
@@ -100,27 +100,27 @@ def sight(
     word: str = "",
     is_earlier: bool = False,
     by_hand: str | None = None,
-) -> JobSight:
+) -> LocalJobView:
     job = LocalJob(name, Path(f"/home/jobs/{name}"), word or name, is_earlier)
-    return JobSight(job, HOLDER if is_live else None, status, 2, note, has_figures, by_hand)
+    return LocalJobView(job, HOLDER if is_live else None, status, 2, note, has_figures, by_hand)
 
 
 def ended(state: str, **fields: object) -> JobStatus:
     return msgspec.structs.replace(STATUS, state=state, **fields)
 
 
-LIVE = sight(is_live=True)
+LIVE = view(is_live=True)
 SIGHTS = [
-    sight(FAILED, "census"),
+    view(FAILED, "census"),
     LIVE,
-    sight(ended("Stopped", started_at=NOW - 7300), "ctr-wide"),
-    sight(
+    view(ended("Stopped", started_at=NOW - 7300), "ctr-wide"),
+    view(
         ended("Stopped", started_at=NOW - 7400, evaluations=(), loss=None),
         "killed",
         note="interrupted",
         has_figures=False,
     ),
-    sight(ended("Succeeded", ratio=1.0, started_at=NOW - 200_000), "done"),
+    view(ended("Succeeded", ratio=1.0, started_at=NOW - 200_000), "done"),
 ]
 
 
@@ -147,7 +147,7 @@ def test_ls_in_a_pipe_cuts_nothing_off() -> None:
 
 def test_ls_has_one_line_for_a_job_however_much_its_failure_has_to_say() -> None:
     failure = FailureView(text="ValueError: in user code:\n\n  File x.py, line 3\n" + "and so on " * 90)
-    talkative = sight(msgspec.structs.replace(FAILED, failure=failure), "census")
+    talkative = view(msgspec.structs.replace(FAILED, failure=failure), "census")
     header, line, _ = plain(jobs_table([talkative], NOW)).splitlines()
     assert len(line) == header.index("LAST") + 100
     assert line.endswith("…")
@@ -173,7 +173,7 @@ def test_ls_wide_in_ascii_and_in_colour() -> None:
 
 
 def test_a_job_by_hand_has_no_log_here_and_nobody_said_how_many_workers() -> None:
-    by_hand = JobSight(LIVE.job, None, STATUS, 0, by_hand="77")
+    by_hand = LocalJobView(LIVE.job, None, STATUS, 0, by_hand="77")
     lines = plain(jobs_table([by_hand], NOW, is_wide=True)).splitlines()
     assert lines[1].split()[:5] == ["mnist", "Training", "59", "%", "1"]
     assert " 77 " in lines[1]
@@ -181,12 +181,12 @@ def test_a_job_by_hand_has_no_log_here_and_nobody_said_how_many_workers() -> Non
 
 
 def test_earlier_runs_are_not_to_be_resumed() -> None:
-    line = plain(jobs_table([sight(ended("Stopped"), "mnist.1", is_earlier=True)], NOW)).splitlines()[1]
+    line = plain(jobs_table([view(ended("Stopped"), "mnist.1", is_earlier=True)], NOW)).splitlines()[1]
     assert "resume" not in line
 
 
 def test_a_job_that_another_one_has_taken_the_name_of_is_named_by_its_folder() -> None:
-    text = plain(jobs_table([sight(ended("Stopped"), word="/disk/mnist")], NOW))
+    text = plain(jobs_table([view(ended("Stopped"), word="/disk/mnist")], NOW))
     assert "edlz resume /disk/mnist" in text
     assert text.endswith("next: edlz status /disk/mnist\n")
 
@@ -246,7 +246,7 @@ def test_status_wide() -> None:
 
 
 def test_status_of_a_failed_job() -> None:
-    assert plain(status_screen(sight(FAILED, "census"), NOW, width=80, has_checkpoints=True)) == (
+    assert plain(status_screen(view(FAILED, "census"), NOW, width=80, has_checkpoints=True)) == (
         "census  Failed  31 %  epoch 2/2  v354  loss 0.083   local, 1d\n"
         'error: job "mnist" failed: task 63 raised the same error 3 times (workers 0, 1,\n'
         "       0)\n"
@@ -261,13 +261,13 @@ def test_status_of_a_failed_job() -> None:
 
 def test_status_of_a_failed_job_says_what_is_kept_and_how_old_it_is_by_now() -> None:
     failed = msgspec.structs.replace(FAILED, snapshot=300, snapshot_ratio=0.25, snapshot_age_s=12.0)
-    screen = plain(status_screen(sight(failed, "census"), failed.now + 48, width=80))
+    screen = plain(status_screen(view(failed, "census"), failed.now + 48, width=80))
     assert "  kept    v300 (25 %), snapshot of 1m ago\n" in screen
 
 
 def test_status_of_a_job_that_has_ended_shows_no_process() -> None:
     status = ended("Stopped", events=())
-    assert plain(status_screen(sight(status), NOW, width=80)) == (
+    assert plain(status_screen(view(status), NOW, width=80)) == (
         "mnist  Stopped  59 %  epoch 2/2  v354  accuracy 0.964 (v350)   local, 23s\n"
         "next: edlz resume mnist    edlz rm mnist\n"
     )
@@ -277,7 +277,7 @@ def test_status_of_a_job_that_has_ended_shows_no_process() -> None:
     ("seen", "lines"),
     [
         (
-            sight(ended("Stopped", events=()), note="interrupted", has_figures=False),
+            view(ended("Stopped", events=()), note="interrupted", has_figures=False),
             [
                 "mnist  Stopped   local, 23s",
                 "  interrupted before it could save; it goes on from its last snapshots",
@@ -285,7 +285,7 @@ def test_status_of_a_job_that_has_ended_shows_no_process() -> None:
             ],
         ),
         (
-            sight(
+            view(
                 ended("Starting", events=(), workers=(), partitions=()),
                 is_live=True,
                 note="the master restarts",
@@ -297,7 +297,7 @@ def test_status_of_a_job_that_has_ended_shows_no_process() -> None:
             ],
         ),
         (
-            sight(
+            view(
                 ended("Failed", events=(), failure=FailureView(text="no data", help="look")),
                 note="never began",
                 has_figures=False,
@@ -311,7 +311,7 @@ def test_status_of_a_job_that_has_ended_shows_no_process() -> None:
             ],
         ),
         (
-            sight(ended("Training", events=(), workers=(), partitions=()), by_hand="77"),
+            view(ended("Training", events=(), workers=(), partitions=()), by_hand="77"),
             [
                 "mnist  Training  59 %  epoch 2/2  v354  accuracy 0.964 (v350)  ETA 12s",
                 "   local, 23s",
@@ -321,14 +321,14 @@ def test_status_of_a_job_that_has_ended_shows_no_process() -> None:
     ],
     ids=["interrupted", "restarts", "never began", "by hand"],
 )
-def test_what_the_state_does_not_say(seen: JobSight, lines: list[str]) -> None:
+def test_what_the_state_does_not_say(seen: LocalJobView, lines: list[str]) -> None:
     assert plain(status_screen(seen, NOW, width=80)).splitlines() == lines
 
 
 def test_a_stall_and_a_rough_eta() -> None:
-    stalled = sight(ended("Training", stalled_s=42.0), is_live=True)
+    stalled = view(ended("Training", stalled_s=42.0), is_live=True)
     assert "stalled 42s" in plain(status_screen(stalled, NOW))
-    rough = sight(ended("Training", is_eta_rough=True), is_live=True)
+    rough = view(ended("Training", is_eta_rough=True), is_live=True)
     assert "ETA ~12s" in plain(status_screen(rough, NOW))
 
 
@@ -356,8 +356,8 @@ def test_objects() -> None:
     assert jobs_object([LIVE])["jobs"] == [found]
     assert json.loads(object_text(found, "json")) == found
     assert yaml.safe_load(object_text(found, "yaml")) == found
-    assert job_object(sight(note="interrupted"))["job"]["reason"] == "interrupted"
-    assert job_object(sight(FAILED))["job"]["reason"].startswith("task 63 raised")
+    assert job_object(view(note="interrupted"))["job"]["reason"] == "interrupted"
+    assert job_object(view(FAILED))["job"]["reason"].startswith("task 63 raised")
 
 
 def test_every_field_of_a_partition_is_passed_on() -> None:

@@ -16,7 +16,7 @@ from edlz.client.cluster import checks
 from edlz.client.cluster.capacity import nodes_of, quotas_of, room_for
 from edlz.client.cluster.image_check import image_verdict
 from edlz.client.cluster.index import Place, forget_place, list_places, places_of, remember_place
-from edlz.client.cluster.job_view import sight_of
+from edlz.client.cluster.job_view import view_of
 from edlz.client.cluster.pod_facts import facts_of, warnings_by_pod
 from edlz.client.images.local import LocalImage
 from edlz.client.screen.jobs import job_object
@@ -200,7 +200,7 @@ def test_a_job_is_what_its_master_says_and_its_pods() -> None:
         pod("ps-0"),
         pod("worker-8", "Failed"),
     ]
-    seen = sight_of(AT, "lab", pods)
+    seen = view_of(AT, "lab", pods)
     assert [(worker.id, worker.note) for worker in seen.status.workers] == [
         ("0", ""),
         ("1", "Pending: 0/1 nodes: Insufficient cpu; replaces worker-9"),
@@ -235,28 +235,28 @@ def test_a_job_is_what_its_master_says_and_its_pods() -> None:
     ],
 )
 def test_the_state_of_a_job(master: Pod, state: str, is_live: bool) -> None:
-    seen = sight_of(AT, "", [master])
+    seen = view_of(AT, "", [master])
     assert (seen.status.state, seen.is_live) == (state, is_live)
 
 
 def test_a_master_that_cannot_begin_says_why() -> None:
     waiting = pod("master", state={"waiting": {"reason": "CrashLoopBackOff"}}, more=ENDED)
-    seen = sight_of(AT, "", [waiting])
+    seen = view_of(AT, "", [waiting])
     assert seen.is_master_in_vain
     assert seen.note == (
         "the master waits: its container is started again after exit code 2, once so far: "
         "--seed=x is no number; e.g. --seed=1"
     )
-    seen = sight_of(AT, "", [pod("master", more=ENDED)])
+    seen = view_of(AT, "", [pod("master", more=ENDED)])
     assert not seen.is_master_in_vain
     assert seen.note == "the master starts again; it ended: --seed=x is no number; e.g. --seed=1"
     ended = {"terminated": ENDED["lastState"]["terminated"]}  # type: ignore[index]
-    status = sight_of(AT, "", [pod("master", "Failed", state=ended)]).status
+    status = view_of(AT, "", [pod("master", "Failed", state=ended)]).status
     assert status.failure == FailureView(
         text="its master ended: exit code 2: --seed=x is no number", help="e.g. --seed=1", exit_code=2
     )
     spoken = pod("master", said=STATUS_SAID, state={"waiting": {"reason": "CrashLoopBackOff"}}, more=ENDED)
-    assert not sight_of(AT, "", [spoken]).is_master_in_vain, "it can go on from its journal"
+    assert not view_of(AT, "", [spoken]).is_master_in_vain, "it can go on from its journal"
 
 
 def test_workers_are_as_old_as_their_pods() -> None:
@@ -266,7 +266,7 @@ def test_workers_are_as_old_as_their_pods() -> None:
         pod("worker-0", meta=created),
         pod("worker-7", meta=created),
     ]
-    seen = sight_of(AT, "", pods)
+    seen = view_of(AT, "", pods)
     assert [(worker.id, worker.started_at) for worker in seen.status.workers] == [
         ("0", 100.0),
         ("1", 0.0),
@@ -282,21 +282,21 @@ def test_workers_are_as_old_as_their_pods() -> None:
 
 
 def test_what_is_no_pod_has_no_age() -> None:
-    seen = sight_of(AT, "", [pod("master", said=STATUS_SAID)])
+    seen = view_of(AT, "", [pod("master", said=STATUS_SAID)])
     assert "AGE" not in "".join(plain([line]) for line in status_screen(seen, 820.0))
 
 
 def test_a_note_of_a_parameter_server_is_in_the_table() -> None:
     pending = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]}
     pods = [pod("master", said=STATUS_SAID), pod("ps-0", "Pending", node="", **pending)]
-    screen = [plain([line]) for line in status_screen(sight_of(AT, "", pods), 820.0)]
+    screen = [plain([line]) for line in status_screen(view_of(AT, "", pods), 820.0)]
     place = next(number for number, line in enumerate(screen) if line.startswith("PS"))
     assert screen[place].split()[-1] == "NOTE"
     assert screen[place + 1].rstrip().endswith("Pending: no room")
 
 
 def test_scripts_see_where_a_job_is() -> None:
-    found = job_object(sight_of(AT, "lab", [pod("master", said=STATUS_SAID)]))["job"]
+    found = job_object(view_of(AT, "lab", [pod("master", said=STATUS_SAID)]))["job"]
     assert (found["where"], found["context"], found["namespace"]) == ("k8s/research", "lab", "research")
 
 
@@ -307,7 +307,7 @@ def test_a_status_that_cannot_be_read() -> None:
             {"name": "elasticdl-mnist-master", "annotations": {STATUS: "{"}}, type(pod("master").metadata)
         ),
     )
-    seen = sight_of(AT, "", [master])
+    seen = view_of(AT, "", [master])
     assert seen.status.state == "Starting"
     assert not seen.has_figures
 
