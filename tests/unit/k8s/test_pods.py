@@ -1,8 +1,5 @@
-"""The pods, services and secret of a job, as an API server would see them."""
+"""Pods, services and secrets of a job: names, arguments, variables, rights and folders."""
 
-import dataclasses
-from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 import kubernetes_validate
@@ -13,95 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edlz.k8s.cluster.api_records import Pod
-from edlz.k8s.cluster.manifest import to_plain, to_yaml
+from edlz.k8s.cluster.manifest import to_plain
 from edlz.k8s.cluster.names import labels, pod_name, selector, short_name
-from edlz.k8s.demo import DEMOS, MANIFESTS, demo_manifest
 from edlz.k8s.flags.cluster_spec import ClusterSpec
 from edlz.k8s.flags.object_check import object_problems
 from edlz.k8s.master import own_pod
 from edlz.k8s.objects.job_objects import JobObjects
-from edlz.k8s.objects.pods import Owner, master_pod, service_pod, settings_in_pods
+from edlz.k8s.objects.pods import service_pod, settings_in_pods
 from edlz.k8s.objects.ps_service import ps_service
-from edlz.k8s.objects.secret import keys_secret
 from edlz.services.configuration.arguments import read_config
-from edlz.services.configuration.job_config import MAX_JOB_NAME, JobConfig
-
-VERSIONS = [f"1.{minor}" for minor in range(28, int(kubernetes_validate.latest_version().split(".")[1]) + 1)]
-OWNER = Owner("elasticdl-mnist-master", "6f3c5d1e-0000-4000-8000-000000000000")
-ADDRESS = "10.1.2.3:50001"
-
-
-def job(**changes: Any) -> JobConfig:
-    settings = {
-        "job_name": "mnist",
-        "model_def": "mnist.mnist_functional_api.custom_model",
-        "training_data": "/data/mnist/train",
-        "image_name": "edlz:mnist",
-        "volume": "host_path=/data,mount_path=/data",
-        **changes,
-    }
-    return JobConfig(**settings)
-
-
-def master(**changes: Any) -> dict[str, Any]:
-    return dict(to_plain(master_pod(job(**changes), "edlz:mnist")))
-
-
-def pod(name: str, memory: str | None = None, **changes: Any) -> dict[str, Any]:
-    config = settings_in_pods(job(**changes), "edlz:mnist")
-    made = service_pod(config, name, owner=OWNER, master_addr=ADDRESS, memory=memory, environ={"NCCL_A": "1"})
-    return dict(to_plain(made))
-
-
-def container(plain: dict[str, Any]) -> dict[str, Any]:
-    (only,) = plain["spec"]["containers"]
-    return dict(only)
-
-
-def variables(plain: dict[str, Any]) -> dict[str, str]:
-    return {
-        variable["name"]: variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"]
-        for variable in container(plain)["env"]
-    }
-
-
-def mounts(plain: dict[str, Any]) -> dict[str, str]:
-    return {mount["mountPath"]: mount["name"] for mount in container(plain)["volumeMounts"]}
-
-
-def all_objects() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give every kind of object for many settings."""
-    resources = ("cpu=1,memory=4096Mi", "cpu=500m,memory=1.5G,disk=5G,gpu=1")
-    volumes = (
-        "",
-        "host_path=/data,mount_path=/data",
-        "claim_name=c,mount_path=/a,sub_path=x;claim_name=c,mount_path=/b,volume_name=v;host_path=/h,"
-        "type=Directory,mount_path=/var/lib/edlz",
-    )
-    more: tuple[dict[str, Any], ...] = (
-        {},
-        {"transport_security": "none", "log_file_path": "/logs/$(MY_POD_NAME).log", "namespace": "research"},
-        {
-            "envs": "A=1,2,B=1e3",
-            "populate_env_names": "NCCL_.*",
-            "checkpoint_dir": "/ckpt",
-            "worker_pod_priority": "high=0.5",
-            "master_pod_priority": "high-priority",
-            "worker_image": "registry.example.com:5000/team/edlz:worker",
-            "image_pull_policy": "Never",
-            "restart_policy": "Never",
-            "job_name": "a" * MAX_JOB_NAME,
-        },
-    )
-    for resource, volume, changes in product(resources, volumes, more):
-        settings = {"worker_resource_request": resource, "volume": volume, **changes}
-        config = settings_in_pods(job(**settings), "edlz:mnist")
-        yield "master", master(**settings)
-        for name in ("ps-0", "worker-0", "worker-99999"):
-            yield name, pod(name, **settings)
-        yield "worker-1", pod("worker-1", memory="6144Mi", **settings)
-        yield "service", to_plain(ps_service(config, 0, OWNER))
-        yield "secret", to_plain(keys_secret(config, {"server.key": b"\x00k"}, OWNER))
+from tests.pod_objects import (
+    ADDRESS,
+    OWNER,
+    VERSIONS,
+    all_objects,
+    container,
+    job,
+    master,
+    mounts,
+    pod,
+    variables,
+)
 
 
 def test_every_object_passes_the_schemas_of_all_versions() -> None:
@@ -125,9 +54,6 @@ def test_every_object_has_the_labels_of_its_job() -> None:
         assert ("ownerReferences" in plain["metadata"]) == (name != "master")
 
 
-# ---------------------------------------------------------------- names
-
-
 def test_names_and_labels() -> None:
     assert pod_name("j", "worker-3") == "elasticdl-j-worker-3"
     assert short_name("j", "elasticdl-j-worker-3") == "worker-3"
@@ -142,9 +68,6 @@ def test_the_owner_holds_what_it_made() -> None:
         OWNER.uid,
         True,
     )
-
-
-# ---------------------------------------------------------------- the master
 
 
 def arguments_of(plain: dict[str, Any], module: str) -> list[str]:
@@ -189,9 +112,6 @@ def test_the_threads_of_a_worker_are_those_of_its_pod() -> None:
     assert threads(worker_resource_request="cpu=500m,memory=1Gi") == 1
     assert threads(worker_resource_request="cpu=2.5", worker_resource_limit="cpu=4") == 4
     assert threads(worker_threads=3, given=frozenset({"worker_threads"})) == 3
-
-
-# ---------------------------------------------------------------- ps and workers
 
 
 def test_commands_have_no_shell() -> None:
@@ -285,9 +205,6 @@ def test_a_service_leads_to_its_ps_alone() -> None:
         assert all(found[key] == value for key, value in plain["spec"]["selector"].items()) == is_selected
     assert plain["spec"]["ports"][0]["port"] == 2222
     assert plain["metadata"]["annotations"] == plain["metadata"]["labels"]
-
-
-# ---------------------------------------------------------------- security and folders
 
 
 def test_pods_have_no_rights_that_they_do_not_need() -> None:
@@ -387,146 +304,3 @@ def test_output_goes_to_a_file_too() -> None:
 def test_the_job_directory_can_lie_on_a_volume() -> None:
     command = container(pod("ps-0", job_dir="/data/jobs/mnist"))["command"]
     assert "--job_dir=/data/jobs/mnist" in command
-
-
-# ---------------------------------------------------------------- manifests
-
-
-@pytest.mark.parametrize("file", sorted(DEMOS))
-def test_demos_are_current(file: str) -> None:
-    """`python -m edlz.k8s.demo` writes them anew."""
-    assert (MANIFESTS / file).read_text(encoding="utf-8") == demo_manifest(file)
-
-
-@pytest.mark.parametrize("path", sorted(MANIFESTS.glob("*.yaml")), ids=lambda path: str(path.name))
-def test_manifests_pass_the_schemas_of_all_versions(path: Any) -> None:
-    objects = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-    assert objects
-    for plain in objects:
-        assert object_problems(plain) == []
-        for version in VERSIONS:
-            kubernetes_validate.validate(plain, version, strict=True)
-
-
-def test_the_rights_are_no_more_than_a_job_needs() -> None:
-    role, binding = yaml.safe_load_all((MANIFESTS / "edlz-rbac.yaml").read_text(encoding="utf-8"))
-    rights = {rule["resources"][0]: set(rule["verbs"]) for rule in role["rules"]}
-    assert rights == {
-        "pods": {"create", "delete", "get", "list", "watch", "patch"},
-        "pods/log": {"get"},
-        "pods/finalizers": {"update"},
-        "services": {"create", "delete", "get"},
-        "secrets": {"create", "delete"},
-    }
-    assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "default"}]
-
-
-def test_priority_classes_have_the_values_of_the_tutorial() -> None:
-    classes = yaml.safe_load_all((MANIFESTS / "priority-classes.yaml").read_text(encoding="utf-8"))
-    assert {plain["metadata"]["name"]: plain["value"] for plain in classes} == {
-        "high-priority": 1000000,
-        "low-priority": 1000,
-    }
-
-
-def test_yaml_is_read_as_it_was_written() -> None:
-    objects = [plain for _, plain in all_objects()]
-    assert list(yaml.safe_load_all(to_yaml(objects))) == objects
-
-
-@pytest.mark.parametrize(
-    "text", ["1e3", "y", "no", "012", "0o7", "1_000", "~", "", "null", ".5", "1:30", "0x1F", "=", "-"]
-)
-def test_a_text_is_no_number_for_any_reader(text: str) -> None:
-    assert f'value: "{text}"\n' in to_yaml([{"value": text}])
-
-
-@given(
-    st.recursive(
-        st.text() | st.integers() | st.booleans(),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-        max_leaves=8,
-    )
-)
-def test_any_text_survives_yaml(item: Any) -> None:
-    assert yaml.safe_load(to_yaml([{"item": item}])) == {"item": item}
-
-
-# ---------------------------------------------------------------- our own check
-
-
-def broken(**spec: Any) -> dict[str, Any]:
-    plain = pod("worker-0")
-    return {**plain, "spec": {**plain["spec"], **spec}}
-
-
-def with_container(**changes: Any) -> dict[str, Any]:
-    return broken(containers=[{**container(pod("worker-0")), **changes}])
-
-
-@pytest.mark.parametrize(
-    ("plain", "problem"),
-    [
-        ({"kind": "Pod", "metadata": {"name": "A_b"}}, 'metadata.name "A_b" is no name of a Pod'),
-        (
-            {"kind": "Service", "metadata": {"name": "1a"}, "spec": {"ports": [{"port": 1}]}},
-            'metadata.name "1a" is no name of a Service',
-        ),
-        (
-            {"kind": "Pod", "metadata": {"name": "a", "labels": {"x": "a b"}}},
-            'metadata.labels["x"]: "a b" is no value: letters, digits, -, _ and ., at most 63',
-        ),
-        (
-            {"kind": "Pod", "metadata": {"name": "a", "labels": {"/x": "a"}}},
-            'metadata.labels: "/x" is no key',
-        ),
-        (
-            {"kind": "Pod", "metadata": {"name": "a", "annotations": {"x": "a" * (1 << 18)}}},
-            "metadata.annotations are more than 262144 bytes",
-        ),
-        (broken(priorityClassName="High"), 'spec.priorityClassName "High" is no name of a priority class'),
-        (
-            broken(tolerations=[{"key": "a", "operator": "Exist"}]),
-            'spec.tolerations: operator "Exist" is none of Equal, Exists, Lt, Gt',
-        ),
-        (broken(volumes=[]), 'container elasticdl-mnist-worker-0: /tmp: no volume "tmp"'),
-        (
-            with_container(resources={"requests": {"memory": "1K"}}),
-            'container elasticdl-mnist-worker-0: requests.memory: "1K" is no quantity',
-        ),
-        (
-            with_container(resources={"requests": {"disk": "1"}}),
-            'container elasticdl-mnist-worker-0: requests: "disk" is no resource',
-        ),
-        (
-            with_container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
-            "container elasticdl-mnist-worker-0: cpu: the request of 2 exceeds the limit of 1",
-        ),
-        (
-            with_container(resources={"requests": {"a.b/gpu": "2"}}),
-            "container elasticdl-mnist-worker-0: a.b/gpu: a device needs a limit equal to the request",
-        ),
-        (
-            with_container(env=[{"name": "A"}, {"name": "A"}]),
-            'container elasticdl-mnist-worker-0: env: "A" stands there twice',
-        ),
-        (with_container(image=""), 'container elasticdl-mnist-worker-0: "" is no image'),
-        (
-            with_container(name="a" * 64),
-            f'container "{"a" * 64}": no name of a container (at most 63 letters)',
-        ),
-    ],
-)
-def test_what_no_server_would_take(plain: dict[str, Any], problem: str) -> None:
-    assert problem in object_problems(plain)
-
-
-def test_a_job_name_of_the_greatest_length_fits_everywhere() -> None:
-    assert object_problems(pod("worker-99999", job_name="a" * MAX_JOB_NAME)) == []
-    assert object_problems(pod("worker-99999", job_name="a" * (MAX_JOB_NAME + 1))) != []
-
-
-def test_settings_in_pods_are_steady() -> None:
-    config = settings_in_pods(job(job_dir="/data/j"), "edlz:mnist")
-    assert settings_in_pods(dataclasses.replace(config), "edlz:mnist") == config
