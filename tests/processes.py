@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.processes import services_of
 from edlz.client.local.job_lock import lock_holder
-from edlz.client.local.master_line import ask_master
+from edlz.client.local.master_line import MasterAddress, ask_all, ask_master
 from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus, StatusRequest
@@ -162,6 +162,17 @@ class HandJob:
             return False
 
         wait_for(found, f"{text!r} in the log of {name}:\n{self.log(name)}")
+
+    def wait_for_training(self, worker: int) -> None:
+        """Wait until a worker has a task in hand: then the job does not end before that worker's loss is known."""
+
+        def trains() -> bool:
+            assert self.processes["master"].poll() is None, f"worker-{worker} has not trained\n{self.logs()}"
+            (status,) = ask_all([MasterAddress(self.master_endpoint)])
+            workers = status.workers if status is not None and status.tasks_done else ()
+            return any((view.id, view.state) == (str(worker), "training") for view in workers)
+
+        wait_for(trains, f"worker-{worker} trains:\n{self.log('master')}")
 
     def status(self) -> JobStatus:
         return _status_of(self.folder)

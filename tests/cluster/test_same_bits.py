@@ -53,8 +53,7 @@ def test_embedding_tables(tmp_path_factory: pytest.TempPathFactory, small_mnist:
 def test_a_worker_is_killed_in_the_middle(undisturbed: str, tmp_path: Path, small_mnist: Path) -> None:
     flags = (*FLAGS, f"--training_data={small_mnist}/train", "--log_level=DEBUG")
     with HandJob(tmp_path, *flags, partitions=2).start(2) as job:
-        job.wait_for_log("worker-0", "model built")
-        job.wait_for_log("master", "Task:1 completed")
+        job.wait_for_training(0)
         job.kill("worker-0")
         status = job.finish(without=("worker-0",))
         job.check_exactly_once()

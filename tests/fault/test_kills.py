@@ -47,8 +47,7 @@ def check(job: HandJob, mode: str, sync_digest: str, *, without: tuple[str, ...]
 @pytest.mark.parametrize("mode", MODES)
 def test_a_worker(mode: str, start, sync_digest: str) -> None:  # type: ignore[no-untyped-def]
     job = start(mode, 2, 2)
-    job.wait_for_log("worker-0", "model built")
-    job.wait_for_log("master", "Task:3 completed")
+    job.wait_for_training(0)
     job.kill("worker-0")
     check(job, mode, sync_digest, without=("worker-0",))
     assert "worker-0 lost" in job.log("master")
@@ -57,8 +56,7 @@ def test_a_worker(mode: str, start, sync_digest: str) -> None:  # type: ignore[n
 @pytest.mark.parametrize("mode", MODES)
 def test_a_worker_that_wakes_up_again(mode: str, start, sync_digest: str) -> None:  # type: ignore[no-untyped-def]
     job = start(mode, 2, 1)
-    job.wait_for_log("worker-0", "model built")
-    job.wait_for_log("master", "Task:2 completed")
+    job.wait_for_training(0)
     process = job.processes["worker-0"]
     os.kill(process.pid, signal.SIGSTOP)
     job.wait_for_log("master", "worker-0 lost: nothing heard")
