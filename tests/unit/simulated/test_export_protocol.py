@@ -97,7 +97,7 @@ def test_an_export_that_always_ends_its_worker_ends_the_job() -> None:
             if any(type(each).__name__ == "ExportModel" for each in instructions):
                 self.within(0.1, 0.5, self.die, process.name)
 
-    job = Deadly(Schedule(seed=3, mode="sync", **SHORT))
+    job = Deadly(Schedule(seed=3, mode="sync", home="machine", **SHORT))
     with pytest.raises(Exception, match=r"that ended its worker 3 times \(workers \d, \d, \d\)"):
         job.run()
     assert not job.exports or not job.journal["is_complete"]
