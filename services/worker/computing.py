@@ -161,7 +161,8 @@ class Computing:
         self._local_steps = not job.plan.is_sync and config.get_model_steps > 1
         if job.plan.predicts and config.prediction_output:
             folder = Path(config.prediction_output)
-            self._writer = PartWriter(folder, config.prediction_format, job.plan, job.run)
+            kind, tell = config.prediction_format, self.meter.set_waits_for
+            self._writer = PartWriter(folder, kind, job.plan, job.run, tell=tell)
         logger.info("loading TensorFlow, building the model")
         self._engine = self._make_engine(config, job.plan, job.partitions)
         built = self._engine.build()
