@@ -50,10 +50,14 @@ def load(source: str | os.PathLike[str], unknown_ids: str = "initial", **flags: 
     >>> model = load("census")
     >>> model.predict(features)
     """
+    return _plug_in()(source, unknown_ids=unknown_ids, **flags)
+
+
+def _plug_in() -> Any:
     found = entry_points(group=GROUP, name=NAME)
     if not found:
         raise RuntimeError(
             "edlz is not installed whole: its entry points are missing; pip install edlz again"
         )
     (entry,) = found
-    return entry.load()(source, unknown_ids=unknown_ids, **flags)
+    return entry.load()

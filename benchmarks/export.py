@@ -27,7 +27,7 @@ from edlz.services.export.about import read_about
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.ledger import LedgerRecord
-from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.checkpoint_writing import Finished, write_manifest, write_part
 from edlz.services.storage.state import MemoryRows, State
 from edlz.services.storage.whole_cut import WholeCut
 
@@ -125,7 +125,8 @@ def _fill(folder: Path) -> None:
         info = write_part(folder, part, version=1, number=1, run="r", tag="a")
         assert info is not None
         infos.append(info)
-    write_manifest(folder, 1, infos, job="j", run="r", mode="sync", number=1, epoch=1, minibatches=0, tag="a")
+    finished = Finished(job="j", run="r", mode="sync", number=1, epoch=1, minibatches=0)
+    write_manifest(folder, 1, infos, finished, tag="a")
 
 
 def _export(folder: Path) -> None:

@@ -75,8 +75,7 @@ def convert(
     ----------
     name : one of DATASETS
     source : path or None
-        Folder of the published files.  Without it: images come from Keras, and for mnist and adult there
-        is a built-in sample; `origin` of the result tells which.
+        Folder of the published files.  Else images come from Keras, mnist and adult from a built-in sample.
     output : path
         Gets the folders `train` and `test`, each of which appears when it is whole.
     records_per_shard : int, > 0
@@ -84,7 +83,7 @@ def convert(
     fraction : float, in (0, 1]
         Images only: how much of each split to take, from its beginning.
     records, seed : int
-        For criteo-generated only: how many records, 1,000,000 unless told; and which ones.
+        criteo-generated only: how many records, 1,000,000 unless told; and which ones.
 
     Raises
     ------
@@ -95,16 +94,11 @@ def convert(
         raise DatasetError(f'no data set "{name}"', f"use one of {', '.join(DATASETS)}")
     if records_per_shard is None:
         records_per_shard = _CRITEO_RECORDS_PER_SHARD if name.startswith("criteo") else _RECORDS_PER_SHARD
-    if records_per_shard < 1:
+    elif records_per_shard < 1:
         raise DatasetError(f"records_per_shard={records_per_shard} is not positive", "e.g. 4096")
-    folder = Path(source) if source is not None else None
+    folder = None if source is None else Path(source)
     _check_options(name, folder, fraction, records, seed)
-    if name in IMAGES:
-        opened = read_images(name, folder, fraction)
-    elif name == GENERATED:
-        opened = generate_criteo(_GENERATED_RECORDS if records is None else records, seed or 0)
-    else:
-        opened = _READERS[name](folder)
+    opened = _opened(name, folder, fraction, _GENERATED_RECORDS if records is None else records, seed or 0)
     return _written(opened, Path(output), records_per_shard)
 
 
@@ -153,6 +147,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{'are already' if done.was_there else 'written'} in {output} (from {done.origin})"
     )
     return 0
+
+
+def _opened(name: str, folder: Path | None, fraction: float, records: int, seed: int) -> Source:
+    if name in IMAGES:
+        return read_images(name, folder, fraction)
+    if name == GENERATED:
+        return generate_criteo(records, seed)
+    return _READERS[name](folder)
 
 
 def _check_options(

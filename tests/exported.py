@@ -22,7 +22,7 @@ from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.plan import Plan
 from edlz.services.protocol.seeds import table_seed
 from edlz.services.storage.checkpoint_records import version_folder
-from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.checkpoint_writing import Finished, write_manifest, write_part
 from edlz.services.storage.state import MemoryRows, State
 
 __all__ = ["Call", "TrainedModel", "run_in_python", "run_session"]
@@ -80,9 +80,16 @@ class TrainedModel:
             info = write_part(folder, state, version=VERSION, number=VERSION, run="r", tag="a")
             assert info is not None
             infos.append(info)
-        about: dict[str, Any] = {"job": "tiny", "run": "r", "number": VERSION, "epoch": 1, "minibatches": 11}
-        settings = self.config.model_settings()
-        write_manifest(folder, VERSION, infos, mode="sync", tag="m", settings=settings, **about)
+        finished = Finished(
+            job="tiny",
+            run="r",
+            mode="sync",
+            number=VERSION,
+            epoch=1,
+            minibatches=11,
+            settings=self.config.model_settings(),
+        )
+        write_manifest(folder, VERSION, infos, finished, tag="m")
         return version_folder(folder, VERSION)
 
     def evaluate(self) -> tuple[list[Any], list[Any]]:

@@ -21,7 +21,7 @@ from edlz.services.protocol.messages import (
     TableSpec,
 )
 from edlz.services.storage.checkpoint_records import Manifest, version_folder
-from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.checkpoint_writing import Finished, write_manifest, write_part
 from edlz.services.storage.state import MemoryRows, State, TableRows
 
 __all__ = [
@@ -130,19 +130,16 @@ def finish_version(
     ends: Ends = (),
 ) -> Manifest:
     """Write the manifest of parts; `number` 0: the version."""
-    return write_manifest(
-        folder,
-        version,
-        parts,
+    finished = Finished(
         job="mnist",
         run=run,
         mode=mode,  # type: ignore[arg-type]
         number=number or version,
         epoch=1,
         minibatches=2 * version,
-        tag="m",
         ends=ends,
     )
+    return write_manifest(folder, version, parts, finished, tag="m")
 
 
 def save(folder: Path, version: int = 7, *, partitions: int = 1, run: str = "r", seed: int = 0) -> Path:

@@ -102,9 +102,7 @@ def job_image(config: JobConfig, say: Callable[[str], None], view: View | None =
     check_image_flags(config)
     if not is_built_for_job(config):
         return config.image_name or config.image_base
-    if view is None:
-        look = look_for(config.progress, sys.stderr, os.environ)
-        view = view_for(look, sys.stderr, is_coloured=has_colour(sys.stderr, os.environ))
+    view = view or _view_of(config)
     name = _new_name(config)
     recipe, entries = _contents(config)
     text, arguments = dockerfile(recipe), pip_settings(os.environ)
@@ -123,6 +121,11 @@ def job_image(config: JobConfig, say: Callable[[str], None], view: View | None =
     finally:
         daemon.close()
     return name
+
+
+def _view_of(config: JobConfig) -> View:
+    look = look_for(config.progress, sys.stderr, os.environ)
+    return view_for(look, sys.stderr, is_coloured=has_colour(sys.stderr, os.environ))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,30 +23,8 @@ def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
     return {
         "api": API_VERSION,
         "seq": max((event.seq for event in status.events), default=0),
-        "job": {
-            "name": status.name,
-            "state": status.state,
-            "reason": status.failure.text if status.failure else None,
-            "where": where,
-            "strategy": "ParameterServerStrategy",
-            "mode": status.mode,
-            "started_at": status.started_at,
-            "digest": status.digest or None,
-            "worker_threads": status.threads or None,
-        },
-        "progress": {
-            "ratio": status.ratio,
-            "epoch": status.epoch,
-            "epochs": status.epochs,
-            "records": status.records,
-            "records_total": status.records_total,
-            "minibatches": status.minibatches,
-            "minibatches_total": status.minibatches_total,
-            "version": status.version,
-            "records_per_s": status.records_per_s,
-            "eta_s": status.eta_s,
-            "stalled_s": status.stalled_s,
-        },
+        "job": _job(status, where),
+        "progress": _progress(status),
         "loss": status.loss,
         "evaluations": [{"version": view.version, "metrics": view.metrics} for view in status.evaluations],
         "tasks": {
@@ -83,6 +61,36 @@ def object_text(content: dict[str, Any], output: str, *, is_line: bool = False) 
 
         return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True)).rstrip()
     return json.dumps(plain(content), ensure_ascii=False, allow_nan=False, indent=None if is_line else 1)
+
+
+def _job(status: JobStatus, where: str) -> dict[str, Any]:
+    return {
+        "name": status.name,
+        "state": status.state,
+        "reason": status.failure.text if status.failure else None,
+        "where": where,
+        "strategy": "ParameterServerStrategy",
+        "mode": status.mode,
+        "started_at": status.started_at,
+        "digest": status.digest or None,
+        "worker_threads": status.threads or None,
+    }
+
+
+def _progress(status: JobStatus) -> dict[str, Any]:
+    return {
+        "ratio": status.ratio,
+        "epoch": status.epoch,
+        "epochs": status.epochs,
+        "records": status.records,
+        "records_total": status.records_total,
+        "minibatches": status.minibatches,
+        "minibatches_total": status.minibatches_total,
+        "version": status.version,
+        "records_per_s": status.records_per_s,
+        "eta_s": status.eta_s,
+        "stalled_s": status.stalled_s,
+    }
 
 
 def _worker(worker: WorkerView) -> dict[str, Any]:

@@ -57,6 +57,20 @@ def status_screen(
     said = _head(job_view, now, width)
     if job_view.note and status.state != "Failed":
         said.append([Span(f"  {_explained(job_view.note)}", "wait")])
+    body = _body(job_view, now, is_wide=is_wide)
+    lines = [*wrapped(said, width, glyphs), *(cut(line, width, glyphs) for line in body)]
+    if status.state == "Failed" and status.failure is not None:
+        ending = Ending(0.0, job_view.logs, word=job_view.word)
+        lines += wrapped(
+            failure_block(status.failure, status.name, ending, _aged(status, now)), width, glyphs
+        )
+    commands = "    ".join(next_commands(job_view, has_checkpoints=has_checkpoints))
+    return [*lines, [Span("next: ", "dim"), Span(commands, "bold")]]
+
+
+def _body(job_view: JobView, now: float, *, is_wide: bool) -> list[Line]:
+    """Return what stands between the head and how a failed job ended; lines that are cut, not wrapped."""
+    status = job_view.status
     lines: list[Line] = []
     if job_view.is_live:  # what the last word of a job that has ended says of its processes is no more true
         lines += _workers(status.workers, now, is_wide=is_wide)
@@ -71,17 +85,9 @@ def status_screen(
         lines.append([Span("OUTPUT  ", "dim"), Span(status.predictions)])
     lines += _events(status, now)
     if is_wide:
-        lines.append(
-            [Span("FOLDER    " if job_view.where == "local" else "POD       ", "dim"), Span(job_view.place)]
-        )
-    lines = [*wrapped(said, width, glyphs), *(cut(line, width, glyphs) for line in lines)]
-    if status.state == "Failed" and status.failure is not None:
-        ending = Ending(0.0, job_view.logs, word=job_view.word)
-        lines += wrapped(
-            failure_block(status.failure, status.name, ending, _aged(status, now)), width, glyphs
-        )
-    commands = "    ".join(next_commands(job_view, has_checkpoints=has_checkpoints))
-    return [*lines, [Span("next: ", "dim"), Span(commands, "bold")]]
+        kind = "FOLDER    " if job_view.where == "local" else "POD       "
+        lines.append([Span(kind, "dim"), Span(job_view.place)])
+    return lines
 
 
 def _aged(status: JobStatus, now: float) -> JobStatus:

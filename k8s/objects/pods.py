@@ -101,10 +101,8 @@ def service_pod(
         The master's settings.
     name : str
         `ps-0` or `worker-3`.
-    owner : Owner
-        The master pod.
-    master_addr : str
-        HOST:PORT of the master.
+    owner, master_addr
+        The master's pod, and its HOST:PORT.
     memory : str, optional
         A worker's limit of memory in place of the one in the settings: one before it ran out.
     priority : str, optional
@@ -117,26 +115,14 @@ def service_pod(
     requests, limits = requests_of(config, role), limits_of(config, role)
     if memory is not None:
         requests, limits = with_memory(requests, limits, memory)
-    populated = populated_envs(config.populate_env_names, environ)
-    variables = _variables(config, {name: _literal(value) for name, value in populated.items()})
-    variables.append(client.V1EnvVar(name="MASTER_ADDR", value=master_addr))
-    variables.append(client.V1EnvVar(name="WORKER_NUM", value=str(config.num_workers)))
-    if role == "worker":
-        variables.append(client.V1EnvVar(name="WORKER_ID", value=str(index)))
+    variables = _service_variables(config, name, master_addr, environ)
     command = _service_command(config, role, index, master_addr)
     image = config.worker_image or config.image_name
-    return client.V1Pod(
-        api_version="v1",
-        kind="Pod",
-        metadata=metadata(config, pod_name(config.job_name, name), name, owner),
-        spec=_pod_spec(
-            config,
-            name,
-            volumes,
-            _container(config, name, image, command, variables, volumes, requests, limits),
-            priority=pod_priority(config, name) if priority is None else priority,
-        ),
-    )
+    container = _container(config, name, image, command, variables, volumes, requests, limits)
+    priority = pod_priority(config, name) if priority is None else priority
+    about = metadata(config, pod_name(config.job_name, name), name, owner)
+    spec = _pod_spec(config, name, volumes, container, priority=priority)
+    return client.V1Pod(api_version="v1", kind="Pod", metadata=about, spec=spec)
 
 
 def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
@@ -256,6 +242,19 @@ def _container(
             read_only_root_filesystem=True,
         ),
     )
+
+
+def _service_variables(
+    config: JobConfig, name: str, master_addr: str, environ: Mapping[str, str]
+) -> list[client.V1EnvVar]:
+    role, index = split_name(name)
+    populated = populated_envs(config.populate_env_names, environ)
+    variables = _variables(config, {name: _literal(value) for name, value in populated.items()})
+    variables.append(client.V1EnvVar(name="MASTER_ADDR", value=master_addr))
+    variables.append(client.V1EnvVar(name="WORKER_NUM", value=str(config.num_workers)))
+    if role == "worker":
+        variables.append(client.V1EnvVar(name="WORKER_ID", value=str(index)))
+    return variables
 
 
 def _variables(config: JobConfig, populated: Mapping[str, str] | None = None) -> list[client.V1EnvVar]:

@@ -100,10 +100,27 @@ def read_config(
         problems += file_problems
 
     settings = {**(from_file or {}), **from_environment, **given}
-    values: dict[str, Scalar] = {}
     readable = {about.name: about for about in flags() if reader in about.readers}
     # What is not set may stand in a file that cannot be read, so nothing is said of it.
     bad: set[str] = set() if from_file is not None else readable.keys() - settings.keys()
+    values, value_problems = _values(readable, settings, reader, bad)
+    problems += value_problems
+    config = JobConfig(**values, given=frozenset(values) & frozenset(settings))  # type: ignore[arg-type]
+
+    begins_job = begins_job and reader in PURPOSES  # a master may have begun it long ago
+    found = check_flags(config, settings, reader, begins_job=begins_job)
+    findings = [finding for finding in found if bad.isdisjoint(finding.flags)]
+    errors = problems + [f.problem for f in findings if f.level == "error"]
+    warnings += [f.problem for f in findings if f.level == "warning"]
+    return Reading(config, settings, tuple(errors), tuple(warnings))
+
+
+def _values(
+    readable: Mapping[str, Flag], settings: Mapping[str, Setting], reader: Reader, bad: set[str]
+) -> tuple[dict[str, Scalar], list[Problem]]:
+    """Return the values of what is set, and what is wrong with them; the names of wrong ones go into `bad`."""
+    values: dict[str, Scalar] = {}
+    problems: list[Problem] = []
     for name, about in readable.items():
         value = value_of(about, settings[name]) if name in settings else about.default_for(reader)
         if isinstance(value, Problem):
@@ -113,15 +130,7 @@ def read_config(
             values[name] = value
         if reader in about.required_by and name not in settings and name not in bad:
             problems.append(Problem(f"--{name} is missing", f"e.g. --{name}={about.minimum or 0:g}"))
-    values = {name: value for name, value in values.items() if value != "" or name not in settings}
-    config = JobConfig(**values, given=frozenset(values) & frozenset(settings))  # type: ignore[arg-type]
-
-    begins_job = begins_job and reader in PURPOSES  # a master may have begun it long ago
-    found = check_flags(config, settings, reader, begins_job=begins_job)
-    findings = [finding for finding in found if bad.isdisjoint(finding.flags)]
-    errors = problems + [f.problem for f in findings if f.level == "error"]
-    warnings += [f.problem for f in findings if f.level == "warning"]
-    return Reading(config, settings, tuple(errors), tuple(warnings))
+    return {name: value for name, value in values.items() if value != "" or name not in settings}, problems
 
 
 def _settings_from_arguments(argv: Sequence[str], reader: Reader) -> tuple[dict[str, Setting], list[Problem]]:

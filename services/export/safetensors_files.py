@@ -119,9 +119,14 @@ def write_safetensors(model: LoadedModel, folder: Path, scratch: Path, file_byte
             write(pieces, 0, np.atleast_1d(variable.numpy()))
         for content, of_table in zip(model.tables, tables, strict=True):
             _write_table(model, content, of_table, scratch, write)
+    _write_index(folder, tensors, len(files))
+
+
+def _write_index(folder: Path, tensors: Sequence[_Tensor], count: int) -> None:
+    """Write which of so many files has which tensor."""
     index = {
         "metadata": {"total_size": sum(tensor.size_bytes for tensor in tensors)},
-        "weight_map": {tensor.name: _name(tensor.file, len(files)) for tensor in tensors},
+        "weight_map": {tensor.name: _name(tensor.file, count) for tensor in tensors},
     }
     (folder / "model.safetensors.index.json").write_bytes(msgspec.json.format(msgspec.json.encode(index)))
 

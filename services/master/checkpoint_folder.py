@@ -9,7 +9,7 @@ from edlz.services.errors import DataError
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.vocabulary.instructions import WriteManifest
 from edlz.services.storage.checkpoint_records import version_of
-from edlz.services.storage.checkpoint_writing import write_manifest
+from edlz.services.storage.checkpoint_writing import Finished, write_manifest
 from edlz.services.storage.pruning import prune, remove_unfinished, remove_version
 
 __all__ = ["CheckpointFolder"]
@@ -41,21 +41,18 @@ class CheckpointFolder:
     def _complete(self, order: WriteManifest, minibatches: int) -> None:
         core = self._core
         done = len(core.work.queue.done)
-        write_manifest(
-            self._folder,
-            order.version,
-            order.parts,
+        finished = Finished(
             job=core.job.name,
             run=core.job.run,
             mode=core.plan.mode,
             number=order.number,
             epoch=min(core.plan.epochs, 1 + done // max(1, core.plan.tasks_per_epoch)),
             minibatches=minibatches,
-            tag=f"master-{core.term}",
             run_number=core.job.run_number,
             ends=order.ends,
             settings=self._config.model_settings(),
         )
+        write_manifest(self._folder, order.version, order.parts, finished, tag=f"master-{core.term}")
         needed = (*order.needed, *self._begun_from())
         try:
             prune(self._folder, self._config.keep_checkpoint_max, needed=needed, finished=order.version)

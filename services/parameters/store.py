@@ -146,11 +146,9 @@ class Store:
         Raises
         ------
         ValueError
-            If a slice has not the length that the layout gives this partition, or an optimizer is not
-            one of the compiled ones.
+            If a slice has not the length that the layout gives it, or an optimizer is not a compiled one.
         """
         _check_slices(layout, (partition, partitions), dense, state, counters)
-        slots = make_optimizer(optimizer.name, optimizer.settings).initial_slots(len(dense))
         return State(
             plan_hash=plan_hash,
             base_digest=initial_digest(plan_hash, layout, optimizer, tables, dense, state, counters),
@@ -166,7 +164,7 @@ class Store:
             dense=dense,
             state=state,
             counters=counters,
-            slots=slots,
+            slots=make_optimizer(optimizer.name, optimizer.settings).initial_slots(len(dense)),
             tables=tables,
             rows=[empty_rows(spec) for spec in tables],
         )

@@ -35,35 +35,39 @@ def read_partition(folder: Path, partition: int, partitions: int) -> State:
         of the tables raise it too, later: then what was made of them must be thrown away.
     """
     with WholeCut.of_checkpoint(folder) as cut:
-        about, share = cut.head, (partition, partitions)
         rows: list[TableRows] = []
         try:
-            for table in range(len(about.tables)):
+            for table in range(len(cut.head.tables)):
                 rows.append(_rows(cut.sources(table), partition, partitions))
-            return State(
-                plan_hash=about.plan_hash,
-                base_digest="",
-                partition=partition,
-                partitions=partitions,
-                layout=about.layout,
-                optimizer=about.optimizer,
-                era=NO_IDENTITY,
-                version=cut.version,
-                iterations=cut.iterations,
-                ledger=about.ledger,
-                counts=cut.counts,
-                dense=cut.vector("dense", *share),
-                state=cut.vector("state", *share),
-                counters=cut.vector("counters", *share),
-                slots={slot: cut.vector(f"slot.{slot}", *share) for slot in about.slots},
-                tables=tuple(table.spec for table in about.tables),
-                rows=tuple(rows),
-                losses=about.losses,
-            )
+            return _state(cut, rows, partition, partitions)
         except BaseException:
             for opened in rows:
                 opened.close()
             raise
+
+
+def _state(cut: WholeCut, rows: Sequence[TableRows], partition: int, partitions: int) -> State:
+    about, share = cut.head, (partition, partitions)
+    return State(
+        plan_hash=about.plan_hash,
+        base_digest="",
+        partition=partition,
+        partitions=partitions,
+        layout=about.layout,
+        optimizer=about.optimizer,
+        era=NO_IDENTITY,
+        version=cut.version,
+        iterations=cut.iterations,
+        ledger=about.ledger,
+        counts=cut.counts,
+        dense=cut.vector("dense", *share),
+        state=cut.vector("state", *share),
+        counters=cut.vector("counters", *share),
+        slots={slot: cut.vector(f"slot.{slot}", *share) for slot in about.slots},
+        tables=tuple(table.spec for table in about.tables),
+        rows=tuple(rows),
+        losses=about.losses,
+    )
 
 
 def _rows(sources: Sequence[FileRows], partition: int, partitions: int) -> TableRows:

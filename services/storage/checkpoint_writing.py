@@ -17,6 +17,7 @@ version makes it damaged, never another version.
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -39,7 +40,7 @@ from edlz.services.storage.state_file import write_state
 from edlz.services.storage.state_head import StateHead, body_of
 from edlz.services.storage.versions import newest_run
 
-__all__ = ["next_run_number", "write_manifest", "write_part"]
+__all__ = ["Finished", "next_run_number", "write_manifest", "write_part"]
 
 
 def write_part(
@@ -53,10 +54,8 @@ def write_part(
         Made if it does not exist.
     state : State
         Closed at the end, whatever comes of it.
-    version : int
-        Names the folder.
-    number : int
-        Of the checkpoint; rises within a run.
+    version, number : int
+        Of the checkpoint: one names the folder, the other rises within a run.
     run : str
         Which run of the job: `Job.run`.
     tag : str
@@ -73,9 +72,6 @@ def write_part(
         If the disk is full or fails; nothing new is left.
     """
     folder = version_folder(checkpoint_dir, version)
-    head = part_head(folder, state.partition, state.partitions)
-    temporary = [path.with_name(f".{path.name}.{tag}.tmp") for path in (body_of(head), head)]
-    table_rows = tuple(rows.row_count for rows in state.rows)
     try:
         make_folder(folder)
         found = _manifest(folder)
@@ -84,43 +80,38 @@ def write_part(
                 return None
             if info := _finished_part(found, folder, state, number):
                 return info
-        written = write_state(state, *temporary)
-        now = _manifest(folder)
-        if now is not None and now != found:  # finished meanwhile
-            return _finished_part(now, folder, state, number) if now.run == run else None
-        _remove_manifest(folder)
-        os.replace(temporary[0], body_of(head))
-        os.replace(temporary[1], head)
-        fsync_path(folder)
+        return _write_files(folder, state, found, number=number, run=run, tag=tag)
     finally:
-        for path in temporary:
-            path.unlink(missing_ok=True)
         state.close()
-    return PartInfo(
-        partition=state.partition,
-        partitions=state.partitions,
-        bytes=written.body_bytes + written.head_bytes,
-        body_checksum=written.body_checksum,
-        head_checksum=written.head_checksum,
-        rows=table_rows,
-    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """What the master says of a checkpoint whose parts are all there; the rest is read from the parts' heads.
+
+    Attributes
+    ----------
+    run_number : int
+        Of the run, greater than those of all runs before it in this folder; counted on from them if it is 0.
+    ends : tuple of (int, int)
+        The tasks that have been ended, by task.
+    settings : mapping
+        `JobConfig.model_settings`.
+    """
+
+    job: str
+    run: str
+    mode: Literal["sync", "async"]
+    number: int
+    epoch: int
+    minibatches: int
+    run_number: int = 0
+    ends: Ends = ()
+    settings: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
 
 
 def write_manifest(
-    checkpoint_dir: Path,
-    version: int,
-    parts: Sequence[PartInfo],
-    *,
-    job: str,
-    run: str,
-    mode: Literal["sync", "async"],
-    number: int,
-    epoch: int,
-    minibatches: int,
-    tag: str,
-    run_number: int = 0,
-    ends: Ends = (),
-    settings: Mapping[str, str | int | float | bool | None] | None = None,
+    checkpoint_dir: Path, version: int, parts: Sequence[PartInfo], finished: Finished, *, tag: str
 ) -> Manifest:
     """Make a version valid; return its manifest.
 
@@ -132,12 +123,6 @@ def write_manifest(
         One of each partition, in any order, all of one cut.
     tag : str
         As in `write_part`.
-    run_number : int, optional
-        Of the run, greater than those of all runs before it in this folder; counted on here when not given.
-    ends : tuple of (int, int), optional
-        The tasks that have been ended, by task.
-    settings : mapping, optional
-        `JobConfig.model_settings`.
 
     Raises
     ------
@@ -155,45 +140,10 @@ def write_manifest(
         raise LocalProtocolError(f"version {version}: not one part of each partition: {parts}")
     folder = version_folder(checkpoint_dir, version)
     heads = [_reported_head(folder, part) for part in parts]
-    _check_one_cut(version, heads, mode)
-    manifest = Manifest(
-        job=job,
-        run=run,
-        plan_hash=heads[0].plan_hash,
-        mode=mode,
-        version=version,
-        number=number,
-        epoch=epoch,
-        minibatches=minibatches,
-        created_at=time.time(),
-        ledger=heads[0].ledger,
-        run_number=run_number or next_run_number(checkpoint_dir, run),
-        ends=ends,
-        parts=tuple(
-            Part(
-                size_bytes=part.bytes,
-                body_checksum=part.body_checksum,
-                head_checksum=part.head_checksum,
-                table_rows=part.rows,
-                era=head.era,
-                version=head.version,
-            )
-            for part, head in zip(parts, heads, strict=True)
-        ),
-        settings=dict(settings or {}),
-    )
-    temporary = folder / f".{MANIFEST}.{tag}.tmp"
-    try:
-        write_file(temporary, manifest_data(manifest))
-        os.replace(temporary, folder / MANIFEST)
-        try:
-            fsync_path(folder)
-            fsync_path(checkpoint_dir)
-        except BaseException:  # what may be gone after a power failure is not to be found before it
-            (folder / MANIFEST).unlink(missing_ok=True)
-            raise
-    finally:
-        temporary.unlink(missing_ok=True)
+    _check_one_cut(version, heads, finished.mode)
+    run_number = finished.run_number or next_run_number(checkpoint_dir, finished.run)
+    manifest = _manifest_of(version, parts, heads, replace(finished, run_number=run_number))
+    _publish(manifest, folder, tag)
     return manifest
 
 
@@ -207,6 +157,81 @@ def next_run_number(checkpoint_dir: Path, run: str, least: int = 0) -> int:
     """
     number, newest = newest_run(checkpoint_dir)
     return max(least, number if newest == run and number else number + 1)
+
+
+def _write_files(
+    folder: Path, state: State, found: Manifest | None, *, number: int, run: str, tag: str
+) -> PartInfo | None:
+    """Write a part beside the manifest that was found, then put it in place if the same still lies there."""
+    head = part_head(folder, state.partition, state.partitions)
+    temporary = [path.with_name(f".{path.name}.{tag}.tmp") for path in (body_of(head), head)]
+    table_rows = tuple(rows.row_count for rows in state.rows)
+    try:
+        written = write_state(state, *temporary)
+        now = _manifest(folder)
+        if now is not None and now != found:  # finished meanwhile
+            return _finished_part(now, folder, state, number) if now.run == run else None
+        _remove_manifest(folder)
+        os.replace(temporary[0], body_of(head))
+        os.replace(temporary[1], head)
+        fsync_path(folder)
+    finally:
+        for path in temporary:
+            path.unlink(missing_ok=True)
+    return PartInfo(
+        partition=state.partition,
+        partitions=state.partitions,
+        bytes=written.body_bytes + written.head_bytes,
+        body_checksum=written.body_checksum,
+        head_checksum=written.head_checksum,
+        rows=table_rows,
+    )
+
+
+def _manifest_of(
+    version: int, parts: Sequence[PartInfo], heads: Sequence[StateHead], finished: Finished
+) -> Manifest:
+    return Manifest(
+        job=finished.job,
+        run=finished.run,
+        plan_hash=heads[0].plan_hash,
+        mode=finished.mode,
+        version=version,
+        number=finished.number,
+        epoch=finished.epoch,
+        minibatches=finished.minibatches,
+        created_at=time.time(),
+        ledger=heads[0].ledger,
+        run_number=finished.run_number,
+        ends=finished.ends,
+        parts=tuple(
+            Part(
+                size_bytes=part.bytes,
+                body_checksum=part.body_checksum,
+                head_checksum=part.head_checksum,
+                table_rows=part.rows,
+                era=head.era,
+                version=head.version,
+            )
+            for part, head in zip(parts, heads, strict=True)
+        ),
+        settings=dict(finished.settings),
+    )
+
+
+def _publish(manifest: Manifest, folder: Path, tag: str) -> None:
+    temporary = folder / f".{MANIFEST}.{tag}.tmp"
+    try:
+        write_file(temporary, manifest_data(manifest))
+        os.replace(temporary, folder / MANIFEST)
+        try:
+            fsync_path(folder)
+            fsync_path(folder.parent)
+        except BaseException:  # what may be gone after a power failure is not to be found before it
+            (folder / MANIFEST).unlink(missing_ok=True)
+            raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _manifest(folder: Path) -> Manifest | None:

@@ -44,18 +44,16 @@ def prune(
     good = [info for info in versions if info.is_good]
     if not good:
         return ()
-    oldest_kept = good[min(keep or len(good), len(good)) - 1]
+    oldest_kept = good[min(keep, len(good)) - 1] if keep else versions[-1]
+    beyond = [info for info in versions[versions.index(oldest_kept) + 1 :] if info.state != "incomplete"]
     finished = good[0].version if finished is None else finished
-    removed = []
-    for place, info in enumerate(versions):
-        is_beyond = bool(keep) and info.state != "incomplete" and place > versions.index(oldest_kept)
-        # By number, not by time: a part of the next version may be older than this one's manifest.
-        is_abandoned = info.state == "incomplete" and info.version < finished
-        if info.version not in needed and (is_beyond or is_abandoned):
-            _remove(info)
-            removed.append(info.version)
+    # By number, not by time: a part of the next version may be older than this one's manifest.
+    abandoned = [info for info in versions if info.state == "incomplete" and info.version < finished]
+    removed = [info for info in (*beyond, *abandoned) if info.version not in needed]
+    for info in removed:
+        _remove(info)
     _remove_leftovers(version_folder(checkpoint_dir, finished))
-    return tuple(removed)
+    return tuple(info.version for info in removed)
 
 
 def remove_unfinished(checkpoint_dir: Path, version: int) -> None:

@@ -169,9 +169,7 @@ class Codec:
         """
         header = frames[0] if frames else b""
         if not header or len(header) > self._header.total_bytes:
-            raise MalformedMessage(
-                f"a header of {len(header)} bytes; at most {self._header.total_bytes} are taken", None
-            )
+            raise _wrong_size(header, self._header)
         try:
             self._check_header(header)
             # Of a small header msgpack itself takes no list or text that is longer than the header.
@@ -233,6 +231,10 @@ class Codec:
             check(header)
         except ValueError as error:
             raise LocalProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
+
+
+def _wrong_size(header: Buffer, limits: HeaderLimits) -> MalformedMessage:
+    return MalformedMessage(f"a header of {len(header)} bytes; at most {limits.total_bytes} are taken", None)
 
 
 def _check_of(limits: HeaderLimits) -> HeaderCheck:

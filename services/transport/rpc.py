@@ -292,15 +292,15 @@ class RpcClient:
         Parameters
         ----------
         on_answer : callable (Message or EdlzError)
-            Called once, on the loop, with the answer, with the error that the server sent, or with
-            PeerUnavailable past the deadline; never after `cancel` or `close`.
+            Called once, on the loop, with the answer, the server's error, or PeerUnavailable past the
+            deadline; never after `cancel` or `close`.
         deadline_s : float, optional
-            Seconds from now; without one it is repeated for ever.
+            From now; without one it is repeated for ever.
 
         Returns
         -------
-        int
-            The request id, for `cancel`.
+        int, the request id
+            For `cancel`.
 
         Raises
         ------
@@ -312,10 +312,8 @@ class RpcClient:
         if self._is_closed:
             raise LocalProtocolError(f"{type(body).__name__} sent by a closed client of {self.endpoint}")
         if self._outbox.waiting >= self._max_waiting:
-            raise PeerUnavailable(
-                f"{self._outbox.waiting} requests wait for {self.endpoint} already",
-                "see whether it still runs",
-            )
+            waiting = f"{self._outbox.waiting} requests wait for {self.endpoint} already"
+            raise PeerUnavailable(waiting, "see whether it still runs")
         self._last_id = request_id = self._last_id + 1
         now = self._loop.time()
         deadline = NEVER if deadline_s is None else now + deadline_s

@@ -16,7 +16,7 @@ from edlz.core_ext.optimizers import make_optimizer
 from edlz.core_ext.table import EmbeddingTable, Initializer
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.storage.checkpoint_reading import read_partition
-from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.checkpoint_writing import Finished, write_manifest, write_part
 from edlz.services.storage.pruning import prune
 from edlz.services.storage.state import MemoryRows, State, TableRows
 from edlz.services.storage.versions import NoCheckpoint, list_versions, newest_good, verify
@@ -101,8 +101,8 @@ def save_for_ever(folder: Path, log: Path) -> None:
             file.write(f"saving {version} {digest}\n")
         info = write_part(folder, state, version=version, number=version, run="r", tag=tag)
         assert info is not None
-        about = {"job": "j", "run": "r", "number": version, "epoch": 1, "minibatches": version, "tag": tag}
-        write_manifest(folder, version, [info], mode="sync", **about)  # type: ignore[arg-type]
+        finished = Finished(job="j", run="r", mode="sync", number=version, epoch=1, minibatches=version)
+        write_manifest(folder, version, [info], finished, tag=tag)
         with log.open("a") as file:
             file.write(f"finished {version}\n")
         prune(folder, 3)

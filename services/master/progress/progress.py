@@ -214,6 +214,18 @@ class Progress:
         return "Predicting" if self._core.plan.predicts else "Evaluating"
 
     @property
+    def _size(self) -> tuple[int, int]:
+        """Records and minibatches in all: without those cut off and those of tasks that are skipped."""
+        plan, bad_tasks = self._core.plan, self._core.work.bad_tasks
+        records, minibatches = plan.size_of(self._core.work.queue.task_count)
+        cut_records, cut_minibatches = bad_tasks.cut_off
+        if plan.is_training:
+            records -= cut_records + bad_tasks.records
+        else:
+            records = plan.evaluation_records - bad_tasks.unpredicted
+        return records, minibatches - cut_minibatches - bad_tasks.minibatches
+
+    @property
     def minibatches(self) -> int:
         if not self._core.partitions.are_known:
             return 0
@@ -229,15 +241,11 @@ class Progress:
         if self._final is not None:
             return msgspec.structs.replace(self._final, events=self.events.since(since))
         core, plan = self._core, self._core.plan
-        planned, minibatches = plan.size_of(core.work.queue.task_count)
-        cut_records, cut_minibatches = core.work.bad_tasks.cut_off
-        total = planned - cut_records - core.work.bad_tasks.records
-        total = total if plan.is_training else plan.evaluation_records - core.work.bad_tasks.unpredicted
+        total, minibatches_total = self._size
         records = total if core.verdict.is_complete else min(self.records, total)
         snapshot, snapshot_s, snapshot_ratio = self._snapshot_seen
         done = core.work.queue.task_count if core.verdict.is_complete else len(core.work.queue.done)
         epochs = -(-core.work.queue.task_count // plan.tasks_per_epoch) if plan.task_count else 0
-        epoch = min(epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0
         return JobStatus(
             name=core.job.name,
             state=self._state,
@@ -246,12 +254,12 @@ class Progress:
             started_at=self._began_at,
             now=now + self._wall_offset_s,
             ratio=records / total if total else 1.0,
-            epoch=epoch,
+            epoch=min(epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0,
             epochs=epochs,
             records=records,
             records_total=total,
             minibatches=self.minibatches,
-            minibatches_total=minibatches - cut_minibatches - core.work.bad_tasks.minibatches,
+            minibatches_total=minibatches_total,
             version=core.verdict.stopped_at or core.version,  # what is trained after the cut is trained again
             records_per_s=self._records_per_s,
             eta_s=self._eta_s(total - records, now),
@@ -261,10 +269,7 @@ class Progress:
             tasks_done=done,
             tasks_total=core.work.queue.task_count,
             evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.work.results),
-            workers=tuple(
-                self._worker_view(worker, now)
-                for worker in sorted({*core.processes.live.workers, *self._noted("worker")})
-            ),
+            workers=self._worker_views(now),
             partitions=self._partition_views(),
             events=self.events.since(since),
             digest=core.verdict.digest,
@@ -312,6 +317,10 @@ class Progress:
             self._moved_s = now
         passed = now - max(self._moved_s, self._training_since_s)
         return passed if passed > STALL_S else None
+
+    def _worker_views(self, now: float) -> tuple[WorkerView, ...]:
+        known = {*self._core.processes.live.workers, *self._noted("worker")}
+        return tuple(self._worker_view(worker, now) for worker in sorted(known))
 
     def _worker_view(self, worker: str, now: float) -> WorkerView:
         row, note = self._workers.get(worker), self._core.processes.notes.get(f"worker-{worker}", "")

@@ -188,8 +188,7 @@ class KerasEngine:
         Raises
         ------
         TaskError
-            If the task's records cannot be read, or the user's code raises on them; the task is out of
-            hand then.
+            If its records cannot be read, or the user's code raises on them; the task is out of hand then.
         """
         parts = self._ready
         started = time.perf_counter()
@@ -198,8 +197,7 @@ class KerasEngine:
         read = time.perf_counter()
         found = parts.finder.take(minibatch)
         if minibatch.element is None:
-            none = tuple(np.empty((0, table.dim), np.float32) for table in parts.updates.tables)
-            return Computed(task, index, True, None, None, None, None, 0, read - started, 0.0, none)
+            return self._without_records(task, index, read - started)
         step = self._step(task, index, minibatch.element, found.inputs(rows) if found else ())
         of_rows = found.sum(step.row_gradients) if found else ()
         ids = [group.ids for group in found.groups] if found else ()
@@ -216,6 +214,11 @@ class KerasEngine:
             compute_s=time.perf_counter() - read,
             row_gradients=of_rows,
         )
+
+    def _without_records(self, task: int, index: int, read_s: float) -> Computed:
+        """Return what comes of a task's last minibatch if its feed keeps no record."""
+        none = tuple(np.empty((0, table.dim), np.float32) for table in self._ready.updates.tables)
+        return Computed(task, index, True, None, None, None, None, 0, read_s, 0.0, none)
 
     def _step(self, task: int, index: int, element: Any, inputs: tuple[Any, ...]) -> "Gradient":
         """Run the step, and explain what it raises; the task is out of hand then."""

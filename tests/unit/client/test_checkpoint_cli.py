@@ -12,7 +12,7 @@ import pytest
 from edlz.client import cli
 from edlz.client.cli import main
 from edlz.client.screen.wording import age, size
-from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.checkpoint_writing import Finished, write_manifest, write_part
 from edlz.services.storage.versions import list_versions
 from tests.states import make_cut
 
@@ -34,18 +34,15 @@ def save(folder: Path, version: int, *, job: str = "mnist", is_finished: bool = 
     cut = cut if is_finished else cut[:1]
     parts = [write_part(folder, s, version=version, number=version, run=job, tag="t") for s in cut]
     if is_finished:
-        write_manifest(
-            folder,
-            version,
-            [part for part in parts if part is not None],
+        finished = Finished(
             job=job,
             run=job,
             mode="sync",
             number=version,
             epoch=version // 300,
             minibatches=2 * version,
-            tag="t",
         )
+        write_manifest(folder, version, [part for part in parts if part is not None], finished, tag="t")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +18,7 @@ from edlz.services.master.journal.journal import Journal
 from edlz.services.master.planning import make_plan
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import Job
-from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.checkpoint_writing import Finished, write_manifest, write_part
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.versions import NoCheckpoint
 from tests import builders
@@ -49,9 +48,16 @@ def save(folder: Path, config: JobConfig | None, version: int = 7, plan_hash: st
         info = write_part(folder, whole, version=version, number=version, run="r", tag="t")
         assert info is not None
         parts.append(info)
-    about: dict[str, Any] = {"job": "tiny", "run": "r", "number": version, "epoch": 1, "minibatches": 1}
-    settings = config.model_settings() if config else None
-    write_manifest(folder, version, parts, mode="sync", tag="t", settings=settings, **about)
+    finished = Finished(
+        job="tiny",
+        run="r",
+        mode="sync",
+        number=version,
+        epoch=1,
+        minibatches=1,
+        settings=config.model_settings() if config else {},
+    )
+    write_manifest(folder, version, parts, finished, tag="t")
     return folder / f"version-{version}"
 
 

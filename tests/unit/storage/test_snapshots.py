@@ -10,7 +10,7 @@ import pytest
 
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.storage import snapshots
-from edlz.services.storage.checkpoint_writing import write_manifest, write_part
+from edlz.services.storage.checkpoint_writing import Finished, write_manifest, write_part
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.state import MemoryRows, State
 from tests import builders
@@ -140,8 +140,8 @@ def test_what_a_killed_life_left_half_written_goes(folder: SnapshotFolder, tmp_p
 
 def test_a_checkpoint_is_read_for_the_partition_and_the_job(tmp_path: Path) -> None:
     parts = [write_part(tmp_path, s, version=7, number=7, run="r", tag="t") for s in make_cut(3)]
-    about = {"job": "j", "run": "r", "number": 7, "epoch": 1, "minibatches": 1, "tag": "t"}
-    write_manifest(tmp_path, 7, [p for p in parts if p is not None], mode="sync", **about)  # type: ignore[arg-type]
+    finished = Finished(job="j", run="r", mode="sync", number=7, epoch=1, minibatches=1)
+    write_manifest(tmp_path, 7, [p for p in parts if p is not None], finished, tag="t")
     folder = SnapshotFolder(1, tmp_path)
     folder.open(msgspec.structs.replace(JOB, partitions=2))
     state = folder.load_checkpoint(str(tmp_path / "version-7"))
