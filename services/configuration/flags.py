@@ -1,6 +1,6 @@
 """What is known of a flag besides its value: help, group, spellings, limits, and who reads it.
 
-`config.JobConfig` declares the flags with `flag()`; this module owns their description and the table of
+`declared_flags` declares the flags with `flag()`; this module owns their description and the table of
 flags that edlz knows of but does not have yet.  Values, and where they come from, are `arguments`' affair.
 """
 
