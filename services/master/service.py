@@ -15,7 +15,7 @@ from typing import Any
 
 from edlz.services.configuration.endpoints import local_endpoint
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.errors import RemoteProtocolError
+from edlz.services.errors import LocalProtocolError, RemoteProtocolError
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.checkpoint_folder import CheckpointFolder
 from edlz.services.master.core.master import MasterCore
@@ -167,6 +167,7 @@ class MasterService(Shell[Input, Instruction]):
         """Serve until the job is over and everybody has heard of it; see `serve_master`."""
         self._is_led_here = attend is not None
         self.feed(Start())
+        self.raise_failure()  # here, since a group would wrap it
         self._log_start()
         try:
             async with asyncio.TaskGroup() as self._tasks:
@@ -181,6 +182,7 @@ class MasterService(Shell[Input, Instruction]):
                 self._hosted_stop.set(0, "the job is over")
         finally:
             self._hosted_stop.set(0, "the master ends")
+        self.raise_failure()  # of what went on until now
         return self._end()
 
     async def _let_hosted_leave(self) -> None:
@@ -224,9 +226,9 @@ class MasterService(Shell[Input, Instruction]):
         return answer
 
     def _answer(self, body: Message) -> Message | None:
-        """Have the core answer somebody in this process."""
+        """Have the core answer somebody in this process; None if this master may say nothing any more."""
         asker = _Asker()
-        self.carry_out(self.decide(Request(asker, body)))
+        self.carry_out(self._decide_on(asker, body))
         return asker.answer
 
     def status(self) -> JobStatus:
@@ -279,6 +281,8 @@ class MasterService(Shell[Input, Instruction]):
     # -- requests
 
     def _on_request(self, to: Hashable, body: Message) -> None:
+        if self._is_mute:
+            return
         now = self._clock()
         if isinstance(body, Exchange | Initialise | NewestPull | ReadVector | ReadTables):
             if self._hosted is None:
@@ -292,7 +296,7 @@ class MasterService(Shell[Input, Instruction]):
                 "edlz scale, edlz stop",
             )
         else:
-            instructions = self.decide(Request(to, body))  # what it refuses is in no figure
+            instructions = self._decide_on(to, body)  # what it refuses is in no figure
             if isinstance(body, WorkerStatus) and (news := self._progress.on_worker(body, now)):
                 self._announce(Announce("worker", news, logging.WARNING))
             self.carry_out(instructions)
@@ -302,12 +306,29 @@ class MasterService(Shell[Input, Instruction]):
     def decide(self, event: Input) -> list[Instruction]:
         return self._core.feed(event, self._clock())
 
+    def _decide_on(self, to: Hashable, body: Message) -> list[Instruction]:
+        """Give the core a request; what it refuses is raised, and a bug of it ends this master as anywhere else."""
+        try:
+            return self.decide(Request(to, body))
+        except LocalProtocolError as error:
+            self.fail(error)
+            return []
+
+    @property
+    def _is_mute(self) -> bool:
+        """Whether something was not carried out: what the core knows may not be durable, so nothing of it may be said."""
+        return self._is_outdated or self._error is not None
+
     def carry_out(self, instructions: Iterable[Instruction]) -> None:
-        """Do what the core asks for; when another master has begun, leave the rest, and end."""
+        """Do what the core asks for; if that fails, or another master has begun, leave the rest, and end."""
+        if self._is_mute:
+            return
         try:
             super().carry_out(instructions)
         except TermLost as error:
             self._yield_to_younger(error)
+        except Exception as error:  # not the fault of who has asked, if anybody has
+            self.fail(error)
 
     @carries.out(Reply)
     def _reply(self, reply: Reply) -> None:

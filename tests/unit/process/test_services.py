@@ -1,12 +1,18 @@
 """The shells of master, partitions and workers at their edges: whole jobs in one event loop."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from edlz.services.errors import ModelError
+from edlz.services.errors import DataError, LocalProtocolError, ModelError
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.vocabulary.inputs import Input, Request
+from edlz.services.master.core.vocabulary.instructions import Instruction
+from edlz.services.master.service import serve_master
+from edlz.services.process.runtime import Stop
 from edlz.services.protocol.messages import SupervisorStatus
 from edlz.services.worker.core.computation import Built, Computed
 from tests.in_process import Cluster, Life, NumpyEngine, play
@@ -157,6 +163,75 @@ def test_a_core_that_raises_ends_its_service_with_70(role: str) -> None:
         life.service._core.feed = raise_bug
         assert await life.code() == 70
         assert isinstance(life.error, Bug)
+
+    play(scene)
+
+
+def test_a_master_whose_journal_takes_nothing_says_nothing_more() -> None:
+    """What could not be journalled is spoken of to nobody, the one included who has asked; the next master goes on."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.master = cluster.start_master()
+        await cluster.until(lambda: cluster.master.service is not None)
+        cluster.master.service._journal._database.execute("PRAGMA query_only=ON")
+        cluster.servers = [cluster.start_server(index) for index in range(2)]
+        cluster.workers = [cluster.start_worker(ident) for ident in range(2)]
+        assert await cluster.master.code() == 1
+        assert isinstance(cluster.master.error, DataError)
+        assert all(life.is_up for life in (*cluster.servers, *cluster.workers))
+        cluster.master = cluster.start_master()
+        await digest_of(cluster)
+
+    play(scene)
+
+
+def test_a_rule_that_a_request_breaks_in_the_master_ends_it_with_70() -> None:
+    """That is a bug of the master's core: an answer would keep alive what has half taken in the request."""
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await cluster.until(lambda: bool(computed(cluster)))
+        core = cluster.master.service._core
+        feed = core.feed
+
+        def break_a_rule(event: Input, now: float) -> list[Instruction]:
+            if isinstance(event, Request):
+                raise LocalProtocolError("a job that was running cannot be gathering")
+            return feed(event, now)
+
+        core.feed = break_a_rule
+        assert await cluster.master.code() == 70
+        assert all(life.is_up for life in (*cluster.servers, *cluster.workers))
+
+    play(scene)
+
+
+def test_a_master_that_cannot_begin_raises_that_and_nothing_around_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A master pod says it on itself."""
+
+    def raise_error(_: MasterCore) -> list[Instruction]:
+        raise DataError("the journal cannot be written")
+
+    monkeypatch.setattr(MasterCore, "_start", raise_error)
+
+    async def scene(cluster: Cluster) -> None:
+        config = dataclasses.replace(cluster.config, endpoint=cluster.config.master_addr)
+        with pytest.raises(DataError, match="the journal cannot be written"):
+            await serve_master(config, Stop())
+
+    play(scene)
+
+
+def test_an_error_while_the_master_leaves_is_not_lost() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await cluster.until(lambda: bool(computed(cluster)))
+        service = cluster.master.service
+        service._stop_reading = lambda: service.fail(Bug())  # the first thing that it does then
+        cluster.master.stop.set(130, "signal 2")
+        assert await cluster.master.code() == 70
 
     play(scene)
 
