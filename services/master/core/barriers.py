@@ -278,7 +278,7 @@ class Barriers:
         self._is_at_barrier, self._version = self._holds, version
         if self._concluded is not None:
             return self._keep(self._concluded)
-        if self._open is not None and self._holds and self._open[1].version != version:
+        if self._open is not None and self._stands_still and self._open[1].version != version:
             self._close()
         return [] if self._open is not None else self._begin(statuses, version)
 
@@ -335,9 +335,18 @@ class Barriers:
         """The last tasks before barriers, of a job that nothing ends before its plan."""
         return self._plan.barriers(self._every)
 
+    @property
+    def _is_last(self) -> bool:
+        return self._next == self._queue.task_count - 1
+
+    @property
+    def _stands_still(self) -> bool:
+        """Whether training does at the next barrier: behind its end also where it does not wait for callbacks."""
+        return self._plan.is_sync and (self._holds or self._is_last)
+
     def _is_reached(self, statuses: Sequence[PartitionStatus]) -> bool:
         assert self._next is not None
-        if not self._holds:
+        if not self._stands_still:
             return len(self._queue.done) > self._next
         is_finished = self._queue.done.first_missing() > self._next
         # What workers report comes before what the partitions say of their versions.
@@ -352,10 +361,10 @@ class Barriers:
         shown = ShownRound(
             version=version,
             loss=losses.mean_since(before),
-            is_end=self._next == self._queue.task_count - 1,
+            is_end=self._is_last,
             before=tuple(self.rounds),
         )
-        number = self._evaluation.open_shown(shown, is_of_version=self._holds)
+        number = self._evaluation.open_shown(shown, is_of_version=self._stands_still)
         self._open = (number, shown, losses)
         return [Announce("evaluation", f"Evaluation of v{version} begins.", 10)]
 

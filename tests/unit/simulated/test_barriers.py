@@ -30,8 +30,8 @@ LENGTHS = (2, 3, 0, 2, 1, 3, 2, 2)
 
 
 def schedule(seed: int, mode: str = "sync", **more: object) -> Schedule:
-    about = {"has_callbacks": True, "decides": True, "evaluation_tasks": 2, **more}
-    return Schedule(seed, mode, 2, 2, LENGTHS, 2, 2, **about)  # type: ignore[arg-type]
+    about = {"epochs": 2, "has_callbacks": True, "decides": True, "evaluation_tasks": 2, **more}
+    return Schedule(seed, mode, 2, lengths=LENGTHS, partitions=2, workers=2, **about)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -305,6 +305,15 @@ def test_an_evaluation_asks_for_its_version(monkeypatch: pytest.MonkeyPatch) -> 
     faults = (Fault(0.0, "wipe", "p0", during="barrier"),)
     with pytest.raises(Violation, match="evaluated"):
         run_all(schedule(seed, faults=faults) for seed in range(60))
+
+
+@pytest.mark.parametrize("role", ["p1", "m", "w0"])
+def test_the_final_metrics_are_those_of_the_final_model_also_of_callbacks_that_do_not_decide(
+    role: str,
+) -> None:
+    """What a loss takes back of the model that is evaluated is trained again meanwhile."""
+    faults = (Fault(0.3, "kill", role, during="evaluating"),)
+    run_all(schedule(seed, decides=False, epochs=1, faults=faults) for seed in range(5))
 
 
 def run_all(jobs: Iterable[Schedule]) -> None:
