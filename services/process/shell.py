@@ -75,7 +75,9 @@ class Shell(ABC, Generic[Input, Instruction]):
             self.fail(error)
 
     def carry_out(self, instructions: Iterable[Instruction]) -> None:
-        """Carry out instructions, in their order."""
+        """Carry out instructions, in their order; none after an error, as some of those before were not carried out."""
+        if self._error is not None:
+            return
         methods = self.carries.methods
         for instruction in instructions:
             methods[type(instruction)](self, instruction)

@@ -188,7 +188,9 @@ class PartitionService(Shell[Input, Instruction]):
         self._events.put(lambda: self.decide(event), self.carry_out)
 
     def on_request(self, to: Hashable, body: Message) -> None:
-        """A worker's or the master's request, from the server; most are answered at once."""
+        """A worker's or the master's request, from the server; most are answered at once, none after an error."""
+        if self._error is not None:
+            return
         self._requests += 1
         request, events, is_long = Request(to, body), self._events, _tensor_bytes(body) > LONG_KERNEL_BYTES
         if is_long or events.is_busy:

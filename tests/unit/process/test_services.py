@@ -13,7 +13,7 @@ from edlz.services.master.core.vocabulary.inputs import Input, Request
 from edlz.services.master.core.vocabulary.instructions import Instruction
 from edlz.services.master.service import serve_master
 from edlz.services.process.runtime import Stop
-from edlz.services.protocol.messages import SupervisorStatus
+from edlz.services.protocol.messages import ReadVector, SupervisorStatus
 from edlz.services.worker.core.computation import Built, Computed
 from tests.in_process import Cluster, Life, NumpyEngine, play
 
@@ -232,6 +232,20 @@ def test_an_error_while_the_master_leaves_is_not_lost() -> None:
         service._stop_reading = lambda: service.fail(Bug())  # the first thing that it does then
         cluster.master.stop.set(130, "signal 2")
         assert await cluster.master.code() == 70
+
+    play(scene)
+
+
+def test_a_server_that_has_failed_answers_nobody_any_more() -> None:
+    async def scene(cluster: Cluster) -> None:
+        cluster.start()
+        await cluster.until(lambda: bool(computed(cluster)))
+        life, answers = cluster.servers[0], []
+        life.service._server.reply = lambda to, body: answers.append(body)
+        life.service.fail(Bug())
+        life.service.on_request("somebody", ReadVector(vector="dense", first=0, count=1))
+        assert await life.code() == 70
+        assert answers == []
 
     play(scene)
 
