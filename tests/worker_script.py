@@ -4,6 +4,7 @@ A script is a table of lines, `event | instructions`, played on a worker that ha
 and has built its model.  `0.1` is minibatch 1 of task 0.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,7 +169,8 @@ class Script:
         )
         is_known = compute.ahead is not None and "before-end" not in what
         ahead = _ids_of(compute.ahead or 0) if is_known else None
-        outcome = Outcome(push.is_last, (push, push), ahead)
+        loss = math.nan if "nan" in what else None
+        outcome = Outcome(push.is_last, (push, push), ahead, loss=loss)
         return self.core.feed(MinibatchComputed(compute.task, compute.attempt, outcome), self.now)
 
     def _on_raised(self) -> list[asked.Instruction]:

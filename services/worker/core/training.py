@@ -355,6 +355,11 @@ class Training(ABC):
 
     # -- pushing
 
+    def takes(self, task: int, attempt: int) -> bool:
+        """Whether what this attempt computes will be pushed: it was not abandoned, nor the task ended before it."""
+        held = self._held.get(task)
+        return held is not None and held.attempt == attempt and not held.is_ended
+
     def on_computed(self, task: int, attempt: int, outcome: Outcome, now: float) -> list[Instruction]:
         """A gradient is there: push it to all partitions."""
         held = self._held.get(task)

@@ -354,8 +354,9 @@ class WorkerCore:
         return [*self._ready_training.on_ids(task, index, attempt, ids), *self._schedule()]
 
     def _on_computed(self, task: int, attempt: int, outcome: Outcome, now: float) -> list[Instruction]:
-        if outcome.loss is not None and not math.isfinite(outcome.loss):
-            return self._on_nonfinite(task, attempt, outcome, outcome.loss, now)
+        loss = outcome.loss
+        if loss is not None and not math.isfinite(loss) and self._ready_training.takes(task, attempt):
+            return self._on_nonfinite(task, attempt, outcome, loss, now)
         return [*self._ready_training.on_computed(task, attempt, outcome, now), *self._schedule()]
 
     def _on_nonfinite(

@@ -129,6 +129,29 @@ TABLES: dict[str, tuple[str, dict[str, Any], str]] = {
         doubted 0                 | begin 0, p0 pull 0.0, p1 pull 0.0, tell
         """,
     ),
+    "sync: a loss that is NaN ends the job, if that is wanted": (
+        "sync",
+        {"flags": {"stop_on_nan": True}},
+        """
+        lease 0                   | begin 0, p0 pull 0.0, p1 pull 0.0, tell
+        p0 answers                |
+        p1 answers                | compute 0.0
+        computed nan              | drop 0
+        """,
+    ),
+    "sync: but not behind the end of its task, where nothing is pushed": (
+        "sync",
+        {"flags": {"stop_on_nan": True}},
+        """
+        lease 0                   | begin 0, p0 pull 0.0, p1 pull 0.0, tell
+        p0 answers                |
+        p1 answers                | compute 0.0
+        ended 0.0                 | drop 0, begin 0 to 0
+        computed nan              | p0 pull 0.0, p1 pull 0.0
+        p0 answers                |
+        p1 answers                | p0 push 0.0 end pull 0.1, p1 push 0.0 end pull 0.1
+        """,
+    ),
     "sync: a task that the master ends is ended by an empty minibatch": (
         "sync",
         {},
