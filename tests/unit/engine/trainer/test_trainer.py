@@ -1,148 +1,27 @@
-"""The trainer: gradients that follow from (vectors, task, index) alone, evaluation, errors by kind."""
+"""The trainer: gradients that follow from (vectors, task, index) alone."""
 
 import json
-import os
 import subprocess
 import sys
-import textwrap
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from edlz.api.recordio import Writer
-from edlz.core_ext.memory import aligned_empty
-from edlz.services.configuration.job_config import JobConfig
-from edlz.services.errors import ConfigError, LocalProtocolError, ModelError
-from edlz.services.inputs.data import list_shards
-from edlz.services.master.core.tasks.metric_state import merge_states
-from edlz.services.protocol.plan import TaskRange
-from edlz.services.worker.engine.keras_engine import KerasEngine, TaskError, UserCodeError
-from tests import builders
+from edlz.services.errors import LocalProtocolError, ModelError
 from tests.rounding import near
+from tests.trainer_jobs import (
+    MODEL,
+    RECORDS,
+    aligned_copy,
+    as_bits,
+    number_of_minibatches,
+    task_of,
+    write_job,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
-
-BATCH, TASK, RECORDS = 4, 10, 25  # tasks of 10, 10 and 5 records
-
-MODEL = """
-import keras
-import tensorflow as tf
-L = keras.layers
-
-class CustomModel(keras.Model):
-    def __init__(self):
-        super().__init__(name="net")
-        self.first = L.Dense(16, activation="relu", kernel_regularizer="l2")
-        self.norm = L.BatchNormalization()
-        self.drop = L.Dropout(0.5)
-        self.last = L.Dense(1)
-        self.steps = self.add_weight(shape=(), dtype="int32", trainable=False, name="steps", initializer="zeros")
-
-    def call(self, inputs, training=False):
-        if training:
-            self.steps.assign_add(1)
-        x = self.drop(self.norm(self.first(inputs["x"]), training=training), training=training)
-        if training:
-            x = tf.nn.dropout(x, 0.1) + 0.01 * keras.random.normal(tf.shape(x))
-        return self.last(x)
-
-def loss(labels, predictions):
-    tf.debugging.assert_less(labels, 1000.0)
-    return tf.reduce_mean(tf.square(predictions[:, 0] - labels))
-
-def optimizer(lr=0.1):
-    return keras.optimizers.SGD(keras.optimizers.schedules.PiecewiseConstantDecay([1], [lr, lr / 2]))
-
-def feed(dataset, mode, metadata):
-    def parse(record):
-        values = tf.strings.to_number(tf.strings.split(record, ","))
-        return {"x": values[:3]}, values[3]
-    dataset = dataset.map(parse)
-    return dataset.shuffle(64) if mode == "training" else dataset
-
-def eval_metrics_fn():
-    return {"mae": keras.metrics.MeanAbsoluteError(), "rows": lambda labels, predictions: tf.ones_like(labels)}
-"""
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """A trainer, and what it built, that many tests use: it has no memory that they could see."""
-    folder = tmp_path_factory.mktemp("shared") / "job"
-    write_job(folder, MODEL, {})
-    trainer = KerasEngine(*job(folder, evaluation=True))
-    yield trainer, trainer.build()
-    trainer.close()
-
-
-@pytest.fixture
-def make(tmp_path):
-    """make(source, records) -> (trainer, what it built); closed at the end."""
-    made = []
-
-    def build(source=MODEL, *, change=(), mode="sync", evaluation=False, slots=2):
-        folder = tmp_path / f"job{len(made)}"
-        write_job(folder, source, dict(change))
-        trainer = KerasEngine(*job(folder, mode, evaluation, slots))
-        made.append(trainer)
-        return trainer, trainer.build()
-
-    yield build
-    for trainer in made:
-        trainer.close()
-
-
-def write_job(folder, source, change):
-    (folder / "data").mkdir(parents=True)
-    (folder / "model.py").write_text(textwrap.dedent(source))
-    for name, numbers in (("part-0", range(20)), ("part-1", range(20, RECORDS))):
-        with Writer(folder / "data" / name) as writer:
-            for i in numbers:
-                writer.write(change.get(i, f"{i},{i % 7},{i % 3},{i % 5}".encode()))
-
-
-def job(folder, mode="sync", evaluation=False, slots=2):
-    shards = list_shards(str(folder / "data"))
-    symbol = {"model_file": str(folder / "model.py")}
-    plan = builders.plan(
-        mode=mode,
-        seed=7,
-        shards=shards,
-        records_per_task=TASK,
-        minibatch_size=BATCH,
-        epochs=2,
-        slots=slots,
-        evaluation_shards=shards if evaluation else (),
-    )
-    return JobConfig(**symbol, minibatch_size=BATCH, worker_threads=2), plan
-
-
-def as_bits(computed):
-    return [
-        computed.gradient.tobytes(),
-        computed.state.tobytes(),
-        computed.counters.tobytes(),
-        computed.loss,
-        computed.records,
-        computed.is_last,
-    ]
-
-
-def aligned_copy(vector):
-    copy = aligned_empty(vector.size, vector.dtype)
-    copy[:] = vector
-    return copy
-
-
-def task_of(trainer, name, first):
-    """The task of the first epoch whose records begin at `first` of this file."""
-    ranges = enumerate(map(trainer._plan.task_range, range(3)))
-    return next(task for task, records in ranges if records.name.endswith(name) and records.first == first)
-
-
-def number_of_minibatches(plan, task):
-    return -(-plan.task_range(task).count // BATCH)
 
 
 # ---------------------------------------------------------------- building
@@ -397,14 +276,15 @@ def test_closing_in_the_middle_of_a_computation(make, tmp_path):
 PROCESS = """
 import json, sys, threading
 from pathlib import Path
-sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parents[2])]
-import test_trainer
+sys.path.insert(0, sys.argv[1])
+from edlz.services.worker.engine.keras_engine import KerasEngine
+from tests import trainer_jobs
 def main():
-    trainer = test_trainer.KerasEngine(*test_trainer.job(Path(sys.argv[2])))
+    trainer = KerasEngine(*trainer_jobs.job(Path(sys.argv[2])))
     trainer.build()
     bits = []
     for task, index in json.loads(sys.argv[3]):
-        bits.append(test_trainer.as_bits(trainer.compute(task, index))[:3])
+        bits.append(trainer_jobs.as_bits(trainer.compute(task, index))[:3])
     trainer.close()
     Path(sys.argv[4]).write_text(json.dumps([[part.hex() for part in parts] for parts in bits]))
 thread = threading.Thread(target=main)
@@ -419,7 +299,7 @@ def test_the_same_bits_in_two_processes_whatever_else_they_compute(tmp_path):
     processes = []
     for number, order in enumerate(orders):
         out = str(tmp_path / f"out{number}.json")
-        arguments = [os.path.dirname(__file__), str(tmp_path / "job"), json.dumps(order), out]
+        arguments = [str(Path(__file__).parents[4]), str(tmp_path / "job"), json.dumps(order), out]
         processes.append(subprocess.Popen([sys.executable, "-c", PROCESS, *arguments]))
     assert [process.wait(timeout=300) for process in processes] == [0, 0]
     found = []
@@ -428,109 +308,3 @@ def test_the_same_bits_in_two_processes_whatever_else_they_compute(tmp_path):
         found.append(dict(zip(map(tuple, order), bits, strict=True)))
     for key in ((0, 0), (1, 1), (2, 0)):
         assert found[0][key] == found[1][key]
-
-
-# ---------------------------------------------------------------- evaluation
-
-
-def test_evaluation_tasks_add_up_to_the_whole(shared):
-    trainer, _ = shared
-    plan = trainer._plan
-    ranges = plan.evaluation_ranges
-    results = [trainer.evaluate(task, records) for task, records in enumerate(ranges)]
-    assert [rows for rows, _ in results] == [10, 10, 5]
-    metrics = trainer.conclude(merge_states([states for _, states in results]))
-    first = [trainer.evaluate(9, TaskRange(name=ranges[0].name, first=0, count=20)), results[2]]
-    whole = merge_states([states for _, states in first])
-    assert metrics == {key: near(value, 50) for key, value in trainer.conclude(whole).items()}
-    assert metrics["rows"] == 1.0
-
-
-def test_an_evaluation_is_the_same_again_and_leaves_no_trace(shared):
-    trainer, _ = shared
-    records = trainer._plan.evaluation_ranges[1]
-    first, gradient = trainer.evaluate(1, records), as_bits(trainer.compute(0, 0))
-    again = trainer.evaluate(1, records)
-    assert str(first) == str(again)
-    assert as_bits(trainer.compute(0, 0)) == gradient
-
-
-def test_without_validation_data_there_is_nothing_to_evaluate(make):
-    trainer, _ = make()
-    with pytest.raises(ConfigError, match="no validation data"):
-        trainer.evaluate(0, TaskRange(name="", first=0, count=1))
-
-
-def test_a_metric_that_cannot_be_added_up_is_found_when_building(make):
-    source = MODEL.replace('"mae": keras.metrics.MeanAbsoluteError()', '"mae": Top()') + textwrap.dedent(
-        """
-        class Top(keras.metrics.Metric):
-            def __init__(self):
-                super().__init__()
-                self.top = self.add_variable((), "zeros", name="top")
-            def update_state(self, labels, predictions, sample_weight=None):
-                self.top.assign(tf.maximum(self.top.value, tf.reduce_max(labels)))
-            def result(self):
-                return self.top
-        """
-    )
-    with pytest.raises(ModelError, match=r'metric "mae" \(Top\) cannot be added up'):
-        make(source, evaluation=True)
-
-
-# ---------------------------------------------------------------- errors
-
-
-def test_a_bad_record_fails_the_task_and_the_trainer_goes_on(make):
-    trainer, _ = make(change={12: b"1,2,oops,4"})
-    bad, good = task_of(trainer, "part-0", 10), task_of(trainer, "part-0", 0)
-    with pytest.raises(TaskError, match="oops") as error:
-        list(map(trainer.compute, [bad] * 3, range(3)))
-    assert error.value.task == bad
-    assert "model.py" in error.value.where
-    assert trainer.compute(good, 0).gradient is not None
-
-
-def test_an_error_in_the_step_names_the_function_and_the_shapes(make):
-    trainer, _ = make(change=dict.fromkeys(range(10), b"1,2,3,5000"))
-    bad = task_of(trainer, "part-0", 0)
-    with pytest.raises(TaskError) as error:
-        trainer.compute(bad, 1)
-    assert error.value.index == 1
-    assert "loss(): labels (4,) float32, predictions (4, 1) float32" in error.value.error
-    assert error.value.where.endswith("in loss")
-    assert trainer.compute(task_of(trainer, "part-0", 10), 0).records == 4
-
-
-def test_a_bad_record_fails_its_evaluation_task(make):
-    trainer, _ = make(change={12: b"1,2,oops,4"}, evaluation=True)
-    ranges = trainer._plan.evaluation_ranges
-    with pytest.raises(TaskError, match="oops"):
-        trainer.evaluate(1, ranges[1])
-    assert trainer.evaluate(0, ranges[0])[0] == 10
-
-
-def test_a_file_that_is_gone_fails_the_task(make, tmp_path):
-    trainer, _ = make()
-    tasks = [task_of(trainer, *place) for place in (("part-0", 0), ("part-1", 0))]
-    open_files = trainer._reader._source._readers
-    task = next(task for task in tasks if trainer._plan.task_range(task).name not in open_files)
-    for path in (tmp_path / "job0" / "data").iterdir():
-        path.unlink()
-    with pytest.raises(TaskError, match=r"part-. cannot be read: No such file"):
-        trainer.compute(task, 0)
-
-
-def test_a_loss_that_cannot_work_is_found_when_building(make):
-    source = MODEL.replace("predictions[:, 0] - labels", "predictions - tf.zeros([7])")
-    with pytest.raises(UserCodeError, match=r"loss\(\) raised .* on the first minibatch: labels \(4,\)"):
-        make(source.replace("L.Dense(1)", "L.Dense(3)"))
-
-
-def test_nothing_works_before_it_is_built(tmp_path):
-    write_job(tmp_path / "job", MODEL, {})
-    trainer = KerasEngine(*job(tmp_path / "job"))
-    trainer.drop(0)
-    with pytest.raises(LocalProtocolError, match="not built"):
-        trainer.compute(0, 0)
-    trainer.close()

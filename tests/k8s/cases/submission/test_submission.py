@@ -1,86 +1,28 @@
 """`edlz train` with an image: checks, the master's pod and what is said, against an emulated API server."""
 
 import os
-import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 import edlz.k8s
 from edlz.client.cli import main
-from edlz.client.cluster import job, submission
+from edlz.client.cluster import submission
 from edlz.client.cluster.index import list_places
-from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.names import CONFIG
 from edlz.services.protocol.job_status import EvaluationView, FailureView
-from tests.k8s.any_cluster import wait_for
 from tests.k8s.played import PlayedCluster, played_cluster, status
-from tests.k8s.server import faults
 from tests.k8s.server.access import User
 from tests.k8s.server.pod_security import LABEL
+from tests.k8s.submitting import FLAGS, ON_CLAIM, add_claim, pods
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")
 
 MANIFESTS = Path(edlz.k8s.__path__[0]) / "manifests"
-FLAGS = [
-    "train",
-    "--model_def=mnist.mnist_functional_api.custom_model",
-    "--training_data=/data/mnist/train",
-    "--validation_data=/data/mnist/test",
-    "--image_name=edlz:mnist",
-    "--num_workers=4",
-    "--job_name=test-mnist",
-]
-ON_CLAIM = ["--volume=claim_name=mnist,mount_path=/data", "--job_dir=/data/jobs/test-mnist"]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("edlz.client.images.local.look_up", lambda image, address: None)  # no daemon here
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    for name in ("FORCE_COLOR", "EDLZ_DEBUG", "KUBERNETES_SERVICE_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    for module in (job, submission):
-        monkeypatch.setattr(module, "POLL_S", 0.05)
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def cluster(home: Path) -> Iterator[PlayedCluster]:
-    with played_cluster(home.parent / "kubeconfig", "research") as played:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "research"}}
-        played.store.create("namespaces", body)
-        played.add_node()
-        played.grant("research")
-        played.first_word = status("Starting")
-        yield played
-
-
-def add_claim(cluster: PlayedCluster, name: str, phase: str = "Bound") -> None:
-    amounts = {"requests": {"storage": "1Gi"}}
-    body: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name},
-        "spec": {"accessModes": ["ReadWriteMany"], "resources": amounts},
-    }
-    cluster.store.create("persistentvolumeclaims", body, "research")
-    cluster.store.patch(
-        "persistentvolumeclaims", name, {"status": {"phase": phase}}, "research", subresource="status"
-    )
-
-
-def pods(cluster: PlayedCluster) -> list[dict[str, Any]]:
-    return cluster.store.list("pods", "research")
 
 
 def test_a_job_is_submitted(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -430,112 +372,3 @@ def test_the_module_is_the_command(cluster: PlayedCluster) -> None:
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-# ---------------------------------------------------------------- when things go wrong in the middle
-
-
-def test_an_answer_that_is_lost_is_no_name_that_is_taken(
-    cluster: PlayedCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server has made the pod, and the request is repeated: the pod that is there is this submission's."""
-    send, lost = Cluster._send, list[str]()
-
-    async def lossy(self: Cluster, method: str, path: str, *rest: Any) -> Any:
-        answer = await send(self, method, path, *rest)
-        if method == "POST" and path.endswith("/pods") and not lost:
-            lost.append(path)
-            await answer.read()
-            raise ConnectionResetError("the connection broke")
-        return answer
-
-    monkeypatch.setattr(Cluster, "_send", lossy)
-    assert main(FLAGS) == 0
-    assert lost
-    assert "Submitted test-mnist." in capsys.readouterr().out
-    assert len(pods(cluster)) == 1
-    assert main([*FLAGS, "--skip_preflight"]) == 3, "that of another submission is not"
-
-
-def test_two_submissions_at_once(cluster: PlayedCluster) -> None:
-    """Both find the name free; one creates the pod."""
-    command = [sys.executable, "-m", "edlz.client", *FLAGS]
-    both = [
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    ended = sorted((one.communicate(timeout=120)[1], one.returncode) for one in both)
-    assert [code for _, code in ended] == [0, 3]
-    assert ended[1][0].startswith('error: job "test-mnist" exists')
-    assert len(pods(cluster)) == 1
-
-
-def test_a_quota_that_is_used_up(
-    cluster: PlayedCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only the creation shows it: the checks cannot know what a quota counts."""
-    text = 'pods "elasticdl-test-mnist-master" is forbidden: exceeded quota: few, requested: pods=1, used: pods=4'
-    monkeypatch.setitem(faults._TEXTS, 403, text)
-    cluster.server.faults.refuse(
-        403, matches=lambda method, path: method == "POST" and path.endswith("/pods")
-    )
-    assert main(FLAGS) == 3
-    assert capsys.readouterr().err == (
-        f"error: {text}\nhelp: ask for less, or for a greater quota: kubectl describe quota -n research\n"
-    )
-    assert pods(cluster) == list_places() == []
-
-
-def test_a_server_that_takes_connections_and_says_nothing(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("edlz.client.cluster.checks.LIMIT_S", 0.5)
-    for module in ("submission._SERVER_S", "connection.REQUEST_S"):
-        monkeypatch.setattr(f"edlz.client.cluster.{module}", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as silent, played_cluster(home.parent / "kubeconfig"):
-        kubeconfig = yaml.safe_load((home.parent / "kubeconfig").read_text())
-        kubeconfig["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{silent.getsockname()[1]}"}
-        (home.parent / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
-        assert main(FLAGS) == 3
-        assert "answer" in capsys.readouterr().err
-        for command in ([*FLAGS, "--skip_preflight"], ["ls", "-n", "research"]):
-            assert main(command) == 5
-            error = capsys.readouterr().err
-            assert error.startswith("error: the cluster at http://127.0.0.1:")
-            assert "it does not answer" in error
-
-
-@pytest.mark.parametrize("follow", [False, True])
-def test_ctrl_c_leaves_the_view_and_the_job(
-    follow: bool, cluster: PlayedCluster, capfd: pytest.CaptureFixture[str]
-) -> None:
-    if not follow:
-        cluster.first_word = None  # so that the submission goes on waiting for the master
-    command = [sys.executable, "-m", "edlz.client", *FLAGS, *(["--follow"] if follow else [])]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        for line in running.stdout:
-            if line.startswith("Master ") if not follow else line.startswith("  edlz scale"):
-                break
-        running.send_signal(signal.SIGINT)
-        _, error = running.communicate(timeout=60)
-    assert running.returncode == 130, error
-    back = f"edlz {'logs -f' if follow else 'status'} test-mnist -n research"
-    assert error.splitlines()[-1] == (
-        f"Left the view; test-mnist -n research goes on. Back: {back}   Stop: edlz stop test-mnist -n research"
-    )
-    assert "Traceback" not in error
-    assert len(pods(cluster)) == 1
-
-
-def test_ctrl_c_before_the_pod_is_there(cluster: PlayedCluster) -> None:
-    asked: list[str] = []
-    cluster.server.faults.refuse(503, matches=lambda _, path: asked.append(path) is None)
-    command = [sys.executable, "-m", "edlz.client", *FLAGS, "--skip_preflight"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        wait_for(lambda: asked, "the request has come")
-        running.send_signal(signal.SIGINT)
-        out, error = running.communicate(timeout=60)
-    assert (running.returncode, out) == (130, "")
-    assert error.splitlines()[-1] == "Interrupted. Whether test-mnist was submitted: edlz ls"
-    assert "Traceback" not in error
