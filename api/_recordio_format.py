@@ -22,7 +22,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from edlz.api._recordio_error import REWRITE, RecordIOError
 from edlz.api._recordio_foreign import ByteSource, advice_for, describe_start
 
 __all__ = [
@@ -31,6 +30,7 @@ __all__ = [
     "LENGTH",
     "MAGIC",
     "ChunkIndex",
+    "RecordIOError",
     "Records",
     "decode_chunk",
     "read_index",
@@ -39,11 +39,38 @@ __all__ = [
 MAGIC = 0x01020304
 HEADER = struct.Struct("<5I")
 LENGTH = struct.Struct("<I")
+REWRITE = "restore this file from a good copy, or write it again"
 COMPRESSORS = {"none": 0, "snappy": 1, "gzip": 2}
 _LEGACY_COMPRESSORS = range(1, 4)  # the same, counted from 1
 # A strided view needs an item size that fits NumPy's C int; larger records are rare enough to loop.
 _MAX_STRIDED_BYTES = 1 << 30
 _OBJECT_BYTES = 512  # of a Records object itself, roughly; it counts where chunks are tiny
+
+
+class RecordIOError(ValueError):
+    """A file is damaged, cut off, or not RecordIO at all.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    offset : int
+        Where in it, in bytes: the chunk that is wrong.
+    message : str
+        What is wrong, with file and offset.
+    help : str
+        What to do.
+    """
+
+    def __init__(self, path: str, offset: int, message: str, help: str) -> None:  # noqa: A002
+        super().__init__(path, offset, message, help)
+        self.path = path
+        self.offset = offset
+        self.message = message
+        self.help = help
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.help}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

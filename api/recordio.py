@@ -24,8 +24,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from edlz.api._recordio_error import RecordIOError
-from edlz.api._recordio_format import ChunkIndex, Records, decode_chunk, read_index
+from edlz.api._recordio_format import ChunkIndex, RecordIOError, Records, decode_chunk, read_index
 from edlz.api._recordio_writer import Writer
 
 __all__ = ["Reader", "RecordIOError", "Writer", "count_records"]

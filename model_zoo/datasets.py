@@ -18,8 +18,7 @@ from edlz.api.recordio import RecordIOError, count_records
 from edlz.model_zoo.census.converter import read_adult
 from edlz.model_zoo.conversion.dataset_error import DatasetError
 from edlz.model_zoo.conversion.images import read_images
-from edlz.model_zoo.conversion.sample import SAMPLE_FOLDER
-from edlz.model_zoo.conversion.shards import Source, write_shards
+from edlz.model_zoo.conversion.shards import SAMPLE_FOLDER, Source, write_shards
 from edlz.model_zoo.criteo.converter import read_criteo
 from edlz.model_zoo.criteo.generator import generate_criteo
 from edlz.model_zoo.dataset_names import DATASETS, GENERATED, IMAGES
@@ -80,8 +79,8 @@ def convert(
         Gets the folders `train` and `test`, each of which appears when it is whole.
     records_per_shard : int, > 0
         4,096, but 65,536 for criteo.
-    fraction : float, in (0, 1]
-        Images only: how much of each split to take, from its beginning.
+    fraction : float, in (0, 1], images only
+        How much of each split to take, from its beginning.
     records, seed : int
         criteo-generated only: how many records, 1,000,000 unless told; and which ones.
 
@@ -98,8 +97,7 @@ def convert(
         raise DatasetError(f"records_per_shard={records_per_shard} is not positive", "e.g. 4096")
     folder = None if source is None else Path(source)
     _check_options(name, folder, fraction, records, seed)
-    opened = _opened(name, folder, fraction, _GENERATED_RECORDS if records is None else records, seed or 0)
-    return _written(opened, Path(output), records_per_shard)
+    return _written(_opened(name, folder, fraction, records, seed or 0), Path(output), records_per_shard)
 
 
 def built_in_sample(output: str | os.PathLike[str]) -> Path:
@@ -149,11 +147,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _opened(name: str, folder: Path | None, fraction: float, records: int, seed: int) -> Source:
+def _opened(name: str, folder: Path | None, fraction: float, records: int | None, seed: int) -> Source:
     if name in IMAGES:
         return read_images(name, folder, fraction)
     if name == GENERATED:
-        return generate_criteo(records, seed)
+        return generate_criteo(_GENERATED_RECORDS if records is None else records, seed)
     return _READERS[name](folder)
 
 

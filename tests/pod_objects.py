@@ -7,9 +7,8 @@ from typing import Any
 import kubernetes_validate
 
 from edlz.k8s.cluster.manifest import to_plain
+from edlz.k8s.objects.job_objects import keys_secret, ps_service
 from edlz.k8s.objects.pods import Owner, master_pod, service_pod, settings_in_pods
-from edlz.k8s.objects.ps_service import ps_service
-from edlz.k8s.objects.secret import keys_secret
 from edlz.services.configuration.job_config import MAX_JOB_NAME, JobConfig
 
 __all__ = [

@@ -4,25 +4,37 @@ It needs the `kubernetes` package.  Whoever imports it has made a connection bef
 that is missing.
 """
 
+import base64
 import dataclasses
 import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from kubernetes import client
+
 from edlz.k8s.cluster.api_records import Pod
-from edlz.k8s.cluster.names import Owner, pod_name, secret_name, selector, service_name
+from edlz.k8s.cluster.names import (
+    MASTER,
+    PS_PORT,
+    Owner,
+    labels,
+    pod_name,
+    secret_name,
+    selector,
+    service_name,
+)
 from edlz.k8s.flags.cluster_spec import load_cluster_spec
 from edlz.k8s.flags.priorities import next_worker_class
+from edlz.k8s.objects.metadata import metadata
 from edlz.k8s.objects.pods import service_pod
-from edlz.k8s.objects.ps_service import ps_service
-from edlz.k8s.objects.secret import keys_secret
 from edlz.k8s.objects.worker_memory import more_memory
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.supervision.launcher import is_worker, split_name
 
-__all__ = ["JobObjects", "Spec", "job_objects"]
+__all__ = ["JobObjects", "Spec", "job_objects", "keys_secret", "ps_service"]
 
 _MASTER_ADDR = "--master_addr="
+_SELECTED = ("app", "elasticdl-job-name", "elasticdl-replica-type", "elasticdl-replica-index")
 
 
 class Spec(Protocol):
@@ -119,6 +131,50 @@ class JobObjects:
 def job_objects(config: JobConfig, owner: Owner, master_addr: str) -> JobObjects:
     """Return the objects of a job, as its --cluster_spec changes them: it is the user's code, and runs here."""
     return JobObjects(config, owner, master_addr, load_cluster_spec(config))
+
+
+def ps_service(config: JobConfig, index: int, owner: Owner) -> client.V1Service:
+    """Return the service of a parameter server.
+
+    Its annotations are its labels once more: a --cluster_spec may change either.
+
+    Parameters
+    ----------
+    owner : Owner
+        The master pod.
+    """
+    own = labels(config.job_name, f"ps-{index}")
+    return client.V1Service(
+        api_version="v1",
+        kind="Service",
+        metadata=metadata(
+            config, service_name(config.job_name, index), f"ps-{index}", owner, annotations=own
+        ),
+        spec=client.V1ServiceSpec(
+            selector={name: own[name] for name in _SELECTED},
+            ports=[client.V1ServicePort(name="ps", port=PS_PORT, target_port=PS_PORT, protocol="TCP")],
+        ),
+    )
+
+
+def keys_secret(config: JobConfig, keys: Mapping[str, bytes], owner: Owner) -> client.V1Secret:
+    """Return the secret with files of keys.
+
+    Parameters
+    ----------
+    keys : mapping
+        Contents by file name.
+    owner : Owner
+        The master pod.
+    """
+    return client.V1Secret(
+        api_version="v1",
+        kind="Secret",
+        type="Opaque",
+        immutable=True,
+        metadata=metadata(config, secret_name(config.job_name), MASTER, owner),
+        data={name: base64.b64encode(content).decode() for name, content in sorted(keys.items())},
+    )
 
 
 def _is_numeric(address: str) -> bool:

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edlz.api.example import FeatureValue, encode_example
-from edlz.model_zoo.conversion.sample import SAMPLE_FOLDER
-from edlz.model_zoo.conversion.shards import Piece, Source
+from edlz.model_zoo.conversion.shards import SAMPLE_FOLDER, Piece, Source
 from edlz.model_zoo.conversion.text_files import Row, bad_row, find_file, number_in, read_rows
 
 __all__ = ["COLUMNS", "NUMERIC", "read_adult"]

@@ -16,8 +16,7 @@ import numpy as np
 from edlz.api.example import encode_example
 from edlz.model_zoo.conversion.dataset_error import DatasetError
 from edlz.model_zoo.conversion.idx import Images, Splits, read_idx_folder, read_npz
-from edlz.model_zoo.conversion.sample import SAMPLE_FOLDER
-from edlz.model_zoo.conversion.shards import Piece, Source
+from edlz.model_zoo.conversion.shards import SAMPLE_FOLDER, Piece, Source
 
 __all__ = ["image_records", "read_images"]
 

@@ -18,7 +18,10 @@ from typing import NamedTuple
 from edlz.api.recordio import Reader, RecordIOError, Writer
 from edlz.model_zoo.conversion.dataset_error import DatasetError
 
-__all__ = ["PARTS", "Piece", "Source", "Written", "write_shards"]
+__all__ = ["PARTS", "SAMPLE_FOLDER", "Piece", "Source", "Written", "write_shards"]
+
+SAMPLE_FOLDER = Path(__file__).parents[1] / "data"
+"""Where the samples of data sets lie that come with edlz; their licences lie beside them."""
 
 PARTS = ("train", "test")
 _SHARD = re.compile(r"data-\d{5,}")

@@ -1,6 +1,7 @@
 """The user's model with the values of a cut in its variables, and its tables beside it."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from edlz.services.protocol.layout import VectorLayout
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.whole_cut import WholeCut
 from edlz.services.worker.engine.feed.task_reader import TaskReader
-from edlz.services.worker.engine.model.embedding_replacement import TableEmbedding
+from edlz.services.worker.engine.model.embedding_replacement import TableEmbedding, give_weight
 from edlz.services.worker.engine.model.initializers import initializer_spec
 from edlz.services.worker.engine.model.job_model import JobModel
 from edlz.services.worker.engine.model.tables import table_path
 
-__all__ = ["LoadedModel"]
+__all__ = ["LoadedModel", "give_plain_weights"]
 
 _MOST_NAMED = 3
 
@@ -128,3 +129,30 @@ def _load(variables: Any, layout: VectorLayout, vector: npt.NDArray[Any]) -> Non
     for variable, place, offset in zip(variables, layout.variables, layout.offsets, strict=False):
         values = vector[offset : offset + place.size].reshape(place.shape)
         variable.assign(values.astype(np.dtype(variable.value.dtype.as_numpy_dtype), copy=False))
+
+
+def give_plain_weights(model: LoadedModel, scratch: Path) -> None:
+    """Give each plain layer of the model its weight, in memory.
+
+    Parameters
+    ----------
+    scratch : Path
+        A folder with room for the largest table.
+
+    Raises
+    ------
+    DataError
+        If the state's files are damaged.
+    """
+    for content in model.tables:
+        if model.is_plain(content):
+            _give(model, content, scratch)
+
+
+def _give(model: LoadedModel, content: TableContent, scratch: Path) -> None:
+    layer, size = model.layer_of(content), model.size_of(content)
+    values = np.empty((size, content.dim), np.float32)
+    for first, block in content.whole(size, scratch):
+        values[first : first + len(block)] = block
+    give_weight(layer)
+    layer.embeddings.assign(values)

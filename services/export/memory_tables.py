@@ -8,8 +8,7 @@ import numpy as np
 from tensorflow.python.framework import config
 
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.export.loaded_model import LoadedModel
-from edlz.services.export.plain_weights import give_plain_weights
+from edlz.services.export.loaded_model import LoadedModel, give_plain_weights
 from edlz.services.export.tables.table_content import TableContent, UnknownIds
 from edlz.services.export.tables.table_lookup import IdTable
 from edlz.services.export.tables.unknown_row import RowSum, unknown_row

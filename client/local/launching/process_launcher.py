@@ -25,7 +25,7 @@ import msgspec
 
 from edlz.client.local.launching import child
 from edlz.client.local.launching.log_file import LogFile, LogTrouble
-from edlz.client.local.launching.out_of_memory import OutOfMemory
+from edlz.client.local.launching.processes import OutOfMemory
 from edlz.services.configuration.job_config import edlz_home, flags_by_spelling
 from edlz.services.errors import LaunchError
 from edlz.services.process.runtime import END_SIGNAL

@@ -1,4 +1,7 @@
-"""Processes of this machine, told apart by number and by when they began: numbers are used again."""
+"""Processes of this machine, told apart by number and by when they began: numbers are used again.
+
+Whether the system has killed one for its memory is counted apart: the signal alone does not say so.
+"""
 
 import os
 import signal
@@ -7,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Process", "kill", "process_of", "processes_with", "started_at"]
+__all__ = ["OutOfMemory", "Process", "kill", "process_of", "processes_with", "started_at"]
 
 _STATE, _START = 0, 19  # places in /proc/PID/stat behind the name of the program
 _ENDED = (b"Z", b"X")
+_COUNTERS = Path("/proc/vmstat")  # Linux; `oom_kill` counts since the system started, containers included
 
 
 class Process(NamedTuple):
@@ -30,6 +34,28 @@ class Process(NamedTuple):
     @property
     def is_alive(self) -> bool:
         return started_at(self.pid) == self.start
+
+
+class OutOfMemory:
+    """Watches the system's count of processes that it killed since memory ran out."""
+
+    def __init__(self, counters: Path = _COUNTERS) -> None:
+        self._counters = counters
+        self._seen = self._count()
+
+    def has_killed(self) -> bool:
+        """Whether that has happened since this was asked before."""
+        before, self._seen = self._seen, self._count()
+        return self._seen > before
+
+    def _count(self) -> int:
+        """Return the count; 0 where the system keeps none."""
+        try:
+            text = self._counters.read_text()
+        except OSError:
+            return 0
+        counts = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+        return int(counts.get("oom_kill", 0))
 
 
 def process_of(pid: int) -> Process | None:

@@ -12,8 +12,7 @@ from edlz.services.ps.core.audit import recount
 from edlz.services.ps.core.conditions import Condition
 from edlz.services.ps.core.heartbeat import Heartbeat
 from edlz.services.ps.core.instructions import Instruction, Snapshots, Warn
-from edlz.services.ps.core.recovery_snapshots import RecoverySnapshots
-from edlz.services.ps.core.recovery_targets import Targets
+from edlz.services.ps.core.recovery import RecoverySnapshots, Targets
 from edlz.services.ps.core.synchronous import Synchronous
 from edlz.services.ps.core.task_ends import TaskEnds
 

@@ -11,8 +11,8 @@ from edlz.k8s.cluster.manifest import to_plain
 from edlz.k8s.cluster.names import CLUSTER_SPEC, Owner
 from edlz.k8s.flags.cluster_flags import check_cluster_flags
 from edlz.k8s.flags.cluster_spec import MAX_SPEC_BYTES, SPEC_VARIABLE, ClusterSpec, load_cluster_spec
+from edlz.k8s.objects.job_objects import ps_service
 from edlz.k8s.objects.pods import master_pod, service_pod, settings_in_pods
-from edlz.k8s.objects.ps_service import ps_service
 from edlz.services.configuration.job_config import MAX_JOB_NAME, JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.errors import ConfigError

@@ -15,9 +15,8 @@ from edlz.k8s.cluster.names import labels, pod_name, selector, short_name
 from edlz.k8s.flags.cluster_spec import ClusterSpec
 from edlz.k8s.flags.object_check import object_problems
 from edlz.k8s.master import own_pod
-from edlz.k8s.objects.job_objects import JobObjects
+from edlz.k8s.objects.job_objects import JobObjects, ps_service
 from edlz.k8s.objects.pods import service_pod, settings_in_pods
-from edlz.k8s.objects.ps_service import ps_service
 from edlz.services.configuration.arguments import read_config
 from tests.pod_objects import (
     ADDRESS,

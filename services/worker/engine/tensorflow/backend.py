@@ -7,6 +7,7 @@ that import it are themselves imported there.  Settings are the process's: Tenso
 import logging
 import os
 import warnings
+from typing import Any
 
 # Without this, ~/.keras/keras.json decides, and is written.
 os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -14,14 +15,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # errors come as exceptions 
 
 import keras
 import tensorflow as tf
+from tensorflow.python.ops import script_ops
 
-from edlz.services.worker.engine.tensorflow.python_ops import make_errors_readable
+from edlz.services.valid_text import is_valid_text, valid_text
+from edlz.services.worker.engine.user_code.user_code import message_of
 
 __all__ = ["configure", "keras", "tf"]
 
 logger = logging.getLogger(__name__)
 
-make_errors_readable()
+_call = script_ops.FuncRegistry.__call__
 
 # TensorFlow's remark on a feed whose random ops take the global seed: they are meant to.
 warnings.filterwarnings(
@@ -49,3 +52,30 @@ def configure(threads: int) -> None:
         if has != threads:
             logger.warning("TensorFlow runs already, with threads=%d (0: all cores) not %d", has, threads)
     tf.config.experimental.enable_op_determinism()
+
+
+def _call_readably(self: Any, token: Any, device: Any, args: Any) -> Any:
+    try:
+        return _call(self, token, device, args)
+    except Exception as error:
+        if _is_readable(error):
+            raise
+        error.args = tuple(valid_text(each) if isinstance(each, str) else each for each in error.args)
+        if _is_readable(error):
+            raise
+        raise RuntimeError(f"{type(error).__name__}: {message_of(error)}") from error
+
+
+def _is_readable(error: Exception) -> bool:
+    try:
+        return is_valid_text(str(error))
+    except Exception:  # the text of the user's own error is their code, too
+        return False
+
+
+# Python that TensorFlow calls back, `tf.py_function` and `tf.numpy_function`, in a feed or a model.  TensorFlow takes the
+# text of an error from there as UTF-8.  Where it cannot be that (it cites the name of a file whose bytes are something
+# else), a `numpy_function`'s error loses its text, and a `py_function`'s ends the process: the text that was not to be
+# had is read all the same.  So the texts of such errors are made valid before TensorFlow sees them, in this process
+# from now on.
+script_ops.FuncRegistry.__call__ = _call_readably
