@@ -11,7 +11,8 @@ refer to is kept as a checkpoint, which must be complete before the barrier is p
 Until then nothing is kept: a master that was started again finds all partitions at the barrier, or brings them
 there, and has it evaluated anew, with the same result.  Evaluations ask for their very version, so a partition that
 is lost meanwhile only makes them wait.  In asynchronous mode, and for callbacks that only look on, nothing holds:
-they are shown the newest values when so many tasks are done, and what they decide holds when it arrives.
+they are shown the newest values when so many tasks are done, and what they decide holds when it arrives.  If the
+model goes back before they have answered, they are asked anew when so many tasks are done again.
 """
 
 from bisect import bisect_left
@@ -107,7 +108,9 @@ class Barriers:
         self._trying_since_s = self._tried_s = -1.0  # to keep the version
         if journal.task_count:
             self._queue.task_count = self._queue.fence = journal.task_count
-        if self.rounds:
+        if (
+            self.rounds and plan.is_sync
+        ):  # else partitions may have lost some of it since: it is another model
             self._evaluation.concluded_version = self.rounds[-1].version
         if self.needs is not None:
             self._move_on()
@@ -269,6 +272,14 @@ class Barriers:
     def on_other_history(self) -> None:
         """A task ends elsewhere than before: what was evaluated may be of another model."""
         self._close()
+
+    def begin_again(self) -> None:
+        """The model goes back: the newest values will be older than the round under way, which is opened anew.
+
+        Where training stands still, the round goes on: it is of its very version, which comes again.
+        """
+        if not self._stands_still:
+            self._close()
 
     def advance(self, statuses: Sequence[PartitionStatus], version: int) -> list[Instruction]:
         """Go as far as the partitions' newest statuses allow; all of them are in the era."""

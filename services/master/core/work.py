@@ -143,7 +143,7 @@ class Work:
     def close(self) -> None:
         """The partitions have to go back first."""
         self.is_open = False
-        self.evaluation.begin_again()
+        self._evaluate_again()
 
     def on_new_life(self, entry: PartitionEntry) -> None:
         """A partition has begun a life: what its ledger lacks is to be done again."""
@@ -153,7 +153,12 @@ class Work:
         else:
             self.queue.keep(entry.finished)
             self.queue.see(entry.ledger)
-        self.evaluation.begin_again(is_another=len(self.queue.done) < done)
+        self._evaluate_again(is_another=len(self.queue.done) < done)
+
+    def _evaluate_again(self, *, is_another: bool = False) -> None:
+        """The model goes back; `is_another`: it will be another one at the same version."""
+        self.evaluation.begin_again(is_another=is_another)
+        self.barriers.begin_again()
 
     # -- reports
 

@@ -23,6 +23,7 @@ from tests.simulation import worker_shell
 from tests.simulation.callbacks import callback_needs
 from tests.simulation.job import Fault, Schedule, SimulatedJob, Violation
 from tests.simulation.processes import Process
+from tests.simulation.promises import seen_of
 from tests.simulation.schedule import BARRIER_MOMENTS
 from tests.simulation.shells import MasterShell
 
@@ -314,6 +315,38 @@ def test_the_final_metrics_are_those_of_the_final_model_also_of_callbacks_that_d
     """What a loss takes back of the model that is evaluated is trained again meanwhile."""
     faults = (Fault(0.3, "kill", role, during="evaluating"),)
     run_all(schedule(seed, decides=False, epochs=1, faults=faults) for seed in range(5))
+
+
+def test_callbacks_that_look_on_see_no_model_of_before_their_barrier() -> None:
+    """All partitions go back while the finished model is evaluated, and nothing holds them at its version."""
+    faults = (
+        Fault(6.816226355938189, "stall", "p0", 47.09766208581674),
+        Fault(31.403342433236404, "kill", "p2", 52.75988381278353, is_replaced=False),
+        Fault(38.47596475570645, "cut", "m", 11.416595464601112, is_replaced=False),
+        Fault(44.59429104958275, "kill", "w0", 53.87471858010912),
+        Fault(57.707470195188165, "kill", "p0", 45.958533045313985),
+    )
+    about = with_callbacks(random_schedule(40, "sync"))
+    _check_final_metrics(SimulatedJob(dataclasses.replace(about, faults=faults)).run())
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("with_master", [False, True])
+def test_the_final_metrics_are_of_the_finished_model(with_master: bool, mode: str) -> None:
+    """A partition loses all while callbacks look on, and perhaps the master restarts before it is trained again."""
+    for seed in range(9):
+        moment = ("evaluating", "shown", "passed")[seed % 3]
+        faults = [Fault(0.3 * (seed // 3), "kill", "p0", 3.0, during=moment)]
+        faults += [Fault(1.0, "kill", "m", 3.0, during=moment)] if with_master else []
+        about = {"decides": False, "snapshot_every_s": 500.0, "has_tables": True, "faults": tuple(faults)}
+        about |= {"lengths": (2, 1, 2), "epochs": 1}
+        _check_final_metrics(SimulatedJob(dataclasses.replace(schedule(seed, mode), **about)).run())
+
+
+def _check_final_metrics(job: SimulatedJob) -> None:
+    finals = [job.sealed[p, life] for p, life in enumerate(job.journal["sealed"])]
+    version, metrics = job.journal["evaluations"][-1]
+    assert (version, metrics["seen"]) == (finals[0].version, seen_of(finals))
 
 
 def run_all(jobs: Iterable[Schedule]) -> None:
