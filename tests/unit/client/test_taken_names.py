@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from edlz.client.cli import main
-from edlz.client.local import run as local
+from edlz.client.local import beginning as local
 from edlz.client.local.job_directory import open_job_directory
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.protocol import named_status
