@@ -279,7 +279,7 @@ def test_a_supervisor_that_stops_the_job_ends_everybody() -> None:
         assert cluster.status.minibatches < cluster.status.minibatches_total
         assert [await life.code() for life in others] == [0] * 4
 
-    play(scene, num_epochs=200)
+    play(scene, num_epochs=20_000)
 
 
 @pytest.mark.parametrize("role", ["servers", "workers"])
