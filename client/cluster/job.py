@@ -13,8 +13,8 @@ from edlz.client.cluster.removal import delete_master, delete_pods
 from edlz.client.jobs.settings_text import asked_workers_in, settings_in
 from edlz.client.screen.job_view import not_running
 from edlz.client.screen.log_choice import LogChoice, LogOutput
-from edlz.k8s.cluster.connection import require_kubernetes
 from edlz.k8s.cluster.names import CONFIG, MASTER, STOP, WORKERS, pod_name
+from edlz.k8s.cluster.package import require_kubernetes
 from edlz.services.configuration.job_size import check_workers, scale_warning
 from edlz.services.protocol.messages import Scaled
 

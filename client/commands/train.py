@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from edlz.client.local.taken_name import taken_name
 from edlz.client.screen.first_sign import first_sign
-from edlz.k8s.cluster.connection import require_kubernetes
+from edlz.k8s.cluster.package import require_kubernetes
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import Reader
 from edlz.services.configuration.job_config import flags

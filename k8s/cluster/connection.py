@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from edlz.k8s.cluster.package import require_kubernetes
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
 
-__all__ = ["Connection", "Login", "LoginFailed", "find_connection", "require_kubernetes"]
+__all__ = ["Connection", "Login", "LoginFailed", "find_connection"]
 
 IN_CLUSTER_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE = "default"
@@ -27,7 +28,6 @@ LOGIN_AGAIN_S = 30.0  # a token that is younger is refused for another reason th
 REAP_S, REAP_ROUNDS = 1.0, 50  # until the end of a command that was killed has been heard of
 _CLIENTS_LOG = "kubernetes.aio.config.kube_config"
 _BYTES = re.compile(r"""b(['"])(.*)\1$""", re.DOTALL)
-_INSTALL = 'pip install "kubernetes>=37"'
 
 
 class LoginFailed(EdlzError):
@@ -104,17 +104,6 @@ class Login:
             self._since_s = time.monotonic()
             self._configuration.api_key = (await self._log_in()).configuration.api_key
             return True
-
-
-def require_kubernetes() -> None:
-    """Raise ConfigError unless the `kubernetes` package can be used: an old one cannot, nor one without aiohttp."""
-    try:
-        import kubernetes.aio.config
-        import kubernetes.client  # noqa: F401
-    except ImportError as error:
-        is_missing = error.name == "kubernetes"
-        why = "is not installed" if is_missing else f"cannot be used ({error})"
-        raise ConfigError(f"a cluster cannot be used: the kubernetes package {why}", _INSTALL) from error
 
 
 async def find_connection(config: JobConfig, context: str = "") -> Connection:

@@ -108,9 +108,7 @@ class Barriers:
         self._trying_since_s = self._tried_s = -1.0  # to keep the version
         if journal.task_count:
             self._queue.task_count = self._queue.fence = journal.task_count
-        if (
-            self.rounds and plan.is_sync
-        ):  # else partitions may have lost some of it since: it is another model
+        if self.rounds and plan.is_sync:  # async: partitions may have lost some of that model since
             self._evaluation.concluded_version = self.rounds[-1].version
         if self.needs is not None:
             self._move_on()
