@@ -2,6 +2,7 @@
 
 from edlz.services.parameters.store import initial_digest
 from edlz.services.protocol.messages import Granted, Identity, Initialise, Job
+from edlz.services.protocol.plan import Plan
 from edlz.services.ps.core.inputs import Answered, Written
 from edlz.services.ps.core.instructions import Instruction, Write
 from edlz.services.ps.core.partition import Partition
@@ -15,25 +16,25 @@ __all__ = ["PLAN", "bare_partition", "become_based", "initial_values", "job_of"]
 PLAN = builders.plan(40, mode="async", seed=1, records_per_task=4)
 
 
-def job_of(run: str) -> Job:
-    return builders.job(PLAN, run=run)
+def job_of(run: str, plan: Plan = PLAN) -> Job:
+    return builders.job(plan, run=run)
 
 
-def bare_partition(run: str, life: Identity) -> Partition:
+def bare_partition(run: str, life: Identity, plan: Plan = PLAN) -> Partition:
     server = Partition(0, 1, "ipc://ps-0", Disk())
     asked = partition_status(incarnation=None, run="")
     server.feed(Answered(asked, Granted(term=1, incarnation=None)), 0.0)
-    server.feed(Answered(asked, Granted(term=1, incarnation=life, job=job_of(run))), 0.0)
+    server.feed(Answered(asked, Granted(term=1, incarnation=life, job=job_of(run, plan))), 0.0)
     return server
 
 
-def initial_values(run: str, life: Identity | None = None) -> Initialise:
+def initial_values(run: str, life: Identity | None = None, plan: Plan = PLAN) -> Initialise:
     dense, state, counters = initial_vectors()
     return Initialise(
         run=run,
         incarnation=life,
-        plan_hash=PLAN.hash,
-        digest=initial_digest(PLAN.hash, LAYOUT, OPTIMIZER, (), dense, state, counters),
+        plan_hash=plan.hash,
+        digest=initial_digest(plan.hash, LAYOUT, OPTIMIZER, (), dense, state, counters),
         layout=LAYOUT,
         optimizer=OPTIMIZER,
         dense=dense,

@@ -6,6 +6,10 @@ for as many partitions and the same plan, and is of the present history: no task
 be computed beyond its end there.  Another number of partitions, another run and another history have the same
 file names, so the manifest decides, never a name.
 
+A synchronous job goes back to what all partitions have by one name.  Parts of a cut may be of several eras (a
+partition that was not lost has its part already when the others cut once more), so all of them are named by the
+newest one.
+
 The list is made anew when the partition begins and when the master says that a checkpoint has been completed, not
 at each status: a folder may hold thousands of versions.
 """
@@ -26,7 +30,7 @@ from edlz.services.storage.checkpoint_records import (
     version_of,
 )
 
-__all__ = ["CompleteCheckpoints", "OwnPart", "part_of_run"]
+__all__ = ["CompleteCheckpoints", "OwnPart", "named_part", "part_of_run"]
 
 logger = logging.getLogger(__name__)
 
@@ -79,11 +83,24 @@ class CompleteCheckpoints:
         """Return this partition's parts of the checkpoints in which exactly these tasks are ended."""
         found: dict[SnapshotName, OwnPart] = {}
         for name, (_, manifest) in self._seen.items():
-            own = None if manifest is None else part_of_run(manifest, self._job, self._partition, ends)
+            own = None if manifest is None else named_part(manifest, self._job, self._partition, ends)
             if manifest is not None and own is not None:
                 head = part_head(self._folder / name, self._partition, manifest.partitions)
-                found[(own.era, own.version)] = OwnPart(head, own)
+                found[own[0]] = OwnPart(head, own[1])
         return found
+
+
+def named_part(manifest: Manifest, job: Job, partition: int, ends: Ends) -> tuple[SnapshotName, Part] | None:
+    """Return a partition's part of a complete checkpoint, if the job's run can go on from it, and its name.
+
+    No other state has the name: if the parts are of several eras, the newest of these began at that very version
+    (PROTOCOL: section 6).
+    """
+    part = part_of_run(manifest, job, partition, ends)
+    if part is None:
+        return None
+    era = max(each.era for each in manifest.parts) if job.plan.is_sync else part.era
+    return (era, part.version), part
 
 
 def part_of_run(manifest: Manifest, job: Job, partition: int, ends: Ends) -> Part | None:

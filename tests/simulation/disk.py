@@ -78,8 +78,8 @@ class Disk:
 
     def _name(self, manifest: Manifest, ends: Ends) -> Any:
         assert self._job is not None
-        part = complete_checkpoints.part_of_run(manifest, self._job, self._partition, ends)
-        return None if part is None else (part.era, part.version)
+        own = complete_checkpoints.named_part(manifest, self._job, self._partition, ends)
+        return None if own is None else own[0]
 
     def load(self, name: Any, life: Any, ends: Ends) -> State:
         if name in self.damaged:
@@ -91,7 +91,7 @@ class Disk:
             if self._name(manifest, ends) == name:
                 state = states[self._partition]
                 if self._can_link:
-                    self.write(state, life)
+                    self._keep(name, state, life)
                 return state
         self.look()
         raise DataError(f"checkpoint {name} is gone")
@@ -103,8 +103,11 @@ class Disk:
         return found[1][self._partition]
 
     def write(self, state: State, life: Any) -> None:
-        self.states[state.name] = state
-        self.links.setdefault(state.name, set()).add(life)
+        self._keep(state.name, state, life)
+
+    def _keep(self, name: Any, state: State, life: Any) -> None:
+        self.states[name] = state
+        self.links.setdefault(name, set()).add(life)
 
     def unlink(self, name: Any, life: Any) -> None:
         """A life removes its own links and those of older lives, never a later life's."""

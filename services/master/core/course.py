@@ -178,6 +178,9 @@ class Course:
         out: list[Instruction] = [*self._checkpoints.on_tick(self._partitions.entries, now)]
         out += [] if self._verdict.is_over else self._work.barriers.on_tick(now)
         out += self.advance()
+        out += [] if self._verdict.is_over else self._eras.on_tick(now)
+        if self._eras.failure is not None:
+            out += self._verdict.fail(self._eras.failure)
         if not self._verdict.is_over:
             out += self._stopping.on_tick(self._partitions.version, self._partitions.heard, now)
             out += self._work.predictions.on_tick(now)

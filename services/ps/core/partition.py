@@ -279,6 +279,8 @@ class Partition(Standing):
         self._heartbeat.hurry(now, hurries=orders.hurries)
         is_closing = self._task_ends.obey(orders)
         self._look_at_disk(orders, now)
+        if self._is_left_with_nothing:
+            return [Exit("what it could go back to is there no more; joining again", 1)]
         store = self.store
         if store is None:
             return []

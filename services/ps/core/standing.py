@@ -97,6 +97,11 @@ class Standing(ABC):
         exchanges = self._exchanges
         return () if exchanges is None else self._task_ends.closed(exchanges.standing)
 
+    @property
+    def _is_left_with_nothing(self) -> bool:
+        """Whether nothing of what this life has found can be begun with any more: a task was ended, or it is gone."""
+        return self.condition is Condition.UNRESTORED and not self._targets.newest_first()
+
     # -- the state
 
     def _load_newest(self, incarnation: Identity) -> tuple[SnapshotName | None, list[Instruction]]:

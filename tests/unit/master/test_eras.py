@@ -3,7 +3,7 @@
 import itertools
 from typing import Any
 
-from edlz.services.master.core.processes.eras import Eras
+from edlz.services.master.core.processes.eras import PATIENCE_S, Eras
 from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.protocol.messages import NO_IDENTITY
 from tests.statuses import partition_status
@@ -80,6 +80,43 @@ def test_lists_without_a_common_snapshot_are_out_of_date() -> None:
     bench.say(0, snapshots=(((1, 5), 4), ((1, 5), 8)))
     bench.eras.advance(was_reached=False)
     assert bench.eras.restore == ((1, 5), 8)
+
+
+def have_nothing_in_common(bench: Bench, seconds: float, *, is_silent: bool = False) -> list[str]:
+    """Let so many seconds pass; return what is announced."""
+    told = []
+    for second in range(int(seconds) + 1):
+        bench.say(0, checkpoints=(((1, 5), 4),), snapshots=())
+        if not is_silent or not second:
+            bench.say(1)
+        bench.eras.advance(was_reached=False)
+        told += [each.text for each in bench.eras.on_tick(float(second))]
+    return told
+
+
+def test_a_job_whose_partitions_have_nothing_in_common_fails_and_says_so() -> None:
+    bench = Bench()
+    [told] = have_nothing_in_common(bench, PATIENCE_S - 1)
+    assert "ps-0 has v4; ps-1 has v0" in told
+    assert bench.eras.failure is None
+    have_nothing_in_common(bench, PATIENCE_S)
+    assert bench.eras.failure is not None
+    assert bench.eras.failure.text.endswith("ps-0 has v4; ps-1 has v0")
+
+
+def test_who_is_silent_may_have_it() -> None:
+    bench = Bench()
+    have_nothing_in_common(bench, 2 * PATIENCE_S, is_silent=True)
+    assert bench.eras.failure is None
+
+
+def test_another_life_may_have_it() -> None:
+    bench = Bench()
+    have_nothing_in_common(bench, PATIENCE_S - 1)
+    bench.say(1, incarnation=(2, 9))
+    bench.eras.on_tick(PATIENCE_S)
+    bench.eras.on_tick(PATIENCE_S + 1)
+    assert bench.eras.failure is None
 
 
 def test_a_target_that_is_gone_meanwhile_is_chosen_anew() -> None:

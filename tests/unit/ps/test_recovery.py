@@ -5,12 +5,16 @@ import dataclasses
 import pytest
 
 from edlz.services.master.core.checkpoints import Checkpoints
-from edlz.services.protocol.messages import SnapshotName
-from edlz.services.ps.core.inputs import Answered
+from edlz.services.protocol.messages import PartitionOrders, SnapshotName
+from edlz.services.ps.core.inputs import Answered, Request
+from edlz.services.ps.core.instructions import Exit
 from edlz.services.ps.core.partition import BASE, Partition
+from tests import builders
+from tests.bare_partition import bare_partition, become_based, initial_values
 from tests.schedules import contended_schedule, quiet_schedule, with_checkpoints
 from tests.simulation.job import Fault, Schedule, SimulatedJob, Violation
 from tests.simulation.processes import Process
+from tests.statuses import partition_status
 
 
 def schedule(mode: str, *faults: Fault, **changes: object) -> Schedule:
@@ -115,6 +119,19 @@ def is_lost(mode: str, seed: int, *, is_pruned: bool) -> bool:
 def test_the_checkpoint_that_it_began_from_may_be_all_that_is_left(mode: str) -> None:
     assert not any(is_lost(mode, seed, is_pruned=False) for seed in range(10))
     assert any(is_lost(mode, seed, is_pruned=True) for seed in range(10))
+
+
+def test_a_partition_that_is_left_with_nothing_begins_another_life() -> None:
+    """It is given the state before training then, which all have; as it stands it has nothing in common with them."""
+    plan = builders.plan(9, records_per_task=2)
+    partition = bare_partition("r", (1, 1), plan)
+    become_based(partition, partition.feed(Request("a worker", initial_values("r", plan=plan)), 0.0), (1, 1))
+    asked = partition_status(incarnation=(1, 1), snapshots=(BASE,))
+    orders = PartitionOrders(term=1, number=1, incarnation=(1, 1), stop=False, era=None)
+    assert not any(isinstance(each, Exit) for each in partition.feed(Answered(asked, orders), 1.0))
+    partition._snapshots.wipe()
+    [gone] = partition.feed(Answered(asked, orders), 2.0)
+    assert isinstance(gone, Exit)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

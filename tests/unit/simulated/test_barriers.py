@@ -13,10 +13,11 @@ from edlz.services.master.core.barriers import Barriers
 from edlz.services.master.core.vocabulary.inputs import ManifestWritten
 from edlz.services.master.core.vocabulary.instructions import Journal
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision
-from edlz.services.protocol.messages import NewestPull
+from edlz.services.protocol.messages import Ends, Job, NewestPull, SnapshotName
 from edlz.services.ps.core.exchanges import Exchanges
 from edlz.services.ps.core.instructions import Reply
-from edlz.services.storage.checkpoint_records import Manifest
+from edlz.services.storage import complete_checkpoints
+from edlz.services.storage.checkpoint_records import Manifest, Part
 from tests.schedules import ending_schedule, random_schedule, with_callbacks
 from tests.simulation import job as simulated_job
 from tests.simulation import worker_shell
@@ -341,6 +342,27 @@ def test_the_final_metrics_are_of_the_finished_model(with_master: bool, mode: st
         about = {"decides": False, "snapshot_every_s": 500.0, "has_tables": True, "faults": tuple(faults)}
         about |= {"lengths": (2, 1, 2), "epochs": 1}
         _check_final_metrics(SimulatedJob(dataclasses.replace(schedule(seed, mode), **about)).run())
+
+
+@pytest.mark.parametrize("seed", [4, 12])
+def test_parts_of_several_eras_are_what_all_can_go_back_to(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """p0 leaves when p1 has its part of the version that is to be kept; then p0's disk is lost."""
+    faults = (Fault(1.5, "term", "p0", 20.0, during="shown"), Fault(1.0, "wipe", "p0", during="decided"))
+    about = schedule(seed, keeps_best=True, evaluation_steps=2, snapshot_every_s=500.0, faults=faults)
+    job = SimulatedJob(about).run()
+    assert any(len({state.era for state in states}) > 1 for states in job.checkpoints.values())
+    monkeypatch.setattr(complete_checkpoints, "named_part", named_by_its_own_era)
+    with pytest.raises(Violation, match="nothing in common"):
+        SimulatedJob(about).run()
+
+
+def named_by_its_own_era(
+    manifest: Manifest, job: Job, partition: int, ends: Ends
+) -> tuple[SnapshotName, Part] | None:
+    part = complete_checkpoints.part_of_run(manifest, job, partition, ends)
+    return None if part is None else ((part.era, part.version), part)
 
 
 def _check_final_metrics(job: SimulatedJob) -> None:

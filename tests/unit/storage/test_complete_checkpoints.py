@@ -151,6 +151,28 @@ def test_one_that_was_pruned_meanwhile_is_gone_and_not_damaged(
     assert folder.checkpoints(()) == (((1, 2), 9),)
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_parts_of_one_cut_have_one_name_whatever_eras_they_were_cut_in(tmp_path: Path, mode: str) -> None:
+    """In synchronous mode all partitions have to find it in common; in the other one each goes back by itself."""
+    plan = builders.plan(mode=mode)
+    job = builders.job(plan, config={"checkpoint_dir": str(tmp_path / "checkpoints")}, partitions=2)
+    eras = ((1, 9), (1, 2))
+    states = [
+        msgspec.structs.replace(state, era=era, plan_hash=plan.hash)
+        for state, era in zip(make_cut(2), eras, strict=True)
+    ]
+    save(tmp_path, states, mode=mode)
+    for partition, own in enumerate(eras):
+        folder = SnapshotFolder(partition, tmp_path / "job")
+        folder.open(job)
+        [name] = folder.checkpoints(())
+        assert name == (max(eras) if mode == "sync" else own, 7)
+        loaded = folder.load(name, LIFE)
+        assert_same_state(states[partition], loaded)
+        loaded.close()
+        assert folder.names() == (name,)
+
+
 def test_of_thousands_the_newest_are_listed(tmp_path: Path, job: Job) -> None:
     for version in range(1, 12):
         save(tmp_path, cut(version=version, shapes=((1,),), tables=()))
