@@ -6,7 +6,8 @@ Each kernel is described in dense_numpy.py.
 """
 
 from libc.math cimport isnan
-from libc.stdint cimport int32_t, uintptr_t
+from libc.stdint cimport int32_t, uint8_t, uintptr_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 
@@ -16,7 +17,9 @@ cdef extern from "dense.h" nogil:
 
     enum:
         EDLZ_KINDS
+        EDLZ_MAX_HEIGHT
         EDLZ_MAX_SLOTS
+        EDLZ_TREE_BLOCK
 
     int edlz_slot_count(int32_t kind) noexcept
     int edlz_is_single_slot(int32_t kind, int slot) noexcept
@@ -26,6 +29,10 @@ cdef extern from "dense.h" nogil:
     void edlz_scale(float *vector, float factor, Py_ssize_t count) noexcept
     void edlz_clip(float *vector, float limit, Py_ssize_t count) noexcept
     double edlz_squared_norm(const float *vector, Py_ssize_t count) noexcept
+    void edlz_tree_mean(
+        float *out, const float *const *vectors, const uint8_t *meets, Py_ssize_t n_vectors, float divisor,
+        float *scratch, Py_ssize_t count
+    ) noexcept
     void edlz_apply(
         float *out, const float *values, float *const *slots, const float *gradient,
         const edlz_step *step, Py_ssize_t count
@@ -98,6 +105,41 @@ def squared_norm(const float[::1] vector not None):
     return total
 
 
+def tree_mean(float[::1] out not None, vectors, places, float divisor):
+    if divisor == 0:
+        raise ZeroDivisionError("divisor is 0 in float32; divide by the number of gradients that were added")
+    cdef tuple given = tuple(vectors), at = tuple(places)
+    cdef Py_ssize_t i, n_vectors = len(given)
+    if not given or len(at) != n_vectors:
+        raise ValueError(f"{n_vectors} vectors at {len(at)} places; give at least one, and each its place")
+    cdef list held = []  # views of the vectors, so that their memory stays while the GIL is away
+    cdef const float[::1] vector
+    cdef Operand[2] operands
+    operands[0] = _written(b"out", out)
+    cdef Py_ssize_t count = operands[0].count
+    cdef float *scratch = <float *>malloc(EDLZ_TREE_BLOCK * sizeof(float) * min(n_vectors, EDLZ_MAX_HEIGHT))
+    cdef const float **data = <const float **>malloc(n_vectors * sizeof(float *))
+    cdef uint8_t *meets = <uint8_t *>malloc(n_vectors)
+    try:
+        if scratch == NULL or data == NULL or meets == NULL:
+            raise MemoryError()
+        _find_meets(meets, at)
+        for i in range(n_vectors):
+            vector = given[i]
+            if vector is None:
+                raise TypeError(f"vectors[{i}] must not be None")
+            operands[1] = _read(b"a vector", vector)
+            _checked_count(operands, 2, False)
+            data[i] = operands[1].data
+            held.append(vector)
+        with nogil:
+            edlz_tree_mean(operands[0].data, data, meets, n_vectors, divisor, scratch, count)
+    finally:
+        free(scratch)
+        free(data)
+        free(meets)
+
+
 def apply(
     bytes step not None,
     float[::1] out not None,
@@ -146,6 +188,27 @@ def kinds():
 
 def instruction_set():
     return edlz_instruction_set().decode("ascii")
+
+
+cdef int _find_meets(uint8_t *meets, tuple places) except -1:
+    """Find at which height each two neighbours meet: where the highest bit that differs is."""
+    cdef long long before = -1, place
+    cdef unsigned long long differ
+    cdef Py_ssize_t i
+    cdef uint8_t height
+    for i in range(len(places)):
+        place = places[i]
+        if place <= before or place >> EDLZ_MAX_HEIGHT:
+            raise ValueError(f"place {place} follows {before}; they ascend from 0, below 2**{EDLZ_MAX_HEIGHT}")
+        if i > 0:
+            differ = <unsigned long long>(place ^ before)
+            height = 0
+            while differ:
+                differ >>= 1
+                height += 1
+            meets[i - 1] = height
+        before = place
+    return 0
 
 
 cdef str _kind_name(int32_t kind):

@@ -62,6 +62,39 @@ double edlz_squared_norm(const float *vector, ptrdiff_t count)
     return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
+/* So many elements at a time go through the whole tree that what is between leaves and root stays in the cache. */
+EDLZ_KERNEL
+void edlz_tree_mean(float *out, const float *const *vectors, const uint8_t *meets, ptrdiff_t n_vectors, float divisor,
+                    float *scratch, ptrdiff_t count)
+{
+    /* Nodes that wait for what is right of them, the highest one first: so there are no more than heights. */
+    const float *open[EDLZ_MAX_HEIGHT + 1];
+    uint8_t heights[EDLZ_MAX_HEIGHT + 1]; /* at which open[i] meets what follows it */
+    for (ptrdiff_t begin = 0; begin < count; begin += EDLZ_TREE_BLOCK) {
+        const ptrdiff_t size = count - begin < EDLZ_TREE_BLOCK ? count - begin : EDLZ_TREE_BLOCK;
+        float *const mean = out + begin;
+        int depth = 0;
+        for (ptrdiff_t v = 0; v < n_vectors; v++) {
+            const uint8_t height = v + 1 < n_vectors ? meets[v] : EDLZ_MAX_HEIGHT + 1;
+            open[depth] = vectors[v] + begin;
+            while (depth > 0 && heights[depth - 1] < height) {
+                depth--;
+                const float *const left = open[depth], *const right = open[depth + 1];
+                float *const sum = depth == 0 ? mean : scratch + (depth - 1) * EDLZ_TREE_BLOCK;
+                EDLZ_INDEPENDENT
+                for (ptrdiff_t i = 0; i < size; i++)
+                    sum[i] = left[i] + right[i];
+                open[depth] = sum;
+            }
+            heights[depth++] = height;
+        }
+        const float *const root = open[0];
+        EDLZ_INDEPENDENT
+        for (ptrdiff_t i = 0; i < size; i++)
+            mean[i] = root[i] / divisor;
+    }
+}
+
 EDLZ_KERNEL
 void edlz_apply(float *out, const float *values, float *const *slots, const float *gradient,
                 const edlz_step *step, ptrdiff_t count)

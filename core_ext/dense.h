@@ -8,6 +8,7 @@
 #define EDLZ_DENSE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "steps.h"
 
@@ -17,6 +18,13 @@ void edlz_divide(float *accumulator, float divisor, ptrdiff_t count);
 void edlz_scale(float *vector, float factor, ptrdiff_t count);
 void edlz_clip(float *vector, float limit, ptrdiff_t count);
 double edlz_squared_norm(const float *vector, ptrdiff_t count);
+
+/* The sum of `vectors` as a tree, divided; `meets[i]`, from 1 to EDLZ_MAX_HEIGHT, is the height of the lowest node above
+ * both vector i and vector i + 1.  There is at least one vector.  `scratch` has EDLZ_TREE_BLOCK elements for each vector but
+ * one, and for EDLZ_MAX_HEIGHT at most. */
+enum { EDLZ_MAX_HEIGHT = 32, EDLZ_TREE_BLOCK = 4096 };
+void edlz_tree_mean(float *out, const float *const *vectors, const uint8_t *meets, ptrdiff_t n_vectors, float divisor,
+                    float *scratch, ptrdiff_t count);
 
 /* One step of the optimizer step->kind, which exists and to which the slots fit; see steps.h. */
 void edlz_apply(float *out, const float *values, float *const *slots, const float *gradient,

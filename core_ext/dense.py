@@ -4,7 +4,8 @@ All arrays are flat, C-contiguous float32 of one length, aligned to at least 4 b
 read may be read-only.  A written array may overlap no other one, except that `out` may be exactly `values`.
 Anything else raises ValueError (TypeError for what is no array) and nothing has been changed.  A kernel
 releases the GIL while it runs; nothing keeps two threads from writing one array, that is the caller's part.
-Only `squared_norm` (and a step of row-wise Adagrad) sums across elements; its order is fixed.
+Only `squared_norm` (and a step of row-wise Adagrad) sums across elements; its order is fixed, as is that in which
+`tree_mean` adds up vectors.
 """
 
 from edlz.core_ext._dense import (
@@ -17,6 +18,7 @@ from edlz.core_ext._dense import (
     kinds,
     scale,
     squared_norm,
+    tree_mean,
 )
 
 __all__ = [
@@ -29,4 +31,5 @@ __all__ = [
     "kinds",
     "scale",
     "squared_norm",
+    "tree_mean",
 ]

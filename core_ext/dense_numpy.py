@@ -12,9 +12,10 @@ import numpy as np
 from edlz.core_ext.memory import Float32Array
 from edlz.core_ext.steps_numpy import take_step
 
-__all__ = ["add", "apply", "clip", "copy", "divide", "scale", "squared_norm"]
+__all__ = ["add", "apply", "clip", "copy", "divide", "scale", "squared_norm", "tree_mean"]
 
 _LANES = 8
+_MAX_HEIGHT = 32  # of the tree of `tree_mean`
 
 
 def copy(out: Float32Array, values: Float32Array) -> None:
@@ -151,6 +152,49 @@ def squared_norm(vector: Float32Array) -> float:
         # accumulate goes from row to row, where sum may add pairs.
         s = np.add.accumulate(squares, axis=0)[-1]
         return float(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])))
+
+
+def tree_mean(
+    out: Float32Array, vectors: Sequence[Float32Array], places: Sequence[int], divisor: float
+) -> None:
+    """Add vectors up as a binary tree over places, and divide the sum: ``out = root / float32(divisor)``.
+
+    A node is the sum of its two halves, the left one first; where one of them has no vector, it is the other.
+    So the sum of all vectors of a node may stand for them, at any place of the node: whoever adds up parts of the
+    tree first comes to the same bits.
+
+    Parameters
+    ----------
+    out : ndarray, shape (n,), float32
+        Written.
+    vectors : sequence of ndarray, shape (n,), float32
+        At least one.
+    places : sequence of int
+        Of the vectors: ascending, from 0, below 2**32.
+    divisor : float
+        Rounded to float32 first; 1 leaves the sum as it is.
+
+    Raises
+    ------
+    ZeroDivisionError
+        If `divisor` is 0 in float32; nothing has been changed.
+    ValueError
+        If the arrays do not fit each other, or the places do not ascend; nothing has been changed.
+    """
+    with np.errstate(all="ignore"):
+        divisor_32 = np.float32(divisor)
+        if divisor_32 == 0:
+            raise ZeroDivisionError(
+                "divisor is 0 in float32; divide by the number of gradients that were added"
+            )
+        nodes = dict(zip(places, vectors, strict=True))
+        for _ in range(_MAX_HEIGHT):
+            above: dict[int, Float32Array] = {}
+            for place, node in nodes.items():
+                left = above.get(place // 2)
+                above[place // 2] = node if left is None else left + node
+            nodes = above
+        np.divide(nodes[0], divisor_32, out=out)
 
 
 def apply(

@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.core_ext.dense import add, copy, divide
+from edlz.core_ext.dense import copy, tree_mean
+from edlz.core_ext.memory import aligned_empty
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services import strict_json
 from edlz.services.parameters.dense_optimizer import DenseOptimizer
@@ -125,7 +126,7 @@ class Store:
         self._asked: tuple[object, ...] = ()  # what `_made` was made from
         self._made = _NO_STEPS
         self._before: Values | None = None  # sync: the version before, still lent out
-        self._sums: dict[int, Vector] = {}  # by length: what gradients and states are added up in
+        self._sums: dict[int, Vector] = {}  # by length: where the mean of gradients or states is made
 
     @staticmethod
     def initial(
@@ -295,12 +296,21 @@ class Store:
             waiting, self._waiting = self._waiting, []
             self.commit(waiting)
 
-    def commit(self, pushes: Sequence[Push]) -> None:
+    def commit(self, pushes: Sequence[Push], slots: Sequence[int] | None = None) -> None:
         """Apply one synchronous step: the pushes of all its open slots, in slot order.
 
-        The gradients are added in that order and divided by their number; states are averaged in the
-        same way, counters take the largest.  A step with only empty minibatches changes no parameter.
+        Gradients are added up as a tree over slots (`tree_mean`) and divided by their number, states are averaged in
+        the same way; rows of tables are added in slot order, counters take the largest.  A step with only empty
+        minibatches changes no parameter.
+
+        Parameters
+        ----------
+        pushes : sequence of Push
+        slots : sequence of int, optional
+            The slot of each, ascending; by default they are numbered as they come.
         """
+        numbered = zip(range(len(pushes)) if slots is None else slots, pushes, strict=True)
+        places = [slot for slot, push in numbered if push.gradient is not None]
         full = [push for push in pushes if push.gradient is not None]
         steps = self._steps(full[0], 1.0) if full else _NO_STEPS
         for push in pushes:
@@ -309,14 +319,14 @@ class Store:
         self._before = None  # two buffers in turn: this step may write over the version before
         if full:
             out = self._buffers.take(self._dense)
-            gradient = self._mean([p.gradient for p in full if p.gradient is not None])
+            gradient = self._mean([p.gradient for p in full if p.gradient is not None], places)
             self._optimizer.apply(steps.dense, out, self._dense, gradient)
             self.tables.commit(full, steps.rows)
             self.iterations += 1
             self._dense = out
-            states = [p.state for p in full if p.state is not None]
+            states = {slot: p.state for slot, p in zip(places, full, strict=True) if p.state is not None}
             if states:
-                self._state = self._mean(states).copy()
+                self._state = self._mean(list(states.values()), list(states)).copy()
             counters = [p.counters for p in full if p.counters is not None]
             if counters:
                 self._counters = np.maximum.reduce(counters)
@@ -349,19 +359,16 @@ class Store:
             self._asked = asked
         return self._made
 
-    def _mean(self, vectors: Sequence[Vector]) -> Vector:
-        """Return the mean, added up in the given order; valid until the next call."""
+    def _mean(self, vectors: Sequence[Vector], places: Sequence[int]) -> Vector:
+        """Return the mean, added up as a tree over these places; valid until the next call."""
         if len(vectors) == 1:
             return vectors[0]
         size = len(vectors[0])
         if size not in self._sums:
-            self._sums[size] = np.empty(size, np.float32)
-        total = self._sums[size]
-        copy(total, vectors[0])
-        for vector in vectors[1:]:
-            add(total, vector)
-        divide(total, len(vectors))
-        return total
+            self._sums[size] = aligned_empty(size, np.float32)
+        mean = self._sums[size]
+        tree_mean(mean, vectors, places, len(vectors))
+        return mean
 
 
 def _misfit(name: str, got: npt.NDArray[Any], own: npt.NDArray[Any]) -> ValueError:

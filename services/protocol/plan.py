@@ -19,6 +19,7 @@ __all__ = ["Mode", "Plan", "Shard", "TaskRange"]
 
 Mode = Literal["sync", "async"]
 
+_SLOTS_IN_ORDER = 3  # so many gradients have one sum, as a tree or one after another as before there was the tree
 MAX_TASKS = 1 << 24  # of one pass over the data: each takes some 100 bytes in every process
 
 
@@ -83,6 +84,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """What a ledger says it is a ledger of; two jobs with one hash have the same minibatches."""
         fields = {**msgspec.to_builtins(self), "evaluation_shards": []}
         del fields["predicts"]  # younger than the first ledgers
+        if self.is_sync and self.slots > _SLOTS_IN_ORDER:
+            fields["sum"] = "tree"
         return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()
 
     @property
@@ -162,6 +165,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         epoch, place = divmod(task, self.tasks_per_epoch)
         first = epoch * self.tasks_per_epoch + place - place % self.slots
         return range(first, min(first + self.slots, (epoch + 1) * self.tasks_per_epoch))
+
+    def slot(self, task: int) -> int:
+        """Return the task's place in its round."""
+        return task % self.tasks_per_epoch % self.slots
 
     def is_same_round(self, task: int, other: int) -> bool:
         return other in self.round_tasks(task)

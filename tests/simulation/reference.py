@@ -62,7 +62,8 @@ def reference_run(schedule: Schedule, ends: dict[int, int]) -> tuple[bytes, list
         steps = [ends[task] + 1 if task in ends else schedule.lengths[task] for task in tasks]
         for index in range(max(1, *steps)):
             pushes = [reference_push(schedule, store, task, index, ends.get(task), rate) for task in tasks]
-            store.commit([push for push in pushes if push is not None])
+            present = [push for push in pushes if push is not None]
+            store.commit(present, [push.task - first for push in present])
         first = tasks[-1] + 1
         if tasks[-1] in barriers:
             rounds.append(_decided(schedule, store, tasks[-1], rounds))

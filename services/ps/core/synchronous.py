@@ -114,7 +114,7 @@ class Synchronous(Exchanges):
             return []
         pushes = [self._staged[task] for task in open_tasks]
         self._staged = {}
-        self.store.commit(pushes)
+        self.store.commit(pushes, [self.plan.slot(task) for task in open_tasks])
         self._on_commit()
         held, self._held = self._held, {}
         return [reply for to, (pull, knows) in held.items() for reply in self._pull(to, pull, knows)]

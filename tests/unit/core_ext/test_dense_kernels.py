@@ -1,6 +1,7 @@
 """The compiled dense kernels: same bits as their NumPy twins on every processor, and what they refuse."""
 
 import importlib.machinery
+import itertools
 import os
 import re
 import shutil
@@ -227,6 +228,128 @@ class TestTwins:
         vector[0] = 100
         # Added up in float64: 8,001 sums, each off by 2**-53 of 1e4 at most.
         assert dense.squared_norm(vector) == pytest.approx(1e4 + 8e-5, abs=8001 * 2.0**-53 * 1e4)
+
+
+def skipping_sum(lo, hi, leaves):
+    """The sum over [lo, hi) of a tree, by its definition; None of no leaves."""
+    if hi - lo == 1:
+        return leaves.get(lo)
+    middle = (lo + hi) // 2
+    left, right = skipping_sum(lo, middle, leaves), skipping_sum(middle, hi, leaves)
+    if left is None or right is None:
+        return right if left is None else left
+    return left + right
+
+
+def nodes_inside(begin, end, lo, hi):
+    """The largest nodes of the tree over [lo, hi) that lie in [begin, end)."""
+    if lo >= end or hi <= begin:
+        return []
+    if begin <= lo and hi <= end:
+        return [(lo, hi)]
+    middle = (lo + hi) // 2
+    return nodes_inside(begin, end, lo, middle) + nodes_inside(begin, end, middle, hi)
+
+
+class TestTreeMean:
+    @examples
+    @given(
+        places=st.sets(st.integers(0, 40) | st.integers(0, 2**32 - 1), min_size=1, max_size=20).map(sorted),
+        count=st.sampled_from((*COUNTS, 4095, 4096, 4097)),
+        divisor=st.integers(1, 1000),
+        seed=st.integers(0, 2**32 - 1),
+    )
+    def test_twins(self, places, count, divisor, seed):
+        vectors = [awkward_values(seed + i, count) for i in range(len(places))]
+        ours, twins = placed(np.zeros(count), is_shifted=bool(seed % 2)), np.empty(count, np.float32)
+        dense.tree_mean(ours, vectors, places, divisor)
+        dense_numpy.tree_mean(twins, vectors, places, divisor)
+        assert same_bits(ours, twins)
+
+    @examples
+    @given(
+        places=st.sets(st.integers(0, 31), min_size=1).map(sorted),
+        cuts=st.sets(st.integers(1, 31)),
+        seed=st.integers(0, 2**32 - 1),
+    )
+    def test_whoever_adds_up_which_nodes_first_the_sum_is_the_same(self, places, cuts, seed):
+        leaves = {place: ordinary_values(seed + place, 17) for place in places}
+        sums, at = [], []
+        for begin, end in itertools.pairwise(sorted({0, *cuts, 32})):
+            for lo, hi in nodes_inside(begin, end, 0, 32):
+                inside = [place for place in places if lo <= place < hi]
+                if inside:
+                    sums.append(np.empty(17, np.float32))
+                    dense.tree_mean(sums[-1], [leaves[place] for place in inside], inside, 1)
+                    at.append(lo)
+        ours, whole = np.empty(17, np.float32), np.empty(17, np.float32)
+        dense.tree_mean(ours, sums, at, len(places))
+        dense.tree_mean(whole, list(leaves.values()), places, len(places))
+        assert same_bits(ours, whole)
+        assert same_bits(ours, skipping_sum(0, 32, leaves) / np.float32(len(places)))
+
+    def test_three_are_added_one_after_another(self):
+        one, two, three = (ordinary_values(seed, 1000) for seed in range(3))
+        out = np.empty(1000, np.float32)
+        dense.tree_mean(out, [one, two, three], range(3), 3)
+        assert same_bits(out, (one + two + three) / np.float32(3))
+
+    def test_four_are_added_in_pairs(self):
+        one, two, three, four = (ordinary_values(seed, 1000) for seed in range(4))
+        out = np.empty(1000, np.float32)
+        dense.tree_mean(out, [one, two, three, four], range(4), 4)
+        assert same_bits(out, ((one + two) + (three + four)) / np.float32(4))
+        assert not same_bits(out, (one + two + three + four) / np.float32(4))
+
+    def test_as_many_nodes_are_open_as_there_are_heights(self):
+        places = [2**32 - 2**height for height in range(32, -1, -1)]
+        vectors = [ordinary_values(height, 5000) for height in range(33)]
+        ours, twins = np.empty(5000, np.float32), np.empty(5000, np.float32)
+        dense.tree_mean(ours, vectors, places, 33)
+        dense_numpy.tree_mean(twins, vectors, places, 33)
+        assert same_bits(ours, twins)
+
+    @pytest.mark.parametrize(
+        ("vectors", "places", "match"),
+        [
+            ([], [], "0 vectors at 0 places"),
+            ([8], [0, 1], "1 vectors at 2 places"),
+            ([8, 8], [1, 1], "place 1 follows 1"),
+            ([8, 8], [1, 0], "place 0 follows 1"),
+            ([8], [-1], "place -1 follows -1"),
+            ([8], [2**32], "place 4294967296"),
+            ([8, 7], [0, 1], "a vector has 7 elements and out has 8"),
+        ],
+    )
+    def test_what_does_not_fit(self, vectors, places, match):
+        out = np.ones(8, np.float32)
+        with pytest.raises(ValueError, match=match):
+            dense.tree_mean(out, [np.zeros(count, np.float32) for count in vectors], places, 2)
+        assert out.tolist() == [1.0] * 8
+
+    def test_what_is_no_array(self):
+        block, other = np.ones(16, np.float32), np.ones(8, np.float32)
+        for vectors, error in (
+            ([other, block[4:12]], ValueError),
+            ([other, np.ones(8)], ValueError),
+            ([other, block[::2]], ValueError),
+            ([other, None], TypeError),
+            ([other, [1.0] * 8], TypeError),
+        ):
+            with pytest.raises(error):
+                dense.tree_mean(block[:8], vectors, [0, 1], 2)
+        assert block.tolist() == [1.0] * 16
+        other.flags.writeable = False
+        dense.tree_mean(block[:8], [other], [3], 2)
+        assert block.tolist() == [0.5] * 8 + [1.0] * 8
+
+    @pytest.mark.parametrize("twin", [dense, dense_numpy])
+    @pytest.mark.parametrize("divisor", [0, 1e-60])
+    def test_divisor_that_is_zero_in_float32(self, twin, divisor):
+        out = np.ones(3, np.float32)
+        with pytest.raises(ZeroDivisionError, match="divisor is 0"):
+            twin.tree_mean(out, [np.ones(3, np.float32)], [0], divisor)
+        assert out.tolist() == [1, 1, 1]
 
 
 class TestRefusals:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.protocol.seeds import derive_seed, permutation
+from tests import builders
 
 plans = st.builds(
     Plan,
@@ -61,6 +62,19 @@ def test_the_orders_are_those_of_every_earlier_release() -> None:
 def test_epochs_and_seeds_give_different_orders() -> None:
     orders = {tuple(permutation(20, seed, 0, epoch)) for seed in range(3) for epoch in range(3)}
     assert len(orders) == 9
+
+
+@given(plans)
+def test_a_slot_is_a_place_in_a_round(plan: Plan) -> None:
+    for task in range(plan.task_count):
+        assert plan.round_tasks(task)[plan.slot(task)] == task
+
+
+def test_the_hash_is_that_of_earlier_releases_where_the_sum_of_a_step_is() -> None:
+    """They added gradients up one after another; of three, a tree does the same."""
+    hashes = [builders.plan(slots=slots).hash[:8] for slots in (3, 4)]
+    assert hashes[0] == "38847dde"
+    assert hashes[1] != "d0c00b9c"
 
 
 @given(plans)

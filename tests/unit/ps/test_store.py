@@ -56,7 +56,7 @@ def make_push(task: int, index: int = 0) -> Push:
     )
 
 
-def test_a_sync_step_is_the_mean_in_slot_order() -> None:
+def test_a_sync_step_is_the_mean_of_its_gradients() -> None:
     store, pushes = make_store(), [make_push(task) for task in range(3)]
     before = store.values().dense.copy()
     store.commit(pushes)
@@ -68,6 +68,26 @@ def test_a_sync_step_is_the_mean_in_slot_order() -> None:
     assert store.values().counters.tolist() == [2] * 16
     assert store.version == 1
     assert store.counts.tolist() == [1, 1, 1, 0]
+
+
+def test_a_sync_step_is_added_up_as_a_tree_over_its_slots() -> None:
+    store, pushes = make_store(), [make_push(task) for task in range(4)]
+    before, (a, b, c, d) = store.values().dense.copy(), [p.gradient for p in pushes if p.gradient is not None]
+    store.commit(pushes)
+    mean = ((a + b) + (c + d)) / np.float32(4)
+    np.testing.assert_array_equal(store.values().dense, before - np.float32(0.5) * mean)
+    np.testing.assert_array_equal(store.values().state, mean[:16])
+    assert not np.array_equal(mean, (a + b + c + d) / np.float32(4)), "the order makes a difference"
+
+
+def test_a_slot_that_is_absent_is_skipped() -> None:
+    store = make_store()
+    pushes = [make_push(0), msgspec.structs.replace(make_push(1), gradient=None), make_push(2), make_push(3)]
+    before, (a, c, d) = store.values().dense.copy(), [p.gradient for p in pushes if p.gradient is not None]
+    store.commit(pushes, [0, 1, 6, 7])
+    mean = (a + (c + d)) / np.float32(3)
+    np.testing.assert_array_equal(store.values().dense, before - np.float32(0.5) * mean)
+    assert not np.array_equal(mean, ((a + c) + d) / np.float32(3)), "the order makes a difference"
 
 
 def test_the_version_before_is_kept_for_one_step() -> None:
