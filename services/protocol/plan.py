@@ -19,7 +19,9 @@ __all__ = ["Mode", "Plan", "Shard", "TaskRange"]
 
 Mode = Literal["sync", "async"]
 
-_SLOTS_IN_ORDER = 3  # so many gradients have one sum, as a tree or one after another as before there was the tree
+_SLOTS_IN_ORDER = (
+    3  # so many gradients have one sum, as a tree or one after another as before there was the tree
+)
 MAX_TASKS = 1 << 24  # of one pass over the data: each takes some 100 bytes in every process
 
 

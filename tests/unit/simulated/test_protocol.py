@@ -63,7 +63,7 @@ def test_full_disks_at_the_beginning_and_at_the_end(mode: str, seed: int) -> Non
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("slots", [1, 2, 3])
+@pytest.mark.parametrize("slots", [1, 2, 5])
 def test_undisturbed(mode: str, workers: int, slots: int) -> None:
     lengths = (2, 3, 0, 1, 4, 2, 2, 1)
     schedule = Schedule(5, mode, slots, 2, lengths, 2, workers, evaluation_tasks=2, evaluation_steps=3)
