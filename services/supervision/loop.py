@@ -85,7 +85,9 @@ class Supervision:
         return self._core.next_status(self._launcher.running(), self._launcher.facts())
 
     def obey(self, orders: SupervisorOrders) -> None:
-        """Begin whatever makes the master's answer true."""
+        """Begin whatever makes the master's answer true, unless another master has taken its place."""
+        if self._core.are_outdated(orders):
+            return
         launcher = self._launcher
         self._core.on_exits(launcher.take_exits())
         launcher.expect(() if orders.stop else orders.desired, 0 if orders.stop else orders.waiting)

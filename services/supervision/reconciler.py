@@ -6,6 +6,9 @@ not been told yet is not started again by it: the master may have another name i
 no answer is sent again as it was, under the same number, so that no exit counts twice; only the facts (the room for
 workers, and the like) are those of now, and no worker is started beyond that room.  How soon, and how often, something is started again
 is the master's affair.
+
+A master that stood still may answer when another one has taken its place: it knows nothing of what has ended since, so
+its answer counts for nothing, and the same is told to the newer one.
 """
 
 from collections.abc import Sequence
@@ -47,6 +50,7 @@ class Reconciler:
     is_stopping: bool = False  # the master is asked to stop the job
     _seq: int = 0
     _run: str = ""  # of the job, as the master has told it
+    _term: int = 0  # of the newest master that has answered
     _in_flight: SupervisorStatus | None = None  # until answered, it is sent unchanged
     _untold: list[ProcessExit] = field(default_factory=list)  # exits that no answered status has carried
 
@@ -75,15 +79,19 @@ class Reconciler:
         )
         return self._in_flight
 
+    def are_outdated(self, orders: SupervisorOrders) -> bool:
+        """Whether a later master has answered before."""
+        return orders.term < self._term
+
     def on_orders(self, orders: SupervisorOrders, running: Sequence[str]) -> Action:
-        """Return what makes the master's answer true."""
+        """Return what makes the master's answer true; it is not that of an older master."""
         assert self._in_flight is not None, "orders without a status"
-        self._run = orders.run
+        self._run, self._term = orders.run, orders.term
         del self._untold[: len(self._in_flight.exits)]
-        room, self._in_flight = self._in_flight.room, None
-        desired = () if orders.stop else orders.desired
-        untold = {gone.name for gone in self._untold}
-        launch = tuple(name for name in desired if name not in running and name not in untold)
+        told, self._in_flight = self._in_flight, None
+        desired, room = () if orders.stop else orders.desired, told.room
+        unknown = {*running, *told.running, *(gone.name for gone in self._untold)}
+        launch = tuple(name for name in desired if name not in unknown)
         if room is not None:
             launch = _within(room - count_workers(running), launch)
         return Action(

@@ -49,6 +49,29 @@ def test_a_name_whose_exit_the_master_does_not_know_is_not_started_by_an_older_a
     assert core.on_orders(orders("worker-0"), []).launch == ("worker-0",)
 
 
+def test_a_name_that_ran_when_the_master_was_told_is_not_started_by_its_answer() -> None:
+    """It was stopped, of which no exit tells; the master of a job that is over wants whatever it is told to run."""
+    core = Reconciler()
+    core.next_status(["worker-0"])
+    assert core.on_orders(orders("worker-0"), []).launch == ()
+    core.next_status([])
+    assert core.on_orders(orders("worker-0"), []).launch == ("worker-0",)
+
+
+def test_a_master_that_another_one_has_replaced_is_told_nothing_and_obeyed_in_nothing() -> None:
+    """It woke up and knows nothing of what has ended since: worker-0 would be started a second time."""
+    core = Reconciler()
+    core.next_status([])
+    newer, older = (SupervisorOrders(term=term, desired=("worker-0",)) for term in (2, 1))
+    assert not core.are_outdated(newer)
+    core.on_orders(newer, [])
+    assert not core.are_outdated(newer)
+    core.on_exits([crash("worker-0")])
+    told = core.next_status([])
+    assert core.are_outdated(older)
+    assert core.next_status([]) == told, "its exit is still to be told"
+
+
 def test_what_hangs_is_aborted_and_only_if_it_should_not_run() -> None:
     core = Reconciler()
     core.next_status(["worker-0", "worker-1", "worker-2"])
