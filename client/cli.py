@@ -40,6 +40,7 @@ _MODULES = {
     "stop": "stop",
     "scale": "scale",
     "rm": "rm",
+    "doctor": "doctor",
     "export": "export",
     "keys": "keys",
     "zoo": "zoo",

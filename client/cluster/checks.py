@@ -6,8 +6,7 @@ Each check gives one line: fine, a warning, a refusal, or that only the master c
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from edlz.client.cluster.admission_check import pods_verdict
 from edlz.client.cluster.capacity import nodes_of, quotas_of, room_for
@@ -18,6 +17,7 @@ from edlz.client.cluster.pod_facts import facts_of
 from edlz.client.images import local as local_images
 from edlz.client.images.daemon import Address
 from edlz.client.images.local import LocalImage
+from edlz.client.screen.checks import Check, Mark
 from edlz.k8s.cluster.access import may, user_name
 from edlz.k8s.cluster.api_errors import Forbidden, NotFound, NotPermitted
 from edlz.k8s.cluster.names import JOB_DIR, MASTER, pod_name
@@ -32,11 +32,12 @@ from edlz.services.errors import EdlzError
 if TYPE_CHECKING:
     from edlz.k8s.cluster.api import Cluster
 
-__all__ = ["LIMIT_S", "Check", "check_cluster"]
+__all__ = ["LIMIT_S", "check_access", "check_cluster"]
+
+_Checks = Mapping[str, Callable[[], Awaitable[Sequence[Check]]]]
 
 LIMIT_S = 5.0
 DAEMON_S = 2.0  # for what the Docker daemon of this machine knows of the image
-Mark = Literal["ok", "warn", "no", "later"]
 
 _ADVICE = ("room", "image", "admission")  # a large cluster has too many pods to be listed in time
 _OF_NAMESPACE = ("permissions", "master may", "job name", "volume", "admission")  # tell nothing without one
@@ -64,28 +65,6 @@ _MASTERS_RIGHTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What came out of one check.
-
-    Attributes
-    ----------
-    mark : Mark
-        `ok`; `warn`: the job can begin; `no`: it cannot; `later`: the master will see.
-    about : str
-        What was checked, in a word or two.
-    text : str
-        What was found.
-    help : str
-        What to do about it.
-    """
-
-    mark: Mark
-    about: str
-    text: str
-    help: str = ""
-
-
 async def check_cluster(
     cluster: "Cluster",
     config: JobConfig,
@@ -101,28 +80,52 @@ async def check_cluster(
         The service account of the master's pod.
     pods : one of each role, the master's first
     """
-    checks: dict[str, Callable[[], Awaitable[Sequence[Check]]]] = {
+    found = await _made(
+        {
+            **_access(cluster, account),
+            "job name": lambda: _name(cluster, config),
+            "volume": lambda: _claims(cluster, config),
+            "priority": lambda: _priorities(cluster, config),
+            "admission": lambda: _admission(cluster, pods or {}),
+            "room": lambda: _room(cluster, config),
+            "image": lambda: _image(cluster, config, image),
+        }
+    )
+    if _is_refusal_of(found[0], "cluster"):
+        return found
+    own = (*_begun_from(config), *_checkpoints(config), *_export(config), *_predictions(config))
+    return [*found, *own, _model_and_data(config)]
+
+
+async def check_access(cluster: "Cluster", account: str = "default") -> list[Check]:
+    """Return whether a cluster answers, and what may be done there; see `check_cluster`."""
+    return await _made(_access(cluster, account))
+
+
+def _access(cluster: "Cluster", account: str) -> _Checks:
+    return {
         "cluster": lambda: _server(cluster),
         "namespace": lambda: _namespace(cluster),
         "permissions": lambda: _rights(cluster),
         "master may": lambda: _masters_rights(cluster, account),
-        "job name": lambda: _name(cluster, config),
-        "volume": lambda: _claims(cluster, config),
-        "priority": lambda: _priorities(cluster, config),
-        "admission": lambda: _admission(cluster, pods or {}),
-        "room": lambda: _room(cluster, config),
-        "image": lambda: _image(cluster, config, image),
     }
+
+
+async def _made(checks: _Checks) -> list[Check]:
+    """Make checks at once; return what they found, without what only repeats another refusal."""
     async with asyncio.TaskGroup() as tasks:
         made = [tasks.create_task(_within(about, check), name=about) for about, check in checks.items()]
     found = [check for task in made for check in task.result()]
-    unreachable = next((check for check in found if (check.mark, check.about) == ("no", "cluster")), None)
+    unreachable = next((check for check in found if _is_refusal_of(check, "cluster")), None)
     if unreachable is not None:  # the others could only say the same
         return [unreachable]
-    if any((check.mark, check.about) == ("no", "namespace") for check in found):
+    if any(_is_refusal_of(check, "namespace") for check in found):
         found = [check for check in found if check.about not in _OF_NAMESPACE]
-    own = (*_begun_from(config), *_checkpoints(config), *_export(config), *_predictions(config))
-    return [*found, *own, _model_and_data(config)]
+    return found
+
+
+def _is_refusal_of(check: Check, about: str) -> bool:
+    return (check.mark, check.about) == ("no", about)
 
 
 async def _within(about: str, check: Callable[[], Awaitable[Sequence[Check]]]) -> Sequence[Check]:

@@ -2,26 +2,20 @@
 
 from collections.abc import Sequence
 
-from edlz.client.cluster.checks import Check
 from edlz.client.cluster.job_view import ClusterJobView
-from edlz.client.screen.columns import Cell, aligned
-from edlz.client.screen.spans import Line, Role, Span
+from edlz.client.screen.checks import Check, check_lines
+from edlz.client.screen.columns import aligned
+from edlz.client.screen.spans import Line, Span
 from edlz.client.screen.wording import working
 from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["master_line", "next_lines", "object_lines", "preflight_lines"]
 
-_ROLES: dict[str, Role] = {"ok": "good", "warn": "wait", "no": "bad", "later": "dim"}
-
 
 def preflight_lines(checks: Sequence[Check], context: str, namespace: str) -> list[Line]:
     """Return the page of the checks."""
     where = f'in context "{context}", namespace "{namespace}"' if context else f'in namespace "{namespace}"'
-    rows: list[list[Cell]] = [
-        [Span(check.mark, _ROLES[check.mark]), check.about, check.text] for check in checks
-    ]
-    _, *table = aligned(["", "", ""], rows)
-    return [[Span(f"Preflight {where}")], *([Span("  "), *line] for line in table)]
+    return [[Span(f"Preflight {where}")], *check_lines(checks)]
 
 
 def master_line(job_view: ClusterJobView) -> str:

@@ -11,10 +11,11 @@ JOB_COMMANDS = {
     "stop": "save a job and stop it",
     "scale": "another number of workers for a job that runs",
     "rm": "remove jobs and their files",
+    "doctor": "whether jobs can run here, and what to correct",
 }
 JOB_FLAGS = {
     "ls": ("--output", "--all", "--namespace"),
-    "status": ("--output", "--watch", "--namespace"),
+    "status": ("--output", "--verbose", "--watch", "--namespace"),
     "top": ("--namespace",),
     "logs": (
         "--follow",
@@ -31,6 +32,7 @@ JOB_FLAGS = {
     "stop": ("--now", "--all", "--namespace"),
     "scale": ("--workers", "--namespace"),
     "rm": ("--all", "--force", "--namespace"),
+    "doctor": ("--output",),
 }
 _JOB = """\
   JOB                      name of a job, or its folder on this machine;
@@ -55,6 +57,8 @@ Usage: edlz status [JOB] [flags]
 How a job fares, and what to do next.
 
 {_JOB}{_OUTPUT}\
+  -v, --verbose            with the times of a step, the tables and the
+                           folder, as -o wide
   -w, --watch              until the job ends, as edlz top; with -o json
                            an object a line
 """,
@@ -115,5 +119,16 @@ its pods, services and keys are deleted; its volumes are not touched.
                            earlier runs: mnist.1; asks first
       --force              kill what runs first
   -n, --namespace NAME     of a cluster, where the jobs are
+""",
+    "doctor": """\
+Usage: edlz doctor [flags]
+Whether jobs can run here: packages, compiled kernels, processor, memory, disk,
+limits, EDLZ_HOME, the model zoo, the Docker daemon, the cluster of the
+kubeconfig and what may be done there.  It ends with what to correct, after 10
+seconds at most.  No password, key or token is in it: put it into a bug report.
+
+  -o, --output FORMAT      table | json                                [table]
+
+Exit codes: 0 jobs can run, 1 something keeps them from running.
 """,
 }

@@ -12,6 +12,7 @@ folders that are ever removed here are those that `_make_sockets_folder` made; `
 import os
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +25,14 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError
 from edlz.services.storage.durable import NO_ROOM, replace_file
 
-__all__ = ["JobDirectory", "hold_idle_job", "open_job_directory", "scratch_of_run", "write_settings"]
+__all__ = [
+    "JobDirectory",
+    "check_sockets",
+    "hold_idle_job",
+    "open_job_directory",
+    "scratch_of_run",
+    "write_settings",
+]
 
 _LOGS = "logs"
 _STATUS = "status.json"  # how the master's last life ended
@@ -236,6 +244,25 @@ def _make_sockets_folder() -> Path:
     raise LaunchError(
         f"the path {tempfile.gettempdir()} is too long for sockets", "set TMPDIR to a shorter folder"
     )
+
+
+def check_sockets() -> Path:
+    """Make a socket as a job would, and remove it again; return the folder that jobs' own are made in.
+
+    Raises
+    ------
+    LaunchError
+        If none can be made.
+    """
+    folder = _make_sockets_folder()
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(f"{folder}{_LONGEST_NAME}")
+    except OSError as e:
+        raise LaunchError(f"{folder.parent} takes no sockets: {e.strerror}", "set TMPDIR elsewhere") from e
+    finally:
+        _remove_sockets_folder(folder)
+    return folder.parent
 
 
 def _made_for_sockets(parent: str) -> Path:

@@ -7,7 +7,6 @@ anew.  Nothing here knows what a job is.
 
 import asyncio
 import logging
-import os
 import random
 import ssl
 import time
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from edlz.k8s.cluster.api_errors import TRANSIENT, NotFound, decoded, refusal
+from edlz.k8s.cluster.api_errors import TRANSIENT, NotFound, asked_pause, decoded, reason_of, refusal
 from edlz.k8s.cluster.api_records import Metadata, ObjectList, Pod, PodEvent, PodList, Status, WatchLine
+from edlz.k8s.cluster.clock import ClusterClock
 from edlz.k8s.cluster.connection import Connection, Login, find_connection
 from edlz.services import strict_json
 from edlz.services.configuration.job_config import JobConfig
@@ -77,6 +77,8 @@ class Cluster:
         The kubeconfig's context; nothing inside a pod.
     server : str
         Its address.
+    clock : ClusterClock
+        Its time.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class Cluster:
         self._patience_s = patience_s
         self._random, self._sleep = random.Random(), asyncio.sleep
         self._login = login or Login(connection)
+        self.clock = ClusterClock()
         self._trouble: tuple[type[Exception], ...] = (ClientError, OSError, TimeoutError)
 
     @classmethod
@@ -406,9 +409,9 @@ class Cluster:
                 answer.release()
         except self._trouble as error:
             if isinstance(error, ssl.SSLError | ssl.CertificateError):
-                raise self._unreachable(_reason(error)) from error
-            return 0, _reason(error), 0.0
-        return answer.status, data, _asked_pause(answer.headers.get("Retry-After", ""), answer.status, data)
+                raise self._unreachable(reason_of(error)) from error
+            return 0, reason_of(error), 0.0
+        return answer.status, data, asked_pause(answer.headers.get("Retry-After", ""), answer.status, data)
 
     @asynccontextmanager
     async def _stream(
@@ -424,7 +427,7 @@ class Cluster:
             finally:
                 answer.close()
         except self._trouble as error:
-            raise self._unreachable(_reason(error)) from error
+            raise self._unreachable(reason_of(error)) from error
 
     async def _send(
         self,
@@ -450,6 +453,7 @@ class Cluster:
             )
             answer = await self._client.call_api(*request, _request_timeout=limits)
             response: ClientResponse = answer.response
+            self.clock.on_answer(response.headers.get("Date", ""), time.time())
             if response.status != 401 or not await self._login.renew(token):
                 return response
             response.release()
@@ -474,27 +478,3 @@ class Cluster:
         if not self.context:
             advice = f"see whether pods may reach it: kubectl get networkpolicy -n {self.namespace}"
         return PeerUnavailable(f"the cluster at {self.server}{where} cannot be reached: {text}", advice)
-
-
-def _reason(error: BaseException) -> bytes:
-    """Return why a connection failed, as short as can be."""
-    if isinstance(error, TimeoutError):
-        return b"it does not answer"
-    inner = getattr(error, "os_error", None) or error
-    if isinstance(inner, ConnectionError) and inner.errno:  # asyncio says where it called, in Python's words
-        return os.strerror(inner.errno).encode()
-    text = (getattr(inner, "strerror", None) or str(inner)) or type(error).__name__
-    return str(text).encode()
-
-
-def _asked_pause(header: str, code: int, answer: bytes) -> float:
-    """Return the seconds that a refusal asks to wait."""
-    if code not in TRANSIENT:
-        return 0.0
-    if header.isdigit():
-        return float(header)
-    try:
-        details = strict_json.parse(answer, Status).details
-    except msgspec.DecodeError:
-        return 0.0
-    return float(details.retry_after_seconds) if details else 0.0

@@ -1,5 +1,6 @@
 """From the API server's refusals to errors that say what to do."""
 
+import os
 import re
 from typing import ClassVar, TypeVar
 
@@ -21,8 +22,10 @@ __all__ = [
     "NotPermitted",
     "Refused",
     "Unauthorized",
+    "asked_pause",
     "decoded",
     "is_quota_used_up",
+    "reason_of",
     "refusal",
     "told",
 ]
@@ -213,3 +216,27 @@ def _invalid(text: str, status: Status) -> Invalid:
     name = f'"{status.details.name}" ' if status.details and status.details.name else ""
     said = "; ".join(f"{cause.field}: {cause.message.partition(chr(10))[0]}" for cause in causes)
     return Invalid(f"{where}{name}is invalid: {said}", "", status)
+
+
+def reason_of(error: BaseException) -> bytes:
+    """Return why a connection failed, as short as can be."""
+    if isinstance(error, TimeoutError):
+        return b"it does not answer"
+    inner = getattr(error, "os_error", None) or error
+    if isinstance(inner, ConnectionError) and inner.errno:  # asyncio says where it called, in Python's words
+        return os.strerror(inner.errno).encode()
+    text = (getattr(inner, "strerror", None) or str(inner)) or type(error).__name__
+    return str(text).encode()
+
+
+def asked_pause(header: str, code: int, answer: bytes) -> float:
+    """Return the seconds that a refusal asks to wait."""
+    if code not in TRANSIENT:
+        return 0.0
+    if header.isdigit():
+        return float(header)
+    try:
+        details = strict_json.parse(answer, Status).details
+    except msgspec.DecodeError:
+        return 0.0
+    return float(details.retry_after_seconds) if details else 0.0

@@ -17,7 +17,7 @@ from edlz.services.errors import ConfigError, EdlzError
 __all__ = ["InvalidConfigError", "Problem", "print_error", "print_problems"]
 
 _COMMAND = (
-    "edlz (?:checkpoint|evaluate|export|keys|logs|ls|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
+    "edlz (?:checkpoint|doctor|evaluate|export|keys|logs|ls|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
     "|(?:docker|kubectl|pip|python)"
 )
 _WORD = re.compile(rf"\b(?:{_COMMAND}) .*|\S+")  # from a command on, the rest is one

@@ -1,0 +1,1 @@
+"""What `edlz doctor` looks at: this machine, its software, its Docker daemon, its cluster."""
