@@ -21,6 +21,7 @@ from edlz.k8s.cluster.names import MASTER, MASTER_PORT, Owner, pod_name
 from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.k8s.job_folders import check_folders
 from edlz.k8s.job_keys import hand_on_keys, with_keys
+from edlz.k8s.last_word import with_last_word
 from edlz.k8s.pods.fleet_loop import FleetLoop
 from edlz.k8s.pods.status_note import failed_status, note_of_status, write_note
 from edlz.services.configuration.arguments import parse_arguments
@@ -48,7 +49,7 @@ def main() -> int:
     guard_outputs()
     config = parse_arguments(sys.argv[1:], "master")
     configure_logging(config.log_level, config.log_format, role=MASTER, job=config.job_name)
-    return run_service(lambda stop: run_master(config, own_pod(config, os.environ), stop))
+    return run_service(lambda stop: with_last_word(run_master(config, own_pod(config, os.environ), stop)))
 
 
 @dataclass(frozen=True, slots=True)

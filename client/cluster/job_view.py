@@ -21,6 +21,7 @@ __all__ = ["ClusterJobView", "view_of", "view_without_answer"]
 
 _LOST = "the node of its master does not answer"
 _OLD_S = 100.0  # of what a master writes each half minute
+_EQUAL_CLOCKS_S = 2.0  # an answer tells the cluster's time to a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,20 @@ class ClusterJobView:
             return self
         note = f"these figures are {age(now - self.status.now)} old: the master writes no new ones"
         return replace(self, note=note)
+
+    def by_our_clock(self, ahead_s: float) -> "ClusterJobView":
+        """Return the same with its times as this machine's clock has them; the cluster's is so much ahead."""
+        if abs(ahead_s) < _EQUAL_CLOCKS_S:
+            return self
+        status = self.status
+        here = msgspec.structs.replace(
+            status,
+            started_at=status.started_at - ahead_s,
+            now=status.now - ahead_s,
+            workers=tuple(_shifted(worker, -ahead_s) for worker in status.workers),
+            events=tuple(msgspec.structs.replace(event, at=event.at - ahead_s) for event in status.events),
+        )
+        return replace(self, status=here)
 
     @property
     def is_deaf(self) -> bool:
@@ -286,6 +301,12 @@ def _with_pods(status: JobStatus, facts: Sequence[PodFacts]) -> JobStatus:
         ),
     ]
     return msgspec.structs.replace(status, workers=tuple(workers), partitions=tuple(partitions))
+
+
+def _shifted(worker: WorkerView, by_s: float) -> WorkerView:
+    if not worker.started_at:  # it is not known
+        return worker
+    return msgspec.structs.replace(worker, started_at=worker.started_at + by_s)
 
 
 def _created_at(pod: PodFacts | None) -> float:

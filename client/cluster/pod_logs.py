@@ -41,6 +41,7 @@ async def print_pod_logs(cluster: "Cluster", at: Place, choice: LogChoice, outpu
         If the job has no such pod.
     """
     view = await look_at_job(cluster, at)
+    choice = choice.by_clock(cluster.clock.ahead_s)
     names = [pod.name for pod in view.pods]
     if choice.is_following and view.is_live:
         await _Following(cluster, at, choice, output).run(view)

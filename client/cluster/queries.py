@@ -35,11 +35,12 @@ async def look_at_job(cluster: "Cluster", place: Place) -> ClusterJobView:
     """
     pods = (await cluster.list_pods(selector(place.name))).items
     view = view_of(place, cluster.context, pods, await _warnings(cluster, pods))
-    now = time.time()
+    ahead_s = cluster.clock.ahead_s
+    now = time.time() + ahead_s
     if view.is_silent or view.has_fallen_silent(now):
         trouble = await _masters_trouble(cluster, place)
         view = view_of(place, cluster.context, pods, trouble=trouble) if trouble else view
-    return view.as_of(now)
+    return view.as_of(now).by_our_clock(ahead_s)
 
 
 def look_at_clusters(namespace: str = "") -> list[ClusterJobView]:
@@ -75,7 +76,7 @@ async def _of_namespace(namespace: str) -> list[ClusterJobView]:
         warnings = await _warnings(cluster, pods)
     names = sorted({pod.labels[JOB_LABEL] for pod in pods if JOB_LABEL in pod.labels})
     places = [_known(name, namespace, cluster.context) for name in names]
-    return _of_places(places, cluster.context, pods, warnings)
+    return _of_places(places, cluster, pods, warnings)
 
 
 async def _of_index() -> list[ClusterJobView]:
@@ -102,15 +103,20 @@ async def _of_group(places: Sequence[Place]) -> list[ClusterJobView]:
         return [view_without_answer(place, f"no answer within {limit_s:.0f}s") for place in places]
     except EdlzError as e:
         return [view_without_answer(place, e.message) for place in places]
-    return _of_places(places, cluster.context, pods)
+    return _of_places(places, cluster, pods)
 
 
 def _of_places(
-    places: Sequence[Place], context: str, pods: Sequence[Pod], warnings: Mapping[str, str] | None = None
+    places: Sequence[Place],
+    cluster: "Cluster",
+    pods: Sequence[Pod],
+    warnings: Mapping[str, str] | None = None,
 ) -> list[ClusterJobView]:
     """Return how jobs fare; why a master has fallen silent is not asked for: that takes a request for each."""
-    now = time.time()
-    return [view_of(place, context, _of_job(place.name, pods), warnings).as_of(now) for place in places]
+    ahead_s = cluster.clock.ahead_s
+    now = time.time() + ahead_s
+    views = [view_of(place, cluster.context, _of_job(place.name, pods), warnings) for place in places]
+    return [view.as_of(now).by_our_clock(ahead_s) for view in views]
 
 
 async def _warnings(cluster: "Cluster", pods: Sequence[Pod]) -> dict[str, str]:

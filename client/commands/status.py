@@ -22,6 +22,7 @@ __all__ = ["status", "top"]
 def status(
     job: JobArgument = None,
     output: OutputFlag = "table",
+    is_verbose: Annotated[bool, typer.Option("-v", "--verbose", help="as -o wide")] = False,
     is_watching: Annotated[bool, typer.Option("-w", "--watch", help="until the job ends")] = False,
     namespace: NamespaceFlag = "",
 ) -> None:
@@ -30,7 +31,7 @@ def status(
     chosen = chosen_job(job, namespace)
     if is_watching:
         _watch(chosen, output)
-    print_status(chosen.view(), output, is_line=is_watching)
+    print_status(chosen.view(), "wide" if is_verbose and output == "table" else output, is_line=is_watching)
 
 
 def top(job: JobArgument = None, namespace: NamespaceFlag = "") -> None:

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edlz.client.screen.log_lines import LogLine, Selection, shown
 from edlz.client.screen.terminal import glyphs_for, has_colour
@@ -43,6 +43,11 @@ class LogChoice:
     def takes(self, source: str) -> bool:
         """Whether a service is wanted."""
         return not self.sources or source in self.sources
+
+    def by_clock(self, ahead_s: float) -> "LogChoice":
+        """Return the same, for lines whose times are of a clock that is so much ahead."""
+        selection = replace(self.selection, since=self.selection.since + ahead_s)
+        return replace(self, selection=selection) if self.selection.since else self
 
 
 class LogOutput:

@@ -20,7 +20,7 @@ from edlz.k8s.pods.pod_watch import PodWatch
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.process.logs import configure_logging
 from edlz.services.process.runtime import Stop
-from edlz.services.protocol.job_status import JobStatus
+from edlz.services.protocol.job_status import EventView, JobStatus
 from tests.command_logging import logging_restored
 from tests.k8s.any_cluster import wait_for
 from tests.k8s.played import PlayedCluster, played_cluster
@@ -166,3 +166,33 @@ def test_a_master_that_was_cut_off_later_is_told_with_its_old_figures(
         assert main(command) == 0
         shown = capsys.readouterr().out
         assert ("these figures are 5m old: the master writes no new ones" in shown) == is_told
+
+
+@pytest.mark.parametrize("ahead_s", [-170.0, 170.0])
+def test_ages_are_those_of_the_cluster_whatever_the_clock_here_says(
+    cluster: PlayedCluster, capsys: pytest.CaptureFixture[str], ahead_s: float
+) -> None:
+    cluster.server.store.clock = lambda: time.time() + ahead_s
+    cluster.add_pod("j", "master")
+    cluster.run(POD)
+    there = time.time() + ahead_s
+    cluster.say(
+        "j",
+        JobStatus(
+            name="j",
+            state="Training",
+            mode="sync",
+            slots=1,
+            started_at=there - 600.0,
+            now=there - 5.0,
+            events=(EventView(seq=1, at=there - 300.0, kind="job", text="it began"),),
+        ),
+    )
+    assert main(["status", "j", "-n", "default"]) == 0
+    shown = capsys.readouterr().out
+    assert "figures are" not in shown
+    assert "k8s/default, 10m" in shown
+    assert "5m   it began" in shown
+    assert main(["ls", "-n", "default"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("j ")]
+    assert "10m" in row.split()

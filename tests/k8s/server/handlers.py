@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Sequence
+from email.utils import formatdate
 from typing import Any
 
 from aiohttp import web
@@ -44,8 +45,13 @@ class Handlers:
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
+        app.on_response_prepare.append(self._date)
         app.router.add_route("*", "/{path:.*}", self._handle)
         return app
+
+    async def _date(self, _: web.Request, answer: web.StreamResponse) -> None:
+        """Tell the time by the clock of the objects."""
+        answer.headers["Date"] = formatdate(self._store.clock(), usegmt=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.method, request.path_qs))

@@ -23,6 +23,7 @@ from edlz.client.screen.jobs import job_object
 from edlz.client.screen.spans import plain
 from edlz.client.screen.status import status_screen
 from edlz.k8s.cluster.api_records import Pod
+from edlz.k8s.cluster.clock import ClusterClock
 from edlz.k8s.cluster.names import CONFIG, STATUS, pod_name
 from edlz.services.errors import PeerUnavailable
 from edlz.services.protocol.job_status import FailureView, JobStatus, PartitionView, WorkerView
@@ -452,3 +453,22 @@ def test_settings_of_submissions_are_for_their_user_alone(
     remember_place(AT)
     assert (tmp_path / "cluster-jobs").stat().st_mode & 0o777 == 0o700
     assert places_of("mnist") == [AT]
+
+
+def test_times_are_shown_by_the_clock_of_whoever_looks() -> None:
+    said = msgspec.structs.replace(STATUS_SAID, started_at=1000.0, now=1060.0)
+    seen = view_of(AT, "", [pod("master", said=said)])
+    assert seen.as_of(1065.0).note == "", "by the clock that its master goes by"
+    here = seen.by_our_clock(70.0).status
+    assert (here.started_at, here.now) == (930.0, 990.0)
+    assert [worker.started_at for worker in here.workers] == [0.0] * len(here.workers), "not known"
+    assert seen.by_our_clock(1.4) is seen, "an answer tells no more than seconds"
+
+
+def test_the_clock_of_a_cluster_is_that_of_its_answers() -> None:
+    clock = ClusterClock()
+    clock.on_answer("Thu, 01 Jan 1970 00:01:40 GMT", now=30.0)
+    assert clock.ahead_s == 70.5
+    for odd in ("", "yesterday", "Thu, 99 Jan 1970 00:01:40 GMT"):
+        clock.on_answer(odd, now=30.0)
+    assert clock.ahead_s == 70.5

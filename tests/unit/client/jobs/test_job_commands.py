@@ -33,6 +33,8 @@ def test_a_live_job_is_asked(capsys: pytest.CaptureFixture[str], home: Path) -> 
         listed = capsys.readouterr().out
         assert main(["status"]) == 0  # the one that runs
         shown = capsys.readouterr().out
+        assert main(["status", "-v"]) == 0
+        more = capsys.readouterr().out
         assert main(["status", "mnist", "-o", "json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert main(["ls", "-o", "json"]) == 0
@@ -44,6 +46,8 @@ def test_a_live_job_is_asked(capsys: pytest.CaptureFixture[str], home: Path) -> 
     ]
     assert "mnist  Training  59 %  epoch 2/2  v354" in shown
     assert "worker-0 joined." in shown
+    assert "FOLDER" in more
+    assert "FOLDER" not in shown
     assert "next: edlz logs -f mnist    edlz stop mnist\n" in shown
     assert (found["job"]["state"], found["job"]["pid"]) == ("Training", os.getpid())
     assert [job["job"]["state"] for job in both["jobs"]] == ["Succeeded", "Training"]
