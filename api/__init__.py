@@ -8,30 +8,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edlz.api.callbacks import LearningRateScheduler, MaxStepsStopping, SavedModelExporter
-    from edlz.api.embedding import Embedding
+    from edlz.api.embedding import Embedding, SparseEmbedding
+    from edlz.api.feature_columns import DenseFeatures, concatenated_categorical_column
     from edlz.api.loading import load
     from edlz.api.optimizers import RowwiseAdagrad
     from edlz.api.predictions import BasePredictionOutputsProcessor, PredictionContext
 
 __all__ = [
     "BasePredictionOutputsProcessor",
+    "DenseFeatures",
     "Embedding",
     "LearningRateScheduler",
     "MaxStepsStopping",
     "PredictionContext",
     "RowwiseAdagrad",
     "SavedModelExporter",
+    "SparseEmbedding",
+    "concatenated_categorical_column",
     "load",
 ]
 
 _MODULES = {
     "BasePredictionOutputsProcessor": "edlz.api.predictions",
     "PredictionContext": "edlz.api.predictions",
+    "DenseFeatures": "edlz.api.feature_columns",
+    "concatenated_categorical_column": "edlz.api.feature_columns",
     "Embedding": "edlz.api.embedding",
     "LearningRateScheduler": "edlz.api.callbacks",
     "MaxStepsStopping": "edlz.api.callbacks",
     "RowwiseAdagrad": "edlz.api.optimizers",
     "SavedModelExporter": "edlz.api.callbacks",
+    "SparseEmbedding": "edlz.api.embedding",
     "load": "edlz.api.loading",
 }
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-__all__ = ["COMBINERS", "Embedding", "Source", "least_bound", "rows_like"]
+__all__ = ["COMBINERS", "Embedding", "Source", "SparseEmbedding", "least_bound", "rows_like"]
 
 COMBINERS = ("sum", "mean", "sqrtn")
 _EXACT_BELOW = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24, "float64": 2**53}  # 2**p + 1 is rounded
@@ -196,6 +196,25 @@ class Embedding(keras.layers.Layer):  # type: ignore[misc]
             )
         if rank != 2:
             raise ValueError(f"layer {self.name} got ids of rank {rank}: a combiner takes (batch, ids)")
+
+
+def SparseEmbedding(  # noqa: N802
+    input_dim: int,
+    output_dim: int,
+    embeddings_initializer: Any = "uniform",
+    combiner: str = "mean",
+    **kwargs: Any,
+) -> Embedding:
+    """Return an `Embedding` that combines the rows of an example, by the arguments of ElasticDL's layer.
+
+    Parameters
+    ----------
+    input_dim, output_dim : int
+        Number and length of rows; ids, sparse or ragged, are in [0, input_dim).
+    embeddings_initializer, combiner, **kwargs
+        Of `Embedding`.
+    """
+    return Embedding(output_dim, input_dim, embeddings_initializer, combiner=combiner, **kwargs)
 
 
 def least_bound(bound: int | None, dtype: Any) -> int | None:
