@@ -11,7 +11,7 @@ if [ $# -ne 1 ]; then
 fi
 folder=$1
 if [ "${GEN_DATA:-no}" = sample ]; then
-    MNIST_SOURCE=$(python3 -c 'from edlz.model_zoo.conversion.sample import SAMPLE_FOLDER; print(SAMPLE_FOLDER)')
+    MNIST_SOURCE=$(python3 -c 'from edlz.model_zoo.conversion.shards import SAMPLE_FOLDER; print(SAMPLE_FOLDER)')
 fi
 edlz zoo data mnist "$folder/mnist" ${MNIST_SOURCE:+--source="$MNIST_SOURCE"}
 if [ "${GEN_DATA:-no}" = yes ]; then
