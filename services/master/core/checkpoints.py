@@ -152,7 +152,7 @@ class Checkpoints:
             Sync: the version at which all partitions stand for now; 0 if they do not.
         """
         if self._is_sync:  # where they stand there is no push to spread it
-            is_told = self._wanted and (index == 0 or is_sealed or stands_at)
+            is_told = self._wanted and not self._is_cut and (index == 0 or is_sealed or stands_at)
             return CheckpointOrder(number=self._wanted, phase="cut", version=stands_at) if is_told else None
         cut = self._cut
         if cut is None:
@@ -211,6 +211,11 @@ class Checkpoints:
         return [
             Announce("checkpoint", f"checkpoint v{cut.version} is given up: no cut within {CUT_S:.0f}s", 30)
         ]
+
+    @property
+    def _is_cut(self) -> bool:
+        """Sync: whether all parts of what is asked for are there: cut again, one might replace what the manifest names."""
+        return self._written is not None and self._written >= self._wanted_since
 
     # -- asynchronous mode
 

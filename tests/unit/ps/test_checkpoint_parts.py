@@ -73,3 +73,29 @@ def test_a_last_checkpoint_is_tried_again_where_one_failed_before() -> None:
     entries[0] = entry(0, part(300, 0, "no room", attempt=2))
     checkpoints.advance(entries, 300)
     assert checkpoints.is_idle, "nobody waits for what failed again"
+
+
+def test_nobody_is_asked_for_a_part_again_while_the_manifest_is_being_written() -> None:
+    """The manifest might be made of the first, and then be removed as that of a part that is replaced."""
+    checkpoints = make_checkpoints()
+    checkpoints.ask(300)
+    assert checkpoints.orders(0, is_sealed=True) is not None
+    entries = {0: entry(0, part(300, 0)), 1: entry(1, part(300, 1))}
+    (manifest,) = checkpoints.advance(entries, 300)
+    assert isinstance(manifest, WriteManifest)
+    for index in range(2):
+        assert checkpoints.orders(index, is_sealed=True) is None
+        assert checkpoints.orders(index, is_sealed=False, stands_at=300) is None
+    assert not checkpoints.is_answered
+    checkpoints.on_manifest(300, is_written=True)
+    assert checkpoints.is_answered
+
+
+def test_a_part_is_asked_for_while_the_manifest_of_an_older_version_is_being_written() -> None:
+    checkpoints = make_checkpoints()
+    entries = {0: entry(0, part(200, 0)), 1: entry(1, part(200, 1))}
+    checkpoints.advance(entries, 200)
+    checkpoints.ask(300)
+    assert checkpoints.orders(0, is_sealed=True) is not None
+    checkpoints.on_manifest(200, is_written=True)
+    assert checkpoints.orders(0, is_sealed=True) is not None
