@@ -5,6 +5,7 @@ With no parameter servers it hosts the one partition in this process, behind the
 
 import asyncio
 import logging
+import math
 import signal
 import time
 from collections.abc import Callable, Coroutine, Hashable, Iterable
@@ -201,7 +202,7 @@ class MasterService(Shell[Input, Instruction]):
             self._note_standstill(self._clock.take_left_out())
             self.feed(Tick())
             self._progress.sample(now)
-            self._keep_events(now)
+            self._keep_shown(now)
             await asyncio.sleep(TICK_S / 5 if self._core.verdict.is_over else TICK_S)
         self.raise_failure()
 
@@ -265,6 +266,7 @@ class MasterService(Shell[Input, Instruction]):
         if core.work.evaluation.has_data and not core.plan.predicts:
             logger.info("Evaluation service stopped")
         status = self._progress.status(0, self._clock())
+        self._keep_shown(math.inf)
         leave_last_word(self._folder, status)
         if verdict.is_complete:
             if not self._config.launch_id:  # or else that tells the next run from this one
@@ -388,19 +390,23 @@ class MasterService(Shell[Input, Instruction]):
             text = f"the disk of {self._folder} was full: the job has waited {waited_s:.0f}s for room."
             self._announce(Announce("job", text))
 
-    def _keep_events(self, now: float) -> None:
-        """Let the next master know what has happened; a disk that is full costs no more than that."""
-        events = self._progress.events.due(now)
-        if events is None:
-            return
+    def _keep_shown(self, now: float) -> None:
+        """Let the next master know what has happened, and how; a disk that is full costs no more than that."""
+        shown, term = self._progress, self._core.term
+        events, curves = shown.events.due(now), shown.curves.due(now)
         try:
-            self._journal.write(self._core.term, {"events": events}, patience_s=0)
+            if events is not None:
+                self._journal.write(term, {"events": events}, patience_s=0)
+                shown.events.on_kept(events, now)
+            if curves is not None:
+                added = {"curves": curves.added}
+                self._journal.write(term, {"curve_end": curves.end}, added, patience_s=0)
+                shown.curves.on_kept(curves, now)
         except DiskFull:
-            self._progress.events.put_off(now)
+            shown.events.put_off(now)
+            shown.curves.put_off(now)
         except TermLost as error:
             self._yield_to_younger(error)
-        else:
-            self._progress.events.on_kept(events, now)
 
     def _yield_to_younger(self, error: TermLost) -> None:
         """Another master has begun: nothing may be said any more."""

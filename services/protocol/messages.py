@@ -333,6 +333,7 @@ class WorkerTelemetry(Record, frozen=True, kw_only=True):
     wait_s: float = 0.0
     memory_bytes: int = 0
     waits_for: str = ""  # what keeps it from its work, as a screen shows it: a full disk
+    learning_rate: float | None = None  # of its newest minibatch
 
 
 class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):

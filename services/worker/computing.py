@@ -128,7 +128,6 @@ class Computing:
         self._loss_log = LossLog(config.log_loss_steps)
         self._writer: PartWriter | None = None
         self._local_steps = False
-        self._tells_losses = False  # callbacks are to know the mean
         self._batch_calls: BatchCalls | None = None
 
     async def close(self) -> None:
@@ -172,7 +171,6 @@ class Computing:
 
     def _on_built(self, built: Built) -> None:
         self._built = built
-        self._tells_losses = built.callbacks is not None and built.callbacks.runs
         self._batch_calls = self._ready.batch_calls
         local = built.optimizer if self._local_steps else None
         self._parameters = Parameters(built.layout, self._known_job.partitions, local)
@@ -305,8 +303,8 @@ class Computing:
     def _on_step(self, compute: Compute, step: _Step) -> None:
         computed = step.computed
         self.meter.end(computed)
-        told = computed.loss if self._tells_losses else None
-        pushes = make_pushes(computed, step.rates, compute.ids, self._known_job.partitions, told)
+        self.meter.learning_rate = step.rates.model
+        pushes = make_pushes(computed, step.rates, compute.ids, self._known_job.partitions, computed.loss)
         if computed.loss is not None:
             self._loss_log.note(compute.version, computed.loss, compute.task, computed.index)
         outcome = Outcome(computed.is_last, pushes, step.ahead, step.has_looked, computed.loss)

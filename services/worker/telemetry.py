@@ -24,6 +24,7 @@ class Meter:
         self._read_s = self._compute_s = self._wait_s = 0.0
         self.pull_s = self.push_s = 0.0
         self._waits_for = ""
+        self.learning_rate: float | None = None  # of the newest step
         self._idle_since_s: float | None = None
 
     def begin(self, state: State, task: int | None) -> None:
@@ -64,6 +65,7 @@ class Meter:
             wait_s=self._wait_s,
             waits_for=self._waits_for,
             memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            learning_rate=self.learning_rate,
         )
 
     def reset(self, told: WorkerTelemetry) -> None:

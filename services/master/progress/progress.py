@@ -5,6 +5,7 @@ leased ones.
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 import msgspec
@@ -12,9 +13,11 @@ import msgspec
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.vocabulary.phase import Phase
 from edlz.services.master.core.vocabulary.records import JournalState
+from edlz.services.master.progress.curves import Curves, Figures
 from edlz.services.master.progress.events import Events
 from edlz.services.master.progress.rates import Rate
 from edlz.services.master.progress.table_figures import TableFigures
+from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.job_status import (
     EvaluationView,
     JobStatus,
@@ -32,6 +35,7 @@ WORKER_RATE_WINDOW_S = 10.0
 FIRST_ETA_S = 20.0
 SHORTEST_SPAN_S = 5.0  # of a rate that the time left is told from
 STALL_S = 10.0
+CURVES_S = 1.0  # between two looks of the curves at the job
 
 _STATES: dict[Phase, MasterState] = {
     Phase.GATHERING: "Starting",
@@ -89,6 +93,8 @@ class Progress:
         self._checkpoint_seen: tuple[int | None, float] = (None, now)
         self._snapshot_seen: tuple[int | None, float, float] = (None, now, 0.0)
         self.events = Events(core.term, journal.final.events if journal.final else journal.events)
+        self.curves = Curves(journal.curves, journal.curve_end)
+        self._noted_s = -math.inf  # when the curves were told of the job last
 
     # -- what happens
 
@@ -153,6 +159,9 @@ class Progress:
         if len(live) != self._live_count:
             self._live_count, self._live_changed_s = len(live), now
         self._sample_rate(now)
+        if now - self._noted_s >= CURVES_S and self._is_under_way:
+            self._noted_s = now
+            self.curves.note(self._figures(now), now + self._wall_offset_s)
 
     def _sample_rate(self, now: float) -> None:
         """Take the rate while the job trains; when that is over, the last one stays."""
@@ -230,6 +239,38 @@ class Progress:
         if not self._core.partitions.are_known:
             return 0
         return min(status.minibatches for status in self._statuses)
+
+    @property
+    def _is_under_way(self) -> bool:
+        """Whether what partitions say of the job, or what is evaluated of it, is what it has come to."""
+        core = self._core
+        has_begun = core.partitions.are_known and core.phase not in (Phase.GATHERING, Phase.RESTORING)
+        return has_begun and self._final is None and not core.verdict.is_complete
+
+    def _figures(self, now: float) -> Figures:
+        """Return what the curves are made of."""
+        statuses = self._statuses
+        states = Counter(row.telemetry.state for row in self._workers.values())
+        starting = states["starting"] + len(self._core.processes.live.workers) - len(self._workers)
+        training = len(self._workers) - states["starting"]
+        return Figures(
+            records=self.records,
+            version=self._core.version,
+            losses=statuses[0].losses if statuses else LossSum(),
+            training=training,
+            starting=starting,
+            missing=max(0, self._core.processes.target_workers - training - starting),
+            loss=self.loss,
+            wait=self._wait_share,
+        )
+
+    @property
+    def _wait_share(self) -> float | None:
+        """The share of their time that workers wait for others, or for parameters."""
+        told = [row.telemetry for row in self._workers.values() if row.telemetry.minibatches]
+        waited_s = sum(each.wait_s for each in told)
+        all_s = waited_s + sum(each.read_s + each.pull_s + each.compute_s + each.push_s for each in told)
+        return waited_s / all_s if all_s > 0 else None
 
     @property
     def loss(self) -> float | None:

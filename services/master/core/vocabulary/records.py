@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from edlz.services.protocol.concluded_rounds import CallbackBeginning, CallbackNeeds, ConcludedRound
+from edlz.services.protocol.curves import CurveEnd, CurveRow
 from edlz.services.protocol.job_status import EventView, FailureView, JobStatus
 from edlz.services.protocol.ledger import LedgerRecord, TaskSet
 from edlz.services.protocol.messages import ExportReport, ExportWish, Identity, PartitionStatus, WorkerOrders
@@ -79,6 +80,8 @@ class JournalState:
     predicted: tuple[PredictedTask, ...] = ()
     began: float = 0.0  # when the job was planned, in seconds since the epoch; 0 if an earlier version did
     events: tuple[EventView, ...] = ()  # the newest, for display
+    curves: tuple[tuple[CurveRow, ...], ...] = ()  # in chunks, for display
+    curve_end: CurveEnd | None = None
     export_wish: ExportWish | None = None  # of the model's callbacks()
     exported: ExportReport | None = None
     callbacks: CallbackNeeds | None = None  # of the model: before the first lease
