@@ -11,7 +11,12 @@ FLAGS = ["-O3", "-fno-math-errno", "-ffp-contract=off", "-fopenmp-simd", "-g0"]
 setup(
     packages=[f"edlz.{name}" for name in find_packages(include=[p for f in FOLDERS for p in (f, f"{f}.*")])],
     package_dir={f"edlz.{folder}": folder for folder in FOLDERS},
-    package_data={"": ["py.typed", "*.pyi"], "edlz.k8s": ["manifests/*"], "edlz.model_zoo": ["data/*"]},
+    package_data={
+        "": ["py.typed", "*.pyi"],
+        "edlz.k8s": ["manifests/*"],
+        "edlz.model_zoo": ["data/*"],
+        "edlz.services.master.page": ["page.*"],
+    },
     ext_modules=cythonize(
         [
             Extension(

@@ -1,52 +1,13 @@
-"""A job's status as the JSON object that scripts read: the fields of `/api/status`, version 1.
-
-Fields are only ever added.  Times in seconds, sizes in bytes, ids as strings.
-"""
+"""What scripts read, as text: the object of a job's status, and others like it."""
 
 import json
 from typing import Any
 
-from edlz.services.protocol.job_status import JobStatus, PartitionView, TableView, WorkerView
-from edlz.services.protocol.named_status import named
+from edlz.services.protocol.job_status import JobStatus
+from edlz.services.protocol.status_object import API_VERSION, status_object
 from edlz.services.strict_json import plain
 
 __all__ = ["API_VERSION", "json_line", "object_text", "status_object"]
-
-API_VERSION = 1
-_OTHER_WORK = ("evaluating", "exporting", "predicting")  # than training tasks
-
-
-def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
-    """Return the status, of a job that is `local` or in `k8s/NAMESPACE`, as nested dictionaries and lists."""
-    held = {worker.task for worker in status.workers if worker.state not in _OTHER_WORK} - {None}
-    leased = min(len(held), status.tasks_total - status.tasks_done)
-    return {
-        "api": API_VERSION,
-        "seq": max((event.seq for event in status.events), default=0),
-        "job": _job(status, where),
-        "progress": _progress(status),
-        "loss": status.loss,
-        "evaluations": [{"version": view.version, "metrics": view.metrics} for view in status.evaluations],
-        "tasks": {
-            "todo": status.tasks_total - status.tasks_done - leased,
-            "leased": leased,
-            "done": status.tasks_done,
-            "skipped": status.skipped_tasks,
-        },
-        "workers": [_worker(worker) for worker in status.workers],
-        "ps": [_partition(partition, status.checkpoint) for partition in status.partitions],
-        "tables": [_table(table) for table in status.tables],
-        "checkpoint": None
-        if status.checkpoint is None
-        else {"version": status.checkpoint, "age_s": status.checkpoint_age_s},
-        "events": [
-            {"seq": event.seq, "at": event.at, "kind": event.kind, "text": event.text}
-            for event in status.events
-        ],
-        "nonfinite_losses": status.nonfinite_losses,
-        "exported": None if status.exported is None else named(status.exported),
-        "predictions": status.predictions or None,
-    }
 
 
 def json_line(status: JobStatus, where: str = "local") -> str:
@@ -61,67 +22,3 @@ def object_text(content: dict[str, Any], output: str, *, is_line: bool = False) 
 
         return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True)).rstrip()
     return json.dumps(plain(content), ensure_ascii=False, allow_nan=False, indent=None if is_line else 1)
-
-
-def _job(status: JobStatus, where: str) -> dict[str, Any]:
-    return {
-        "name": status.name,
-        "state": status.state,
-        "reason": status.failure.text if status.failure else None,
-        "where": where,
-        "strategy": "ParameterServerStrategy",
-        "mode": status.mode,
-        "started_at": status.started_at,
-        "digest": status.digest or None,
-        "worker_threads": status.threads or None,
-    }
-
-
-def _progress(status: JobStatus) -> dict[str, Any]:
-    return {
-        "ratio": status.ratio,
-        "epoch": status.epoch,
-        "epochs": status.epochs,
-        "records": status.records,
-        "records_total": status.records_total,
-        "minibatches": status.minibatches,
-        "minibatches_total": status.minibatches_total,
-        "version": status.version,
-        "records_per_s": status.records_per_s,
-        "eta_s": status.eta_s,
-        "stalled_s": status.stalled_s,
-    }
-
-
-def _worker(worker: WorkerView) -> dict[str, Any]:
-    times = {
-        "read": worker.read_ms,
-        "pull": worker.pull_ms,
-        "compute": worker.compute_ms,
-        "push": worker.push_ms,
-        "wait": worker.wait_ms,
-    }
-    return {
-        "id": worker.id,
-        "state": worker.state,
-        "task": worker.task,
-        "records_per_s": worker.records_per_s,
-        "step_s": {name: time_ms / 1000 for name, time_ms in times.items()},
-        "memory_bytes": worker.memory_bytes,
-        "note": worker.note or None,
-        "started_at": worker.started_at or None,
-    }
-
-
-def _partition(partition: PartitionView, checkpoint: int | None) -> dict[str, Any]:
-    return {**named(partition), "checkpoint_version": checkpoint}
-
-
-def _table(table: TableView) -> dict[str, Any]:
-    return {
-        "name": table.path,
-        "rows": table.rows,
-        "memory_bytes": table.memory_bytes,
-        "hit_rate": table.hit_rate,
-        "new_rows_per_s": table.new_rows_per_s,
-    }

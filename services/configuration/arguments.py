@@ -105,6 +105,8 @@ def read_config(
     bad: set[str] = set() if from_file is not None else readable.keys() - settings.keys()
     values, value_problems = _values(readable, settings, reader, bad)
     problems += value_problems
+    if reader in PURPOSES and values:
+        values["origins"] = _origins(settings, values)
     config = JobConfig(**values, given=frozenset(values) & frozenset(settings))  # type: ignore[arg-type]
 
     begins_job = begins_job and reader in PURPOSES  # a master may have begun it long ago
@@ -113,6 +115,12 @@ def read_config(
     errors = problems + [f.problem for f in findings if f.level == "error"]
     warnings += [f.problem for f in findings if f.level == "warning"]
     return Reading(config, settings, tuple(errors), tuple(warnings))
+
+
+def _origins(settings: Mapping[str, Setting], values: Mapping[str, Scalar]) -> str:
+    """Return where values come from that are neither defaults nor from the command line: `seed=job.yaml:4`."""
+    places = {name: settings[name].place for name in values if name in settings}
+    return ";".join(f"{name}={place}" for name, place in places.items() if place)
 
 
 def _values(

@@ -24,6 +24,7 @@ from edlz.services.errors import ConfigError
 
 __all__ = ["Finding", "check_flags", "idle_workers"]
 
+_HOST = re.compile(r"[0-9a-fA-F:]+|[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}|[a-z]+://.+")
 _MODEL_EXAMPLE = "e.g. --model_def=mnist.mnist_functional_api.custom_model"
 
@@ -55,6 +56,7 @@ def check_flags(
         yield from _check_results(config)
         yield from _check_export(config)
         yield from _check_priority(config, reader)
+        yield from _check_page(config)
     if reader in ("worker", "ps") and not _ADDRESS.fullmatch(config.master_addr):
         message = f'--master_addr="{config.master_addr}" is not HOST:PORT'
         yield _error(message, "e.g. --master_addr=localhost:50001", "master_addr")
@@ -120,6 +122,16 @@ def _check_name(config: JobConfig, most: int) -> Iterator[Finding]:
     if config.job_name != legal_job_name(config.job_name, most):
         message = f'--job_name="{config.job_name}" is no job name: a-z, 0-9 and - (at most {MAX_JOB_NAME})'
         yield _error(message, f"--job_name={legal_job_name(config.job_name)}", "job_name")
+
+
+def _check_page(config: JobConfig) -> Iterator[Finding]:
+    port = config.status_port
+    if port not in ("", "none") and not (port.isdecimal() and len(port) <= 5 and int(port) <= 65535):
+        message = f'--status_port="{port}" is neither a port nor none'
+        yield _error(message, "e.g. --status_port=0, for a free one", "status_port")
+    if config.status_host and not _HOST.fullmatch(config.status_host):
+        message = f'--status_host="{config.status_host}" is no address of this machine'
+        yield _error(message, "e.g. --status_host=0.0.0.0, for all of them", "status_host")
 
 
 def _check_transport(config: JobConfig, reader: Reader) -> Iterator[Finding]:

@@ -226,6 +226,8 @@ class DeclaredFlags:
         30.0, "SECS", "between the job's recovery snapshots", minimum=0.1
     )
 
+    tensorboard_log_dir: str = _results("", "DIR", "write curves for TensorBoard there", common=True)
+
     # ------------------------------------------------------------ on a cluster
     image_name: str = _cluster("", "IMAGE", "run on Kubernetes, with this image", common=True)
     worker_image: str = _cluster("", "IMAGE", "of ps and workers, if another one")
@@ -283,6 +285,12 @@ class DeclaredFlags:
     job_dir: str = _run(
         "", "DIR", "the job's files", readers=f"{_JOB} ps", default_text="EDLZ_HOME/jobs/NAME"
     )
+    status_port: str = _run(
+        "", "PORT", "of the status page; 0: a free one; none", readers=_JOB, default_text="50002"
+    )
+    status_host: str = _run(
+        "", "HOST", "where the status page may be seen from", readers=_JOB, default_text="127.0.0.1"
+    )
     fresh: bool = _run(False, "", "begin anew, though a job was stopped there", readers=_JOB)
     check: bool = _run(False, "", "try the model here, train nothing", readers="train")
     restart_master: bool = _run(True, "", "start the master again if it is lost", readers=_COMMANDS)
@@ -309,6 +317,7 @@ class DeclaredFlags:
         readers="master",
         hidden=True,
     )
+    origins: str = _run("", "TEXT", "where settings come from", readers="master", hidden=True, compare=False)
     transport_security: str = _run("curve", "HOW", "beyond this machine: curve | none", choices=_SECURITY)
     log_level: str = _run("INFO", "LEVEL", "DEBUG | INFO | WARNING | ERROR | CRITICAL", choices=_LEVELS)
     log_format: str = _run("text", "FORMAT", "text | json: one object a line", choices=("text", "json"))

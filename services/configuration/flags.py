@@ -118,12 +118,12 @@ def flag(default: Any, metavar: str, help: str, readers: str, *, group: str, **m
     help : str, at most 44 characters
     readers : names of READERS, separated by blanks
     group : a key of GROUPS
-    more : further attributes of Flag
+    more : further attributes of Flag; `compare`: whether two configurations that differ in it are two
     """
-    readers_set = frozenset(readers.split())
+    readers_set, compare = frozenset(readers.split()), bool(more.pop("compare", True))
     more["required_by"] = frozenset(str(more.get("required_by", "")).split())
     about = Flag(default=default, metavar=metavar, help=help, group=group, readers=readers_set, **more)  # type: ignore[arg-type]
-    return dataclasses.field(default=default, metadata={"flag": about})
+    return dataclasses.field(default=default, compare=compare, metadata={"flag": about})
 
 
 _OLD_RESOURCES = "a flag for each resource (use --worker_resource_request=cpu=1,memory=4096Mi)"
@@ -143,7 +143,6 @@ _NAMES_BY_REASON: dict[str, str] = {
     _READERS: "custom_data_reader data_reader_params codec_file",
     _TIMED: "evaluation_start_delay_secs evaluation_throttle_secs",
     _PARTS: "job_command need_tf_config need_task_manager need_pod_manager need_elasticdl_job_service use_go_ps",
-    "TensorBoard": "tensorboard_log_dir",
     "giving up at the first error (a task is tried three times)": "task_fault_tolerance",
 }
 

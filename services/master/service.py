@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from edlz.services.configuration.endpoints import local_endpoint
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, RemoteProtocolError
@@ -46,6 +48,9 @@ from edlz.services.master.digest import take_digest
 from edlz.services.master.journal.full_disk import DiskFull
 from edlz.services.master.journal.journal import Journal, TermLost
 from edlz.services.master.journal.last_word import leave_last_word, note_end
+from edlz.services.master.page.look import looking_at
+from edlz.services.master.page.report import write_report
+from edlz.services.master.page.status_page import StatusPage, bound
 from edlz.services.master.planning import desired_processes, lock_folder, open_journal
 from edlz.services.master.progress.progress import Progress
 from edlz.services.master.publication import publish_predictions
@@ -135,6 +140,8 @@ class MasterService(Shell[Input, Instruction]):
         # Waiting for the disk, this master hears nobody: that time is nobody's silence.
         self._clock = AwakeClock(lambda: loop.time() - journal.waited_s)
         self._progress = Progress(self._core, time.time(), self._clock(), state)
+        self._look = looking_at(config, self._core, self._progress, self._clock)
+        self._page: StatusPage | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._is_outdated = False  # a younger master has begun
         self._reading: asyncio.Task[None] | None = None  # of the digest
@@ -150,6 +157,10 @@ class MasterService(Shell[Input, Instruction]):
             security=self._security,
         )
         when_failed(self._server.failed, self.fail)
+        listening = bound(config)
+        if listening is not None:
+            self._page = StatusPage(listening, self._look, config.status_host)
+            self._progress.page = self._page.address
         self._hosted_stop = Stop()
         self._hosted: PartitionService | None = None
         self._line: RpcClient | None = None
@@ -174,11 +185,13 @@ class MasterService(Shell[Input, Instruction]):
             async with asyncio.TaskGroup() as self._tasks:
                 if self._hosted:
                     self._tasks.create_task(self._hosted.run(), name="partition")
+                page = self._tasks.create_task(self._page.run(), name="page") if self._page else None
                 attending = self._tasks.create_task(attend(self), name="attend") if attend else None
                 await self._serve()
                 self._stop_reading()
-                if attending is not None:
-                    attending.cancel()
+                for watching in (attending, page):
+                    if watching is not None:
+                        watching.cancel()
                 await self._let_hosted_leave()
                 self._hosted_stop.set(0, "the job is over")
         finally:
@@ -245,6 +258,8 @@ class MasterService(Shell[Input, Instruction]):
             self._hosted.close()
         if self._line:
             self._line.close()
+        if self._page:
+            self._page.close()
         self._server.close()
 
     def _log_start(self) -> None:
@@ -265,9 +280,11 @@ class MasterService(Shell[Input, Instruction]):
             return self._stop.code
         if core.work.evaluation.has_data and not core.plan.predicts:
             logger.info("Evaluation service stopped")
+        self._progress.page = ""
         status = self._progress.status(0, self._clock())
         self._keep_shown(math.inf)
         leave_last_word(self._folder, status)
+        write_report(self._folder, self._look())
         if verdict.is_complete:
             if not self._config.launch_id:  # or else that tells the next run from this one
                 note_end(self._journal, core.term)
@@ -376,7 +393,8 @@ class MasterService(Shell[Input, Instruction]):
         """Return journal entries; with that which completes the job goes how it looks then, for good."""
         if not fields.get("is_complete"):
             return fields
-        return fields | {"final": self._progress.status(0, self._clock())}
+        final = msgspec.structs.replace(self._progress.status(0, self._clock()), page="")
+        return fields | {"final": final}
 
     def _write_journal(self, fields: dict[str, object], added: dict[str, Added] | None = None) -> None:
         before_s, events = self._journal.waited_s, self._progress.events.to_keep

@@ -182,6 +182,7 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     threads: int = 0  # of a worker: bits depend on it; 0 where an older master wrote this
     predictions: str = ""  # the folder that they are written to
     is_prediction: bool = False
+    page: str = ""  # the address of the status page, while there is one
 
     @property
     def is_training(self) -> bool:

@@ -93,6 +93,7 @@ class Progress:
         self._checkpoint_seen: tuple[int | None, float] = (None, now)
         self._snapshot_seen: tuple[int | None, float, float] = (None, now, 0.0)
         self.events = Events(core.term, journal.final.events if journal.final else journal.events)
+        self.page = ""  # the address of the status page
         self.curves = Curves(journal.curves, journal.curve_end)
         self._noted_s = -math.inf  # when the curves were told of the job last
 
@@ -332,6 +333,7 @@ class Progress:
             threads=core.settings.worker_threads,
             predictions=core.settings.prediction_output if plan.predicts else "",
             is_prediction=plan.predicts,
+            page=self.page,
         )
 
     @property

@@ -52,6 +52,8 @@ class TaskQueue:
         How many tasks the job has: fewer than its plan, if it has been ended.
     fence : int
         No task from this one on is leased.
+    again : TaskSet
+        Tasks that were given back by a lost worker, or failed, while this master looked on.
     begun : int
         No task from this one on has been begun, as far as is known: some partition may have minibatches of those before.
     """
@@ -68,6 +70,7 @@ class TaskQueue:
     task_count: int = field(init=False)
     fence: int = field(init=False)
     begun: int = 0
+    again: TaskSet = field(default_factory=TaskSet)
     _waiting_for: str = ""  # sync: a worker that had less than its share when `_may_take` last looked
 
     def __post_init__(self) -> None:
@@ -82,6 +85,11 @@ class TaskQueue:
         if not self._durations_s:
             return LEASE_FLOOR_S
         return max(LEASE_FLOOR_S, LEASE_MEDIANS * median(self._durations_s))
+
+    @property
+    def leased(self) -> tuple[int, ...]:
+        """The tasks that somebody should work on now."""
+        return tuple(self._leases)
 
     def holder(self, task: int) -> Identity | None:
         return self._leases.holder(task)
@@ -116,6 +124,7 @@ class TaskQueue:
         back = self._leases.held_by(incarnation)
         for task in back:
             self._leases.end(task)
+            self.again.add(task)
         self._returned = dict.fromkeys([*back, *self._returned])
 
     def reconcile(self, status: WorkerStatus, *, has_progress: bool, now: float) -> None:
@@ -133,6 +142,7 @@ class TaskQueue:
 
     def fail(self, worker: str, boot: int, failed: FailedTask) -> Attempts | None:
         """Count a failed attempt; return all attempts, when this was the last one allowed."""
+        self.again.add(failed.task)
         return self._failed.count(worker, boot, failed)
 
     def forgive(self, task: int) -> None:

@@ -1,0 +1,99 @@
+"""What the status page shows, as JSON: the object of `/api/status`, and what it is made of.
+
+A `Content` is taken on the master's loop, from what its core knows, as quickly as may be; it is encoded elsewhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from edlz.services.master.page.redaction import shown_text
+from edlz.services.protocol.curves import CurveRow
+from edlz.services.protocol.job_status import EventView, JobStatus
+from edlz.services.protocol.status_object import event_objects, status_object
+from edlz.services.strict_json import plain
+
+__all__ = ["Content", "shown_events"]
+
+_DIGITS = 5  # of a number in a curve
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """How a job stands.
+
+    Attributes
+    ----------
+    status : JobStatus
+        With all events that are known.
+    rows : sequence of CurveRow
+        Its curves.
+    tasks : dict
+        Of `task_map`.
+    settings : sequence of dict
+        Of `settings_rows`.
+    command : str
+        That repeats it.
+    where : str
+        `local`, or `k8s/NAMESPACE`.
+    """
+
+    status: JobStatus
+    rows: Sequence[CurveRow]
+    tasks: dict[str, object]
+    settings: Sequence[dict[str, str]]
+    command: str
+    where: str = "local"
+
+    def tree(self, since: int = 0) -> dict[str, Any]:
+        """Return the whole object, with the events after a number; nothing in it is to be hidden."""
+        quiet = msgspec.structs.replace(self.status, events=())
+        found = plain(_redacted(status_object(quiet, self.where)))
+        found["tasks"].update(self.tasks)
+        found["curves"] = curves_object(self.rows)
+        found["configuration"] = {"settings": list(self.settings), "command": self.command}
+        found["now"] = self.status.now
+        found["seq"] = max((event.seq for event in self.status.events), default=0)
+        found["events"] = shown_events(self.status.events, since)
+        return found
+
+
+def curves_object(rows: Sequence[CurveRow]) -> dict[str, list[Any]]:
+    """Return the curves as columns; null where there is nothing to draw."""
+    pairs = [row.staleness or (None, None) for row in rows]
+    return {
+        "at": [round(row.at, 2) for row in rows],
+        "span_s": [round(row.span_s, 2) for row in rows],
+        "version": [row.version for row in rows],
+        "records_per_s": [_short(row.records_per_s) for row in rows],
+        "loss": [_short(row.loss) for row in rows],
+        "training": [round(row.training, 2) for row in rows],
+        "starting": [round(row.starting, 2) for row in rows],
+        "lost": [round(row.missing, 2) for row in rows],
+        "wait": [_short(row.wait) for row in rows],
+        "staleness_p50": [_short(low) for low, _ in pairs],
+        "staleness_p95": [_short(high) for _, high in pairs],
+    }
+
+
+def _short(number: float | None) -> float | None:
+    return None if number is None else float(f"{number:.{_DIGITS}g}")
+
+
+def shown_events(events: Sequence[EventView], since: int) -> list[dict[str, Any]]:
+    shown = event_objects([event for event in events if event.seq > since])
+    for event in shown:
+        event["text"] = shown_text(event["text"])
+    return shown
+
+
+def _redacted(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the object of a status without secrets in what a user's code or a cluster says."""
+    if found["job"]["reason"]:
+        found["job"]["reason"] = shown_text(found["job"]["reason"])
+    for row in [*found["workers"], *found["ps"]]:
+        if row["note"]:
+            row["note"] = shown_text(row["note"])
+    return found

@@ -1,0 +1,41 @@
+"""The settings of a job as its page shows them: those that are not defaults, where they come from, the command to repeat it."""
+
+import shlex
+
+from edlz.services.configuration.flags import COMMANDS
+from edlz.services.configuration.job_config import JobConfig, flags
+from edlz.services.master.page.redaction import HIDDEN, shown_setting
+
+__all__ = ["command_to_repeat", "settings_rows"]
+
+_NOT_TO_REPEAT = frozenset(("config", "fresh", "progress"))
+
+
+def settings_rows(config: JobConfig) -> list[dict[str, str]]:
+    """Return name, value and origin of each setting that was given, or is not its default."""
+    command = COMMANDS[config.purpose]
+    places = dict(part.partition("=")[::2] for part in config.origins.split(";") if part)
+    rows = []
+    for about in flags():
+        value, default = getattr(config, about.name), about.default_for(command)
+        if command not in about.readers or value in (default, ""):
+            continue
+        derived = "worked out" if default is None and about.name not in config.given else "command line"
+        over = "" if default in ("", None) else f", over default {shown_setting(about.name, default)}"
+        origin = f"{places.get(about.name) or derived}{over}"
+        rows.append({"name": about.name, "value": shown_setting(about.name, value), "origin": origin})
+    return rows
+
+
+def command_to_repeat(config: JobConfig) -> str:
+    """Return the command that runs the job again, without what is not shown."""
+    command = COMMANDS[config.purpose]
+    words = ["edlz", command]
+    for about in flags():
+        value = getattr(config, about.name)
+        is_left_out = about.name in _NOT_TO_REPEAT or command not in about.readers
+        if is_left_out or value == about.default_for(command) or value == "" or value is None:
+            continue
+        words.append(f"--{about.name}={shown_setting(about.name, value)}")
+    text = shlex.join(words)
+    return f"{text}   # {HIDDEN}: not shown here" if HIDDEN in text else text

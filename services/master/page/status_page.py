@@ -1,0 +1,156 @@
+"""The status page of a job while its master lives: where it listens, and how often it looks at the job.
+
+Theory of operation.  The page is never in the way of the job.  However many watch it, the job is looked at once in LOOK_S
+at most, on the master's loop, which takes some milliseconds; what was seen becomes JSON, HTML or metrics on a thread.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from edlz.services.configuration.endpoints import is_wildcard
+from edlz.services.configuration.job_config import JobConfig
+from edlz.services.configuration.ports import port_problem
+from edlz.services.errors import ConfigError
+from edlz.services.master.page.content import Content
+from edlz.services.master.page.encoded import Encoded
+from edlz.services.master.page.http import Answer, Ask, HttpServer
+
+__all__ = ["STATUS_PORT", "StatusPage", "bound"]
+
+STATUS_PORT = 50002
+LOOK_S = 1.0
+_BACKLOG = 64
+_LOOPBACK = "127.0.0.1"
+
+logger = logging.getLogger(__name__)
+
+
+def bound(config: JobConfig) -> socket.socket | None:
+    """Return a socket that listens where the page is to be; None for no page.
+
+    Raises
+    ------
+    ConfigError
+        If the port that was asked for is taken, or there is no such address.
+    """
+    if config.status_port == "none":
+        return None
+    host = "::" if config.status_host == "*" else config.status_host or _LOOPBACK
+    if config.status_port:
+        try:
+            return _listening(host, int(config.status_port))
+        except OSError as error:
+            raise _refusal(config, error) from error
+    for port in (STATUS_PORT, 0):
+        try:
+            return _listening(host, port)
+        except OSError as error:
+            if port == 0:
+                if config.status_host:
+                    raise _refusal(config, error) from error
+                logger.warning("no status page: %s", error)  # no job fails for it
+    return None
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _refusal(config: JobConfig, error: OSError) -> ConfigError:
+    busy = port_problem(int(config.status_port or 0))
+    what = busy.message if busy is not None else f"the status page cannot listen: {error.strerror or error}"
+    return ConfigError(
+        f"--status_port={config.status_port or STATUS_PORT}: {what}",
+        "--status_port=0 for a free one, or --status_port=none",
+    )
+
+
+class StatusPage:
+    """Serves the page of one job.
+
+    Parameters
+    ----------
+    listening : socket
+        Where.
+    look : callable
+        Returns how the job stands now; called on the loop.
+    host : str
+        --status_host: a name under which the page may be asked.
+
+    Attributes
+    ----------
+    address : str
+        Its URL, for a browser on this machine.
+    """
+
+    def __init__(self, listening: socket.socket, look: Callable[[], Content], host: str = "") -> None:
+        self._look = look
+        self._seen: tuple[float, asyncio.Future[Encoded]] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
+        self._page: tuple[Encoded, bytes] | None = None
+        self._metrics: tuple[Encoded, bytes] | None = None
+        paths = {"/": self._html, "/index.html": self._html, "/api/status": self._status}
+        self._server = HttpServer(listening, {**paths, **self.open_paths}, [host] if host else [])
+        bound_host, port = listening.getsockname()[:2]
+        name = "localhost" if bound_host == _LOOPBACK or is_wildcard(bound_host) else bound_host
+        self.address = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+
+    @property
+    def open_paths(self) -> Mapping[str, Ask]:
+        """What may be asked from other machines: no text of the job is in it but its name and its numbers."""
+        return {"/healthz": self._health, "/metrics": self._metrics_text}
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        await self._server.run()
+
+    def close(self) -> None:
+        """Free the port."""
+        self._server.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    # -- what is asked
+
+    async def _status(self, query: Mapping[str, str]) -> Answer:
+        since = int(query.get("since", "0"))
+        return Answer((await self._encoded()).json(since))
+
+    async def _html(self, _: Mapping[str, str]) -> Answer:
+        encoded = await self._encoded()
+        if self._page is None or self._page[0] is not encoded:
+            self._page = (encoded, await self._on_thread(encoded.page))
+        headers = {"Content-Security-Policy": encoded.page_policy, "X-Frame-Options": "DENY"}
+        return Answer(self._page[1], "text/html; charset=utf-8", headers=headers)
+
+    async def _health(self, _: Mapping[str, str]) -> Answer:
+        return Answer(b"ok\n", "text/plain; charset=utf-8")
+
+    async def _metrics_text(self, _: Mapping[str, str]) -> Answer:
+        raise NotImplementedError
+
+    # -- looking at the job
+
+    async def _encoded(self) -> Encoded:
+        """Return what was seen of the job within the last LOOK_S, looking at it if nobody has."""
+        now = time.monotonic()
+        if self._seen is None or now - self._seen[0] >= LOOK_S:
+            content = self._look()
+            self._seen = (now, asyncio.ensure_future(self._on_thread(lambda: Encoded(content))))
+        return await asyncio.shield(self._seen[1])
+
+    async def _on_thread(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
