@@ -72,6 +72,8 @@ class WorkerView(Record, frozen=True, kw_only=True):
     memory_bytes: int = 0
     note: str = ""
     started_at: Finite = 0.0  # seconds since the epoch, where its pod tells it; 0 otherwise
+    joined_at: Finite = 0.0  # when this master heard its present life first; 0: not yet
+    restarts: int = 0  # lives of it before, of which this master knows
 
 
 class TableView(Record, frozen=True, kw_only=True):

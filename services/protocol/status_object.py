@@ -98,6 +98,8 @@ def _worker(worker: WorkerView) -> dict[str, Any]:
         "memory_bytes": worker.memory_bytes,
         "note": worker.note or None,
         "started_at": worker.started_at or None,
+        "joined_at": worker.joined_at or None,
+        "restarts": worker.restarts,
     }
 
 

@@ -50,7 +50,7 @@ class Content:
     def tree(self, since: int = 0) -> dict[str, Any]:
         """Return the whole object, with the events after a number; nothing in it is to be hidden."""
         quiet = msgspec.structs.replace(self.status, events=())
-        found = plain(_redacted(status_object(quiet, self.where)))
+        found: dict[str, Any] = plain(_redacted(status_object(quiet, self.where)))
         found["tasks"].update(self.tasks)
         found["curves"] = curves_object(self.rows)
         found["configuration"] = {"settings": list(self.settings), "command": self.command}

@@ -10,11 +10,12 @@ else's whose name was made to point here (DNS rebinding), and answers nothing.
 import asyncio
 import ipaddress
 import logging
+import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from edlz.services.process.descriptors import is_short_of_descriptors
 
@@ -25,6 +26,7 @@ DEADLINE_S = 10.0
 PAUSE_S = 0.004  # between two connections
 SPARE_DESCRIPTORS = 64  # that the service's own work may need
 _MOST_HEAD = 16 * 1024
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 _REASONS = {
     200: "OK",
     400: "Bad Request",
@@ -61,11 +63,9 @@ Ask = Callable[[Mapping[str, str]], Awaitable[Answer]]
 
 
 def host_of(text: str) -> str:
-    """Return the host of a Host header, or of HOST:PORT, in lower case and without brackets."""
-    try:
-        return (urlsplit(f"//{text}").hostname or "").lower()
-    except ValueError:
-        return ""
+    """Return the host of a Host header in lower case and without brackets; nothing if it is none."""
+    found = _HOST.fullmatch(text)
+    return found[1].strip("[]").lower() if found else ""
 
 
 class HttpServer:

@@ -66,6 +66,7 @@ function fresh() {
 }
 
 /* ---- tables: [title, value to sort by, text, is a number] */
+const age = w => w.started_at || w.joined_at ? now.now - (w.started_at || w.joined_at) : null;
 const step = name => w => w.step_s[name];
 const columns = {
   workers: [["id", w => +w.id, w => w.id], ["state", w => w.state, w => w.state, 0, 1], ["task", w => w.task, w => num(w.task), 1],
@@ -73,7 +74,7 @@ const columns = {
     ...["read", "pull", "compute", "push", "wait"].map(k => [k, step(k), w => ms(w.step_s[k]), 1]),
     ["memory", w => w.memory_bytes, w => bytes(w.memory_bytes), 1],
     ["restarts", w => w.restarts, w => num(w.restarts), 1],
-    ["age", w => w.started_at ? now.now - w.started_at : null, w => w.started_at ? span(now.now - w.started_at) : "-", 1],
+    ["age", w => age(w), w => age(w) == null ? "-" : span(age(w)), 1],
     ["note", w => w.note || "", w => w.note || ""]],
   ps: [["id", p => +p.id, p => p.id], ["state", p => p.state, p => p.state, 0, 1], ["version", p => p.version, p => nf(p.version), 1],
     ["rows", p => p.rows, p => nf(p.rows), 1], ["memory", p => p.memory_bytes, p => bytes(p.memory_bytes), 1],
@@ -85,7 +86,7 @@ const columns = {
   tables: [["name", t => t.name, t => t.name], ["rows", t => t.rows, t => nf(t.rows), 1], ["memory", t => t.memory_bytes, t => bytes(t.memory_bytes), 1],
     ["known", t => t.hit_rate, t => t.hit_rate == null ? "-" : percent(t.hit_rate), 1], ["new/s", t => t.new_rows_per_s, t => nf(t.new_rows_per_s), 1]],
   events: [["time", e => e.at, e => clock(e.at, now.now - e.at > 43200)], ["what", e => e.kind, e => e.kind], ["why", e => e.text, e => e.text]],
-  evaluations: [["version", e => e.version, e => nf(e.version), 1], ["metrics", e => "", e => Object.entries(e.metrics).map(([k, v]) => k + " " + num(v)).join(", ")]],
+  evaluations: [["version", e => e.version, e => "v" + nf(e.version)], ["metrics", e => "", e => Object.entries(e.metrics).map(([k, v]) => k + " " + num(v)).join(", ")]],
   settings: [["setting", s => s.name, s => s.name], ["value", s => s.value, s => s.value], ["from", s => s.origin, s => s.origin]],
 };
 const rowsOf = {workers: () => now.workers, ps: () => now.ps, tables: () => now.tables || [], evaluations: () => [...now.evaluations].reverse(),

@@ -58,6 +58,8 @@ class _WorkerRow:
     life: tuple[Identity, int]  # and the number of its newest status
     telemetry: WorkerTelemetry
     rate: Rate
+    joined_s: float
+    restarts: int = 0
     records: int = 0
 
 
@@ -122,7 +124,9 @@ class Progress:
             return ""
         row, told = self._workers.get(status.worker), status.telemetry
         if row is None or status.incarnation > row.life[0]:
-            row = _WorkerRow((status.incarnation, status.seq), told, Rate(WORKER_RATE_WINDOW_S))
+            restarts = 0 if row is None else row.restarts + 1
+            life = (status.incarnation, status.seq)
+            row = _WorkerRow(life, told, Rate(WORKER_RATE_WINDOW_S), now, restarts)
             row.rate.note(0, now)
             self._workers[status.worker] = row
             return _wait_news(status, "")
@@ -383,6 +387,8 @@ class Progress:
             wait_ms=told.wait_s * ms,
             memory_bytes=told.memory_bytes,
             note=note or told.waits_for,
+            joined_at=row.joined_s + self._wall_offset_s,
+            restarts=row.restarts,
         )
 
     def _noted(self, role: str) -> list[str]:
