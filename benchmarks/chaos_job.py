@@ -158,6 +158,9 @@ class ChaosJob:
         """
         needs_disk = any(fault.kind == "full" for fault in faults)
         self._disk = self._stack.enter_context(SmallDisk(self.job_folder)) if needs_disk else None
+        for fault in faults:
+            if fault.kind == "digest":  # from the start: between the last version and the digest lie milliseconds
+                self._hold_digest(fault.target)
         self._start_all()
         try:
             async with asyncio.timeout(JOB_S), asyncio.TaskGroup() as group:
@@ -280,11 +283,15 @@ class ChaosJob:
             await asyncio.sleep(POLL_S)
 
     async def _kill_during_digest(self, name: str) -> None:
-        may_pass = await self._network.meet(name.replace("ps", "digest"), name)
+        is_asked, may_pass = self._hold_digest(name)
         try:
+            await self._until(is_asked.is_set, f"the digest of {name}")
             await self._kill(name)
         finally:
             may_pass.set()
+
+    def _hold_digest(self, name: str) -> tuple[asyncio.Event, asyncio.Event]:
+        return self._network.hold(name.replace("ps", "digest"), name)
 
     async def _fill(self, seconds: float) -> None:
         """Fill the disk for a while; whoever ends over that is started again, as by a supervisor."""

@@ -103,11 +103,9 @@ class Network:
         await has_met.wait()
         del self._delays[process]
 
-    async def meet(self, client: str, server: str) -> asyncio.Event:
-        """Wait until a client asks a server something, which goes no further until the event is set."""
-        has_met, may_pass = self._holds.setdefault((client, server), (asyncio.Event(), asyncio.Event()))
-        await has_met.wait()
-        return may_pass
+    def hold(self, client: str, server: str) -> tuple[asyncio.Event, asyncio.Event]:
+        """Let what a client asks a server go no further: return an event for when it asks, and one that lets it pass."""
+        return self._holds.setdefault((client, server), (asyncio.Event(), asyncio.Event()))
 
     @contextlib.contextmanager
     def slowed(self, process: str, delay_s: float) -> Iterator[None]:

@@ -318,15 +318,15 @@ def test_a_delay_holds_up_what_a_process_sends_and_gets() -> None:
     asyncio.run(play())
 
 
-def test_what_is_met_goes_no_further_until_it_may() -> None:
+def test_what_is_held_goes_no_further_until_it_may() -> None:
     async def play() -> None:
         async with echo_behind_a_line() as (network, port, received):
-            meeting = asyncio.create_task(network.meet("digest-3", "ps-0"))
-            await asyncio.sleep(0)
+            is_asked, may_pass = network.hold("digest-3", "ps-0")
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(HELLO.replace(b"worker", b"digest"))
-            may_pass = await meeting
+            await is_asked.wait()
             assert not received
+            assert network.hold("digest-3", "ps-0") == (is_asked, may_pass)
             may_pass.set()
             assert await reader.readexactly(len(HELLO))
             writer.close()
