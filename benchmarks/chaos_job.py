@@ -158,8 +158,8 @@ class ChaosJob:
         """
         needs_disk = any(fault.kind == "full" for fault in faults)
         self._disk = self._stack.enter_context(SmallDisk(self.job_folder)) if needs_disk else None
-        for fault in faults:
-            if fault.kind == "digest":  # from the start: between the last version and the digest lie milliseconds
+        for fault in faults:  # from the start: between the last version and the digest lie milliseconds
+            if fault.kind == "digest":
                 self._hold_digest(fault.target)
         self._start_all()
         try:
@@ -169,6 +169,7 @@ class ChaosJob:
                 await self._until(lambda: not self._is_running("master"), "the end of the master")
                 watch.cancel()
                 await self._end()
+            self._check_lines()
         except TimeoutError:
             raise Missed(f"the job does not end within {JOB_S:.0f} s") from None
         except BaseExceptionGroup as errors:
@@ -338,6 +339,12 @@ class ChaosJob:
                 end += STOP_S
             await asyncio.sleep(POLL_S)
         self._check()
+
+    def _check_lines(self) -> None:
+        """Raise if a server was reached past its line: then faults of its connections were none."""
+        past = self._endpoints.keys() - self._network.reached
+        if past:
+            raise Missed(f"nobody used the line of {', '.join(sorted(past))}")
 
     def _tell(self) -> None:
         """Do as a supervisor does when the job is over."""

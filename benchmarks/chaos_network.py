@@ -38,9 +38,16 @@ class Connection:
 
 
 class Network:
-    """All lines of a job; to be closed."""
+    """All lines of a job; to be closed.
+
+    Attributes
+    ----------
+    reached : set of str
+        The servers that somebody has got to through their lines.
+    """
 
     def __init__(self) -> None:
+        self.reached: set[str] = set()
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self._handlers: set[asyncio.Task[None]] = set()
@@ -131,6 +138,7 @@ class Network:
         if self._is_closed:
             connection.abort()
         self._connections.add(connection)
+        self.reached.add(server)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pump(connection, reader, requests, is_request=True), name="requests")

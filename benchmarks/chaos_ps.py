@@ -6,8 +6,8 @@ It is the parameter server as it is, but the master hears of ADDRESS in place of
 import sys
 from typing import Any
 
-from edlz.services.ps import __main__ as ps
-from edlz.services.transport.rpc import RpcServer
+from edlz.services.ps import service
+from edlz.services.ps.__main__ import main as serve
 
 __all__ = ["main"]
 
@@ -15,13 +15,13 @@ __all__ = ["main"]
 def main() -> int:
     address, *sys.argv[1:] = sys.argv[1:]
 
-    class BehindLine(RpcServer):
+    class BehindLine(service.RpcServer):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self.endpoint = address
 
-    ps.RpcServer = BehindLine  # type: ignore[attr-defined]
-    return ps.main()
+    service.RpcServer = BehindLine  # type: ignore[misc]
+    return serve()
 
 
 if __name__ == "__main__":

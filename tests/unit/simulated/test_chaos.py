@@ -322,9 +322,11 @@ def test_what_is_held_goes_no_further_until_it_may() -> None:
     async def play() -> None:
         async with echo_behind_a_line() as (network, port, received):
             is_asked, may_pass = network.hold("digest-3", "ps-0")
+            assert network.reached == set()
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(HELLO.replace(b"worker", b"digest"))
             await is_asked.wait()
+            assert network.reached == {"ps-0"}
             assert not received
             assert network.hold("digest-3", "ps-0") == (is_asked, may_pass)
             may_pass.set()
