@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[3]
 FOLDERS = ("api", "client", "core_ext", "k8s", "model_zoo", "services")
 PLACES = (*FOLDERS, "benchmarks", "docker", "docs", "scripts")
 MODULE = re.compile(rf"(?<![\w./-])edlz\.(?:{'|'.join(FOLDERS)})(?:\.[A-Za-z_]\w*)*")
+LOGGED = re.compile(r"\[(\w+\.py):\d+:(\w+)\]")
 FILE = re.compile(
     rf"(?<![\w./{{}}*-])(?:{'|'.join((*PLACES, 'tests'))})/[\w./-]*\w\.(?:py|pyx|c|h|sh|md|yaml)\b"
 )
@@ -58,3 +59,14 @@ def test_a_name_that_is_not_there_is_found() -> None:
     assert is_there("edlz.model_zoo.datasets.built_in_sample")
     assert not is_there("edlz.model_zoo.datasets.no_such_thing")
     assert not is_there("edlz.model_zoo.conversion.sample")
+
+
+def test_lines_of_logs_come_from_where_they_are_said_to_come_from() -> None:
+    sources: dict[str, str] = {}
+    for folder in FOLDERS:
+        for path in (ROOT / folder).rglob("*.py"):
+            sources[path.name] = sources.get(path.name, "") + path.read_text(encoding="utf-8")
+    found = {(file, *line) for file, text in texts().items() for line in LOGGED.findall(text)}
+    assert len(found) > 10
+    is_told = {one: f"def {one[2]}(" in sources.get(one[1], "") for one in found}
+    assert [one for one, is_right in sorted(is_told.items()) if not is_right] == []
