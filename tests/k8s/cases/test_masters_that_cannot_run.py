@@ -22,7 +22,7 @@ POD = "elasticdl-test-mnist-master"
 def ready(emulated_cluster: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestCluster:
     monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("edlz.client.images.local.look_up", lambda image, address: None)  # no daemon here
-    monkeypatch.setattr("edlz.client.cluster.submission.WORD_S", 120.0)  # masters start slowly on a busy machine
+    monkeypatch.setattr("edlz.client.cluster.submission.WORD_S", 120.0)  # on a busy machine
     monkeypatch.setenv("KUBECONFIG", str(emulated_cluster.kubeconfig))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.chdir(tmp_path)
