@@ -40,7 +40,14 @@ LIMIT_S = 5.0
 DAEMON_S = 2.0  # for what the Docker daemon of this machine knows of the image
 
 _ADVICE = ("room", "image", "admission")  # a large cluster has too many pods to be listed in time
-_OF_NAMESPACE = ("permissions", "master may", "job name", "volume", "admission")  # tell nothing without one
+_OF_NAMESPACE = (
+    "permissions",
+    "master may",
+    "pod logs",
+    "job name",
+    "volume",
+    "admission",
+)  # tell nothing without one
 _RIGHTS = (  # of whoever submits and leads a job: verb, resource, subresource
     ("create", "pods", ""),
     ("get", "pods", ""),
@@ -62,6 +69,11 @@ _MASTERS_RIGHTS = (
     ("delete", "services", ""),
     ("create", "secrets", ""),
     ("delete", "secrets", ""),
+)
+_LOG_RIGHTS = (  # without which it runs the job all the same
+    ("get", "pods", "log"),
+    ("create", "configmaps", ""),
+    ("delete", "configmaps", ""),
 )
 
 
@@ -173,10 +185,21 @@ async def _masters_rights(cluster: "Cluster", account: str) -> Sequence[Check]:
     missing = [right for right, is_given in zip(_MASTERS_RIGHTS, answers, strict=True) if not is_given]
     if not missing:
         text = f'service account "{account}" has its {len(answers)} rights (pods, services, secrets)'
-        return [Check("ok", "master may", text)]
+        return [Check("ok", "master may", text), *await _keeping_logs(cluster, account)]
     text = f'service account "{account}" in "{cluster.namespace}" may not {listed(missing)}'
     subject = Subject(account, cluster.namespace)
     return [Check("no", "master may", text, rights_line(cluster.namespace, subject))]
+
+
+async def _keeping_logs(cluster: "Cluster", account: str) -> Sequence[Check]:
+    answers = await asyncio.gather(*(may(cluster, *right, account=account) for right in _LOG_RIGHTS))
+    missing = [right for right, is_given in zip(_LOG_RIGHTS, answers, strict=True) if not is_given]
+    if not missing:
+        return []
+    text = f'logs of lost pods go with them: service account "{account}" may not {listed(missing)}'
+    return [
+        Check("warn", "pod logs", text, rights_line(cluster.namespace, Subject(account, cluster.namespace)))
+    ]
 
 
 async def _namespace(cluster: "Cluster") -> Sequence[Check]:

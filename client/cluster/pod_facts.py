@@ -28,6 +28,8 @@ class PodFacts:
     ----------
     name : str
         `master`, `ps-0` or `worker-3`.
+    uid : str
+        What tells it from others of its name.
     phase : str
         Pending, Running, Succeeded or Failed.
     waits_for : str
@@ -52,6 +54,7 @@ class PodFacts:
 
     name: str
     phase: str
+    uid: str = ""
     waits_for: str = ""
     is_running: bool = False
     is_leaving: bool = False
@@ -97,6 +100,7 @@ def facts_of(job: str, pod: Pod, warnings: Mapping[str, str] | None = None) -> P
     return PodFacts(
         name=short_name(job, pod.name),
         phase=status.phase,
+        uid=pod.uid,
         waits_for=waits_for,
         is_running=any(one.state is not None and one.state.running is not None for one in containers),
         is_leaving=pod.is_deleted,

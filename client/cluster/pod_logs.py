@@ -1,4 +1,7 @@
-"""The logs of a job's pods: what they have printed, and what they go on to print, new pods too."""
+"""The logs of a job's pods: what they have printed, and what they go on to print, new pods too.
+
+Of pods that are gone the master has kept the last lines (`edlz.k8s.pods.log_keeper`).
+"""
 
 import asyncio
 import heapq
@@ -17,6 +20,8 @@ from edlz.client.screen.log_choice import LogChoice, LogOutput, NoSuchService, r
 from edlz.client.screen.log_lines import LogLine, stamped
 from edlz.k8s.cluster.api_errors import ApiError, NotFound, Refused
 from edlz.k8s.cluster.names import MASTER, pod_name
+from edlz.k8s.cluster.rights import MANIFEST, with_own_path
+from edlz.k8s.pods.pod_log import PodLog, logs_selector, read_config_map
 from edlz.services.configuration.problems import Problem, print_problems
 from edlz.services.errors import EdlzError, PeerUnavailable
 
@@ -42,9 +47,11 @@ async def print_pod_logs(cluster: "Cluster", at: Place, choice: LogChoice, outpu
     """
     view = await look_at_job(cluster, at)
     choice = choice.by_clock(cluster.clock.ahead_s)
-    names = [pod.name for pod in view.pods]
+    known = await _kept_logs(cluster, at, view)
+    kept = [log for log in known if choice.takes(log.name)]
+    names = list(dict.fromkeys([*(pod.name for pod in view.pods), *(log.name for log in known)]))
     if choice.is_following and view.is_live:
-        await _Following(cluster, at, choice, output).run(view)
+        await _Following(cluster, at, choice, output).run(view, kept)
         return
     if names and not view.is_live and not set(choice.sources) <= set(names):
         raise NoSuchService(
@@ -59,7 +66,8 @@ async def print_pod_logs(cluster: "Cluster", at: Place, choice: LogChoice, outpu
             tasks.create_task(_whole(cluster, at, pod.name, with_previous=bool(pod.restarts)), name=pod.name)
             for pod in wanted
         ]
-    lines = heapq.merge(*(choice.selection.take(task.result()) for task in reading), key=lambda line: line.at)
+    found = [*map(_lines_of, kept), *(task.result() for task in reading)]
+    lines = heapq.merge(*map(choice.selection.take, found), key=lambda line: line.at)
     output.write(lines if choice.tail is None else deque(lines, maxlen=choice.tail))
 
 
@@ -67,8 +75,32 @@ def _gone(word: str, sources: Sequence[str], names: Sequence[str]) -> str:
     """Say where logs are that are wanted of a job that has ended."""
     missing = [source for source in sources if source not in names]
     if missing:
-        return f'job "{word}" has ended, and the log of {missing[0]} went with its pod; that of {names[0]} is kept'
-    return f"{word}: logs of parameter servers and workers went with their pods; --log_file_path keeps them"
+        return (
+            f'job "{word}" has ended, and the log of {missing[0]} went with its pod; kept: {", ".join(names)}'
+        )
+    return (
+        f"{word}: logs of parameter servers and workers went with their pods; "
+        f"{with_own_path(MANIFEST)} lets the master keep their last lines, --log_file_path keeps all"
+    )
+
+
+async def _kept_logs(cluster: "Cluster", at: Place, view: ClusterJobView) -> list[PodLog]:
+    """Return the logs of pods that are gone, in the order in which they began; none if they may not be seen."""
+    there = [pod.uid for pod in view.pods]
+    try:
+        found = await cluster.list_objects("ConfigMap", logs_selector(at.name))
+    except EdlzError as e:
+        if view.pods:
+            problem = Problem(f"logs of pods that are gone cannot be seen: {e.message}", e.help)
+            print_problems([problem], "warning")
+        return []
+    logs = [log for one in found if (log := read_config_map(one))]
+    gone = [log for log in logs if not log.uid or not any(uid.startswith(log.uid) for uid in there)]
+    return sorted(gone, key=lambda log: log.text)  # it begins with a time
+
+
+def _lines_of(log: PodLog) -> list[LogLine]:
+    return [_line(log.name, text) for text in log.lines()]
 
 
 async def _whole(cluster: "Cluster", at: Place, name: str, *, with_previous: bool) -> list[LogLine]:
@@ -98,11 +130,11 @@ class _Following:
         self._streams: dict[str, asyncio.Task[None]] = {}
         self._has_ended = False
 
-    async def run(self, view: ClusterJobView) -> None:
+    async def run(self, view: ClusterJobView, kept: Sequence[PodLog]) -> None:
         async with asyncio.TaskGroup() as tasks:
             self._join(view, tasks)
             watching = tasks.create_task(self._watch(tasks), name="watch pods")
-            await self._print_history()
+            await self._print_history([line for log in kept for line in _lines_of(log)])
             while not self._is_over():
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LULL_S):
@@ -152,9 +184,8 @@ class _Following:
                 return
             await asyncio.sleep(max(0.0, POLL_S - (time.monotonic() - began)))
 
-    async def _print_history(self) -> None:
+    async def _print_history(self, found: list[LogLine]) -> None:
         """Print what was there before, in the order of time, and no more of it than was asked for."""
-        found: list[LogLine] = []
         end = time.monotonic() + HISTORY_S
         with suppress(TimeoutError):
             while time.monotonic() < end:

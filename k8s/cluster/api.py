@@ -37,6 +37,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
 _CORE = "/api/v1"
 _PATHS = {  # kind -> group, plural, whether it lies in a namespace
+    "ConfigMap": (_CORE, "configmaps", True),
     "Event": (_CORE, "events", True),
     "LocalSubjectAccessReview": ("/apis/authorization.k8s.io/v1", "localsubjectaccessreviews", True),
     "Namespace": (_CORE, "namespaces", False),

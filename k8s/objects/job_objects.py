@@ -70,6 +70,10 @@ class JobObjects:
         return selector(self.config.job_name)
 
     @property
+    def job_name(self) -> str:
+        return self.config.job_name
+
+    @property
     def secret_name(self) -> str:
         return secret_name(self.config.job_name)
 

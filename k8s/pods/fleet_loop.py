@@ -15,6 +15,7 @@ from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.master_trouble import UNTOLD
 from edlz.k8s.pods.commands import Commands
 from edlz.k8s.pods.launcher import PodLauncher
+from edlz.k8s.pods.log_keeper import LogKeeper
 from edlz.k8s.pods.pod_inventory import PodInventory
 from edlz.k8s.pods.pod_watch import PodWatch
 from edlz.k8s.pods.status_note import StatusNote, write_note
@@ -31,6 +32,7 @@ __all__ = ["FleetLoop", "Master"]
 STATUS_S = 0.25  # between two looks at the status
 END_GRACE_S = 5.0  # at the job's end, when all have heard of it and left
 END_S = 45.0  # for the pods to go
+LAST_LOGS_S = 5.0  # for the logs of those that went last
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +58,8 @@ class FleetLoop:
         Where they run, and what is created.
     launch : int
         Number of the first start; greater than any that an earlier life of the master has told.
+    logs : LogKeeper
+        Keeps what pods have printed.
 
     Attributes
     ----------
@@ -66,8 +70,8 @@ class FleetLoop:
     changed : set when something of a pod has changed
     """
 
-    def __init__(self, cluster: Cluster, objects: "JobObjects", launch: int) -> None:
-        self._cluster, self._objects = cluster, objects
+    def __init__(self, cluster: Cluster, objects: "JobObjects", launch: int, logs: LogKeeper) -> None:
+        self._cluster, self._objects, self._logs = cluster, objects, logs
         self._inventory = PodInventory(objects.owner.uid, objects.pod_name(""), launch)
         self._watch = PodWatch(cluster, objects.selector, self._inventory, self._on_change)
         self._note = StatusNote()
@@ -91,9 +95,10 @@ class FleetLoop:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._watch.run(), name="watch the pods")
             writing = tasks.create_task(self._write_status(master), name="write the status")
+            keeping = tasks.create_task(self._logs.run(), name="keep logs of pods")
             await self._follow(master, self._launcher(tasks))
-            watching.cancel()
-            writing.cancel()
+            for task in (watching, writing, keeping):
+                task.cancel()
 
     async def _follow(self, master: Master, launcher: PodLauncher) -> None:
         rounds = Supervision(launcher)
@@ -109,10 +114,13 @@ class FleetLoop:
                 launcher = self._launcher(tasks)
                 self.changed.clear()
                 watching = tasks.create_task(self._watch.run(), name="watch the pods")
+                keeping = tasks.create_task(self._logs.run(), name="keep logs of pods")
                 await self.changed.wait()  # what there is now
                 for role in ("worker", "ps"):
                     await launcher.delete_all(role, END_GRACE_S)
+                await self._logs.settle(LAST_LOGS_S)
                 watching.cancel()
+                keeping.cancel()
                 await self._delete_others(servers)
         except TimeoutError:
             logger.warning("some of the job's pods are still there; they go with the master pod")
@@ -128,12 +136,13 @@ class FleetLoop:
                 logger.warning("the %s %s goes with the master pod: %s", kind.lower(), name, told(error))
 
     def _launcher(self, tasks: asyncio.TaskGroup) -> PodLauncher:
-        return PodLauncher(self._cluster, self._objects, self._inventory, tasks, self.changed)
+        return PodLauncher(self._cluster, self._objects, self._inventory, tasks, self.changed, self._logs)
 
     def _on_change(self, pods: tuple[Pod, ...]) -> None:
         for pod in pods:
             if pod.uid == self._objects.owner.uid:
                 self._see_annotations(pod)
+        self._logs.see(pods)
         self.changed.set()
 
     def _see_annotations(self, pod: Pod) -> None:

@@ -28,7 +28,7 @@ from edlz.services.supervision.launcher import HUNG_GRACE_S, Facts, count_worker
 if TYPE_CHECKING:  # it needs the kubernetes package
     from edlz.k8s.objects.job_objects import JobObjects
 
-__all__ = ["PodApi", "PodLauncher"]
+__all__ = ["PodApi", "PodLauncher", "PodLogs"]
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 LONGEST_OUTAGE_PAUSE_S = 4.0  # a server that is only busy, or down, is asked sooner than one that refuses
@@ -58,6 +58,12 @@ class PodApi(Protocol):
         uid: str = "",
         patience_s: float | None = None,
     ) -> bool: ...
+
+
+class PodLogs(Protocol):
+    """Who reads the logs of pods before they are gone: a LogKeeper."""
+
+    async def hold(self, uid: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -97,6 +103,8 @@ class PodLauncher:
     tasks : asyncio.TaskGroup
         Where requests are made.
     changed : set when something has begun or ended
+    logs : PodLogs, optional
+        Whom a deletion waits for, shortly.
 
     Attributes
     ----------
@@ -109,6 +117,7 @@ class PodLauncher:
     inventory: PodInventory
     tasks: asyncio.TaskGroup
     changed: asyncio.Event
+    logs: PodLogs | None = None
     workers: int = 1
     _busy: set[str] = field(default_factory=set)  # names, uids: a request about them is under way
     _trials: dict[str, _Trial] = field(default_factory=dict)  # of names that could not be created
@@ -297,6 +306,8 @@ class PodLauncher:
     async def _delete(self, name: str, uid: str, grace_s: float | None) -> None:
         pod_name = name if name.startswith(self.objects.pod_name("")) else self.objects.pod_name(name)
         again_s = FIRST_PAUSE_S
+        if self.logs is not None:
+            await self.logs.hold(uid)
         try:
             if await self.api.delete("Pod", pod_name, grace_s=grace_s, uid=uid, patience_s=0):
                 again_s = DELETE_AGAIN_S + (grace_s or 0.0)

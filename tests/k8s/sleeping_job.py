@@ -12,6 +12,8 @@ from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.names import Owner, labels, pod_name, selector
 from edlz.k8s.objects.job_objects import JobObjects
 from edlz.k8s.pods.fleet_loop import FleetLoop
+from edlz.k8s.pods.log_folder import LogFolder
+from edlz.k8s.pods.log_keeper import LogKeeper
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.protocol.job_status import JobStatus
@@ -26,9 +28,12 @@ JOB = "j"
 class Sleeping:
     """A cluster_spec under which every service sleeps, and goes soon when it is asked to."""
 
+    command: tuple[str, ...] = ("sleep", "1000")
+    grace_s = 1
+
     def pod(self, pod: Any, role: str) -> Any:
-        pod.spec.containers[0].command = ["sleep", "1000"]
-        pod.spec.termination_grace_period_seconds = 1
+        pod.spec.containers[0].command = list(self.command)
+        pod.spec.termination_grace_period_seconds = self.grace_s
         return pod
 
     def service(self, service: Any) -> Any:
@@ -135,7 +140,8 @@ def sleeping_job(
     async def lead() -> None:
         async with await Cluster.connect(config) as connection:
             objects = JobObjects(config, owner, "127.0.0.1:50001", Sleeping())
-            attending = asyncio.ensure_future(FleetLoop(connection, objects, launch=1).attend(job))
+            logs = LogKeeper(connection, objects, LogFolder(cluster.kubeconfig.parent / "pods"))
+            attending = asyncio.ensure_future(FleetLoop(connection, objects, 1, logs).attend(job))
             ends.append((asyncio.get_running_loop(), attending))
             ready.set()
             with contextlib.suppress(asyncio.CancelledError):

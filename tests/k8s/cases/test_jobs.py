@@ -11,6 +11,7 @@ import edlz.k8s
 from edlz.k8s.cluster import manifest
 from edlz.k8s.cluster.names import STATUS, pod_name, selector
 from edlz.k8s.objects.pods import master_pod
+from edlz.k8s.pods.log_folder import LogFolder
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus
@@ -114,6 +115,9 @@ def test_a_job_lives_through_losses_and_leaves_in_order(nodes: TestCluster, smal
     kept = small_mnist.parent / "kept"
     assert list(kept.rglob("journal.sqlite"))
     assert not list(kept.rglob("*.key"))
+    logs = {log.name: log for log in LogFolder(kept / "job" / "pods").logs()}
+    assert {"worker-0", "worker-1", "worker-2", "ps-0"} <= logs.keys()
+    assert "Starting worker: 0" in logs["worker-0"].text
 
 
 def test_a_finished_model_is_exported_from_a_checkpoint(nodes: TestCluster, small_mnist: Path) -> None:

@@ -183,9 +183,9 @@ def test_ages_are_those_of_the_cluster_whatever_the_clock_here_says(
             state="Training",
             mode="sync",
             slots=1,
-            started_at=there - 600.0,
+            started_at=there - 630.0,
             now=there - 5.0,
-            events=(EventView(seq=1, at=there - 300.0, kind="job", text="it began"),),
+            events=(EventView(seq=1, at=there - 330.0, kind="job", text="it began"),),
         ),
     )
     assert main(["status", "j", "-n", "default"]) == 0

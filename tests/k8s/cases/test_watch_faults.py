@@ -14,6 +14,8 @@ from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.names import STATUS, STOP, WORKERS, Owner, labels, pod_name
 from edlz.k8s.objects.job_objects import JobObjects
 from edlz.k8s.pods.fleet_loop import FleetLoop
+from edlz.k8s.pods.log_folder import LogFolder
+from edlz.k8s.pods.log_keeper import LogKeeper
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.protocol.job_status import JobStatus
@@ -159,7 +161,8 @@ async def scene(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         async with await Cluster.connect(config) as cluster:
             owner = Owner(name, uid)
             objects = JobObjects(config, owner, "127.0.0.1:50001", AsIs())
-            master, loop = Master(), FleetLoop(cluster, objects, launch=1)
+            logs = LogKeeper(cluster, objects, LogFolder(folder / "pods"))
+            master, loop = Master(), FleetLoop(cluster, objects, 1, logs)
             made = Scene(server, master, loop, owner)
             async with asyncio.TaskGroup() as tasks:
                 attending = tasks.create_task(loop.attend(master), name="attend")
@@ -299,7 +302,7 @@ def test_a_master_that_comes_back_adopts_what_runs(play, monkeypatch) -> None:
         scene.check()
         again = Master()
         again.desired = DesiredProcesses(workers=3, servers=1, record=scene.master.desired.record)
-        other = FleetLoop(scene.loop._cluster, scene.loop._objects, launch=10**9)
+        other = FleetLoop(scene.loop._cluster, scene.loop._objects, 10**9, scene.loop._logs)
         async with asyncio.TaskGroup() as tasks:
             attending = tasks.create_task(other.attend(again), name="attend")
             async with asyncio.timeout(LIMIT_S):

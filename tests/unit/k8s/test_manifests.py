@@ -39,6 +39,7 @@ def test_the_rights_are_no_more_than_a_job_needs() -> None:
         "pods/finalizers": {"update"},
         "services": {"create", "delete", "get"},
         "secrets": {"create", "delete"},
+        "configmaps": {"create", "delete"},
     }
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "default"}]
