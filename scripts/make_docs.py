@@ -12,12 +12,14 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from edlz.services.master.core.checkpoints import STAGES
+from edlz.services.master.core.groups.rendezvous import STEPS as GROUP_STEPS
 from edlz.services.master.core.vocabulary.phase import STEPS as PHASES
 from edlz.services.protocol import messages
 from edlz.services.protocol.message_types import Record
 from edlz.services.ps.core.checkpointing import STEPS as CUT_STEPS
 from edlz.services.ps.core.conditions import STEPS as PARTITION_STEPS
 from edlz.services.transitions import Transitions
+from edlz.services.worker.core.groups.replica_phases import STEPS as REPLICA_STEPS
 from edlz.services.worker.core.held_tasks import STEPS as TASK_STEPS
 
 __all__ = ["PAGES", "made"]
@@ -85,6 +87,8 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "a cut of the job": lambda: diagram(STAGES),
         "a partition": lambda: diagram(PARTITION_STEPS),
         "a cut": lambda: diagram(CUT_STEPS),
+        "a group": lambda: diagram(GROUP_STEPS),
+        "a replica": lambda: diagram(REPLICA_STEPS),
     },
     "protocol.md": {"messages": list_of_messages},
 }

@@ -26,7 +26,7 @@ from edlz.services.protocol.ledger import Ledger, LedgerRecord
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, TableSpec
 from edlz.services.storage.state import State
 
-__all__ = ["Store", "Values", "initial_digest"]
+__all__ = ["MeanStep", "Store", "Values", "initial_digest"]
 
 Vector = npt.NDArray[np.float32]
 Counters = npt.NDArray[np.int64]
@@ -41,6 +41,19 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     dense: Vector
     state: Vector
     counters: Counters
+
+
+class MeanStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A synchronous step whose sums others have made: the mean of its gradients and states, None if all were empty.
+
+    `minibatches`: (task, index, is last, is empty, loss) of its slots, in their order.
+    """
+
+    minibatches: tuple[tuple[int, int, bool, bool, float | None], ...]
+    learning_rate: float
+    gradient: Vector | None = None
+    state: Vector | None = None
+    counters: Counters | None = None
 
 
 class _Steps(NamedTuple):
@@ -213,6 +226,11 @@ class Store:
 
     def capture(self, era: Identity) -> State:
         """Return the state as it is now; later steps do not change it.  To be closed."""
+        slots = {name: slot.copy() for name, slot in self._optimizer.slots.items()}
+        return msgspec.structs.replace(self.view(era), slots=slots, rows=self.tables.freeze())
+
+    def view(self, era: Identity) -> State:
+        """Return the state as it is now, without rows; later steps change its slots.  To be closed."""
         return msgspec.structs.replace(
             self._begin,
             era=era,
@@ -223,8 +241,7 @@ class Store:
             dense=self._buffers.lend(self._dense),
             state=self._state,
             counters=self._counters,
-            slots={name: slot.copy() for name, slot in self._optimizer.slots.items()},
-            rows=self.tables.freeze(),
+            slots=self._optimizer.slots,
             losses=self.losses,
         )
 
@@ -276,7 +293,7 @@ class Store:
         if push.counters is not None:
             self._counters = np.maximum(self._counters, push.counters)
         self._counts_view[push.task] += 1
-        self._note_loss(push)
+        self._note_loss(push.loss)
         self.version += 1
 
     def receive(self, push: Push) -> int:
@@ -332,15 +349,52 @@ class Store:
                 self._counters = np.maximum.reduce(counters)
             for push in full:
                 self.counts[push.task] += 1
-                self._note_loss(push)
+                self._note_loss(push.loss)
         else:
             self.tables.forget_before()
         self._before = before
         self.version += 1
 
-    def _note_loss(self, push: Push) -> None:
-        if push.loss is not None:
-            self.losses = self.losses.plus(push.loss, is_finite=math.isfinite(push.loss))
+    def advance(self, step: MeanStep) -> None:
+        """Take a synchronous step whose mean is known, in place unless the newest values are being sent.
+
+        No version before is kept, and no rows are changed.
+
+        Raises
+        ------
+        ValueError
+            If a minibatch is not the next one of its task, or a vector does not fit.
+        """
+        gradient, rate = step.gradient, step.learning_rate
+        push = Push(
+            task=0,
+            index=0,
+            is_last=False,
+            learning_rate=rate,
+            gradient=gradient,
+            state=step.state,
+            counters=None,
+        )
+        self.check(push)
+        for task, index, is_last, is_empty, loss in step.minibatches:
+            self.ledger.note(task, index, is_last=is_last, is_empty=is_empty)
+            if not is_empty:
+                self.counts[task] += 1
+                self._note_loss(loss)
+        if gradient is not None:
+            out = self._dense if self._buffers.is_free(self._dense) else self._buffers.take(self._dense)
+            self._optimizer.apply(self._steps(push, 1.0).dense, out, self._dense, gradient)
+            self.iterations += 1
+            self._dense = out
+            if step.state is not None:
+                self._state = np.array(step.state, np.float32)
+            if step.counters is not None:
+                self._counters = step.counters
+        self.version += 1
+
+    def _note_loss(self, loss: float | None) -> None:
+        if loss is not None:
+            self.losses = self.losses.plus(loss, is_finite=math.isfinite(loss))
 
     def _steps(self, push: Push, rate_scale: float) -> "_Steps":
         """Return what the optimizers make of a push's learning rates; the same again as long as it is asked for.

@@ -10,7 +10,7 @@ import pytest
 
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.parameters.lent_buffers import LentBuffers
-from edlz.services.parameters.store import Store
+from edlz.services.parameters.store import MeanStep, Store
 from edlz.services.parameters.tables import empty_rows
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout, slice_bounds
 from edlz.services.protocol.messages import InitializerSpec, OptimizerSpec, Push, RowIds, TableSpec
@@ -88,6 +88,54 @@ def test_a_slot_that_is_absent_is_skipped() -> None:
     mean = (a + (c + d)) / np.float32(3)
     np.testing.assert_array_equal(store.values().dense, before - np.float32(0.5) * mean)
     assert not np.array_equal(mean, ((a + c) + d) / np.float32(3)), "the order makes a difference"
+
+
+@pytest.mark.parametrize("optimizer", [SGD, ADAM])
+def test_a_step_whose_mean_others_made_has_the_same_bits(optimizer: OptimizerSpec) -> None:
+    whole, replica = make_store(optimizer), make_store(optimizer)
+    for index in range(3):
+        pushes = [msgspec.structs.replace(make_push(task, index), loss=float(task)) for task in range(2)]
+        whole.commit(pushes)
+        gradients = [push.gradient for push in pushes if push.gradient is not None]
+        states = [push.state for push in pushes if push.state is not None]
+        replica.advance(
+            MeanStep(
+                minibatches=tuple((task, index, False, False, float(task)) for task in range(2)),
+                learning_rate=0.5,
+                gradient=(gradients[0] + gradients[1]) / np.float32(2),
+                state=(states[0] + states[1]) / np.float32(2),
+                counters=np.full(16, 1, np.int64),
+            )
+        )
+    one, other = whole.capture((0, 0)), replica.capture((0, 0))
+    assert (one.ledger, one.losses, one.iterations) == (other.ledger, other.losses, other.iterations)
+    assert one.counts.tolist() == other.counts.tolist()
+    for name in ("dense", "state", "counters"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for name, slot in one.slots.items():
+        np.testing.assert_array_equal(slot, other.slots[name])
+
+
+def test_a_step_of_empty_slots_only_notes_them() -> None:
+    store = make_store(ADAM)
+    before = store.values().dense.copy()
+    store.advance(MeanStep(minibatches=((0, 0, True, True, None),), learning_rate=0.0))
+    np.testing.assert_array_equal(store.values().dense, before)
+    assert (store.version, store.iterations, list(store.ledger.finished)) == (1, 0, [0])
+
+
+def test_a_replica_steps_in_place_unless_its_values_are_being_sent() -> None:
+    store = make_store()
+    step = MeanStep(
+        minibatches=((0, 0, False, False, None),), learning_rate=0.5, gradient=np.ones(SIZE, np.float32)
+    )
+    place = store.values().dense.ctypes.data
+    store.advance(step)
+    assert store.values().dense.ctypes.data == place
+    sent = store.values()
+    copy = sent.dense.copy()
+    store.advance(msgspec.structs.replace(step, minibatches=((0, 1, False, False, None),)))
+    np.testing.assert_array_equal(sent.dense, copy)
 
 
 def test_the_version_before_is_kept_for_one_step() -> None:

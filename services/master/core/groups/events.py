@@ -1,0 +1,96 @@
+"""What `Rendezvous` is told, and what it asks for."""
+
+from dataclasses import dataclass
+
+from edlz.services.protocol.groups import Member, MemberStatus
+from edlz.services.protocol.messages import Identity, SnapshotName
+
+__all__ = [
+    "Complete",
+    "Durable",
+    "Evict",
+    "GiveUpTask",
+    "Heard",
+    "Input",
+    "Instruction",
+    "Lost",
+    "Tell",
+    "Tick",
+    "WriteManifest",
+]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A worker's newest status, under this master's term or an older one's."""
+
+    member: Member
+    status: MemberStatus
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A life of a worker has ended: an exit report, or somebody has given it up."""
+
+    incarnation: Identity
+
+
+@dataclass(frozen=True)
+class Durable:
+    """All parts of a state are durable, and its manifest says so."""
+
+    name: SnapshotName
+
+
+Input = Tick | Heard | Lost | Durable
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Something that an operator should hear of."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Evict:
+    """A worker is told to stop, and another one may take its place."""
+
+    incarnation: Identity
+    reason: str
+
+
+@dataclass(frozen=True)
+class GiveUpTask:
+    """A task has failed in the hands of several members: journal that it ends here, or fail the job.
+
+    Where it ends is told to the members only when `Rendezvous.ends` has it.
+    """
+
+    task: int
+    index: int
+    error: str
+
+
+@dataclass(frozen=True)
+class WriteManifest:
+    """All `count` members have written their parts of a state: say so in a manifest, then tell of it (`Durable`)."""
+
+    name: SnapshotName
+    count: int
+
+
+@dataclass(frozen=True)
+class Complete:
+    """Every member of one generation has made its part of the full ledger's state durable."""
+
+    name: SnapshotName
+    members: int
+
+
+Instruction = Tell | Evict | GiveUpTask | WriteManifest | Complete

@@ -1,0 +1,314 @@
+"""Who are the members of an all-reduce job, and which state they go on from.
+
+Theory of operation.  The master decides membership and nothing else: a group goes on without it.  A new generation is
+*gathered*: all ready workers are told to promise it, and when all that still live have, it is *formed*: its members by
+age, its source the greatest name among those that promised (what nobody who promised has was never committed by a whole
+group that is still there), or a durable state if that is greater.  A loss, an eviction, a task that is to be tried by
+somebody else or a join begins the next one.  A restarted master *settles*: it hears the statuses of its term, and goes on
+with a group that is whole.  What is done is what the group's ledger says.  PROTOCOL: "AllReduce".
+"""
+
+from collections import Counter
+from enum import Enum
+
+from edlz.services.master.core.groups.events import (
+    Complete,
+    Durable,
+    Evict,
+    GiveUpTask,
+    Heard,
+    Input,
+    Instruction,
+    Lost,
+    Tell,
+    Tick,
+    WriteManifest,
+)
+from edlz.services.master.core.groups.links import Link, cut_off
+from edlz.services.protocol.groups import BASE, GroupOrders, Member, MemberStatus, WrittenPart
+from edlz.services.protocol.ledger import TaskSet
+from edlz.services.protocol.messages import NO_IDENTITY, Ends, Identity, SnapshotName
+from edlz.services.protocol.plan import Plan
+from edlz.services.transitions import Transitions
+
+__all__ = ["MAX_TRIES", "STEPS", "Rendezvous", "Stage"]
+
+SILENT_S = 10.0
+SETTLE_S = 1.0  # before a join: several come together
+JOIN_WAIT_S = 5.0  # for the step in work, before those who join
+MAX_TRIES = 3  # of a task whose code raises, by different members
+
+
+class Stage(Enum):
+    """Where the group stands."""
+
+    SETTLING = "settling"  # a restarted master hears who there is
+    GATHERING = "gathering"  # workers promise the generation
+    FORMED = "formed"
+    COMPLETE = "complete"
+
+
+STEPS = Transitions(
+    "a group",
+    Stage.SETTLING,
+    {
+        Stage.SETTLING: {Stage.GATHERING, Stage.FORMED},
+        Stage.GATHERING: {Stage.GATHERING, Stage.FORMED},
+        Stage.FORMED: {Stage.GATHERING, Stage.COMPLETE},
+        Stage.COMPLETE: set(),
+    },
+)
+
+
+class Rendezvous:
+    """The groups of one job, under one master's term.
+
+    Parameters
+    ----------
+    plan : Plan
+    term : int
+        Of this master.
+    now : float
+        When it begins.
+    durable : SnapshotName
+        The greatest name of a complete checkpoint or snapshot.
+
+    Attributes
+    ----------
+    stage : Stage
+    generation : Identity
+    ends : dict of int to int
+        Where bad tasks end, as journalled: whoever carries out `GiveUpTask` enters it here behind the journal.
+    """
+
+    def __init__(self, plan: Plan, term: int, now: float, durable: SnapshotName = BASE) -> None:
+        self._plan, self._term = plan, term
+        self._durable = {durable}  # names of states that all of a group have written
+        self._began_s = now
+        self.stage = Stage.SETTLING
+        self.generation: Identity = NO_IDENTITY
+        self.ends: dict[int, int] = {}
+        self._count = 0  # of generations
+        self._statuses: dict[Identity, MemberStatus] = {}  # of this term, by worker's life
+        self._members: dict[Identity, Member] = {}
+        self._heard_s: dict[Identity, float] = {}
+        self._ready_s: dict[Identity, float] = {}
+        self._lost: set[Identity] = set()
+        self._evicted: set[Identity] = set()
+        self._broken: set[Link] = set()  # for which somebody was evicted
+        self._candidates: tuple[Identity, ...] = ()  # who is told of the generation
+        self._group: tuple[Identity, ...] = ()  # its members, when it is formed
+        self._source: SnapshotName = BASE
+        self._holders: tuple[Identity, ...] = ()
+        self._parts: dict[
+            tuple[SnapshotName, int], set[int]
+        ] = {}  # that are durable: ranks, by name and members
+        self._load: tuple[Identity, SnapshotName] | None = None  # who reads a durable state
+        self._unreadable: set[tuple[Identity, SnapshotName]] = set()
+        self._is_join = False
+        self._opened_s = now
+        self._tries: Counter[tuple[int, int]] = Counter()  # of bad minibatches
+        self._given_up: set[int] = set()  # tasks
+        self._turn = 0  # of the ranks, so that another member tries a bad task
+
+    # -- inputs
+
+    def feed(self, event: Input, now: float) -> list[Instruction]:
+        """Take an input; return what is to be done."""
+        out: list[Instruction] = []
+        match event:
+            case Heard(member, status):
+                out = self._on_heard(member, status, now)
+            case Lost(incarnation):
+                self._lost.add(incarnation)
+            case Durable(name):
+                self._durable.add(name)
+            case Tick():
+                pass
+        return [*out, *self._decide(now)]
+
+    def _on_heard(self, member: Member, status: MemberStatus, now: float) -> list[Instruction]:
+        """Believe what was said under this term; whoever speaks is there again."""
+        who = member.incarnation
+        self._members[who] = member
+        if status.term != self._term:
+            return []
+        self._statuses[who], self._heard_s[who] = status, now
+        if status.phase != "starting":
+            self._ready_s.setdefault(who, now)
+        if status.unreadable is not None:
+            self._unreadable.add((who, status.unreadable))
+        return [order for part in status.written for order in self._on_part(part)]
+
+    def _on_part(self, part: WrittenPart) -> list[Instruction]:
+        """A part of a state is durable; with the last one the state is."""
+        parts = self._parts.setdefault((part.name, part.count), set())
+        if part.rank in parts:
+            return []
+        parts.add(part.rank)
+        return [WriteManifest(part.name, part.count)] if len(parts) == part.count else []
+
+    # -- what is told
+
+    def orders(self, who: Identity) -> GroupOrders:
+        """Return what is to be true of a worker."""
+        is_told = who in self._candidates
+        is_formed = self.stage in (Stage.FORMED, Stage.COMPLETE) and who in self._group
+        return GroupOrders(
+            term=self._term,
+            generation=self.generation if is_told else NO_IDENTITY,
+            members=tuple(self._members[member] for member in self._group) if is_formed else (),
+            source=self._source,
+            holders=self._holders,
+            load=self._load[1] if self._load is not None and self._load[0] == who else None,
+            ends=self._told_ends(),
+            is_join=self._is_join,
+            stop=who in self._evicted,
+            finished=self.stage is Stage.COMPLETE,
+        )
+
+    def _told_ends(self) -> Ends:
+        return tuple(sorted(self.ends.items()))
+
+    # -- decisions
+
+    def _enter(self, stage: Stage) -> None:
+        STEPS.check(self.stage, stage)
+        self.stage = stage
+
+    def _live(self, now: float) -> tuple[Identity, ...]:
+        """Workers that may be members, the oldest first."""
+        gone = self._lost | self._evicted
+        return tuple(
+            who for who in sorted(self._ready_s) if who not in gone and now - self._heard_s[who] <= SILENT_S
+        )
+
+    def _decide(self, now: float) -> list[Instruction]:
+        live = self._live(now)
+        if self.stage is Stage.SETTLING:
+            return self._settle(live, now)
+        if self.stage is Stage.GATHERING:
+            return self._form(live, now)
+        if self.stage is Stage.FORMED:
+            return self._watch(live, now)
+        return []
+
+    def _settle(self, live: tuple[Identity, ...], now: float) -> list[Instruction]:
+        """Go on with a group that is whole; begin anew when whoever is there has had the time to say so."""
+        groups = {(status.generation, status.members) for status in self._statuses.values() if status.members}
+        for generation, members in sorted(groups, reverse=True)[:1]:
+            if all(self._is_in(member, generation, members) and member in live for member in members):
+                self._enter(Stage.FORMED)
+                self.generation, self._group, self._candidates = generation, members, members
+                return [Tell(f"Training goes on with {_workers(len(members))}.")]
+        is_new = self._term == 1 and live
+        if is_new or now - self._began_s > SILENT_S + 2:
+            return self._open(live, now)
+        return []
+
+    def _is_in(self, who: Identity, generation: Identity, members: tuple[Identity, ...]) -> bool:
+        status = self._statuses.get(who)
+        return status is not None and (status.generation, status.members) == (generation, members)
+
+    def _open(
+        self, live: tuple[Identity, ...], now: float, *, why: str = "", is_join: bool = False
+    ) -> list[Instruction]:
+        """Gather a new generation of all who live."""
+        self._enter(Stage.GATHERING)
+        self._count += 1
+        self.generation, self._is_join, self._opened_s = (self._term, self._count), is_join, now
+        self._candidates, self._group, self._load = live, (), None
+        return [Tell(why)] if why else []
+
+    def _form(self, live: tuple[Identity, ...], now: float) -> list[Instruction]:
+        """Name members and source when all candidates that are still there have promised."""
+        candidates = tuple(who for who in self._candidates if who in live)
+        if len(candidates) < len(self._candidates) or now - self._opened_s > JOIN_WAIT_S:
+            self._is_join = False  # the step that is in work may never end
+        if not candidates:
+            return self._open(live, now) if live else []
+        if any(self._statuses[who].generation != self.generation for who in candidates):
+            return []
+        names = {who: self._statuses[who].name for who in candidates}
+        best = max(names.values())
+        if self._reads_durable(candidates, best):
+            return []
+        self._enter(Stage.FORMED)
+        turn = self._turn % len(candidates)
+        self._group = (*candidates[turn:], *candidates[:turn])
+        self._source, self._holders = best, tuple(who for who in candidates if names[who] == best)
+        return []
+
+    def _reads_durable(self, candidates: tuple[Identity, ...], best: SnapshotName) -> bool:
+        """Have the oldest candidate that can read a durable state, if one is further than who is there."""
+        for name in sorted((name for name in self._durable if name > best), reverse=True):
+            able = [who for who in candidates if (who, name) not in self._unreadable]
+            if not able:
+                continue
+            if self._load is None or self._load[1] != name or self._load[0] not in able:
+                self._load = able[0], name
+            return True
+        return False
+
+    def _watch(self, live: tuple[Identity, ...], now: float) -> list[Instruction]:
+        """See whether the group can go on, and whether it is done."""
+        gone = [who for who in self._group if who not in live]
+        if gone:
+            names = ", ".join(self._name(who) for who in gone)
+            return self._open(live, now, why=f"{names} left the group; {_workers(len(live))} go on.")
+        statuses = {who: self._statuses[who] for who in self._group}
+        if not any(status.members for status in statuses.values()) and not any(
+            statuses[who].name == self._source for who in self._holders if who in statuses
+        ):
+            return self._open(live, now)  # nobody holds the source
+        new = [who for who in live if who not in self._group]
+        if new and all(now - self._ready_s[who] > SETTLE_S for who in new):
+            return self._open(live, now, is_join=True)
+        failures = self._on_failures(statuses, live, now)
+        if failures is not None:
+            return failures
+        found = cut_off(statuses, self.generation, self._broken)
+        if found is not None:
+            return self._evict(*found, live, now)
+        return self._conclude(statuses)
+
+    def _evict(
+        self, who: Identity, other: Identity, live: tuple[Identity, ...], now: float
+    ) -> list[Instruction]:
+        self._evicted.add(who)
+        self._broken.add(frozenset((who, other)))
+        reason = f"{self._name(who)} cannot reach {self._name(other)}"
+        rest = tuple(member for member in live if member != who)
+        return [Evict(who, reason), *self._open(rest, now, why=f"{reason}; another worker takes its place.")]
+
+    def _on_failures(
+        self, statuses: dict[Identity, MemberStatus], live: tuple[Identity, ...], now: float
+    ) -> list[Instruction] | None:
+        """Have another member try what has failed, or give it up; None if nothing has."""
+        for status in statuses.values():
+            failed = status.failed
+            if failed is None or status.generation != self.generation or failed.task in self._given_up:
+                continue
+            self._tries[failed.task, failed.index] += 1
+            if self._tries[failed.task, failed.index] >= MAX_TRIES:
+                self._given_up.add(failed.task)
+                return [GiveUpTask(failed.task, failed.index, failed.error)]
+            self._turn += 1
+            return self._open(live, now)
+        return None
+
+    def _conclude(self, statuses: dict[Identity, MemberStatus]) -> list[Instruction]:
+        """The job is complete when every member of one generation has made the full ledger durable."""
+        for status in statuses.values():
+            is_full = len(TaskSet(status.finished)) >= self._plan.task_count
+            if not (is_full and status.phase == "sealed" and status.generation == self.generation):
+                return []
+        self._enter(Stage.COMPLETE)
+        return [Complete(next(iter(statuses.values())).name, len(statuses))]
+
+    def _name(self, who: Identity) -> str:
+        return f"worker-{self._members[who].worker}"
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"

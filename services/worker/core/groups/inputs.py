@@ -1,0 +1,129 @@
+"""What the core of a member is told."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from edlz.services.parameters.store import Store
+from edlz.services.protocol.groups import GroupOrders, SlotHeader
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Identity, SnapshotName
+from edlz.services.storage.state import State
+
+__all__ = [
+    "Answered",
+    "BlockComputed",
+    "Built",
+    "Input",
+    "Loaded",
+    "MemberOrdered",
+    "PartWritten",
+    "Request",
+    "SlotComputed",
+    "SlotFailed",
+    "Tick",
+]
+
+Vector = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """The model is built and traced; `store` has the whole state before training."""
+
+    store: Store
+
+
+@dataclass(frozen=True)
+class MemberOrdered:
+    """The master's answer to a status."""
+
+    orders: GroupOrders
+
+
+@dataclass(frozen=True)
+class SlotComputed:
+    """The minibatch in a slot of the block, in slot order; without a gradient it is empty.
+
+    `attempt` is that of the `Compute`.
+    """
+
+    attempt: int
+    header: SlotHeader
+    gradient: Vector | None = None
+    state: Vector | None = None
+    counters: npt.NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class SlotFailed:
+    """The user's code raised at this minibatch."""
+
+    attempt: int
+    task: int
+    index: int
+    error: str
+
+
+@dataclass(frozen=True)
+class BlockComputed:
+    """All slots of the block are computed, perhaps none; and the learning rate that the model has at this version."""
+
+    attempt: int
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """Another member's; `to`: whatever the answer is to be sent with."""
+
+    to: Hashable
+    body: Message
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What another member has answered to what was asked with this key."""
+
+    member: Identity
+    key: Hashable
+    body: Message
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A durable state that was to be read; None: it cannot be."""
+
+    name: SnapshotName
+    state: State | None
+
+
+@dataclass(frozen=True)
+class PartWritten:
+    """This member's part of a state is durable; `generation`: the one in which it was to be written."""
+
+    generation: Identity
+    name: SnapshotName
+    rank: int
+    count: int
+
+
+Input = (
+    Tick
+    | Built
+    | MemberOrdered
+    | SlotComputed
+    | SlotFailed
+    | BlockComputed
+    | Request
+    | Answered
+    | Loaded
+    | PartWritten
+)

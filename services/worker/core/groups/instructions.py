@@ -1,0 +1,93 @@
+"""What the core of a member asks its shell to do."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from edlz.services.protocol.groups import Member
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import Identity, SnapshotName
+from edlz.services.storage.state import State
+
+__all__ = [
+    "Abandon",
+    "AskMember",
+    "Compute",
+    "Exit",
+    "Instruction",
+    "Load",
+    "Reply",
+    "Slot",
+    "Tell",
+    "WritePart",
+]
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Send the master a status soon: something has changed that it waits for."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A minibatch to compute.  The task ends before minibatch `end_at`, if there is one."""
+
+    slot: int
+    task: int
+    index: int
+    end_at: int | None = None
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Compute these slots on the replica as it is, in this order: a `SlotComputed` for each, then a `BlockComputed`."""
+
+    attempt: int
+    version: int
+    slots: tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class Abandon:
+    """What is computed and what other members were asked is of no use any more."""
+
+
+@dataclass(frozen=True)
+class AskMember:
+    """Ask another member, again and again until it answers (`Answered`)."""
+
+    member: Member
+    key: Hashable
+    body: Message
+
+
+@dataclass(frozen=True)
+class Reply:
+    to: Hashable
+    body: Message
+
+
+@dataclass(frozen=True)
+class Load:
+    """Read a whole durable state (`Loaded`)."""
+
+    name: SnapshotName
+
+
+@dataclass(frozen=True)
+class WritePart:
+    """Write this member's slices of its state as a partition's, then tell of it (`PartWritten`).
+
+    `generation`: in which they are written; the state's own may be an earlier one.
+    """
+
+    generation: Identity
+    state: State
+
+
+@dataclass(frozen=True)
+class Exit:
+    reason: str
+    code: int = 0
+
+
+Instruction = Tell | Compute | Abandon | AskMember | Reply | Load | WritePart | Exit

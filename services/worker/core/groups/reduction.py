@@ -1,0 +1,159 @@
+"""The sum of one chunk: parts of all members are staged, added up as a tree, and given back as their mean.
+
+Theory of operation.  The owner of a chunk stages what members send, by version and bucket: for the step in work and
+the next one, since members of a group are never more than one step apart.  The first part of a member wins.  When all
+are there the mean is made, once, and everybody who has asked gets it, the owner itself last: by its own answer it may
+take the step and leave the group.  A mean is kept until that of the next step is made, for a member whose answer was
+lost.  All of it belongs to one generation: `begin` forgets what was before.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from edlz.core_ext.dense import tree_mean
+from edlz.services.errors import RemoteProtocolError
+from edlz.services.parameters.lent_buffers import LentBuffers
+from edlz.services.protocol.groups import GroupRefused, Reduce, Reduced
+from edlz.services.protocol.messages import NO_IDENTITY, Identity
+from edlz.services.worker.core.groups.instructions import Reply
+
+__all__ = ["OWN", "Reduction", "refusal"]
+
+OWN = "own"  # whom the owner's own part is answered to
+
+Vector = npt.NDArray[np.float32]
+Place = tuple[int, int]  # (version, bucket)
+
+
+@dataclass
+class _Staged:
+    """The parts of one bucket of one step, by rank, and whom the mean is due to."""
+
+    parts: dict[int, Reduce] = field(default_factory=dict)
+    waiting: dict[int, Hashable] = field(default_factory=dict)
+
+
+def refusal(theirs: Identity, ours: Identity) -> GroupRefused:
+    """Return why somebody of another generation gets nothing."""
+    return GroupRefused(reason="generation" if theirs < ours else "not ready", generation=ours)
+
+
+class Reduction:
+    """What one member owns of the sums of its group.
+
+    Attributes
+    ----------
+    generation : Identity
+    """
+
+    def __init__(self) -> None:
+        self.generation: Identity = NO_IDENTITY
+        self._count = 0  # members, as soon as that is known
+        self._staged: dict[Place, _Staged] = {}
+        self._means: dict[Place, Reduced] = {}
+        self._buffers: dict[int, LentBuffers] = {}  # by size
+
+    def begin(self, generation: Identity) -> list[Reply]:
+        """Belong to a generation; who waits for a mean of the one before hears of it."""
+        refused = GroupRefused(reason="generation", generation=generation)
+        out = [
+            Reply(to, refused)
+            for staged in self._staged.values()
+            for to in staged.waiting.values()
+            if to != OWN
+        ]
+        self.generation, self._count = generation, 0
+        self._staged, self._means, self._buffers = {}, {}, {}
+        return out
+
+    def form(self, count: int) -> list[Reply]:
+        """Know how many members the group has; some have perhaps sent their parts before."""
+        self._count = count
+        return [reply for place in sorted(self._staged) for reply in self._complete(place)]
+
+    def take(self, to: Hashable, part: Reduce, version: int | None) -> list[Reply]:
+        """Stage a member's part; return the answers that are due.
+
+        Parameters
+        ----------
+        to : hashable
+            With what the answer is sent.
+        part : Reduce
+        version : int or None
+            Of the owner's state, if it has the group's.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If the part fits no group of this size; nothing has changed.
+        """
+        if part.generation != self.generation:
+            return [Reply(to, refusal(part.generation, self.generation))]
+        if self._count and not 0 <= part.rank < self._count:
+            raise RemoteProtocolError(f"a part of rank {part.rank} in a group of {self._count}")
+        place = part.version, part.bucket
+        if place in self._means:
+            return [Reply(to, self._means[place])]
+        if version is not None and part.version not in (version, version + 1):
+            return [Reply(to, GroupRefused(reason="moved on", generation=self.generation))]
+        staged = self._staged.setdefault(place, _Staged())
+        staged.parts.setdefault(part.rank, part)
+        staged.waiting[part.rank] = to
+        return self._complete(place)
+
+    def lacks(self, version: int, buckets: int) -> set[int]:
+        """Return the ranks of which a part of this step has not come."""
+        places = [(version, bucket) for bucket in range(buckets) if (version, bucket) not in self._means]
+        empty = _Staged()
+        there = [self._staged.get(place, empty).parts for place in places]
+        return {rank for parts in there for rank in range(self._count) if rank not in parts}
+
+    def has_means(self, version: int, buckets: int) -> bool:
+        return all((version, bucket) in self._means for bucket in range(buckets))
+
+    # -- the sum
+
+    def _complete(self, place: Place) -> list[Reply]:
+        """Make the mean when all parts are there, and answer all who wait for it, the owner last."""
+        staged = self._staged[place]
+        if not self._count or len(staged.parts) < self._count:
+            return []
+        del self._staged[place]
+        mean = self._means[place] = self._mean([staged.parts[rank] for rank in range(self._count)])
+        # Who has sent a part of this step has had all means of the one before.
+        self._means = {key: kept for key, kept in self._means.items() if key[0] >= place[0]}
+        receivers = sorted(staged.waiting.values(), key=lambda to: to == OWN)
+        return [Reply(to, mean) for to in receivers]
+
+    def _mean(self, parts: list[Reduce]) -> Reduced:
+        first = parts[0]
+        headers = tuple(sorted(header for part in parts for header in part.headers))
+        count = sum(not header.is_empty for header in headers)
+        places = [place for part in parts for place in part.places]
+        counters = [part.counters for part in parts if part.counters is not None]
+        return Reduced(
+            generation=first.generation,
+            version=first.version,
+            bucket=first.bucket,
+            headers=headers,
+            dense=self._tree_mean([node for part in parts for node in part.dense], places, count),
+            state=self._tree_mean([node for part in parts for node in part.state], places, count),
+            counters=np.maximum.reduce(counters) if counters else None,
+            learning_rate=first.learning_rate,
+            snapshot_at=first.snapshot_at,
+        )
+
+    def _tree_mean(self, nodes: list[Vector], places: list[int], count: int) -> Vector | None:
+        if not nodes:
+            return None
+        size = len(nodes[0])
+        buffers = self._buffers.setdefault(size, LentBuffers(size))
+        mean = buffers.take()
+        try:
+            tree_mean(mean, nodes, places, count)
+        except (ValueError, ZeroDivisionError) as error:
+            raise RemoteProtocolError(f"parts of a step that do not fit each other: {error}") from error
+        return buffers.lend(mean)

@@ -1,0 +1,533 @@
+"""The core of a member: its replica of the model, and which step, promise or transfer comes next.
+
+Theory of operation.  A replica is (values, optimizer slots, ledger): one `Store` of the whole model.  Members of a
+group take the same steps, each computes a block of the slots and owns a chunk of the sum (`Reduction`), so they stay
+equal without anybody comparing them.  The master's orders name a *generation*: a member promises it (takes no part in a
+lower one any more, drops the step in work), hears who the members are and which state is the source, takes that state over
+whole if it has another one, and goes on.  What it has done is what its ledger says; a state's name has the generation of
+its last step, since two groups may come to one version by different gradients.
+
+A join may wait for the step in work: the promise is given behind the commit, or at once when somebody who has promised
+refuses a part.  PROTOCOL: "AllReduce".
+"""
+
+from collections.abc import Hashable
+
+from edlz.services.errors import RemoteProtocolError
+from edlz.services.parameters.store import Store
+from edlz.services.protocol.groups import (
+    BASE,
+    FetchState,
+    GroupOrders,
+    GroupRefused,
+    Member,
+    MemberStatus,
+    Reduce,
+    Reduced,
+    SlotFailure,
+    SlotHeader,
+    StatePiece,
+    WrittenPart,
+    block_of,
+)
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import NO_IDENTITY, Identity, SnapshotName
+from edlz.services.protocol.plan import Plan
+from edlz.services.storage.state import State
+from edlz.services.worker.core.groups.inputs import (
+    Answered,
+    BlockComputed,
+    Built,
+    Input,
+    Loaded,
+    MemberOrdered,
+    PartWritten,
+    Request,
+    SlotComputed,
+    SlotFailed,
+    Tick,
+)
+from edlz.services.worker.core.groups.instructions import (
+    Abandon,
+    AskMember,
+    Compute,
+    Exit,
+    Instruction,
+    Load,
+    Reply,
+    Slot,
+    Tell,
+    WritePart,
+)
+from edlz.services.worker.core.groups.reduction import OWN, Reduction, refusal
+from edlz.services.worker.core.groups.replica_phases import STEPS, Phase
+from edlz.services.worker.core.groups.state_transfer import assemble, cut, part_of, state_digest
+from edlz.services.worker.core.groups.step import Chunks, Step
+
+__all__ = ["BUCKET", "LINK_WAIT_S", "Replica"]
+
+BUCKET = 1 << 21  # elements: 8 MiB
+LINK_WAIT_S = 8.0  # without a byte of what is due: the link may be broken
+BACK_OFF_S = 0.2  # after a refusal
+
+
+class Replica:
+    """A worker's decisions as a member.
+
+    Parameters
+    ----------
+    me : Identity
+        Its incarnation.
+    plan : Plan
+    snapshot_s : float
+        Seconds between recovery snapshots.
+    checkpoint_steps : int
+        Model versions between checkpoints; 0 for none.
+    bucket : int
+        Most elements of one exchange.
+
+    Attributes
+    ----------
+    phase : Phase
+    generation : Identity
+        What it has promised.
+    name : SnapshotName
+        Of its state.
+    store : Store or None
+        Its state, as soon as the model is built.
+    """
+
+    def __init__(
+        self,
+        me: Identity,
+        plan: Plan,
+        snapshot_s: float,
+        checkpoint_steps: int = 0,
+        bucket: int = BUCKET,
+    ) -> None:
+        self.me, self.plan = me, plan
+        self._snapshot_s, self._checkpoint_steps, self._bucket = snapshot_s, checkpoint_steps, bucket
+        self.phase = Phase.STARTING
+        self.term = 0
+        self.store: Store | None = None
+        self.name: SnapshotName = BASE
+        self.generation: Identity = NO_IDENTITY
+        self._reduction = Reduction()
+        self._group: tuple[Member, ...] = ()  # of the generation, as soon as that is formed
+        self._ends: dict[int, int] = {}
+        self._pending: Identity | None = None  # a join that is promised behind the commit
+        self._failed: SlotFailure | None = None
+        self._written: tuple[WrittenPart, ...] = ()
+        self._loading: SnapshotName | None = None  # what is being read in this generation
+        self._unreadable: SnapshotName | None = None
+        self._attempt = 0  # numbers computations: one that was abandoned is not the present one
+        self._step: Step | None = None  # in work
+        self._snapshot_due_s: float | None = None
+        self._heard: dict[Identity, float] = {}  # when something that was due has come from a member
+        self._asked: dict[Hashable, AskMember] = {}  # what other members are asked, until they answer
+        self._again: dict[Hashable, float] = {}  # of that, what was refused, and when it is asked again
+        # Of a transfer:
+        self._source: SnapshotName = BASE
+        self._holders: tuple[Identity, ...] = ()
+        self._pieces: dict[int, StatePiece] = {}
+        self._fetching_since_s = 0.0
+        self._lone_holder: int | None = None  # who alone is asked, after a digest that was wrong
+        self._given: tuple[SnapshotName, str] | None = None  # digest of what is given to new members
+
+    # -- what is told
+
+    def status(self, now: float) -> MemberStatus:
+        """What the master is told."""
+        lacks, unanswered, has_mean = self._links(now)
+        is_member = self._is_member
+        return MemberStatus(
+            term=self.term,
+            phase=self.phase.value,
+            generation=self.generation,
+            members=tuple(member.incarnation for member in self._group) if is_member else (),
+            name=self.name,
+            finished=self.store.ledger.finished.bounds if self.store else (),
+            lacks=lacks,
+            unanswered=unanswered,
+            has_mean=has_mean,
+            failed=self._failed,
+            written=self._written,
+            unreadable=self._unreadable,
+        )
+
+    @property
+    def _is_member(self) -> bool:
+        return self.phase in {
+            Phase.COMPUTING,
+            Phase.STAGED,
+            Phase.FAILED,
+            Phase.SEALING,
+            Phase.SEALED,
+        }
+
+    def _links(self, now: float) -> tuple[tuple[Identity, ...], tuple[Identity, ...], bool]:
+        """Of whom parts or the state are long due, of whom means are, and whether this member's own means are done."""
+        if self.phase is Phase.FETCHING:
+            due = {self._holder(piece) for piece in self._missing_pieces}
+            return self._overdue(due, self._fetching_since_s, now), (), False
+        step = self._step
+        if step is None or step.sent_s is None:
+            return (), (), False
+        buckets = len(step.chunks.buckets(self._rank))
+        lacks = {self._group[rank].incarnation for rank in self._reduction.lacks(step.version, buckets)}
+        unanswered = {self._group[rank].incarnation for rank in step.missing}
+        return (
+            self._overdue(lacks, step.sent_s, now),
+            self._overdue(unanswered, step.sent_s, now),
+            self._reduction.has_means(step.version, buckets),
+        )
+
+    def _overdue(self, due: set[Identity], since: float, now: float) -> tuple[Identity, ...]:
+        found = {who for who in due if now - max(since, self._heard.get(who, 0.0)) > LINK_WAIT_S}
+        return tuple(sorted(found - {self.me}))
+
+    # -- inputs
+
+    def feed(self, event: Input, now: float) -> list[Instruction]:
+        """Take an input; return what is to be done, in this order.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If what another member or the master says does not fit this job.
+        """
+        match event:
+            case Request():
+                return self._on_request(event.to, event.body, now)
+            case Answered():
+                return self._on_answer(event, now)
+            case Tick():
+                return self._on_tick(now)
+            case MemberOrdered(orders):
+                return self._on_orders(orders, now)
+            case Built(store):
+                self.store, self._snapshot_due_s = store, now + self._snapshot_s
+                self.name = store.begun.name
+                self._enter(Phase.WAITING)
+                return [Tell()]
+            case SlotComputed():
+                if event.attempt == self._attempt:
+                    self._in_work.note(event)
+                return []
+            case SlotFailed():
+                return self._on_failed(event)
+            case BlockComputed():
+                return self._on_computed(event, now)
+            case Loaded():
+                return self._on_loaded(event)
+            case PartWritten():
+                return self._on_written(event)
+
+    def _enter(self, phase: Phase) -> None:
+        STEPS.check(self.phase, phase)
+        self.phase = phase
+
+    def _on_tick(self, now: float) -> list[Instruction]:
+        due = [key for key, at in self._again.items() if at <= now]
+        for key in due:
+            del self._again[key]
+        return [self._asked[key] for key in due]
+
+    # -- the master
+
+    def _on_orders(self, orders: GroupOrders, now: float) -> list[Instruction]:
+        if orders.term < self.term:
+            return []
+        if orders.finished:
+            return [Exit("the job is finished")]
+        if orders.stop:
+            return [Exit("the master said stop")]
+        out: list[Instruction] = [Tell()] if orders.term > self.term else []
+        self.term = orders.term
+        self._ends.update(orders.ends)
+        if orders.generation < self.generation or self.store is None:
+            return out
+        if orders.generation > self.generation:
+            if orders.is_join and not orders.members and self._is_in_step:
+                self._pending = orders.generation
+                return out
+            out += self._promise(orders.generation)
+        if orders.load is not None and self.phase is Phase.PROMISED and self._loading != orders.load:
+            self._loading = orders.load
+            out.append(Load(orders.load))
+        if orders.members and self.phase is Phase.PROMISED:
+            return [*out, *self._join(orders, now)]
+        if self.phase is Phase.FAILED and self._failed is not None and self._failed.task in self._ends:
+            self._failed = None
+            return [*out, *self._compute()]
+        return out
+
+    @property
+    def _is_in_step(self) -> bool:
+        return self.phase in (Phase.COMPUTING, Phase.STAGED)
+
+    def _promise(self, generation: Identity) -> list[Instruction]:
+        """Nothing of a lower generation will be committed; what is in work is dropped."""
+        self._enter(Phase.PROMISED)
+        self.generation, self._group = generation, ()
+        self._pending = self._failed = self._loading = self._unreadable = self._step = None
+        self._attempt += 1
+        self._heard, self._asked, self._again, self._pieces, self._lone_holder = {}, {}, {}, {}, None
+        return [Abandon(), *self._reduction.begin(generation), Tell()]
+
+    def _join(self, orders: GroupOrders, now: float) -> list[Instruction]:
+        """The group is formed: go on with it, or take its state over first."""
+        if self.me not in {member.incarnation for member in orders.members}:
+            raise RemoteProtocolError(f"generation {orders.generation} is formed without this member")
+        self._group, self._source, self._holders = orders.members, orders.source, orders.holders
+        out: list[Instruction] = [*self._reduction.form(len(self._group))]
+        if self.name == self._source:
+            return [*out, *self._begin_step(now)]
+        if not self._holders:
+            raise RemoteProtocolError(f"nobody holds {self._source}, the source of {orders.generation}")
+        self._enter(Phase.FETCHING)
+        self._fetching_since_s = now
+        return [*out, *self._fetch()]
+
+    def _on_loaded(self, event: Loaded) -> list[Instruction]:
+        if self.phase is not Phase.PROMISED or event.name != self._loading:
+            return []
+        if event.state is None:
+            self._unreadable = event.name
+        else:
+            self._take_over(event.state)
+        return [Tell()]
+
+    def _take_over(self, state: State) -> None:
+        self.store, self.name, self._given = Store(state, self.plan.seed), state.name, None
+
+    # -- taking the state over
+
+    @property
+    def _missing_pieces(self) -> list[int]:
+        return [piece for piece in range(len(self._holders)) if piece not in self._pieces]
+
+    def _holder(self, piece: int) -> Identity:
+        return self._holders[piece if self._lone_holder is None else self._lone_holder]
+
+    def _fetch(self) -> list[Instruction]:
+        """Ask for all pieces: each of another holder, or all of one."""
+        pieces = len(self._holders)
+        self._asked, self._again = {}, {}
+        return [
+            self._ask(
+                self._member(self._holder(piece)),
+                ("fetch", self._lone_holder, piece),
+                FetchState(generation=self.generation, name=self._source, piece=piece, pieces=pieces),
+            )
+            for piece in range(pieces)
+        ]
+
+    def _give(self, to: Hashable, asked: FetchState) -> list[Instruction]:
+        if asked.generation != self.generation or asked.name != self.name or self.store is None:
+            return [Reply(to, refusal(asked.generation, self.generation))]
+        if not 0 <= asked.piece < asked.pieces:
+            raise RemoteProtocolError(f"piece {asked.piece} of {asked.pieces} of a state")
+        state = self.store.view(self.name[0])
+        if self._given is None or self._given[0] != self.name:
+            self._given = self.name, state_digest(state)
+        return [Reply(to, cut(state, self.generation, asked.piece, asked.pieces, self._given[1]))]
+
+    def _on_piece(self, piece: StatePiece, lone_holder: int | None, now: float) -> list[Instruction]:
+        is_due = self.phase is Phase.FETCHING and lone_holder == self._lone_holder
+        if not is_due or piece.generation != self.generation or piece.name != self._source:
+            return []
+        self._pieces[piece.piece] = piece
+        if self._missing_pieces:
+            return []
+        pieces, self._pieces = [self._pieces[place] for place in sorted(self._pieces)], {}
+        state = assemble(self._whole.view(self.name[0]), self._source, pieces)
+        if state is None:  # somebody holds something else under this name: one alone is whole, or is not
+            last = -1 if self._lone_holder is None else self._lone_holder
+            self._lone_holder = (last + 1) % len(self._holders)
+            return self._fetch()
+        self._take_over(state)
+        return self._begin_step(now)
+
+    # -- a step
+
+    @property
+    def _whole(self) -> Store:
+        assert self.store is not None, "the model is not built"
+        return self.store
+
+    @property
+    def _in_work(self) -> Step:
+        assert self._step is not None, "no step is in work"
+        return self._step
+
+    @property
+    def _rank(self) -> int:
+        return next(rank for rank, member in enumerate(self._group) if member.incarnation == self.me)
+
+    def _member(self, incarnation: Identity) -> Member:
+        return next(member for member in self._group if member.incarnation == incarnation)
+
+    def _begin_step(self, now: float) -> list[Instruction]:
+        first = self._whole.ledger.finished.first_missing()
+        if first >= self.plan.task_count:
+            return [*self._seal(), Tell()]
+        is_new = not self._is_in_step
+        out = self._compute()
+        return [*out, Tell()] if is_new else out
+
+    def _compute(self) -> list[Instruction]:
+        """Compute this member's block of the step that is next."""
+        store, self._failed = self._whole, None
+        ledger = store.ledger
+        tasks = self.plan.round_tasks(ledger.finished.first_missing())
+        block = block_of(self._rank, len(self._group), len(tasks))
+        layout = store.layout
+        chunks = Chunks(len(self._group), layout.dense.size, layout.state.size, self._bucket)
+        self._step = step = Step(store.version, block, len(tasks), chunks)
+        slots = []
+        for slot in block:
+            task = tasks[slot]
+            index, end = ledger.mark(task), self._ends.get(task)
+            if task in ledger.finished:
+                continue
+            if end is not None and index >= end:
+                header = SlotHeader(slot=slot, task=task, index=index, is_last=True, is_empty=True)
+                step.headers.append(header)
+            else:
+                slots.append(Slot(slot, task, index, end))
+        self._attempt += 1
+        self._enter(Phase.COMPUTING)
+        return [Compute(self._attempt, store.version, tuple(slots))]
+
+    def _on_failed(self, event: SlotFailed) -> list[Instruction]:
+        if event.attempt != self._attempt:
+            return []
+        self._enter(Phase.FAILED)
+        self._attempt += 1
+        self._failed = SlotFailure(task=event.task, index=event.index, error=event.error)
+        return [Tell()]
+
+    def _on_computed(self, event: BlockComputed, now: float) -> list[Instruction]:
+        """Send the owners their parts; this member's own ones last."""
+        if event.attempt != self._attempt:
+            return []
+        self._enter(Phase.STAGED)
+        step, rank = self._in_work, self._rank
+        step.sent_s = now
+        own: list[Reduce] = []
+        out: list[Instruction] = []
+        for owner, part in step.parts(self.generation, rank, event.learning_rate, self._snapshot_at(now)):
+            if owner == rank:
+                own.append(part)
+            else:
+                key = ("reduce", part.version, owner, part.bucket)
+                out.append(self._ask(self._group[owner], key, part))
+        for part in own:
+            out += self._stage(OWN, part, now)
+        return out
+
+    def _snapshot_at(self, now: float) -> int:
+        """As rank 0: the version that all members write next for recovery, or 0."""
+        if self._snapshot_due_s is None or now < self._snapshot_due_s:
+            return 0
+        return self._in_work.version + 1
+
+    def _stage(self, to: Hashable, part: Reduce, now: float) -> list[Instruction]:
+        version = self._whole.version if self._is_member else None
+        out: list[Instruction] = []
+        for reply in self._reduction.take(to, part, version):
+            if reply.to == OWN:
+                out += self._on_reply_to_itself(reply, now)
+            else:
+                out.append(reply)
+        return out
+
+    def _on_reply_to_itself(self, reply: Reply, now: float) -> list[Instruction]:
+        assert isinstance(reply.body, Reduced), "a member refuses its own part"
+        return self._on_mean(self._rank, reply.body, now)
+
+    def _on_mean(self, owner: int, mean: Reduced, now: float) -> list[Instruction]:
+        is_of_step = self.phase is Phase.STAGED and mean.version == self._in_work.version
+        if not is_of_step or mean.generation != self.generation:
+            return []
+        step = self._in_work
+        step.means[owner, mean.bucket] = mean
+        return [] if step.missing else self._commit(step, now)
+
+    def _commit(self, step: Step, now: float) -> list[Instruction]:
+        """Take the step; then promise what waits for it, or take the next one."""
+        self._whole.advance(step.mean())
+        self.name, self._step, self._asked = (self.generation, self._whole.version), None, {}
+        version, out = self._whole.version, list[Instruction]()
+        if version == step.snapshot_at:
+            self._snapshot_due_s = now + self._snapshot_s
+        is_checkpoint = self._checkpoint_steps and version % self._checkpoint_steps == 0
+        if version == step.snapshot_at or is_checkpoint:
+            out.append(self._write_part())
+        if self._pending is not None:
+            return [*out, *self._promise(self._pending)]
+        return [*out, *self._begin_step(now)]
+
+    # -- the disk
+
+    def _write_part(self) -> WritePart:
+        part = part_of(self._whole.view(self.name[0]), self._rank, len(self._group))
+        return WritePart(self.generation, part)
+
+    def _seal(self) -> list[Instruction]:
+        self._enter(Phase.SEALING)
+        return [self._write_part()]
+
+    def _on_written(self, event: PartWritten) -> list[Instruction]:
+        part = WrittenPart(name=event.name, rank=event.rank, count=event.count)
+        self._written = (*self._written[-3:], part)
+        is_seal = self.phase is Phase.SEALING and event.generation == self.generation
+        if is_seal and event.name == self.name:
+            self._enter(Phase.SEALED)
+        return [Tell()]
+
+    # -- other members
+
+    def _on_request(self, to: Hashable, body: object, now: float) -> list[Instruction]:
+        match body:
+            case Reduce():
+                self._note_heard(body.rank, now)
+                return self._stage(to, body, now)
+            case FetchState():
+                return self._give(to, body)
+            case _:
+                raise RemoteProtocolError(f"a member takes no {type(body).__name__}")
+
+    def _note_heard(self, rank: int, now: float) -> None:
+        if 0 <= rank < len(self._group):
+            self._heard[self._group[rank].incarnation] = now
+
+    def _on_answer(self, event: Answered, now: float) -> list[Instruction]:
+        assert isinstance(event.key, tuple)
+        kind, *about = event.key
+        if not isinstance(event.body, GroupRefused):
+            self._asked.pop(event.key, None)
+        match event.body:
+            case Reduced() as mean if kind == "reduce":
+                self._heard[event.member] = now
+                return self._on_mean(about[1], mean, now)
+            case StatePiece() as piece if kind == "fetch":
+                self._heard[event.member] = now
+                return self._on_piece(piece, about[0], now)
+            case GroupRefused(generation=generation):
+                return self._on_refused(event, generation, now)
+            case _:
+                raise RemoteProtocolError(f"a member answered {type(event.body).__name__}")
+
+    def _on_refused(self, event: Answered, generation: Identity, now: float) -> list[Instruction]:
+        """Ask again a little later; a join that waits for the step waits no longer for who has promised."""
+        if self._pending is not None and generation >= self._pending:
+            return self._promise(self._pending)
+        if event.key in self._asked:
+            self._again[event.key] = now + BACK_OFF_S
+        return []
+
+    def _ask(self, member: Member, key: Hashable, body: Message) -> AskMember:
+        self._asked[key] = asked = AskMember(member, key, body)
+        return asked

@@ -1,0 +1,39 @@
+"""Where a member's replica stands, and what may follow."""
+
+from enum import Enum
+
+from edlz.services.transitions import Transitions
+
+__all__ = ["STEPS", "Phase"]
+
+
+class Phase(Enum):
+    """Where a replica stands; the values are those of `MemberPhase`."""
+
+    STARTING = "starting"  # the model is not built
+    WAITING = "waiting"  # ready, in no group
+    PROMISED = "promised"  # commits nothing of a lower generation; the group is not known
+    FETCHING = "fetching"  # takes the state over
+    COMPUTING = "computing"
+    STAGED = "staged"  # has sent its parts, waits for means
+    FAILED = "failed"  # the user's code raised
+    SEALING = "sealing"  # no task is open: writes its part of the last state
+    SEALED = "sealed"
+
+
+_IN_A_GROUP = {Phase.COMPUTING, Phase.SEALING}
+STEPS = Transitions(
+    "a replica",
+    Phase.STARTING,
+    {
+        Phase.STARTING: {Phase.WAITING},
+        Phase.WAITING: {Phase.PROMISED},
+        Phase.PROMISED: {Phase.PROMISED, Phase.FETCHING, *_IN_A_GROUP},
+        Phase.FETCHING: {Phase.PROMISED, *_IN_A_GROUP},
+        Phase.COMPUTING: {Phase.PROMISED, Phase.STAGED, Phase.FAILED},
+        Phase.STAGED: {Phase.PROMISED, *_IN_A_GROUP},
+        Phase.FAILED: {Phase.PROMISED, Phase.COMPUTING},
+        Phase.SEALING: {Phase.PROMISED, Phase.SEALED},
+        Phase.SEALED: {Phase.PROMISED},
+    },
+)

@@ -1,0 +1,170 @@
+"""One step of a member: its slots, the parts that it sends, and the means that come back."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from edlz.core_ext.dense import tree_mean
+from edlz.core_ext.memory import aligned_empty
+from edlz.services.errors import RemoteProtocolError
+from edlz.services.parameters.store import MeanStep
+from edlz.services.protocol.groups import Reduce, Reduced, SlotHeader, buckets_of, nodes_of
+from edlz.services.protocol.layout import slice_bounds
+from edlz.services.protocol.messages import Identity
+from edlz.services.worker.core.groups.inputs import SlotComputed
+
+__all__ = ["Chunks", "Step"]
+
+Vector = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Who owns what of the vectors in a group of `count` members: the chunks of their ranks, in buckets.
+
+    `dense` and `state` are lengths; `bucket` is that of most elements of one exchange.
+    """
+
+    count: int
+    dense: int
+    state: int
+    bucket: int
+
+    def buckets(self, rank: int) -> list[slice]:
+        """Return the buckets of a chunk of the dense vector."""
+        return buckets_of(self.dense, rank, self.count, self.bucket)
+
+    def state_slice(self, rank: int) -> slice:
+        return slice(*slice_bounds(self.state, rank, self.count))
+
+    def all_buckets(self) -> Iterator[tuple[int, int]]:
+        """Yield (rank, bucket) of each exchange of a step."""
+        for rank in range(self.count):
+            yield from ((rank, bucket) for bucket in range(len(self.buckets(rank))))
+
+
+@dataclass
+class Step:
+    """The step that follows a version, as one member takes it.
+
+    Attributes
+    ----------
+    block : range
+        Its slots, of `slots`, finished tasks included.
+    means : dict
+        What owners have answered, by (rank, bucket).
+    sent_s : float or None
+        When its parts were sent.
+    """
+
+    version: int
+    block: range
+    slots: int
+    chunks: Chunks
+    headers: list[SlotHeader] = field(default_factory=list)
+    computed: list[SlotComputed] = field(default_factory=list)  # those that are not empty
+    means: dict[tuple[int, int], Reduced] = field(default_factory=dict)
+    sent_s: float | None = None
+
+    def note(self, slot: SlotComputed) -> None:
+        """Keep what was computed of a slot."""
+        self.headers.append(slot.header)
+        if slot.gradient is not None:
+            self.computed.append(slot)
+
+    def parts(
+        self, generation: Identity, rank: int, learning_rate: float, snapshot_at: int
+    ) -> Iterator[tuple[int, Reduce]]:
+        """Yield the parts that are due to owners, each with the owner's rank."""
+        places, dense, state = self._nodes()
+        counters = [slot.counters for slot in self.computed if slot.counters is not None]
+        largest = np.maximum.reduce(counters) if counters else None
+        headers = tuple(self.headers)
+        for owner in range(self.chunks.count):
+            others = self.chunks.state_slice(owner)
+            for bucket, where in enumerate(self.chunks.buckets(owner)):
+                yield (
+                    owner,
+                    Reduce(
+                        generation=generation,
+                        version=self.version,
+                        rank=rank,
+                        bucket=bucket,
+                        headers=headers,
+                        places=places,
+                        dense=tuple(node[where] for node in dense),
+                        state=tuple(node[others] for node in state) if bucket == 0 else (),
+                        counters=largest if (owner, bucket) == (0, 0) else None,
+                        learning_rate=learning_rate if rank == 0 else 0.0,
+                        snapshot_at=snapshot_at if rank == 0 else 0,
+                    ),
+                )
+
+    def _nodes(self) -> tuple[tuple[int, ...], list[Vector], list[Vector]]:
+        """Add up the largest nodes of the tree that lie in the block; each stands at its first slot."""
+        places: list[int] = []
+        dense: list[Vector] = []
+        state: list[Vector] = []
+        for node in nodes_of(self.block, self.slots):
+            inside = [slot for slot in self.computed if slot.header.slot in node]
+            if not inside:
+                continue
+            at = [slot.header.slot for slot in inside]
+            places.append(node.start)
+            dense.append(_added([slot.gradient for slot in inside if slot.gradient is not None], at))
+            if all(slot.state is not None for slot in inside):
+                state.append(_added([slot.state for slot in inside if slot.state is not None], at))
+        return tuple(places), dense, state
+
+    @property
+    def missing(self) -> set[int]:
+        """Ranks of owners of which a mean has not come."""
+        return {place[0] for place in self.chunks.all_buckets() if place not in self.means}
+
+    def mean(self) -> MeanStep:
+        """Return what all means together say, when all are there.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If owners disagree about the slots of the step.
+        """
+        places = list(self.chunks.all_buckets())
+        means = [self.means[place] for place in places]
+        first = means[0]
+        for place, mean in zip(places, means, strict=True):
+            if mean.headers != first.headers or (mean.dense is None) != (first.dense is None):
+                raise RemoteProtocolError(f"owner {place[0]} has other slots of v{self.version} than owner 0")
+        gradient = None
+        if first.dense is not None:
+            gradient = _joined([mean.dense for mean in means if mean.dense is not None])
+        others = [mean.state for mean in means if mean.state is not None]
+        return MeanStep(
+            minibatches=tuple(
+                (header.task, header.index, header.is_last, header.is_empty, header.loss)
+                for header in first.headers
+            ),
+            learning_rate=first.learning_rate,
+            gradient=gradient,
+            state=_joined(others) if others and first.dense is not None else None,
+            counters=first.counters,
+        )
+
+    @property
+    def snapshot_at(self) -> int:
+        """A version that all members write, as rank 0 has said."""
+        return max(mean.snapshot_at for mean in self.means.values())
+
+
+def _added(vectors: Sequence[Vector], places: list[int]) -> Vector:
+    if len(vectors) == 1:
+        return vectors[0]
+    total: Vector = aligned_empty(len(vectors[0]), np.float32)
+    tree_mean(total, vectors, places, 1.0)
+    return total
+
+
+def _joined(pieces: list[Vector]) -> Vector:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

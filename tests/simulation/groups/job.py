@@ -1,0 +1,518 @@
+"""A simulated all-reduce job: the real cores of master and members on a simulated network, disk and clock."""
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from edlz.services.master.core.groups import events
+from edlz.services.master.core.groups.rendezvous import Rendezvous
+from edlz.services.protocol.groups import BASE, GroupOrders, Member, MemberStatus, SlotHeader
+from edlz.services.protocol.ledger import TaskSet
+from edlz.services.storage.state import State
+from edlz.services.worker.core.groups import inputs
+from edlz.services.worker.core.groups.instructions import (
+    Abandon,
+    AskMember,
+    Compute,
+    Exit,
+    Instruction,
+    Load,
+    Reply,
+    Slot,
+    Tell,
+    WritePart,
+)
+from edlz.services.worker.core.groups.replica import Replica
+from tests.simulation.groups.reference import group_reference, initial_store, learning_rate
+from tests.simulation.groups.schedule import GroupFault, GroupSchedule
+from tests.simulation.model import compute_gradient, final_bytes
+from tests.simulation.processes import Violation
+
+__all__ = ["GroupJob"]
+
+RETRY_S = 2.0
+HEARTBEAT_S = 1.0
+NEAR_HEARTBEAT_S = 0.3  # of who waits for others
+BUCKET = 16  # elements: several buckets in a chunk
+LIMIT_S = 400.0  # behind the last fault a job ends sooner
+MASTER = 0
+
+
+@dataclass
+class Asked:
+    """A request that has no answer yet."""
+
+    to: int
+    key: Hashable
+    body: Any
+    sent_s: float
+
+
+@dataclass
+class Process:
+    """A life of a worker, or a master; `number` tells it from all others."""
+
+    number: int
+    core: Any
+    is_up: bool = True
+    stalled_until: float = 0.0
+    asked: dict[int, Asked] = field(default_factory=dict)
+    seq: int = 0
+    is_status_due: bool = False
+    next_status_s: float = 0.0
+    computing: int = 0  # the newest attempt
+    heard: dict[int, int] = field(default_factory=dict)  # of a master: by worker, its newest status
+
+
+class GroupJob:
+    """One job; `run` raises Violation if a promise is broken."""
+
+    def __init__(self, schedule: GroupSchedule) -> None:
+        self.schedule, self.plan = schedule, schedule.plan
+        self.rng = random.Random(schedule.seed)
+        self.now = 0.0
+        self.log: list[str] = []
+        self.figures: Counter[str] = Counter()  # commits, steps that were dropped, generations, ...
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._numbers = itertools.count(1)
+        self._requests = itertools.count(1)
+        self.processes: dict[int, Process] = {}
+        self.journal: dict[str, Any] = {"term": 0, "ends": {}, "complete": None}
+        self._parts: dict[tuple[Any, int], dict[int, State]] = {}
+        self._manifests: dict[Any, list[State]] = {}
+        self._history: dict[Any, bytes] = {}
+        self._cuts: list[tuple[frozenset[int], float]] = []
+        self._lone: set[int] = set()  # workers that reach the master, and no other worker
+        self._tries: Counter[tuple[int, int]] = Counter()
+        self._unreadable = schedule.unreadable
+        self._moments: Counter[str] = Counter()
+        self._last_fault_s = max(
+            [fault.at + min(fault.seconds, 20) for fault in schedule.faults], default=0.0
+        )
+        self.master = self._start_master()
+        for _ in range(schedule.workers):
+            self._start_worker()
+        for fault in schedule.faults:
+            if not fault.during:
+                self._at(fault.at, lambda fault=fault: self._suffer(fault))
+
+    # -- clock
+
+    def _at(self, when: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (when, next(self._order), action))
+
+    def _within(self, least: float, most: float, action: Callable[[], None]) -> None:
+        self._at(self.now + self.rng.uniform(least, most), action)
+
+    def _when_awake(self, process: Process, action: Callable[[], None]) -> None:
+        """Do something in a process now, or when it goes on; never in one that has ended."""
+        if process.stalled_until > self.now:
+            self._at(process.stalled_until + 0.001, lambda: self._when_awake(process, action))
+        elif process.is_up:
+            action()
+
+    def run(self) -> "GroupJob":
+        """Let everything happen, and check what was promised."""
+        limit = self._last_fault_s + LIMIT_S
+        while self._heap and self.now < limit:
+            self.now, _, action = heapq.heappop(self._heap)
+            action()
+            if self.journal["complete"] is not None and self.now > self._last_fault_s + 30:
+                break
+        self._check()
+        return self
+
+    # -- processes
+
+    def _start_master(self) -> Process:
+        self.journal["term"] += 1
+        durable = max(self._manifests, default=BASE)
+        core = Rendezvous(self.plan, self.journal["term"], self.now, durable)
+        core.ends = dict(self.journal["ends"])
+        process = self.processes[-self.journal["term"]] = Process(-self.journal["term"], core)
+        self.master = process
+        self._tick_master(process)
+        return process
+
+    def _tick_master(self, process: Process) -> None:
+        def tick() -> None:
+            if self.journal["term"] == process.core._term:
+                self._feed_master(process, events.Tick())
+
+        self._when_awake(process, tick)
+        if process.is_up:
+            self._at(self.now + 0.5, lambda: self._tick_master(process))
+
+    def _start_worker(self) -> None:
+        number = next(self._numbers)
+        core = Replica(
+            (1, number), self.plan, self.schedule.snapshot_s, self.schedule.checkpoint_steps, BUCKET
+        )
+        process = self.processes[number] = Process(number, core)
+        self._within(
+            0.5,
+            4,
+            lambda: self._when_awake(
+                process, lambda: self._feed(process, inputs.Built(initial_store(self.schedule)))
+            ),
+        )
+        self._beat(process)
+
+    def _beat(self, process: Process) -> None:
+        def beat() -> None:
+            self._feed(process, inputs.Tick())
+            self._retry(process)
+            if self.now >= process.next_status_s:
+                self._tell(process)
+
+        self._when_awake(process, beat)
+        if process.is_up:
+            self._at(self.now + 0.2, lambda: self._beat(process))
+
+    @property
+    def workers(self) -> list[Process]:
+        return [process for number, process in self.processes.items() if number > 0 and process.is_up]
+
+    def _end(self, process: Process, *, is_replaced: bool) -> None:
+        if not process.is_up:
+            return
+        process.is_up = False
+        self.log.append(f"{self.now:8.2f} worker {process.number} ends")
+        if process.core._is_in_step:
+            self.figures["in step when it ended"] += 1
+        if self.rng.random() < 0.7:
+            lost = events.Lost(process.core.me)
+            self._within(
+                0.1, 1, lambda: self._when_awake(self.master, lambda: self._feed_master(self.master, lost))
+            )
+        if is_replaced:
+            self._within(0.5, 3, self._start_worker)
+
+    # -- network
+
+    def _is_cut(self, one: int, other: int) -> bool:
+        self._cuts = [(pair, until) for pair, until in self._cuts if until > self.now]
+        pair = frozenset((max(one, MASTER), max(other, MASTER)))
+        is_lone = MASTER not in pair and len(pair) > 1 and not pair.isdisjoint(self._lone)
+        return is_lone or any(pair == cut for cut, _ in self._cuts)
+
+    def _ask(self, process: Process, to: int, key: Hashable, body: Any) -> None:
+        number = next(self._requests)
+        process.asked[number] = Asked(to, key, body, self.now)
+        self._send(process, number)
+
+    def _retry(self, process: Process) -> None:
+        for number, asked in list(process.asked.items()):
+            if self.now - asked.sent_s > RETRY_S:
+                asked.sent_s = self.now
+                self._send(process, number)
+
+    def _send(self, process: Process, number: int) -> None:
+        asked = process.asked[number]
+        self._carry(process.number, asked.to, lambda server: self._arrive(process, number, server, asked))
+
+    def _carry(self, sender: int, to: int, action: Callable[[Process], None]) -> None:
+        """Bring something to a process, sometimes late, twice or not at all; to MASTER: whoever that is by then."""
+        if self._is_cut(sender, to) or self.rng.random() < self.schedule.noise:
+            return
+        for _ in range(2 if self.rng.random() < 0.03 else 1):
+            delay = self.rng.choice((0.01, 0.05, 0.2, self.rng.uniform(0, 3)))
+
+            def arrive() -> None:
+                process = self.master if to == MASTER else self.processes[to]
+                self._when_awake(process, lambda: action(process))
+
+            self._at(self.now + delay, arrive)
+
+    def _arrive(self, client: Process, number: int, server: Process, asked: Asked) -> None:
+        to = (client.number, number)
+        if server.number > 0:
+            self._feed(server, inputs.Request(to, asked.body))
+        else:
+            self._on_status(server, to, *asked.body)
+
+    def _reply(self, server: Process, to: tuple[int, int], body: Any) -> None:
+        client, number = to
+
+        def deliver(process: Process) -> None:
+            asked = process.asked.pop(number, None)
+            if asked is None:
+                return
+            if isinstance(body, GroupOrders):
+                self._feed(process, inputs.MemberOrdered(body))
+                if process.is_status_due:
+                    self._tell(process)
+            else:
+                self._feed(process, inputs.Answered((1, asked.to), asked.key, body))
+
+        self._carry(server.number, client, deliver)
+
+    # -- the master's shell
+
+    def _on_status(self, master: Process, to: tuple[int, int], seq: int, status: MemberStatus) -> None:
+        if self.journal["term"] != master.core._term:
+            if self.rng.random() < 0.5:  # an old master may still speak for a while
+                self._reply(master, to, master.core.orders((1, to[0])))
+            return
+        if seq >= master.heard.get(to[0], 0):
+            master.heard[to[0]] = seq
+            member = Member(incarnation=(1, to[0]), worker=str(to[0]))
+            self._feed_master(master, events.Heard(member, status))
+        self._reply(master, to, master.core.orders((1, to[0])))
+
+    def _feed_master(self, master: Process, event: events.Input) -> None:
+        if self.journal["term"] != master.core._term or self.journal["complete"] is not None:
+            return
+        before, stage = master.core.generation, master.core.stage
+        instructions = master.core.feed(event, self.now)
+        if master.core.stage is not stage:
+            self._reach(master.core.stage.value, master)
+        for instruction in instructions:
+            match instruction:
+                case events.GiveUpTask(task, index):
+                    self.journal["ends"][task] = index
+                    master.core.ends[task] = index
+                case events.WriteManifest(name, count):
+                    self._write_manifest(master, name, count)
+                case events.Complete(name):
+                    self.journal["complete"] = name
+                case events.Evict():
+                    self.figures["evicted"] += 1
+        if master.core.generation != before:
+            self.figures["generations"] += 1
+            self.log.append(
+                f"{self.now:8.2f} master {master.core._term}: {master.core.generation} of {master.core._candidates}"
+            )
+
+    def _write_manifest(self, master: Process, name: Any, count: int) -> None:
+        parts = self._parts[name, count]
+        if len(parts) != count:
+            raise Violation(f"{name} of {count} was said to be durable, but {sorted(parts)} are")
+        self._manifests[name] = [parts[rank] for rank in range(count)]
+        self._within(
+            0.05,
+            0.5,
+            lambda: self._when_awake(master, lambda: self._feed_master(master, events.Durable(name))),
+        )
+
+    # -- a member's shell
+
+    def _tell(self, process: Process) -> None:
+        """Send a status, or as soon as the one under way is answered."""
+        if any(asked.to == MASTER for asked in process.asked.values()):
+            process.is_status_due = True
+            return
+        process.is_status_due = False
+        process.seq += 1
+        status = process.core.status(self.now)
+        is_near = status.phase in ("promised", "fetching", "staged")
+        process.next_status_s = self.now + (NEAR_HEARTBEAT_S if is_near else HEARTBEAT_S)
+        self._ask(process, MASTER, "status", (process.seq, status))
+
+    def _feed(self, process: Process, event: inputs.Input) -> None:
+        if not process.is_up:
+            return
+        core = process.core
+        before, phase = core.name, core.phase
+        instructions = core.feed(event, self.now)
+        if core.phase is not phase:
+            self._reach(core.phase.value, process)
+        for instruction in instructions:
+            self._carry_out(process, instruction)
+        if core.name != before and core.store is not None:
+            self._note_state(process)
+
+    def _note_state(self, process: Process) -> None:
+        core = process.core
+        state = core.store.view(core.name[0])
+        self.figures["commits"] += 1
+        marks = dict(state.ledger.marks)
+        for task, count in enumerate(state.counts):
+            if task in marks and count != marks[task]:
+                raise Violation(
+                    f"worker {process.number}: {count} of task {task}, and its mark is {marks[task]}"
+                )
+        seen = self._history.setdefault(core.name, _bits(state))
+        if seen != _bits(state):
+            raise Violation(f"two states have the name {core.name}")
+
+    def _carry_out(self, process: Process, instruction: Instruction) -> None:
+        match instruction:
+            case Tell():
+                self._tell(process)
+            case Compute():
+                process.computing = instruction.attempt
+                self._compute(process, instruction, 0)
+            case Abandon():
+                process.computing = 0
+                process.asked = {n: a for n, a in process.asked.items() if a.to == MASTER}
+            case AskMember(member, key, body):
+                self.figures["sent to members"] += 1
+                self._ask(process, member.incarnation[1], key, body)
+            case Reply(to, body):
+                self._reply(process, to, body)
+            case Load(name):
+                self._reach("loading", process)
+                self._within(0.2, 2, lambda: self._when_awake(process, lambda: self._load(process, name)))
+            case WritePart():
+                self._within(
+                    0.1, 1.5, lambda: self._when_awake(process, lambda: self._write(process, instruction))
+                )
+            case Exit():
+                self.log.append(f"{self.now:8.2f} worker {process.number}: {instruction.reason}")
+                self._end(process, is_replaced=self.journal["complete"] is None)
+
+    def _compute(self, process: Process, order: Compute, place: int) -> None:
+        """Compute a block's slots one after another."""
+
+        def go_on() -> None:
+            if process.computing != order.attempt:
+                return
+            if place == len(order.slots):
+                self._feed(process, inputs.BlockComputed(order.attempt, learning_rate(order.version)))
+            elif self._compute_slot(process, order.attempt, order.slots[place]):
+                self._compute(process, order, place + 1)
+
+        took = 0.0
+        if place < len(order.slots):
+            slot = order.slots[place]
+            slow = {(task, index): seconds for task, index, seconds in self.schedule.slow}
+            took = slow.get((slot.task, slot.index), self.rng.uniform(0.05, 0.6))
+        self._at(self.now + took, lambda: self._when_awake(process, go_on))
+
+    def _compute_slot(self, process: Process, attempt: int, slot: Slot) -> bool:
+        task, index, length = slot.task, slot.index, self.schedule.lengths[slot.task]
+        self.figures["slots computed"] += 1
+        if self._raises(task, index):
+            self.figures["raised"] += 1
+            self._feed(process, inputs.SlotFailed(attempt, task, index, "it raises"))
+            return False
+        is_empty = index >= length
+        header = SlotHeader(
+            slot=slot.slot,
+            task=task,
+            index=index,
+            is_last=index + 1 >= length and (slot.end_at is None or is_empty),
+            is_empty=is_empty,
+        )
+        parts: tuple[np.ndarray | None, ...] = (None, None, None)
+        if not is_empty:
+            values = process.core.store.values()
+            noise = b"" if self.schedule.is_function else str(self.rng.random()).encode()
+            parts = compute_gradient(values.dense, values.state, values.counters, task, index, noise)
+        self._feed(process, inputs.SlotComputed(attempt, header, *parts))
+        return True
+
+    def _raises(self, task: int, index: int) -> bool:
+        for flaky, at, times in self.schedule.flaky:
+            if (flaky, at) == (task, index) and self._tries[task, index] < times:
+                self._tries[task, index] += 1
+                return True
+        return (task, index) in self.schedule.bad
+
+    def _load(self, process: Process, name: Any) -> None:
+        state = None
+        if self._unreadable:
+            self._unreadable -= 1
+        elif name in self._manifests:
+            state = _joined(self._manifests[name])
+            self.figures["loaded"] += 1
+        self._feed(process, inputs.Loaded(name, state))
+
+    def _write(self, process: Process, order: WritePart) -> None:
+        part = order.state
+        self._parts.setdefault((part.name, part.partitions), {})[part.partition] = part
+        written = inputs.PartWritten(order.generation, part.name, part.partition, part.partitions)
+        self._feed(process, written)
+
+    # -- faults
+
+    def _reach(self, moment: str, process: Process) -> None:
+        """A member, or the group, enters a state: what is to happen then happens a little later."""
+        self._moments[moment] += 1
+        for fault in self.schedule.faults:
+            if (fault.during, fault.nth) == (moment, self._moments[moment]):
+                when = self.now + fault.at
+                self._last_fault_s = max(self._last_fault_s, when + min(fault.seconds, 20))
+                self._at(when, lambda fault=fault: self._suffer(fault, process))
+
+    def _suffer(self, fault: GroupFault, whose: Process | None = None) -> None:
+        self.log.append(f"{self.now:8.2f} FAULT {fault}")
+        self.figures["faults"] += 1
+        alive, until = self.workers, self.now + fault.seconds
+        process = alive[fault.who % len(alive)] if alive else None
+        if whose is not None and whose.number > 0 and fault.who == 0 and whose.is_up:
+            process = whose
+        match fault.kind:
+            case "kill" if process:
+                self._end(process, is_replaced=True)
+            case "leave" if process and len(alive) > 1:
+                self._end(process, is_replaced=False)
+            case "all":
+                for each in alive:
+                    self._end(each, is_replaced=True)
+            case "join":
+                self._start_worker()
+            case "stall" if process:
+                process.stalled_until = until
+            case "master":
+                self.master.is_up = False
+                self._within(0.2, 4, self._start_master)
+            case "stall master":
+                self.master.stalled_until = until
+                if self.rng.random() < 0.5:
+                    self._within(0.2, 4, self._start_master)
+            case "cut" if process:
+                self._cuts.append((frozenset((MASTER, process.number)), until))
+            case "link" if process and len(alive) > 1:
+                other = alive[(fault.who + 1) % len(alive)]
+                self._cuts.append((frozenset((process.number, other.number)), until))
+            case "island" if process:
+                self._lone.add(process.number)
+
+    # -- promises
+
+    def _check(self) -> None:
+        name = self.journal["complete"]
+        if name is None:
+            raise Violation("the job does not end")
+        if name not in self._manifests:
+            raise Violation("the job is complete, and its last state is not durable")
+        final, ends = _joined(self._manifests[name]), self.journal["ends"]
+        if ends != dict(self.schedule.bad):
+            raise Violation(f"tasks were ended at {ends}")
+        wanted = [min(ends.get(task, length), length) for task, length in enumerate(self.schedule.lengths)]
+        if list(final.counts) != wanted:
+            raise Violation(f"the final state has {list(final.counts)}, not {wanted}")
+        if len(TaskSet(final.ledger.finished)) != self.plan.task_count:
+            raise Violation(f"the final state has the ledger {final.ledger}")
+        if self.schedule.is_function and final_bytes([final]) != group_reference(self.schedule):
+            raise Violation("the final parameters are not the same bits")
+
+
+def _bits(state: State) -> bytes:
+    return final_bytes([state]) + repr(state.ledger).encode()
+
+
+def _joined(parts: list[State]) -> State:
+    """The whole state of all members' parts."""
+    first = parts[0]
+    for part in parts[1:]:
+        if (part.name, part.ledger, list(part.counts)) != (first.name, first.ledger, list(first.counts)):
+            raise Violation(f"parts of {first.name} differ: {part.ledger}, {first.ledger}")
+    return msgspec.structs.replace(
+        first,
+        partition=0,
+        partitions=1,
+        dense=np.concatenate([part.dense for part in parts]),
+        state=np.concatenate([part.state for part in parts]),
+        slots={name: np.concatenate([part.slots[name] for part in parts]) for name in first.slots},
+    )

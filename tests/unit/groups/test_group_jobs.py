@@ -1,0 +1,82 @@
+"""The real cores of an all-reduce job together, under faults, against what ALLREDUCE promises."""
+
+import pytest
+
+from tests.simulation.groups.job import GroupJob
+from tests.simulation.groups.schedule import MOMENTS, GroupFault, GroupSchedule, random_group_schedule
+
+LENGTHS = (2, 3, 0, 1, 4, 2, 2, 1)
+
+
+def schedule(seed: int = 1, **fields: object) -> GroupSchedule:
+    about = {"slots": 4, "epochs": 2, "lengths": LENGTHS, "workers": 3, **fields}
+    return GroupSchedule(seed=seed, **about)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("workers", [1, 3, 7])
+@pytest.mark.parametrize("slots", [1, 4, 6])
+def test_undisturbed_the_bits_are_those_of_a_parameter_server(slots: int, workers: int) -> None:
+    job = GroupJob(schedule(slots=slots, workers=workers)).run()
+    assert job.figures["generations"] >= 1
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_each_minibatch_once_and_the_same_bits(seed: int) -> None:
+    GroupJob(random_group_schedule(seed)).run()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_members_are_equal_where_gradients_differ_each_time(seed: int) -> None:
+    GroupJob(random_group_schedule(seed, is_function=False)).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_function", [True, False])
+@pytest.mark.parametrize("first", range(1000, 3000, 100))
+def test_many_schedules(first: int, *, is_function: bool) -> None:
+    for seed in range(first, first + 100):
+        GroupJob(random_group_schedule(seed, is_function=is_function)).run()
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("kind", ["kill", "master", "all", "join"])
+def test_what_happens_at_each_of_its_moments(moment: str, kind: str) -> None:
+    """At the first, second and fourth time, at once and a little later; nothing is told of exits in some."""
+    fired = 0
+    for nth, at in ((1, 0.0), (1, 0.4), (2, 0.0), (4, 0.2)):
+        faults = (
+            GroupFault(at=0.3, kind="kill", during="computing", nth=3),
+            GroupFault(at=at, kind=kind, during=moment, nth=nth),
+        )
+        about = {"flaky": ((4, 1, 2),), "snapshot_s": 2.0, "workers": 2 + nth % 2}
+        if moment == "loading":
+            about["checkpoint_steps"] = 1
+            faults = (GroupFault(at=0.5, kind="all", during="computing", nth=12), *faults)
+        fired += GroupJob(schedule(nth, faults=faults, **about)).run().figures["faults"] > 1
+    assert fired, "the fault never struck"
+
+
+def test_one_worker_sends_nothing() -> None:
+    job = GroupJob(schedule(workers=1, slots=4)).run()
+    assert job.figures["sent to members"] == 0
+
+
+def test_a_loss_drops_one_step_at_most_and_nothing_is_loaded() -> None:
+    fault = GroupFault(at=0.1, kind="kill", during="staged", nth=8)
+    job = GroupJob(schedule(faults=(fault,))).run()
+    undisturbed = GroupJob(schedule()).run()
+    assert job.figures["loaded"] == 0
+    computed = job.figures["slots computed"] - undisturbed.figures["slots computed"]
+    assert 0 <= computed <= 4
+
+
+def test_all_are_lost_and_the_newest_snapshot_is_gone_on_from() -> None:
+    fault = GroupFault(at=3.0, kind="all", during="computing", nth=30)
+    job = GroupJob(schedule(faults=(fault,), checkpoint_steps=1)).run()
+    assert job.figures["loaded"] == 1
+
+
+def test_a_state_that_cannot_be_read_is_done_without() -> None:
+    fault = GroupFault(at=3.0, kind="all", during="computing", nth=30)
+    job = GroupJob(schedule(faults=(fault,), checkpoint_steps=1, unreadable=20)).run()
+    assert job.figures["loaded"] == 0

@@ -1,0 +1,258 @@
+"""The master's part alone: who is told what, and when; all else is simulated."""
+
+from typing import Any
+
+import pytest
+
+from edlz.services.errors import LocalProtocolError
+from edlz.services.master.core.groups.events import (
+    Complete,
+    Durable,
+    Evict,
+    GiveUpTask,
+    Heard,
+    Instruction,
+    Lost,
+    Tick,
+    WriteManifest,
+)
+from edlz.services.master.core.groups.links import cut_off
+from edlz.services.master.core.groups.rendezvous import MAX_TRIES, STEPS, Rendezvous, Stage
+from edlz.services.protocol.groups import BASE, Member, MemberStatus, SlotFailure, WrittenPart
+from edlz.services.protocol.messages import Identity
+from tests import builders
+
+PLAN = builders.plan(records=4, slots=2)
+
+
+def life(n: int) -> Identity:
+    return (1, n)
+
+
+def status(**fields: Any) -> MemberStatus:
+    about = {"term": 1, "phase": "waiting", "generation": (0, 0), "members": (), "name": BASE, "finished": ()}
+    return MemberStatus(**{**about, **fields})
+
+
+class Group:
+    """A master, and workers that say what they are asked to say."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.core = Rendezvous(PLAN, fields.pop("term", 1), 0.0, **fields)
+        self.now = 0.0
+
+    def say(self, n: int, **fields: Any) -> list[Instruction]:
+        fields.setdefault("term", self.core._term)
+        return self.core.feed(Heard(Member(incarnation=life(n), worker=str(n)), status(**fields)), self.now)
+
+    def wait(self, seconds: float) -> list[Instruction]:
+        self.now += seconds
+        return self.core.feed(Tick(), self.now)
+
+    def form(self, *workers: int, name: Any = BASE) -> None:
+        """Gather and form a group of these."""
+        for n in workers:
+            self.say(n)
+        if self.core.stage is not Stage.GATHERING or set(self.core._candidates) != set(map(life, workers)):
+            self.core._open(tuple(map(life, workers)), self.now)
+        for n in workers:
+            self.say(n, phase="promised", generation=self.core.generation, name=name)
+        assert self.core.stage is Stage.FORMED
+
+    def computing(self, *workers: int, **fields: Any) -> list[Instruction]:
+        about = {"phase": "computing", "generation": self.core.generation, "members": self.core._group}
+        return [each for n in workers for each in self.say(n, **{**about, **fields})]
+
+
+def test_a_group_is_formed_when_all_have_promised() -> None:
+    group = Group()
+    group.say(1)
+    assert group.core.orders(life(1)).generation == (1, 1)
+    group.wait(0.5)
+    assert group.core.orders(life(1)).members == ()
+    group.say(1, phase="promised", generation=(1, 1))
+    orders = group.core.orders(life(1))
+    assert [member.worker for member in orders.members] == ["1"]
+    assert (orders.source, orders.holders) == (BASE, (life(1),))
+
+
+def test_the_source_is_the_greatest_name_and_who_has_it_are_holders() -> None:
+    group = Group()
+    group.form(1, 2, 3)
+    group.core.feed(Lost(life(3)), 0.0)
+    generation = group.core.generation
+    group.say(1, phase="promised", generation=generation, name=((1, 1), 4))
+    group.say(2, phase="promised", generation=generation, name=((1, 1), 5))
+    orders = group.core.orders(life(1))
+    assert (orders.source, orders.holders) == (((1, 1), 5), (life(2),))
+
+
+def test_several_join_together_behind_a_step() -> None:
+    group = Group()
+    group.form(1, 2)
+    group.computing(1, 2)
+    group.say(3)
+    group.wait(0.8)
+    group.say(4)
+    group.wait(0.8)
+    assert group.core.stage is Stage.FORMED
+    group.wait(0.8)
+    assert group.core.stage is Stage.GATHERING
+    assert group.core.orders(life(1)).is_join
+    assert set(group.core._candidates) == set(map(life, (1, 2, 3, 4)))
+
+
+@pytest.mark.parametrize("why", ["a loss", "time"])
+def test_a_join_does_not_wait_for_ever(why: str) -> None:
+    group = Group()
+    group.form(1, 2)
+    group.computing(1, 2)
+    group.say(3)
+    group.wait(1.2)
+    assert group.core.orders(life(1)).is_join
+    group.core.feed(Lost(life(2)), group.now) if why == "a loss" else group.wait(5.1)
+    assert not group.core.orders(life(1)).is_join
+
+
+def test_silence_is_a_loss_and_a_late_status_does_not_bring_back_the_dead() -> None:
+    group = Group()
+    group.form(1, 2)
+    group.wait(6)
+    group.computing(1)
+    group.wait(5)
+    assert group.core.stage is Stage.GATHERING
+    assert group.core._candidates == (life(1),)
+    group.core.feed(Lost(life(2)), group.now)
+    group.say(2)
+    group.say(1, phase="promised", generation=group.core.generation)
+    group.wait(3)
+    assert group.core._group == (life(1),)
+
+
+def test_a_durable_state_that_is_further_is_read_by_who_can() -> None:
+    group = Group(durable=((1, 3), 9))
+    group.say(1)
+    group.core._open((life(1), life(2)), 0.0)
+    group.say(2)
+    generation = group.core.generation
+    for n in (1, 2):
+        group.say(n, phase="promised", generation=generation)
+    assert [group.core.orders(life(n)).load for n in (1, 2)] == [((1, 3), 9), None]
+    group.say(1, phase="promised", generation=generation, unreadable=((1, 3), 9))
+    assert [group.core.orders(life(n)).load for n in (1, 2)] == [None, ((1, 3), 9)]
+    group.core.feed(Durable(((1, 2), 4)), group.now)
+    group.say(2, phase="promised", generation=generation, unreadable=((1, 3), 9))
+    assert group.core.orders(life(1)).load == ((1, 2), 4)
+    group.say(1, phase="promised", generation=generation, name=((1, 2), 4))
+    assert group.core.orders(life(1)).source == ((1, 2), 4)
+
+
+def test_a_manifest_is_due_when_all_parts_are_durable() -> None:
+    group = Group()
+    parts = [WrittenPart(name=((1, 1), 3), rank=rank, count=2) for rank in range(2)]
+    group.form(1, 2)
+    assert group.computing(1, written=(parts[0],)) == []
+    assert group.computing(2, written=(parts[1],)) == [WriteManifest(((1, 1), 3), 2)]
+    assert group.computing(2, written=(parts[1],)) == []
+
+
+def test_a_restarted_master_goes_on_with_a_group_that_is_whole() -> None:
+    group, members = Group(term=2), (life(1), life(2))
+    about = {"phase": "staged", "generation": (1, 4), "members": members}
+    group.say(1, term=1, **about)
+    assert group.core.stage is Stage.SETTLING
+    group.say(1, **about)
+    group.say(2, **about)
+    assert (group.core.stage, group.core.generation) == (Stage.FORMED, (1, 4))
+
+
+def test_a_restarted_master_begins_anew_without_who_stays_away() -> None:
+    group = Group(term=2)
+    group.say(1, phase="staged", generation=(1, 4), members=(life(1), life(2)))
+    group.wait(9)
+    group.say(1, phase="staged", generation=(1, 4), members=(life(1), life(2)))
+    assert group.core.stage is Stage.SETTLING
+    group.wait(4)
+    assert (group.core.stage, group.core.generation) == (Stage.GATHERING, (2, 1))
+
+
+def test_a_bad_task_is_tried_by_different_members_then_given_up_once() -> None:
+    group, firsts = Group(), []
+    failed = SlotFailure(task=1, index=0, error="boom")
+    for _ in range(MAX_TRIES):
+        group.form(1, 2)
+        firsts.append(group.core._group[0])
+        found = group.computing(1, phase="failed", failed=failed)
+    assert firsts == [life(1), life(2), life(1)]
+    assert found == [GiveUpTask(1, 0, "boom")]
+    assert group.computing(1, phase="failed", failed=failed) == []
+    assert group.core.orders(life(1)).ends == ()
+    group.core.ends[1] = 0
+    assert group.core.orders(life(1)).ends == ((1, 0),)
+
+
+def test_the_job_is_complete_when_all_have_sealed() -> None:
+    group = Group()
+    group.form(1, 2)
+    about = {"finished": (0, 4), "name": ((1, 1), 2)}
+    assert group.computing(1, phase="sealed", **about) == []
+    assert group.computing(2, phase="sealing", **about) == []
+    assert group.computing(2, phase="sealed", **about) == [Complete(((1, 1), 2), 2)]
+    assert group.core.orders(life(1)).finished
+    assert group.core.orders(life(7)).finished
+    assert group.wait(100) == []
+
+
+def test_who_is_cut_off_is_told_to_stop() -> None:
+    group = Group()
+    group.form(1, 2)
+    group.computing(1, phase="staged")
+    found = group.computing(2, phase="staged", lacks=(life(1),))
+    assert found[0] == Evict(life(2), "worker-2 cannot reach worker-1")
+    assert group.core.orders(life(2)).stop
+    assert group.core._candidates == (life(1),)
+
+
+GENERATION = (1, 1)
+
+
+def staged(**fields: Any) -> MemberStatus:
+    about = {"phase": "staged", "generation": GENERATION, "members": (life(1), life(2), life(3))}
+    return status(**{**about, **fields})
+
+
+def test_who_waits_for_a_slow_one_accuses_nobody() -> None:
+    slow = staged(phase="computing")
+    statuses = {life(1): staged(unanswered=(life(2),)), life(2): staged(lacks=(life(3),)), life(3): slow}
+    assert cut_off(statuses, GENERATION) is None
+
+
+def test_a_mean_that_is_done_and_does_not_come() -> None:
+    statuses = {life(1): staged(unanswered=(life(2),)), life(2): staged(has_mean=True)}
+    assert cut_off(statuses, GENERATION) == (life(2), life(1))
+    statuses[life(2)] = staged(name=((1, 1), 1), phase="computing")
+    assert cut_off(statuses, GENERATION) == (life(2), life(1))
+
+
+def test_who_is_in_most_broken_links_leaves_those_of_before_included() -> None:
+    statuses = {life(n): staged() for n in (1, 2, 3)}
+    statuses[life(1)] = staged(lacks=(life(2), life(3)))
+    assert cut_off(statuses, GENERATION) == (life(1), life(2))
+    statuses[life(1)] = staged(lacks=(life(3),))
+    assert cut_off(statuses, GENERATION) == (life(3), life(1))
+    assert cut_off(statuses, GENERATION, {frozenset((life(1), life(2)))}) == (life(1), life(3))
+
+
+def test_who_cannot_fetch_the_state_leaves() -> None:
+    statuses = {life(1): staged(phase="fetching", members=(), lacks=(life(2),)), life(2): staged()}
+    assert cut_off(statuses, GENERATION) == (life(1), life(2))
+
+
+def test_statuses_of_other_generations_say_nothing() -> None:
+    statuses = {life(1): staged(generation=(1, 0), lacks=(life(2),)), life(2): staged()}
+    assert cut_off(statuses, GENERATION) is None
+
+
+def test_a_stage_that_is_not_in_the_table() -> None:
+    with pytest.raises(LocalProtocolError, match="a group that was complete cannot be gathering"):
+        STEPS.check(Stage.COMPLETE, Stage.GATHERING)

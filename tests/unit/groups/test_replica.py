@@ -1,0 +1,225 @@
+"""A member alone: promises, transfers that go wrong, what it tells of links; all else is simulated."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import pytest
+
+from edlz.services.errors import LocalProtocolError, RemoteProtocolError
+from edlz.services.protocol.groups import (
+    FetchState,
+    GroupOrders,
+    GroupRefused,
+    Member,
+    Reduce,
+    SlotHeader,
+    StatePiece,
+)
+from edlz.services.worker.core.groups.inputs import (
+    Answered,
+    BlockComputed,
+    Built,
+    Input,
+    MemberOrdered,
+    Request,
+    SlotComputed,
+    SlotFailed,
+    Tick,
+)
+from edlz.services.worker.core.groups.instructions import (
+    Abandon,
+    AskMember,
+    Compute,
+    Exit,
+    Instruction,
+    Reply,
+    Tell,
+    WritePart,
+)
+from edlz.services.worker.core.groups.replica import LINK_WAIT_S, Replica
+from edlz.services.worker.core.groups.replica_phases import STEPS, Phase
+from tests.simulation.groups.reference import initial_store
+from tests.simulation.groups.schedule import GroupSchedule
+
+SCHEDULE = GroupSchedule(seed=1, slots=2, epochs=1, lengths=(2, 2), workers=2)
+MEMBERS = tuple(Member(incarnation=(1, n), worker=str(n)) for n in (1, 2, 3))
+Kind = TypeVar("Kind")
+
+
+def replica(number: int) -> Replica:
+    made = Replica((1, number), SCHEDULE.plan, snapshot_s=1000.0, bucket=32)
+    made.feed(Built(initial_store(SCHEDULE)), 0.0)
+    return made
+
+
+def orders(n: int, **fields: Any) -> MemberOrdered:
+    return MemberOrdered(GroupOrders(term=1, generation=(1, n), **fields))
+
+
+def member(number: int, group: Sequence[Member], **fields: Any) -> Replica:
+    """Return a member of generation (1, 1)."""
+    made = replica(number)
+    made.feed(orders(1), 0.0)
+    made.feed(orders(1, members=tuple(group), holders=((1, 1),), **fields), 0.0)
+    return made
+
+
+def only(kind: type[Kind], found: list[Instruction]) -> list[Kind]:
+    return [each for each in found if isinstance(each, kind)]
+
+
+def compute(made: Replica, found: list[Instruction], now: float = 0.0) -> list[Instruction]:
+    """Carry out what a member is to compute."""
+    out: list[Instruction] = []
+    for order in only(Compute, found):
+        for slot in order.slots:
+            header = SlotHeader(
+                slot=slot.slot, task=slot.task, index=slot.index, is_last=slot.index == 1, is_empty=False
+            )
+            gradient = np.full(80, slot.slot + 1, np.float32)
+            event: Input = SlotComputed(
+                order.attempt, header, gradient, np.zeros(32, np.float32), np.zeros(16, np.int64)
+            )
+            out += made.feed(event, now)
+        out += made.feed(BlockComputed(order.attempt, 0.1), now)
+    return out
+
+
+def test_one_member_takes_all_steps_by_itself_and_seals() -> None:
+    made = replica(1)
+    made.feed(orders(1), 0.0)
+    found = made.feed(orders(1, members=MEMBERS[:1], holders=((1, 1),)), 0.0)
+    assert only(Compute, found)
+    for _ in range(2):
+        found = compute(made, found)
+        assert not only(AskMember, found)
+    assert made.name == ((1, 1), 2)
+    assert only(WritePart, found)[0].state.ledger.finished == (0, 2)
+    assert made.phase is Phase.SEALING
+
+
+def test_who_has_promised_gives_nothing_to_a_lower_generation() -> None:
+    made = member(1, MEMBERS[:2])
+    found = made.feed(orders(2), 0.0)
+    assert only(Abandon, found)
+    part = Reduce(generation=(1, 1), version=0, rank=1, bucket=0, headers=())
+    [reply] = only(Reply, made.feed(Request("b", part), 0.0))
+    assert reply.body == GroupRefused(reason="generation", generation=(1, 2))
+
+
+def test_a_join_waits_for_the_commit_unless_somebody_has_promised() -> None:
+    made = member(1, MEMBERS[:2])
+    assert not only(Abandon, made.feed(orders(2, is_join=True), 0.0))
+    assert made.generation == (1, 1)
+    refused = GroupRefused(reason="generation", generation=(1, 2))
+    made.feed(Answered((1, 2), ("reduce", 0, 1, 0), refused), 0.0)
+    assert made.generation == (1, 2)
+
+
+def test_orders_of_a_lower_term_or_generation_have_no_effect() -> None:
+    made = replica(1)
+    made.feed(MemberOrdered(GroupOrders(term=2, generation=(2, 1))), 0.0)
+    for old in (GroupOrders(term=1, generation=(9, 9)), GroupOrders(term=2, generation=(1, 5))):
+        made.feed(MemberOrdered(old), 0.0)
+    assert (made.term, made.generation) == (2, (2, 1))
+
+
+@pytest.mark.parametrize("told", [{"stop": True}, {"finished": True}])
+def test_it_is_over(told: dict[str, bool]) -> None:
+    assert only(Exit, replica(1).feed(orders(1, **told), 0.0))
+
+
+def test_a_state_is_taken_from_all_holders_and_from_one_alone_if_it_is_damaged() -> None:
+    holders = [member(n, MEMBERS[:2]) for n in (1, 2)]
+    for holder in holders:  # both take the same step in generation (1, 1)
+        holder._whole.ledger.note(0, 0, is_last=False, is_empty=True)
+        holder._whole.version, holder.name = 7, ((1, 1), 7)
+    new = replica(3)
+    for made in (*holders, new):
+        made.feed(orders(2), 0.0)
+    group = {"members": MEMBERS, "source": ((1, 1), 7), "holders": ((1, 1), (1, 2))}
+    asked = only(AskMember, new.feed(orders(2, **group), 0.0))
+    assert [each.member for each in asked] == list(MEMBERS[:2])
+
+    def answers(requests: list[AskMember], *, is_damaged: bool) -> list[Instruction]:
+        out: list[Instruction] = []
+        for each in requests:
+            holder = holders[each.member.incarnation[1] - 1]
+            assert isinstance(each.body, FetchState)
+            [reply] = only(Reply, holder.feed(Request("new", each.body), 0.0))
+            piece = reply.body
+            assert isinstance(piece, StatePiece)
+            if is_damaged and piece.piece == 1:
+                piece = msgspec.structs.replace(piece, dense=piece.dense + np.float32(1))
+            out += new.feed(Answered(each.member.incarnation, each.key, piece), 0.0)
+        return out
+
+    again = only(AskMember, answers(asked, is_damaged=True))
+    assert [each.member for each in again] == [MEMBERS[0]] * 2
+    assert new.phase is Phase.FETCHING
+    answers(again, is_damaged=False)
+    assert new.name == ((1, 1), 7)
+    assert new._whole.ledger == holders[0]._whole.ledger
+    assert new.phase is Phase.COMPUTING
+
+
+def test_what_is_refused_is_asked_again_a_little_later() -> None:
+    new = member(3, MEMBERS, source=((1, 1), 7))
+    refused = GroupRefused(reason="not ready", generation=(1, 0))
+    assert new.feed(Answered((1, 1), ("fetch", None, 0), refused), 0.0) == []
+    assert new.feed(Tick(), 0.1) == []
+    assert [each.key for each in only(AskMember, new.feed(Tick(), 0.3))] == [("fetch", None, 0)]
+    assert new.feed(Tick(), 0.9) == []
+
+
+def test_links_are_told_of_when_nothing_has_come_for_long() -> None:
+    made = replica(1)
+    made.feed(orders(1), 0.0)
+    found = made.feed(orders(1, members=MEMBERS[:2], holders=((1, 1), (1, 2))), 0.0)
+    compute(made, found, now=1.0)
+    assert made.phase is Phase.STAGED
+    early, late = made.status(1.0 + LINK_WAIT_S), made.status(1.1 + LINK_WAIT_S)
+    assert (early.lacks, early.unanswered) == ((), ())
+    assert (late.lacks, late.unanswered, late.has_mean) == (((1, 2),), ((1, 2),), False)
+
+
+def test_a_failure_waits_for_another_generation_or_the_tasks_end() -> None:
+    made = replica(1)
+    made.feed(orders(1), 0.0)
+    [order] = only(Compute, made.feed(orders(1, members=MEMBERS[:1], holders=((1, 1),)), 0.0))
+    assert made.feed(SlotFailed(order.attempt, 0, 0, "boom"), 0.0) == [Tell()]
+    failed = made.status(0.0).failed
+    assert failed is not None
+    assert (failed.task, failed.error) == (0, "boom")
+    assert not only(Compute, made.feed(orders(1, members=MEMBERS[:1]), 0.0))
+    [again] = only(Compute, made.feed(orders(1, members=MEMBERS[:1], ends=((0, 0),)), 0.0))
+    assert [slot.task for slot in again.slots] == [1]
+
+
+def test_what_was_abandoned_counts_for_nothing() -> None:
+    made = replica(1)
+    made.feed(orders(1), 0.0)
+    [order] = only(Compute, made.feed(orders(1, members=MEMBERS[:1], holders=((1, 1),)), 0.0))
+    made.feed(orders(2), 0.0)
+    assert made.feed(SlotFailed(order.attempt, 0, 0, "boom"), 0.0) == []
+    assert made.feed(BlockComputed(order.attempt, 0.1), 0.0) == []
+    assert made.phase is Phase.PROMISED
+
+
+def test_what_does_not_fit() -> None:
+    made = member(1, MEMBERS[:2])
+    with pytest.raises(RemoteProtocolError, match="takes no Member"):
+        made.feed(Request("b", MEMBERS[0]), 0.0)  # type: ignore[arg-type]
+    with pytest.raises(RemoteProtocolError, match="piece 3 of 2"):
+        made.feed(Request("b", FetchState(generation=(1, 1), name=made.name, piece=3, pieces=2)), 0.0)
+    other = replica(3)
+    other.feed(orders(1), 0.0)
+    with pytest.raises(RemoteProtocolError, match="formed without this member"):
+        other.feed(orders(1, members=MEMBERS[:2]), 0.0)
+
+
+def test_a_step_that_is_not_in_the_table() -> None:
+    with pytest.raises(LocalProtocolError, match="a replica that was waiting cannot be staged"):
+        STEPS.check(Phase.WAITING, Phase.STAGED)
