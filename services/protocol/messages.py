@@ -627,6 +627,164 @@ class TableDigests(Message, frozen=True, kw_only=True, tag=39):
     digests: tuple[bytes, ...]
 
 
+# ---------------------------------------------------------------- members of an all-reduce group
+#
+# A group holds the whole model several times: each member (a life of a worker, named by its incarnation) has a replica.
+# A generation is one unbroken history of one group; a state's name is the generation of its last step and its version.
+
+MemberPhase = Literal[
+    "starting", "waiting", "promised", "fetching", "computing", "staged", "failed", "sealing", "sealed"
+]
+
+
+class Member(Record, frozen=True, kw_only=True):
+    """A life of a worker, and where the others reach it."""
+
+    incarnation: Identity
+    worker: str
+    endpoint: str = ""
+
+
+class SlotFailure(Record, frozen=True, kw_only=True):
+    """The user's code raised where a member looked at this minibatch."""
+
+    task: int
+    index: int
+    error: str = ""
+
+
+class WrittenPart(Record, frozen=True, kw_only=True):
+    """Part `rank` of `count` of a state is durable."""
+
+    name: SnapshotName
+    rank: int
+    count: int
+
+
+class MemberStatus(Record, frozen=True, kw_only=True):
+    """What a worker of an all-reduce job says of its replica.
+
+    `members`: of the group it takes steps in, () while it is in none.  `lacks`: members of which it has waited long for a
+    part of the step, or of the state; `unanswered`: owners of which it has for a mean; `has_mean`: its own are done.
+    """
+
+    term: int
+    phase: MemberPhase
+    generation: Identity
+    members: tuple[Identity, ...]
+    name: SnapshotName
+    finished: tuple[int, ...]  # bounds of a TaskSet
+    lacks: tuple[Identity, ...] = ()
+    unanswered: tuple[Identity, ...] = ()
+    has_mean: bool = False
+    failed: SlotFailure | None = None
+    written: tuple[WrittenPart, ...] = ()
+    unreadable: SnapshotName | None = None  # it was to read this state, and cannot
+
+
+class GroupOrders(Record, frozen=True, kw_only=True):
+    """What is to be true of a worker of an all-reduce job.
+
+    Without members: promise the generation, and wait; if it `is_join`, after the step in work.  `load`: read this state.
+    """
+
+    term: int
+    generation: Identity
+    members: tuple[Member, ...] = ()
+    source: SnapshotName = (NO_IDENTITY, 0)
+    holders: tuple[Identity, ...] = ()
+    load: SnapshotName | None = None
+    ends: Ends = ()
+    is_join: bool = False
+    stop: bool = False
+    finished: bool = False
+
+
+class SlotHeader(Record, frozen=True, kw_only=True, order=True):
+    """The minibatch in a slot of a step; `loss` and `records` are for display and callbacks."""
+
+    slot: int
+    task: int
+    index: int
+    is_last: bool
+    is_empty: bool
+    records: int = 0
+    loss: float | None = None
+
+
+class Reduce(Message, frozen=True, kw_only=True, tag=50):
+    """Member -> owner of a chunk, answered by Reduced when the parts of all members are there, or by GroupRefused.
+
+    `places`: first slots of the nodes that the member has added up; `dense` and `state` have the bucket's piece of
+    each.  What all must agree on comes from rank 0: `learning_rate`, and `snapshot_at`, a version that all write.
+    """
+
+    generation: Identity
+    version: int
+    rank: int  # of the sender
+    bucket: int
+    headers: tuple[SlotHeader, ...]
+    places: tuple[int, ...] = ()
+    dense: tuple[DenseVector, ...] = ()
+    state: tuple[DenseVector, ...] = ()  # with bucket 0
+    counters: Counters | None = None  # the largest of the member's slots, to rank 0 with bucket 0
+    learning_rate: float = 0.0
+    snapshot_at: int = 0
+
+
+class Reduced(Message, frozen=True, kw_only=True, tag=51):
+    """The mean over all slots of a bucket; None if all were empty.  `headers`: of all slots, the same in all answers."""
+
+    generation: Identity
+    version: int
+    bucket: int
+    headers: tuple[SlotHeader, ...]
+    dense: DenseVector | None = None
+    state: DenseVector | None = None
+    counters: Counters | None = None
+    learning_rate: float = 0.0
+    snapshot_at: int = 0
+
+
+class GroupRefused(Message, frozen=True, kw_only=True, tag=52):
+    """`generation`: what the refusing member has promised."""
+
+    reason: Literal["not ready", "generation", "moved on"]
+    generation: Identity
+
+
+class FetchState(Message, frozen=True, kw_only=True, tag=53):
+    """New member -> holder of the source, answered by StatePiece or GroupRefused: piece `piece` of `pieces` of a state."""
+
+    generation: Identity
+    name: SnapshotName
+    piece: int
+    pieces: int
+
+
+class StateHead(Record, frozen=True, kw_only=True):
+    """All of a state that is not cut into pieces, and the digest of the whole."""
+
+    iterations: int
+    ledger: LedgerRecord
+    losses: LossSum
+    digest: str
+
+
+class StatePiece(Message, frozen=True, kw_only=True, tag=54):
+    """`head`, `counts` and `counters` come with piece 0."""
+
+    generation: Identity
+    name: SnapshotName
+    piece: int
+    dense: DenseVector
+    state: DenseVector
+    slots: tuple[DenseVector, ...]
+    head: StateHead | None = None
+    counts: Counters | None = None
+    counters: Counters | None = None
+
+
 # ---------------------------------------------------------------- supervisor and viewers -> master
 
 
@@ -697,12 +855,12 @@ class Scaled(Message, frozen=True, kw_only=True, tag=45):
 
 REQUESTS = (
     *(Ping, PartitionStatus, WorkerStatus, Initialise, Exchange, NewestPull, ReadVector, ReadTables),
-    *(SupervisorStatus, ScaleRequest, StatusRequest),
+    *(SupervisorStatus, ScaleRequest, StatusRequest, Reduce, FetchState),
 )
 ANSWERS = (
     *(Pong, ErrorReply, Granted, PartitionOrders, WorkerOrders, Initialised, Exchanged, Refused),
-    *(VectorPart, TableDigests, SupervisorOrders, Scaled, JobStatus),
+    *(VectorPart, TableDigests, SupervisorOrders, Scaled, JobStatus, Reduced, GroupRefused, StatePiece),
 )
 # Requests that a server may hold until others have come: a pull of a synchronous step waits for the pushes of
-# all its slots, a push for the end of a cut.
-HELD = frozenset({Exchange})
+# all its slots, a push for the end of a cut, a part of a sum for those of all members.
+HELD = frozenset({Exchange, Reduce})

@@ -13,8 +13,9 @@ import numpy as np
 
 from edlz.services.master.core.groups import events
 from edlz.services.master.core.groups.rendezvous import Rendezvous
-from edlz.services.protocol.groups import BASE, GroupOrders, Member, MemberStatus, SlotHeader
+from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.ledger import TaskSet
+from edlz.services.protocol.messages import GroupOrders, Member, MemberStatus, SlotHeader
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups.instructions import (

@@ -15,9 +15,8 @@ from edlz.services.errors import EdlzError
 from edlz.services.master.core.groups import links, rendezvous
 from edlz.services.master.core.groups.events import Complete, Instruction
 from edlz.services.master.core.groups.rendezvous import Rendezvous
-from edlz.services.protocol.groups import MemberStatus, Reduce, Reduced
 from edlz.services.protocol.ledger import TaskSet
-from edlz.services.protocol.messages import Identity
+from edlz.services.protocol.messages import Identity, MemberStatus, Reduce, Reduced
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups import replica, step
 from edlz.services.worker.core.groups.instructions import Reply

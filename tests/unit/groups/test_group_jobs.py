@@ -41,7 +41,7 @@ def test_many_schedules(first: int, *, is_function: bool) -> None:
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("kind", ["kill", "master", "all", "join"])
 def test_what_happens_at_each_of_its_moments(moment: str, kind: str) -> None:
-    """At the first, second and fourth time, at once and a little later; nothing is told of exits in some."""
+    """At the first, second and fourth time, at once and a little later; of some exits nobody tells."""
     fired = 0
     for nth, at in ((1, 0.0), (1, 0.4), (2, 0.0), (4, 0.2)):
         faults = (
@@ -71,12 +71,13 @@ def test_a_loss_drops_one_step_at_most_and_nothing_is_loaded() -> None:
 
 
 def test_all_are_lost_and_the_newest_snapshot_is_gone_on_from() -> None:
-    fault = GroupFault(at=3.0, kind="all", during="computing", nth=30)
-    job = GroupJob(schedule(faults=(fault,), checkpoint_steps=1)).run()
-    assert job.figures["loaded"] == 1
+    fault = GroupFault(at=0.1, kind="all", during="computing", nth=20)
+    job = GroupJob(schedule(lengths=(12,) * 4, epochs=1, faults=(fault,), checkpoint_steps=2)).run()
+    assert (job.figures["faults"], job.figures["loaded"]) == (1, 1)
 
 
 def test_a_state_that_cannot_be_read_is_done_without() -> None:
-    fault = GroupFault(at=3.0, kind="all", during="computing", nth=30)
-    job = GroupJob(schedule(faults=(fault,), checkpoint_steps=1, unreadable=20)).run()
-    assert job.figures["loaded"] == 0
+    fault = GroupFault(at=0.1, kind="all", during="computing", nth=20)
+    about = {"lengths": (12,) * 4, "epochs": 1, "checkpoint_steps": 2, "unreadable": 20}
+    job = GroupJob(schedule(faults=(fault,), **about)).run()
+    assert (job.figures["faults"], job.figures["loaded"]) == (1, 0)

@@ -7,7 +7,7 @@ import pytest
 
 from edlz.core_ext import dense_numpy
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.protocol.groups import GroupRefused, Reduce, Reduced, SlotHeader
+from edlz.services.protocol.messages import GroupRefused, Reduce, Reduced, SlotHeader
 from edlz.services.worker.core.groups.instructions import Reply
 from edlz.services.worker.core.groups.reduction import OWN, Reduction
 

@@ -18,8 +18,8 @@ from edlz.services.master.core.groups.events import (
 )
 from edlz.services.master.core.groups.links import cut_off
 from edlz.services.master.core.groups.rendezvous import MAX_TRIES, STEPS, Rendezvous, Stage
-from edlz.services.protocol.groups import BASE, Member, MemberStatus, SlotFailure, WrittenPart
-from edlz.services.protocol.messages import Identity
+from edlz.services.protocol.groups import BASE
+from edlz.services.protocol.messages import Identity, Member, MemberStatus, SlotFailure, WrittenPart
 from tests import builders
 
 PLAN = builders.plan(records=4, slots=2)

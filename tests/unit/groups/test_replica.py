@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edlz.services.errors import LocalProtocolError, RemoteProtocolError
-from edlz.services.protocol.groups import (
+from edlz.services.protocol.messages import (
     FetchState,
     GroupOrders,
     GroupRefused,

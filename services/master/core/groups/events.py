@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from edlz.services.protocol.groups import Member, MemberStatus
-from edlz.services.protocol.messages import Identity, SnapshotName
+from edlz.services.protocol.messages import Identity, Member, MemberStatus, SnapshotName
 
 __all__ = [
     "Complete",

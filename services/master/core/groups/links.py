@@ -10,8 +10,7 @@ never got the state leaves itself.  One that still computes is slow, not cut off
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
-from edlz.services.protocol.groups import MemberStatus
-from edlz.services.protocol.messages import Identity
+from edlz.services.protocol.messages import Identity, MemberStatus
 
 __all__ = ["Link", "cut_off"]
 

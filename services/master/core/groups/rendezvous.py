@@ -25,9 +25,18 @@ from edlz.services.master.core.groups.events import (
     WriteManifest,
 )
 from edlz.services.master.core.groups.links import Link, cut_off
-from edlz.services.protocol.groups import BASE, GroupOrders, Member, MemberStatus, WrittenPart
+from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.ledger import TaskSet
-from edlz.services.protocol.messages import NO_IDENTITY, Ends, Identity, SnapshotName
+from edlz.services.protocol.messages import (
+    NO_IDENTITY,
+    Ends,
+    GroupOrders,
+    Identity,
+    Member,
+    MemberStatus,
+    SnapshotName,
+    WrittenPart,
+)
 from edlz.services.protocol.plan import Plan
 from edlz.services.transitions import Transitions
 

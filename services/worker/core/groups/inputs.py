@@ -7,9 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.services.parameters.store import Store
-from edlz.services.protocol.groups import GroupOrders, SlotHeader
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import Identity, SnapshotName
+from edlz.services.protocol.messages import GroupOrders, Identity, SlotHeader, SnapshotName
 from edlz.services.storage.state import State
 
 __all__ = [

@@ -3,9 +3,8 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from edlz.services.protocol.groups import Member
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import Identity, SnapshotName
+from edlz.services.protocol.messages import Identity, Member, SnapshotName
 from edlz.services.storage.state import State
 
 __all__ = [

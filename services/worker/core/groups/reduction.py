@@ -16,8 +16,7 @@ import numpy.typing as npt
 from edlz.core_ext.dense import tree_mean
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.lent_buffers import LentBuffers
-from edlz.services.protocol.groups import GroupRefused, Reduce, Reduced
-from edlz.services.protocol.messages import NO_IDENTITY, Identity
+from edlz.services.protocol.messages import NO_IDENTITY, GroupRefused, Identity, Reduce, Reduced
 from edlz.services.worker.core.groups.instructions import Reply
 
 __all__ = ["OWN", "Reduction", "refusal"]

@@ -15,23 +15,24 @@ from collections.abc import Hashable
 
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.store import Store
-from edlz.services.protocol.groups import (
-    BASE,
+from edlz.services.protocol.groups import BASE, block_of
+from edlz.services.protocol.message_types import Message
+from edlz.services.protocol.messages import (
+    NO_IDENTITY,
     FetchState,
     GroupOrders,
     GroupRefused,
+    Identity,
     Member,
     MemberStatus,
     Reduce,
     Reduced,
     SlotFailure,
     SlotHeader,
+    SnapshotName,
     StatePiece,
     WrittenPart,
-    block_of,
 )
-from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import NO_IDENTITY, Identity, SnapshotName
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups.inputs import (

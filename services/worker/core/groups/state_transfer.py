@@ -9,9 +9,8 @@ import hashlib
 import msgspec
 import numpy as np
 
-from edlz.services.protocol.groups import StateHead, StatePiece
 from edlz.services.protocol.layout import slice_bounds
-from edlz.services.protocol.messages import Identity, SnapshotName
+from edlz.services.protocol.messages import Identity, SnapshotName, StateHead, StatePiece
 from edlz.services.storage.state import State
 
 __all__ = ["assemble", "cut", "part_of", "state_digest"]

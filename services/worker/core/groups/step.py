@@ -10,9 +10,9 @@ from edlz.core_ext.dense import tree_mean
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.store import MeanStep
-from edlz.services.protocol.groups import Reduce, Reduced, SlotHeader, buckets_of, nodes_of
+from edlz.services.protocol.groups import buckets_of, nodes_of
 from edlz.services.protocol.layout import slice_bounds
-from edlz.services.protocol.messages import Identity
+from edlz.services.protocol.messages import Identity, Reduce, Reduced, SlotHeader
 from edlz.services.worker.core.groups.inputs import SlotComputed
 
 __all__ = ["Chunks", "Step"]
