@@ -140,7 +140,6 @@ class MasterService(Shell[Input, Instruction]):
         # Waiting for the disk, this master hears nobody: that time is nobody's silence.
         self._clock = AwakeClock(lambda: loop.time() - journal.waited_s)
         self._progress = Progress(self._core, time.time(), self._clock(), state)
-        self._look = looking_at(config, self._core, self._progress, self._clock)
         self._page: StatusPage | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._is_outdated = False  # a younger master has begun
@@ -157,6 +156,7 @@ class MasterService(Shell[Input, Instruction]):
             security=self._security,
         )
         when_failed(self._server.failed, self.fail)
+        self._look = looking_at(config, self._core, self._progress, self._clock, self._server.traffic)
         listening = bound(config)
         if listening is not None:
             self._page = StatusPage(listening, self._look, config.status_host)

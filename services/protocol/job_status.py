@@ -98,6 +98,8 @@ class PartitionView(Record, frozen=True, kw_only=True):
     missing: int = 0
     doubled: int = 0
     note: str = ""
+    requests_per_s: float = 0.0
+    p99_s: Finite | None = None  # within which 99 of 100 requests were worked on
 
 
 class ExportView(Record, frozen=True, kw_only=True):

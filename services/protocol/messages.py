@@ -81,6 +81,14 @@ class TableTelemetry(Record, frozen=True, kw_only=True):
     rows_created: int = 0
 
 
+class OperationTelemetry(Record, frozen=True, kw_only=True):
+    """Requests of one kind: how many took how long (`buckets.DURATIONS_S`), and how long all of them."""
+
+    name: str
+    seconds: float
+    counts: tuple[int, ...]
+
+
 class PartitionTelemetry(Record, frozen=True, kw_only=True):
     """For display only; decides nothing."""
 
@@ -88,6 +96,14 @@ class PartitionTelemetry(Record, frozen=True, kw_only=True):
     cpu_share: float = 0.0  # of one core, since the status before
     requests: int = 0
     tables: tuple[TableTelemetry, ...] = ()
+    # Counts of this life, or of a part of it.
+    duplicates: int = 0  # pushes that came again
+    rejected: tuple[tuple[str, int], ...] = ()  # requests that were refused, by reason
+    staleness: tuple[int, ...] = ()  # applied pushes, by `buckets.STALENESS`
+    staleness_sum: float = 0.0
+    operations: tuple[OperationTelemetry, ...] = ()
+    bytes_in: int = 0
+    bytes_out: int = 0
 
 
 class PartInfo(Record, frozen=True, kw_only=True):

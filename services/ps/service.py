@@ -9,6 +9,7 @@ import logging
 import resource
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,7 @@ from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.process.contact import Contact
 from edlz.services.process.runtime import EventQueue, Stop, when_failed
 from edlz.services.process.shell import Instructions, Shell
+from edlz.services.protocol.buckets import DURATIONS_S, Buckets
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     ErrorReply,
@@ -26,9 +28,11 @@ from edlz.services.protocol.messages import (
     Identity,
     Initialise,
     NewestPull,
+    OperationTelemetry,
     PartInfo,
     PartitionTelemetry,
     ReadTables,
+    Refused,
 )
 from edlz.services.ps.core.heartbeat import HEARTBEAT_S
 from edlz.services.ps.core.inputs import (
@@ -50,11 +54,19 @@ from edlz.services.storage.durable import NO_ROOM
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.transport.rpc import RpcClient, RpcServer
 from edlz.services.transport.security import Security
+from edlz.services.transport.traffic import Traffic
 
 __all__ = ["Answering", "PartitionService", "serve_partition"]
 
 LONG_KERNEL_BYTES = 4 << 20  # above this a kernel holds the loop for more than about a millisecond
 FULL_S = 300.0  # a disk that stays full ends the job: it holds its machines no longer
+_OPERATIONS = {
+    "Exchange": "exchange",
+    "Initialise": "initialise",
+    "NewestPull": "newest",
+    "ReadVector": "read_vector",
+    "ReadTables": "read_tables",
+}
 ROW_BYTES = 128  # what a row of an embedding table counts for
 
 logger = logging.getLogger(__name__)
@@ -90,6 +102,7 @@ async def serve_partition(
             Path(config.job_dir) if config.job_dir else None,
             stop,
             Contact(config.master_endpoint, config.orphan_secs),
+            server.traffic,
         )
         server.handler = service.on_request
         when_failed(server.failed, service.fail)
@@ -129,6 +142,8 @@ class PartitionService(Shell[Input, Instruction]):
         Set when the core says that it is over.
     contact : Contact, optional
         Ends it when the master is gone for good.
+    traffic : Traffic, optional
+        Of its server, if that is its own.
     """
 
     carries = Instructions["PartitionService"]()
@@ -142,6 +157,7 @@ class PartitionService(Shell[Input, Instruction]):
         job_folder: Path | None,
         stop: Stop,
         contact: Contact | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         super().__init__(stop)
         self._loop = asyncio.get_running_loop()
@@ -156,6 +172,9 @@ class PartitionService(Shell[Input, Instruction]):
         self._status_request: tuple[int, float] | None = None  # under way, and since when
         self._waiting: Report | None = None  # to be sent when that is answered
         self._requests = 0
+        self._operations: dict[str, Buckets] = {}  # how long requests took, by kind
+        self._rejected: Counter[str] = Counter()
+        self._traffic = traffic
         # The era in which the base, or the seal, does not fit on the disk, and since when.
         self._full_since: tuple[Identity, float] | None = None
         when_failed(master.failed, self.fail)
@@ -200,7 +219,7 @@ class PartitionService(Shell[Input, Instruction]):
                 is_long=is_long,
             )
             return
-        events.is_busy = True
+        events.is_busy, began_s = True, time.perf_counter()
         try:  # no more calls than must be: most requests take this way
             try:
                 instructions = self._core.feed(request, self._loop.time())
@@ -213,13 +232,25 @@ class PartitionService(Shell[Input, Instruction]):
         except Exception as error:
             self.fail(error)
         finally:
+            self._note_time(request, began_s)
             events.end()
 
     def _outcome(self, request: Request) -> list[Instruction] | EdlzError:
+        began_s = time.perf_counter()
         try:
             return self.decide(request)
         except EdlzError as error:
             return error
+        finally:
+            self._note_time(request, began_s)
+
+    def _note_time(self, request: Request, began_s: float) -> None:
+        """Count a request by how long it took: one at a time is worked on."""
+        kind = type(request.body).__name__
+        buckets = self._operations.get(kind)
+        if buckets is None:
+            buckets = self._operations[kind] = Buckets(DURATIONS_S)
+        buckets.note(time.perf_counter() - began_s)
 
     def _answer(self, request: Request, outcome: list[Instruction] | EdlzError) -> None:
         if isinstance(outcome, EdlzError):
@@ -233,6 +264,8 @@ class PartitionService(Shell[Input, Instruction]):
 
     @carries.out(Reply)
     def _reply(self, reply: Reply) -> None:
+        if isinstance(reply.body, Refused):
+            self._rejected[reply.body.reason] += 1
         self._server.reply(reply.to, reply.body)
 
     @carries.out(Link)
@@ -363,12 +396,24 @@ class PartitionService(Shell[Input, Instruction]):
         now, cpu_s = time.monotonic(), usage.ru_utime + usage.ru_stime
         since, before = self._cpu_seen
         self._cpu_seen = (now, cpu_s)
-        store = self._core.store
+        store, exchanges, traffic = self._core.store, self._core.exchanges, self._traffic
         return PartitionTelemetry(
             memory_bytes=store.memory_bytes if store else 0,
             cpu_share=(cpu_s - before) / max(now - since, 1e-3),
             requests=self._requests,
             tables=store.tables.telemetry() if store else (),
+            duplicates=exchanges.duplicates if exchanges else 0,
+            rejected=tuple(self._rejected.items()),
+            staleness=tuple(exchanges.staleness.counts) if exchanges and not self._core.plan.is_sync else (),
+            staleness_sum=exchanges.staleness.total if exchanges else 0.0,
+            operations=tuple(
+                OperationTelemetry(
+                    name=_OPERATIONS.get(kind, "other"), seconds=each.total, counts=tuple(each.counts)
+                )
+                for kind, each in self._operations.items()
+            ),
+            bytes_in=traffic.bytes_in if traffic else 0,
+            bytes_out=traffic.bytes_out if traffic else 0,
         )
 
 

@@ -21,7 +21,7 @@ from edlz.services.master.core.vocabulary.instructions import Announce, Instruct
 from edlz.services.master.core.vocabulary.records import JournalState, WorkerEntry
 from edlz.services.master.core.vocabulary.verdict import Verdict
 from edlz.services.master.core.work import Work
-from edlz.services.protocol.messages import SupervisorStatus, WorkerStatus
+from edlz.services.protocol.messages import PartitionStatus, SupervisorStatus, WorkerStatus
 from edlz.services.protocol.plan import Plan
 from edlz.services.supervision.launcher import split_name
 
@@ -77,6 +77,8 @@ class JobProcesses:
         self.lost_workers = journal.fleet.lost if journal.fleet else 0
         self.target_workers = 0
         self._record = journal.fleet  # as the journal has it
+        self.recovery_s: dict[str, float] = {}  # by role: how long the newest recovery took
+        self._gone_servers: dict[int, float] = {}  # since when
         self._awaited: dict[str, float] = {}  # workers in the place of lost ones -> since when
         self._spare_awaited_s: float | None = None  # since when any spare should take over
         self._stepping: set[str] = set()  # workers that have begun to train
@@ -202,11 +204,18 @@ class JobProcesses:
         self.desired.note_ready(name)
         lost_s, spare_s = self._awaited.pop(name, None), self._spare_awaited_s
         self._spare_awaited_s = None
+        if lost_s is not None or spare_s is not None:
+            self.recovery_s["worker"] = now - (spare_s if lost_s is None else lost_s)  # type: ignore[operator]
         if lost_s is not None:
             return [Announce("worker", f"{name} {self._doing} after {now - lost_s:.1f}s.")]
         if spare_s is not None:
             return [Announce("worker", f"{name} has taken over after {now - spare_s:.1f}s.")]
         return []
+
+    def on_server(self, status: PartitionStatus, now: float) -> None:
+        """A parameter server has spoken: one that was lost is back, when it has its state again."""
+        if self._gone_servers and status.has_base and status.partition in self._gone_servers:
+            self.recovery_s["ps"] = now - self._gone_servers.pop(status.partition)
 
     def note(self, worker: str, entry: WorkerEntry) -> None:
         """A worker is alive, and this is its newest word."""
@@ -269,6 +278,7 @@ class JobProcesses:
             out += self.lose(str(ident), loss.reason, is_death=not loss.is_explained)
         else:  # its next life tells the rest
             self.silent_servers.on_gone(ident)
+            self._gone_servers.setdefault(ident, now)
             self._partitions.on_gone(ident)
             out.append(Announce("ps", f"{loss.name} lost: {loss.reason}."))
         if self._verdict.failure is not None:  # what the job ends of: nothing starts any more

@@ -295,6 +295,7 @@ class MasterCore:
             *self._on_leaving(status),
         ]
         out += self._admit(status, is_first=is_first) if self.partitions.take(status) else []
+        self.processes.on_server(status, now)
         if self.plan.is_sync:
             self._standstill.on_status(status.partition, self.partitions.statuses, now)
         out += self._course.advance()

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from edlz.services.master.page.redaction import shown_text
+from edlz.services.master.progress.measures import Measured
 from edlz.services.protocol.curves import CurveRow
 from edlz.services.protocol.job_status import EventView, JobStatus
 from edlz.services.protocol.status_object import event_objects, status_object
@@ -38,6 +39,8 @@ class Content:
         That repeats it.
     where : str
         `local`, or `k8s/NAMESPACE`.
+    measured : Measured
+        What its metrics are made of.
     """
 
     status: JobStatus
@@ -46,6 +49,7 @@ class Content:
     settings: Sequence[dict[str, str]]
     command: str
     where: str = "local"
+    measured: Measured = Measured()  # noqa: RUF009  nothing in it is changed
 
     def tree(self, since: int = 0) -> dict[str, Any]:
         """Return the whole object, with the events after a number; nothing in it is to be hidden."""

@@ -8,14 +8,15 @@ from edlz.services.master.page.content import Content
 from edlz.services.master.page.settings_table import command_to_repeat, settings_rows
 from edlz.services.master.page.task_map import task_map
 from edlz.services.master.progress.progress import Progress
+from edlz.services.transport.traffic import Traffic
 
 __all__ = ["looking_at"]
 
 
 def looking_at(
-    config: JobConfig, core: MasterCore, progress: Progress, clock: Callable[[], float]
+    config: JobConfig, core: MasterCore, progress: Progress, clock: Callable[[], float], traffic: Traffic
 ) -> Callable[[], Content]:
-    """Return what looks at a job."""
+    """Return what looks at a job; `traffic`: of its master."""
     settings, command = settings_rows(config), command_to_repeat(config)
     where = f"k8s/{config.namespace or 'default'}" if config.image_name else "local"
 
@@ -23,6 +24,7 @@ def looking_at(
         queue = core.work.queue
         tasks = task_map(queue.task_count, queue.done, queue.leased, queue.again)
         status = progress.status(0, clock())
-        return Content(status, tuple(progress.curves.rows), tasks, settings, command, where)
+        measured = progress.measured((traffic.bytes_in, traffic.bytes_out))
+        return Content(status, tuple(progress.curves.rows), tasks, settings, command, where, measured)
 
     return look

@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from typing import Any
 
 from edlz.services.configuration.endpoints import is_wildcard
@@ -26,6 +27,8 @@ STATUS_PORT = 50002
 LOOK_S = 1.0
 _BACKLOG = 64
 _LOOPBACK = "127.0.0.1"
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +105,7 @@ class StatusPage:
         self._seen: tuple[float, asyncio.Future[Encoded]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
         self._page: tuple[Encoded, bytes] | None = None
-        self._metrics: tuple[Encoded, bytes] | None = None
+        self._metrics: tuple[Content, bytes] | None = None
         paths = {"/": self._html, "/index.html": self._html, "/api/status": self._status}
         self._server = HttpServer(listening, {**paths, **self.open_paths}, [host] if host else [])
         bound_host, port = listening.getsockname()[:2]
@@ -140,7 +143,10 @@ class StatusPage:
         return Answer(b"ok\n", "text/plain; charset=utf-8")
 
     async def _metrics_text(self, _: Mapping[str, str]) -> Answer:
-        raise NotImplementedError
+        content = (await self._encoded()).content
+        if self._metrics is None or self._metrics[0] is not content:
+            self._metrics = (content, await self._on_thread(lambda: _metrics_of(content)))
+        return Answer(self._metrics[1], METRICS_TYPE)
 
     # -- looking at the job
 
@@ -154,3 +160,9 @@ class StatusPage:
 
     async def _on_thread(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _metrics_of(content: Content) -> bytes:
+    """Return metrics as text; only who is scraped imports what makes them, on a thread."""
+    text: bytes = import_module("edlz.services.master.page.metrics").metrics_text(content)
+    return text

@@ -15,9 +15,10 @@ def task_map(count: int, done: TaskSet, leased: Iterable[int], again: TaskSet) -
     Returns
     -------
     dict
-        `count`: the tasks; `per_cell`: of each cell but the last.  `done_map`, a letter a cell: the tenths of it that are done,
+        `count`: the tasks; `leased_count`: those in work; `per_cell`: of each cell but the last.  `done_map`, a letter a cell: the tenths of it that are done,
         or `d` for all.  `marks`: `l` if one of it is leased, `r` if one was tried again, `b` for both, else `-`.
     """
+    leased = tuple(leased)
     per_cell = max(1, -(-count // MOST_CELLS))
     cells = -(-count // per_cell)
     done_counts = [0] * cells
@@ -39,6 +40,7 @@ def task_map(count: int, done: TaskSet, leased: Iterable[int], again: TaskSet) -
     return {
         "count": count,
         "per_cell": per_cell,
+        "leased_count": len(leased),
         "done_map": "".join(letters),
         "marks": "".join("-lrb"[mark] for mark in marks),
     }

@@ -15,8 +15,11 @@ from edlz.services.master.core.vocabulary.phase import Phase
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.progress.curves import Curves, Figures
 from edlz.services.master.progress.events import Events
+from edlz.services.master.progress.measured import measured
+from edlz.services.master.progress.measures import Measured, Measures, p99
 from edlz.services.master.progress.rates import Rate
 from edlz.services.master.progress.table_figures import TableFigures
+from edlz.services.protocol.buckets import DURATIONS_S
 from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.job_status import (
     EvaluationView,
@@ -95,6 +98,10 @@ class Progress:
         self._checkpoint_seen: tuple[int | None, float] = (None, now)
         self._snapshot_seen: tuple[int | None, float, float] = (None, now, 0.0)
         self.events = Events(core.term, journal.final.events if journal.final else journal.events)
+        self.measures = Measures()
+        self._request_rates: dict[str, Rate] = {}
+        self._cut_since_s: float | None = None  # of the checkpoint under way
+        self._checkpoint_s: float | None = None  # how long the newest one took
         self.page = ""  # the address of the status page
         self.curves = Curves(journal.curves, journal.curve_end)
         self._noted_s = -math.inf  # when the curves were told of the job last
@@ -128,6 +135,7 @@ class Progress:
             life = (status.incarnation, status.seq)
             row = _WorkerRow(life, told, Rate(WORKER_RATE_WINDOW_S), now, restarts)
             row.rate.note(0, now)
+            self.measures.on_worker(told)
             self._workers[status.worker] = row
             return _wait_news(status, "")
         if (status.incarnation, status.seq) <= row.life:
@@ -135,6 +143,7 @@ class Progress:
         row.life = (status.incarnation, status.seq)
         row.records += told.records
         row.rate.note(row.records, now)
+        self.measures.on_worker(told)
         if not told.minibatches:  # the last known times of a step say more than zeros
             kept = row.telemetry
             told = msgspec.structs.replace(
@@ -154,8 +163,7 @@ class Progress:
         live = self._core.processes.live.workers
         self._workers = {worker: row for worker, row in self._workers.items() if worker in live}
         self._tables.sample(self._statuses, now)
-        if self._core.checkpoints.newest != self._checkpoint_seen[0]:
-            self._checkpoint_seen = (self._core.checkpoints.newest, now)
+        self._sample_checkpoint(now)
         if self._snapshot != self._snapshot_seen[0]:
             total = self._core.plan.records_per_epoch * self._core.plan.epochs
             self._snapshot_seen = (self._snapshot, now, self.records / total if total else 1.0)
@@ -166,7 +174,24 @@ class Progress:
         self._sample_rate(now)
         if now - self._noted_s >= CURVES_S and self._is_under_way:
             self._noted_s = now
+            self.measures.sample(self._statuses, self.records, self.minibatches)
+            for status in self._statuses:
+                rate = self._request_rates.setdefault(str(status.partition), Rate(WORKER_RATE_WINDOW_S))
+                rate.note(status.telemetry.requests, now)
             self.curves.note(self._figures(now), now + self._wall_offset_s)
+
+    def _sample_checkpoint(self, now: float) -> None:
+        """See since when a checkpoint is under way, and when it is complete."""
+        checkpoints = self._core.checkpoints
+        if checkpoints.newest != self._checkpoint_seen[0]:
+            self._checkpoint_seen = (checkpoints.newest, now)
+            self._checkpoint_s = None if self._cut_since_s is None else now - self._cut_since_s
+            self._cut_since_s = None
+        is_under_way = not checkpoints.is_idle or any(status.parts for status in self._statuses)
+        if is_under_way and self._cut_since_s is None:
+            self._cut_since_s = now
+        elif not is_under_way:
+            self._cut_since_s = None
 
     def _sample_rate(self, now: float) -> None:
         """Take the rate while the job trains; when that is over, the last one stays."""
@@ -267,7 +292,14 @@ class Progress:
             missing=max(0, self._core.processes.target_workers - training - starting),
             loss=self.loss,
             wait=self._wait_share,
+            staleness=None if self._core.plan.is_sync else self.measures.staleness_now,
         )
+
+    def measured(self, network: tuple[int, int]) -> Measured:
+        """Return what metrics are made of; `network`: bytes that this master has taken and given."""
+        at = None if self._checkpoint_seen[0] is None else self._checkpoint_seen[1] + self._wall_offset_s
+        records = {worker: row.records for worker, row in self._workers.items()}
+        return measured(self._core, self.measures, records, (at, self._checkpoint_s), network)
 
     @property
     def _wait_share(self) -> float | None:
@@ -316,7 +348,7 @@ class Progress:
             tasks_total=core.work.queue.task_count,
             evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.work.results),
             workers=self._worker_views(now),
-            partitions=self._partition_views(),
+            partitions=self._partition_views(now),
             events=self.events.since(since),
             digest=core.verdict.digest,
             failure=core.verdict.failure,
@@ -397,9 +429,10 @@ class Progress:
             str(split_name(name)[1]) for name in self._core.processes.notes if split_name(name)[0] == role
         ]
 
-    def _partition_views(self) -> tuple[PartitionView, ...]:
-        views = []
+    def _partition_views(self, now: float) -> tuple[PartitionView, ...]:
+        views, operations = [], self.measures.operations()
         for status in self._statuses:
+            rate = self._request_rates.get(str(status.partition))
             state = "sealed" if status.is_sealed else "serving" if status.has_base else "starting"
             if (
                 self._core.processes.silent_servers.is_silent(status.partition)
@@ -415,6 +448,11 @@ class Progress:
                     cpu_share=status.telemetry.cpu_share,
                     rows=sum(table.rows for table in status.telemetry.tables),
                     note=self._core.processes.notes.get(f"ps-{status.partition}", ""),
+                    requests_per_s=rate.per_s(now) if rate else 0.0,
+                    p99_s=p99(
+                        [each for (ident, _), each in operations.items() if ident == str(status.partition)],
+                        DURATIONS_S,
+                    ),
                     **msgspec.structs.asdict(status.recount),
                 )
             )

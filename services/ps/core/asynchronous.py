@@ -86,14 +86,17 @@ class Asynchronous(Exchanges):
         ledger, tolerance = self.store.received, self._settings.tolerance
         mark = ledger.marks.get(push.task, 0)
         if push.index < mark or (not mark and push.task in ledger.finished):
+            self.duplicates += 1
             return None
         if push.index > mark:
             return Refused(reason="gap")
         if not tolerance:
+            self.staleness.note(staleness)
             self.store.apply(push, rate_scale)
             return None
         if staleness > tolerance:
             return Refused(reason="stale")
+        self.staleness.note(staleness)
         waiting = self.store.receive(push)
         if waiting >= self.plan.slots or self._has_all or self.is_level:
             self.store.flush()

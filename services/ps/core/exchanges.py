@@ -4,6 +4,7 @@ from collections.abc import Hashable
 
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.store import Store, Values
+from edlz.services.protocol.buckets import STALENESS, Buckets
 from edlz.services.protocol.messages import ANY_VERSION, Exchanged, Identity, NewestPull, Pull, Push, Refused
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.core.instructions import Reply
@@ -30,6 +31,10 @@ class Exchanges:
         Of the partition's life.
     task_count : int
         How many tasks the job has: fewer than its plan, if it has been ended.
+    duplicates : int
+        Pushes that came again.
+    staleness : Buckets
+        Of the pushes that were applied; asynchronous mode.
     """
 
     def __init__(self, plan: Plan, store: Store, incarnation: Identity) -> None:
@@ -37,6 +42,8 @@ class Exchanges:
         self.snapshot_at = self.checkpoint_at = 0
         self.task_ends = TaskEnds(are_known=True)
         self._task_count = self.task_count = plan.task_count
+        self.duplicates = 0
+        self.staleness = Buckets(STALENESS)
 
     def newest(self, to: Hashable, pull: NewestPull) -> list[Reply]:
         """Answer a pull for evaluation.

@@ -70,6 +70,11 @@ class Standing(ABC):
         return life
 
     @property
+    def exchanges(self) -> Synchronous | Asynchronous | None:
+        """What answers workers now."""
+        return self._exchanges
+
+    @property
     def _asynchronous(self) -> Asynchronous | None:
         return self._exchanges if isinstance(self._exchanges, Asynchronous) else None
 

@@ -87,6 +87,7 @@ class Synchronous(Exchanges):
                 return [Reply(to, Refused(reason="behind"))]
             if body.version == self.store.version:
                 is_staged = push.task in self._staged
+                self.duplicates += is_staged
                 if (
                     not is_staged
                     and not self.task_ends.are_none
@@ -94,6 +95,8 @@ class Synchronous(Exchanges):
                 ):
                     return [Reply(to, Refused(reason="held"))]
                 out += self._stage(push)
+            else:
+                self.duplicates += 1
         if pull is None:
             return [*out, Reply(to, self._exchanged(push.task if push else None))]
         return [*out, *self._pull(to, pull, body.incarnation == self.incarnation)]

@@ -14,6 +14,7 @@ so many have ended without any progress in between is given up, whatever ended t
 Fewer are needed if they ended by themselves.  Who dies with a task in hand is that task's affair first: see `DeadlyTasks`.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -91,6 +92,8 @@ class DesiredProcesses:
         Processes that were given up although they run.
     lost : int
         Workers that have been lost so far.
+    replaced : Counter
+        Those that this master has lost, by cause.
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class DesiredProcesses:
         self._asked = self.target = workers
         self.hung: set[str] = set()
         self.lost = 0
+        self.replaced: Counter[str] = Counter()
         self._processes: dict[str, _Process] = {f"ps-{index}": _Process() for index in range(servers)}
         self._places = Places(tuple(self._processes))
         self._next_id = 0
@@ -276,6 +280,7 @@ class DesiredProcesses:
 
     def _replace(self, name: str, reason: str, cause: Cause, now: float) -> Loss:
         self.lost += 1
+        self.replaced[cause.value] += 1
         self._ready.discard(name)
         process = self._processes.pop(name)
         delay_s = process.line.on_end(self._lived_s(process, now), self._achieved)

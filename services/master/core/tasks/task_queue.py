@@ -10,7 +10,7 @@ With thousands of workers no event may cost a look at all of them, or at all tas
 worker that is remembered in `_may_take`.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -18,6 +18,7 @@ from statistics import median
 
 from edlz.services.master.core.tasks.failed_attempts import NO_ROUND, Attempts, FailedAttempts
 from edlz.services.master.core.tasks.leases import Leases
+from edlz.services.protocol.buckets import DURATIONS_S, Buckets
 from edlz.services.protocol.ledger import LedgerRecord, TaskSet
 from edlz.services.protocol.messages import FailedTask, Identity, WorkerStatus
 from edlz.services.protocol.plan import Plan
@@ -54,6 +55,8 @@ class TaskQueue:
         No task from this one on is leased.
     again : TaskSet
         Tasks that were given back by a lost worker, or failed, while this master looked on.
+    failures, durations : Counter, Buckets
+        How often that was, by reason; and how long tasks took from lease to end.
     begun : int
         No task from this one on has been begun, as far as is known: some partition may have minibatches of those before.
     """
@@ -71,6 +74,8 @@ class TaskQueue:
     fence: int = field(init=False)
     begun: int = 0
     again: TaskSet = field(default_factory=TaskSet)
+    failures: Counter[str] = field(default_factory=Counter)
+    durations: Buckets = field(default_factory=lambda: Buckets(DURATIONS_S))
     _waiting_for: str = ""  # sync: a worker that had less than its share when `_may_take` last looked
 
     def __post_init__(self) -> None:
@@ -118,6 +123,7 @@ class TaskQueue:
         lease = self._leases.close(task)
         if lease:
             self._durations_s.append(now - lease.given_s)
+            self.durations.note(now - lease.given_s)
 
     def release(self, incarnation: Identity) -> None:
         """A worker is gone: its tasks go to the front of the queue."""
@@ -125,6 +131,7 @@ class TaskQueue:
         for task in back:
             self._leases.end(task)
             self.again.add(task)
+            self.failures["worker lost"] += 1
         self._returned = dict.fromkeys([*back, *self._returned])
 
     def reconcile(self, status: WorkerStatus, *, has_progress: bool, now: float) -> None:
@@ -143,6 +150,7 @@ class TaskQueue:
     def fail(self, worker: str, boot: int, failed: FailedTask) -> Attempts | None:
         """Count a failed attempt; return all attempts, when this was the last one allowed."""
         self.again.add(failed.task)
+        self.failures["error"] += 1
         return self._failed.count(worker, boot, failed)
 
     def forgive(self, task: int) -> None:
