@@ -34,10 +34,10 @@ def content(
         extra_pypi_index="https://me:hunter2@index.example/simple",
         origins="num_workers=job.yaml:6",
     )
-    done = TaskSet((0, tasks // 2, tasks // 2 + 3, tasks // 2 + 20) if tasks > 50 else (0, tasks // 2))
-    map_of_tasks = task_map(
-        tasks, done, range(tasks // 2, tasks // 2 + 2), TaskSet((tasks // 4, tasks // 4 + 2))
-    )
+    half = tasks // 2
+    done = TaskSet((0, half, half + 3, half + 20) if tasks > 50 else (0, half) if half else ())
+    again = TaskSet((tasks // 4, tasks // 4 + 2))
+    map_of_tasks = task_map(tasks, done, range(half, half + 2), again)
     return Content(
         _status(workers, tasks, now, mode, state),
         tuple(_row(number, mode) for number in range(rows)),

@@ -20,6 +20,7 @@ __all__ = [
     "MASTER_PORT",
     "PS_PORT",
     "STATUS",
+    "STATUS_PORT",
     "STOP",
     "SUBMISSION",
     "WORKERS",
@@ -46,7 +47,7 @@ SUBMISSION = "edlz.io/submission"
 """Annotation of the master pod: a random word, by which a submission knows the pod that it has made."""
 
 MASTER = "master"
-MASTER_PORT, PS_PORT = 50001, 2222
+MASTER_PORT, STATUS_PORT, PS_PORT = 50001, 50002, 2222
 JOB_DIR = "/var/lib/edlz/job"
 KEYS_DIR = "/var/run/edlz/keys"
 MASTER_KEYS_DIR = f"{KEYS_DIR}/job"

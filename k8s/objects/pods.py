@@ -19,6 +19,7 @@ from edlz.k8s.cluster.names import (
     MASTER_KEYS_DIR,
     MASTER_PORT,
     PS_PORT,
+    STATUS_PORT,
     Owner,
     pod_name,
 )
@@ -57,9 +58,18 @@ def master_pod(config: JobConfig, image: str) -> client.V1Pod:
     arguments = [_literal(argument) for argument in config.to_arguments("master")]
     command = ["python", "-m", "edlz.k8s.master", *arguments]
     command += _listening(MASTER_PORT)
+    annotations = {CONFIG: config.to_yaml()}
+    if config.status_port != "none":
+        command.append("--metrics_host=$(MY_POD_IP)")
+        port = config.status_port if config.status_port not in ("", "0") else str(STATUS_PORT)
+        annotations |= {
+            "prometheus.io/scrape": "true",
+            "prometheus.io/port": port,
+            "prometheus.io/path": "/metrics",
+        }
     volumes = parse_volumes(config.volume)
     name = pod_name(config.job_name, MASTER)
-    about = metadata(config, name, MASTER, None, annotations={CONFIG: config.to_yaml()}, status="Pending")
+    about = metadata(config, name, MASTER, None, annotations=annotations, status="Pending")
     return client.V1Pod(
         api_version="v1",
         kind="Pod",
@@ -154,6 +164,7 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
         worker_threads=threads,
         endpoint="",
         port=MASTER_PORT,
+        status_port=str(STATUS_PORT) if config.status_port == "0" else config.status_port,
     )
 
 

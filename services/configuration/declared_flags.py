@@ -315,6 +315,7 @@ class DeclaredFlags:
         readers="master",
         hidden=True,
     )
+    metrics_host: str = _run("", "HOST", "where metrics alone are served", readers="master", hidden=True)
     origins: str = _run("", "TEXT", "where settings come from", readers="master", hidden=True, compare=False)
     transport_security: str = _run("curve", "HOW", "beyond this machine: curve | none", choices=_SECURITY)
     log_level: str = _run("INFO", "LEVEL", "DEBUG | INFO | WARNING | ERROR | CRITICAL", choices=_LEVELS)

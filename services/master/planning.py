@@ -46,6 +46,7 @@ _OF_THIS_PROCESS = frozenset(
         "log_format",
         "log_level",
         "master_addr",
+        "metrics_host",
         "origins",
         "orphan_secs",
         "port",

@@ -50,7 +50,7 @@ from edlz.services.master.journal.journal import Journal, TermLost
 from edlz.services.master.journal.last_word import leave_last_word, note_end
 from edlz.services.master.page.look import looking_at
 from edlz.services.master.page.report import write_report
-from edlz.services.master.page.status_page import StatusPage, bound
+from edlz.services.master.page.status_page import StatusPage, bound, bound_beside
 from edlz.services.master.planning import desired_processes, lock_folder, open_journal
 from edlz.services.master.progress.progress import Progress
 from edlz.services.master.publication import publish_predictions
@@ -159,7 +159,8 @@ class MasterService(Shell[Input, Instruction]):
         self._look = looking_at(config, self._core, self._progress, self._clock, self._server.traffic)
         listening = bound(config)
         if listening is not None:
-            self._page = StatusPage(listening, self._look, config.status_host)
+            beside = bound_beside(config, listening)
+            self._page = StatusPage(listening, self._look, config.status_host, beside)
             self._progress.page = self._page.address
         self._hosted_stop = Stop()
         self._hosted: PartitionService | None = None

@@ -21,7 +21,7 @@ from edlz.services.master.page.content import Content
 from edlz.services.master.page.encoded import Encoded
 from edlz.services.master.page.http import Answer, Ask, HttpServer
 
-__all__ = ["STATUS_PORT", "StatusPage", "bound"]
+__all__ = ["STATUS_PORT", "StatusPage", "bound", "bound_beside"]
 
 STATUS_PORT = 50002
 LOOK_S = 1.0
@@ -60,6 +60,17 @@ def bound(config: JobConfig) -> socket.socket | None:
     return None
 
 
+def bound_beside(config: JobConfig, page: socket.socket) -> socket.socket | None:
+    """Return a socket at --metrics_host, on the port of the page; None for no such place, or where it cannot be."""
+    if not config.metrics_host:
+        return None
+    try:
+        return _listening(config.metrics_host.strip("[]"), page.getsockname()[1])
+    except OSError as error:
+        logger.warning("no metrics at %s: %s", config.metrics_host, error)
+        return None
+
+
 def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -93,6 +104,8 @@ class StatusPage:
         Returns how the job stands now; called on the loop.
     host : str
         --status_host: a name under which the page may be asked.
+    beside : socket, optional
+        A further place, which answers with metrics and health alone.
 
     Attributes
     ----------
@@ -100,30 +113,37 @@ class StatusPage:
         Its URL, for a browser on this machine.
     """
 
-    def __init__(self, listening: socket.socket, look: Callable[[], Content], host: str = "") -> None:
+    def __init__(
+        self,
+        listening: socket.socket,
+        look: Callable[[], Content],
+        host: str = "",
+        beside: socket.socket | None = None,
+    ) -> None:
         self._look = look
         self._seen: tuple[float, asyncio.Future[Encoded]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
         self._page: tuple[Encoded, bytes] | None = None
         self._metrics: tuple[Content, bytes] | None = None
         paths = {"/": self._html, "/index.html": self._html, "/api/status": self._status}
-        self._server = HttpServer(listening, {**paths, **self.open_paths}, [host] if host else [])
+        open_paths: dict[str, Ask] = {"/healthz": self._health, "/metrics": self._metrics_text}
+        self._servers = [HttpServer(listening, {**paths, **open_paths}, [host] if host else [])]
+        if beside is not None:  # no text of the job is in them, but its name and its numbers
+            self._servers.append(HttpServer(beside, open_paths))
         bound_host, port = listening.getsockname()[:2]
         name = "localhost" if bound_host == _LOOPBACK or is_wildcard(bound_host) else bound_host
         self.address = f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
-    @property
-    def open_paths(self) -> Mapping[str, Ask]:
-        """What may be asked from other machines: no text of the job is in it but its name and its numbers."""
-        return {"/healthz": self._health, "/metrics": self._metrics_text}
-
     async def run(self) -> None:
         """Serve until cancelled."""
-        await self._server.run()
+        async with asyncio.TaskGroup() as serving:
+            for server in self._servers:
+                serving.create_task(server.run(), name="page")
 
     def close(self) -> None:
         """Free the port."""
-        self._server.close()
+        for server in self._servers:
+            server.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     # -- what is asked
