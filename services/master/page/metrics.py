@@ -63,7 +63,7 @@ def _job(content: Content) -> Iterator[Metric]:
     yield _gauge("edlz_job_state", "1 for the state that the job is in, 0 for the others.", states)
     yield _gauge("edlz_progress_ratio", "How much of the job is done, from 0 to 1.", [({}, status.ratio)])
     yield _gauge("edlz_model_version", "Updates that are in the model.", [({}, status.version)])
-    loss = [] if status.loss is None else [({}, status.loss)]
+    loss: _Samples = [] if status.loss is None else [({}, status.loss)]
     yield _gauge("edlz_loss", "The mean of the loss that workers told last.", loss)
     newest = status.evaluations[-1].metrics if status.evaluations else {}
     yield _gauge(
@@ -116,7 +116,9 @@ def _distributions(content: Content) -> Iterator[Metric]:
     for phase, seconds in measured.step_s.items():
         steps.add_metric([phase], count_value=measured.steps, sum_value=seconds)
     yield steps
-    stale = [({}, measured.staleness, measured.staleness_sum)] if content.status.mode == "async" else []
+    stale: Sequence[tuple[Mapping[str, str], Sequence[int], float]] = (
+        [({}, measured.staleness, measured.staleness_sum)] if content.status.mode == "async" else []
+    )
     yield _histogram(
         "edlz_gradient_staleness_versions",
         "Versions between the parameters that a gradient was computed on and those that it was applied to.",
