@@ -73,6 +73,13 @@ setup(
                 extra_link_args=["-pthread"],
             ),
             Extension("edlz.core_ext._headers", ["core_ext/_headers.pyx"], extra_compile_args=FLAGS),
+            Extension(
+                "edlz.core_ext._scanning",
+                ["core_ext/_scanning.pyx", "core_ext/scanning.c"],
+                include_dirs=["core_ext"],
+                depends=["core_ext/_scanning.pyx", "core_ext/scanning.h"],
+                extra_compile_args=FLAGS,
+            ),
             Extension("edlz.core_ext._tensors", ["core_ext/_tensors.pyx"], extra_compile_args=FLAGS),
             Extension("edlz.core_ext._wire", ["core_ext/_wire.pyx"], extra_compile_args=FLAGS),
         ],

@@ -7,28 +7,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from edlz.api.batches import batched
     from edlz.api.callbacks import LearningRateScheduler, MaxStepsStopping, SavedModelExporter
     from edlz.api.embedding import Embedding, SparseEmbedding
     from edlz.api.feature_columns import DenseFeatures, concatenated_categorical_column
     from edlz.api.loading import load
     from edlz.api.optimizers import RowwiseAdagrad
     from edlz.api.predictions import BasePredictionOutputsProcessor, PredictionContext
+    from edlz.api.readers import AbstractDataReader, Metadata
 
 __all__ = [
+    "AbstractDataReader",
     "BasePredictionOutputsProcessor",
     "DenseFeatures",
     "Embedding",
     "LearningRateScheduler",
     "MaxStepsStopping",
+    "Metadata",
     "PredictionContext",
     "RowwiseAdagrad",
     "SavedModelExporter",
     "SparseEmbedding",
+    "batched",
     "concatenated_categorical_column",
     "load",
 ]
 
 _MODULES = {
+    "batched": "edlz.api.batches",
+    "AbstractDataReader": "edlz.api.readers",
+    "Metadata": "edlz.api.readers",
     "BasePredictionOutputsProcessor": "edlz.api.predictions",
     "PredictionContext": "edlz.api.predictions",
     "DenseFeatures": "edlz.api.feature_columns",

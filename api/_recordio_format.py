@@ -100,6 +100,14 @@ class ChunkIndex:
     def record_count(self) -> int:
         return int(self.first_records[-1])
 
+    @property
+    def checksum(self) -> int:
+        """Of all headers."""
+        crc = 0
+        for numbers in (self.body_bytes, self.record_counts, self.crcs, self.compressors):
+            crc = zlib.crc32(numbers.tobytes(), crc)
+        return crc
+
 
 class Records(Protocol):
     """The records of one chunk, ready to be copied out."""

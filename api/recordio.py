@@ -18,6 +18,7 @@ import mmap
 import os
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -27,7 +28,7 @@ import numpy.typing as npt
 from edlz.api._recordio_format import ChunkIndex, RecordIOError, Records, decode_chunk, read_index
 from edlz.api._recordio_writer import Writer
 
-__all__ = ["Reader", "RecordIOError", "Writer", "count_records"]
+__all__ = ["Reader", "RecordIOError", "Summary", "Writer", "count_records", "summarise"]
 
 
 class Reader:
@@ -62,6 +63,11 @@ class Reader:
 
     def __len__(self) -> int:
         return self._index.record_count
+
+    @property
+    def checksum(self) -> int:
+        """Of the chunks' headers, which have the checksums of all records: another content has another one."""
+        return self._index.checksum
 
     def read(self, first: int, count: int) -> list[bytes]:
         """Return records `first`, `first + 1`, ...
@@ -179,8 +185,28 @@ def count_records(path: str | os.PathLike[str]) -> int:
     RecordIOError
         If its chunks do not fill it exactly, or it is not RecordIO.
     """
-    _, index = _open(os.fspath(path), is_header_walk=True)
-    return index.record_count
+    return summarise(path).records
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Of a file, by its chunk headers alone; `checksum` as of a Reader."""
+
+    records: int
+    size_bytes: int
+    checksum: int
+
+
+def summarise(path: str | os.PathLike[str]) -> Summary:
+    """Return what a RecordIO file is like.
+
+    Raises
+    ------
+    OSError, RecordIOError
+        As for `count_records`.
+    """
+    source, index = _open(os.fspath(path), is_header_walk=True)
+    return Summary(index.record_count, len(source), index.checksum)
 
 
 def _open(path: str, *, is_header_walk: bool = False) -> tuple[mmap.mmap, ChunkIndex]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.inputs.data import list_shards
+from edlz.services.inputs.listing import list_shards
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.engine.keras_engine import KerasEngine
 from tests import builders

@@ -6,7 +6,7 @@ import numpy as np
 
 from edlz.api.recordio import Writer
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.inputs.data import list_shards
+from edlz.services.inputs.listing import list_shards
 from tests import builders
 
 BATCH, TASK, RECORDS, IDS = 4, 10, 25, 30

@@ -5,7 +5,7 @@ import textwrap
 from edlz.api.recordio import Writer
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.inputs.data import list_shards
+from edlz.services.inputs.listing import list_shards
 from tests import builders
 
 BATCH, TASK, RECORDS = 4, 10, 25  # tasks of 10, 10 and 5 records

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from edlz.client.cluster.index import list_places
 from edlz.client.jobs.job_index import list_jobs
-from edlz.client.jobs.model_symbols import read_symbols
 from edlz.client.screen.job_view import ENDED_STATES
 from edlz.services.configuration.flags import Flag
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.inputs.model_location import FEED_NAMES, MODEL_NAMES, model_zoo_directory, zoo_modules
+from edlz.services.inputs.model_symbols import read_symbols
 
 __all__ = ["complete_checkpoint", "complete_ended_state", "complete_job", "complete_value"]
 

@@ -26,8 +26,8 @@ from edlz.client.images.views import View, follow, view_for
 from edlz.client.screen.terminal import has_colour, look_for
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
-from edlz.services.inputs.data import nearest_path
 from edlz.services.inputs.model_location import locate_model
+from edlz.services.inputs.paths import nearest_path
 
 __all__ = ["check_image_flags", "config_in_image", "is_built_for_job", "job_image"]
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edlz.client.jobs.model_symbols import ModuleSymbols, read_symbols
 from edlz.services.configuration.checks import idle_workers
 from edlz.services.configuration.export_flags import is_keras_file
 from edlz.services.configuration.flags import DATA_FLAGS
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import Problem
 from edlz.services.errors import EdlzError
-from edlz.services.inputs.data import list_shards, nearest_path
+from edlz.services.inputs.job_data import has_custom_reader, list_job_data
+from edlz.services.inputs.listing import Listed
 from edlz.services.inputs.model_location import (
     FEED_NAMES,
     MODEL_NAMES,
@@ -24,6 +24,8 @@ from edlz.services.inputs.model_location import (
     locate_attribute,
     locate_model,
 )
+from edlz.services.inputs.model_symbols import ModuleSymbols, read_symbols
+from edlz.services.inputs.paths import nearest_path
 from edlz.services.predictions.formats import check_format
 from edlz.services.predictions.output import check_free
 from edlz.services.storage.checkpoint_records import version_of
@@ -39,9 +41,6 @@ _SIGNATURES = {
 }
 _A_CHECKPOINT = "name a checkpoint folder, or one of its version-<V>: edlz checkpoint ls FOLDER"
 _CONTRACT = (*MODEL_NAMES, "loss", "optimizer", *FEED_NAMES, "eval_metrics_fn")
-_LATER_NAMES = {
-    "custom_data_reader": "custom_data_reader() of the model is not used: only RecordIO is read in this version of edlz",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +62,18 @@ def check_job(config: JobConfig) -> Preflight:
     """Check that a job can begin on this machine."""
     errors = list(_check_model(config))
     warnings = list(_warn_of_model(config))
-    data_errors, sizes = _check_data(config.data, DATA_FLAGS[config.purpose], warnings)
+    data_errors, data = _check_data(config, config.data, DATA_FLAGS[config.purpose], warnings)
     errors += data_errors
     if config.validation_data and config.purpose == "training":
-        errors += _check_data(config.validation_data, "validation_data", warnings)[0]
+        errors += _check_data(config, config.validation_data, "validation_data", warnings, data)[0]
     if config.checkpoint_dir_for_init:
         errors += _check_checkpoint(config)
     if config.output and config.purpose == "training":
         errors += _check_output(Path(config.output))
     if config.purpose == "prediction" and config.prediction_output and not config.resume:
         errors += _check_predictions(config)
-    records = None if data_errors else sum(sizes)
+    sizes = [shard.count for shard in data.shards] if data is not None and data.is_counted else []
+    records = sum(sizes) or None
     if records:
         tasks = sum(-(-size // config.records_per_task) for size in sizes)
         if config.num_workers <= config.grads_to_wait:  # else the flags alone say so
@@ -110,6 +110,7 @@ def _check_model(config: JobConfig) -> Iterator[Problem]:
         return
     wanted = (model.symbol,) if model.symbol else MODEL_NAMES
     missing = [] if any(name in symbols for name in wanted) else [wanted[0]]
+    brings_feed = has_custom_reader(config)  # perhaps: then it need not be in the module
     for flag in ("loss", "optimizer", "feed"):
         try:
             place = locate_attribute(config, flag, model)
@@ -119,7 +120,7 @@ def _check_model(config: JobConfig) -> Iterator[Problem]:
         names = FEED_NAMES if flag == "feed" and place.symbol == "feed" else (place.symbol or "",)
         if place.path != model.path:
             yield from _check_other_module(place)
-        elif not any(name in symbols for name in names):
+        elif not any(name in symbols for name in names) and not (flag == "feed" and brings_feed):
             missing.append(names[0])
     if missing:
         yield _missing(_module_name(config, model), symbols, missing)
@@ -237,23 +238,27 @@ def _warn_of_model(config: JobConfig) -> Iterator[Problem]:
         symbols = read_symbols(locate_model(config).path)
     except (EdlzError, SyntaxError, OSError, ValueError):
         return  # reported as an error already
-    for name, text in _LATER_NAMES.items():
-        if name in symbols.names:
-            yield Problem(text)
     is_default = config.eval_metrics_fn == "eval_metrics_fn"
     if config.validation_data and is_default and "eval_metrics_fn" not in symbols:
         yield Problem("the model defines no eval_metrics_fn(): evaluation has nothing but the loss to show")
 
 
-def _check_data(given: str, flag: str, warnings: list[Problem]) -> tuple[list[Problem], list[int]]:
-    """Return what is wrong with the data, and how many records each file has; add what is left out to the warnings."""
+def _check_data(
+    config: JobConfig, given: str, flag: str, warnings: list[Problem], training: Listed | None = None
+) -> tuple[list[Problem], Listed | None]:
+    """Return what is wrong with the data, and the records; add what is left out to the warnings.
+
+    A reader of the model's own is not asked here: it would have to be imported.
+    """
 
     def tell(text: str) -> None:
         warnings.append(Problem(text))
 
     try:
-        return [], [shard.count for shard in list_shards(given, flag, tell)]
+        if has_custom_reader(config):
+            return [], None
+        return [], list_job_data(config, given, flag, training, tell, is_quick=True)
     except EdlzError as e:
-        return [Problem(e.message, e.help)], []
+        return [Problem(e.message, e.help)], None
     except OSError as e:
-        return [Problem(f'{flag} "{given}" cannot be read: {e.strerror or e}')], []
+        return [Problem(f'{flag} "{given}" cannot be read: {e.strerror or e}')], None

@@ -36,7 +36,7 @@ _PROGRESS = ("auto", "live", "plain", "quiet", "json")
 _PULL = ("Always", "IfNotPresent", "Never")
 _DRY = ("client", "server")
 _SECURITY = ("curve", "none")
-_RECORDS = "RecordIO file, or a directory of them"
+_RECORDS = "files of records, or a directory of them"
 _CHECKPOINT = "checkpoint folder, or a version-<V>"
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _STRATEGIES = ("Local", "ParameterServerStrategy", "AllreduceStrategy")
@@ -115,6 +115,8 @@ class DeclaredFlags:
         common=True,
         choices=_PREDICTIONS,
     )
+    data_reader_params: str = _model("", "K=V;K=V", "how data is read: reader_type=CSV;sep=,")
+    custom_data_reader: str = _model("custom_data_reader", "NAME", "function that gives a data reader")
     codec_type: str = _model("bytes", "CODEC", "what a record is: bytes | tf_example", choices=_CODECS)
 
     # ------------------------------------------------------------ training

@@ -130,7 +130,7 @@ _OLD_RESOURCES = "a flag for each resource (use --worker_resource_request=cpu=1,
 _OLD_VOLUME = "a flag for each part of a volume (use --volume=claim_name=…,mount_path=…)"
 _POD_WATCH = "a job that does not watch its pods"
 _CALLBACKS = "callbacks"
-_READERS = "data readers other than RecordIO"
+_READERS = "decoding files by a module (use custom_data_reader of the model)"
 _TIMED = "evaluation by time (use --evaluation_steps)"
 _PARTS = "running a part of edlz or another framework"
 
@@ -140,7 +140,7 @@ _NAMES_BY_REASON: dict[str, str] = {
     _OLD_VOLUME: "volume_name mount_path",
     _POD_WATCH: "aux_params relaunch_timeout_worker",
     _CALLBACKS: "callbacks learning_rate_scheduler",
-    _READERS: "custom_data_reader data_reader_params codec_file",
+    _READERS: "codec_file",
     _TIMED: "evaluation_start_delay_secs evaluation_throttle_secs",
     _PARTS: "job_command need_tf_config need_task_manager need_pod_manager need_elasticdl_job_service use_go_ps",
     "TensorBoard": "tensorboard_log_dir",

@@ -140,6 +140,8 @@ def _of_examples(model: JobModel, spec: Any, serve: Callable[[Any], Any]) -> Any
     if model.contract.feed_form != "dataset":
         return None
     settings = model.feed_settings(Mode.PREDICTION)
+    if not settings.form.is_bytes:
+        return None
 
     def by_records(examples: Any) -> Any:
         size = tf.size(examples, out_type=tf.int64)

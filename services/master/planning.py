@@ -16,7 +16,7 @@ from edlz.services.configuration.flags import DATA_FLAGS
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.job_size import MOST_TASKS
 from edlz.services.errors import ConfigError, DataError, LaunchError
-from edlz.services.inputs.data import list_shards
+from edlz.services.inputs.job_data import list_job_data
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.vocabulary.records import FleetRecord, JournalState
 from edlz.services.master.journal.journal import Journal
@@ -89,17 +89,20 @@ def make_plan(config: JobConfig) -> Plan:
     is_training, predicts = config.purpose == "training", config.purpose == "prediction"
     flag = DATA_FLAGS["prediction" if predicts else "evaluation"]
     others = str(getattr(config, flag))
-    evaluation = list_shards(others, flag) if others else ()
+    training = list_job_data(config, config.training_data, DATA_FLAGS["training"]) if is_training else None
+    evaluation = list_job_data(config, others, flag, training) if others else None
     plan = Plan(
         mode="sync" if config.is_sync else "async",
         seed=config.seed,
-        shards=list_shards(config.training_data) if is_training else (),
+        shards=training.shards if training else (),
         records_per_task=config.records_per_task,
         minibatch_size=config.minibatch_size,
         epochs=config.num_epochs if is_training else 0,
         slots=1 if config.use_async else config.grads_to_wait,
-        evaluation_shards=evaluation,
+        evaluation_shards=evaluation.shards if evaluation else (),
         predicts=predicts,
+        source=training.source if training else None,
+        evaluation_source=evaluation.source if evaluation else None,
     )
     if plan.task_count > MOST_TASKS:
         raise ConfigError(

@@ -15,9 +15,10 @@ import numpy.typing as npt
 from edlz.services.errors import ConfigError
 from edlz.services.protocol.seeds import permutation
 
-__all__ = ["Mode", "Plan", "Shard", "TaskRange"]
+__all__ = ["Column", "ColumnKind", "DataSource", "FileFacts", "Mode", "Plan", "Shard", "TaskRange"]
 
 Mode = Literal["sync", "async"]
+ColumnKind = Literal["bool", "float32", "float64", "int32", "int64", "string"]
 
 _SLOTS_IN_ORDER = (
     3  # so many gradients have one sum, as a tree or one after another as before there was the tree
@@ -41,12 +42,58 @@ class TaskRange(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One column of records that have columns.  `width`: values of a record, in a vector; 0: one, in none."""
+
+    name: str
+    kind: ColumnKind
+    width: int = 0
+
+
+class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file was like when the job was planned: whoever finds it otherwise refuses it.
+
+    `checksum` is of what its format looks at when a file is opened; `index` says where records lie, as that format
+    writes it.
+    """
+
+    name: str
+    size_bytes: int
+    checksum: int = 0
+    index: bytes = b""
+
+
+class DataSource(msgspec.Struct, frozen=True, kw_only=True):
+    """How the records of shards are read: the same for every process, and for as long as the job lasts.
+
+    `params` is `--data_reader_params` as it was given.  `origin`: what the data's flag says, for a reader of the
+    model's own, whose format is "custom".  `form`: what a record is, by `columns`: their values by
+    name, in a tuple, or the value of the only one; bytes, if there are none.
+    """
+
+    format: str
+    params: str = ""
+    origin: str = ""
+    form: Literal["bytes", "columns", "tuple", "value"] = "bytes"
+    columns: tuple[Column, ...] = ()
+    files: tuple[FileFacts, ...] = ()
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What minibatches depend on: not where in the files the records lie."""
+        files = [
+            {"name": file.name, "size_bytes": file.size_bytes, "checksum": file.checksum}
+            for file in self.files
+        ]
+        return {**msgspec.to_builtins(self), "files": files}
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What the job trains on, and what it evaluates on; a job that only evaluates has no shards and no epochs.
 
     A task's number is its place in the fixed order over all epochs.  `slots` is k, the number of
     gradients in one synchronous step.  `predicts`: the evaluation shards have no labels, and each of their
-    tasks gives predictions in place of metrics.
+    tasks gives predictions in place of metrics.  Without a source shards are RecordIO files.
     """
 
     mode: Mode
@@ -58,6 +105,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     slots: int
     evaluation_shards: tuple[Shard, ...] = ()
     predicts: bool = False
+    source: DataSource | None = None
+    evaluation_source: DataSource | None = None
 
     @property
     def is_sync(self) -> bool:
@@ -85,7 +134,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def hash(self) -> str:
         """What a ledger says it is a ledger of; two jobs with one hash have the same minibatches."""
         fields = {**msgspec.to_builtins(self), "evaluation_shards": []}
-        del fields["predicts"]  # younger than the first ledgers
+        for name in ("predicts", "source", "evaluation_source"):  # younger than the first ledgers
+            del fields[name]
+        if self.source is not None and self.source.format != "RecordIO":
+            fields["source"] = self.source.identity
         if self.is_sync and self.slots > _SLOTS_IN_ORDER:
             fields["sum"] = "tree"
         return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()

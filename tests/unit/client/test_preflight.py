@@ -1,5 +1,6 @@
 """What is checked before anything runs, and where a model's code is found."""
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -7,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from edlz.api.recordio import Writer
-from edlz.client.jobs.model_symbols import read_symbols
 from edlz.client.jobs.preflight import check_job
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
@@ -18,6 +18,7 @@ from edlz.services.inputs.model_location import (
     model_zoo_directory,
     zoo_modules,
 )
+from edlz.services.inputs.model_symbols import read_symbols
 
 MODEL = """
 import tensorflow_that_is_not_there as tf
@@ -167,13 +168,17 @@ def test_a_module_that_is_not_python() -> None:
     assert message.startswith("bad.py:1: ")
 
 
-def test_what_this_version_does_not_call_is_said() -> None:
-    Path("model.py").write_text(MODEL.replace("eval_metrics_fn", "custom_data_reader"))
-    found = check_job(job(model_def="", model_file="model.py", validation_data="data/mnist/test"))
-    assert found.errors == []
-    assert [warning.message.split(":")[0] for warning in found.warnings] == [
-        "custom_data_reader() of the model is not used",
-        "the model defines no eval_metrics_fn()",
+def test_the_models_own_reader_is_not_asked() -> None:
+    """It would have to be imported; it may also bring the feed."""
+    own = MODEL.replace("eval_metrics_fn", "custom_data_reader").replace("def feed", "def other")
+    Path("model.py").write_text(own)
+    config = job(model_def="", model_file="model.py", training_data="table: of its own")
+    found = check_job(config)
+    assert (found.errors, found.warnings, found.records) == ([], [], None)
+    named = dataclasses.replace(config, data_reader_params="reader_type=RecordIO")
+    assert [error.message for error in check_job(named).errors] == [
+        "model.py defines no feed(dataset, mode, metadata)",
+        'training_data "table: of its own" does not exist',
     ]
 
 

@@ -13,7 +13,7 @@ from edlz.client.screen.spans import plain
 from edlz.client.screen.verdict_text import Ending, failure_block
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
-from edlz.services.inputs.data import list_shards
+from edlz.services.inputs.listing import list_shards
 from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.worker.engine.keras_engine import KerasEngine
 from edlz.services.worker.engine.user_code.user_code import failure_of

@@ -9,7 +9,8 @@ import pytest
 
 from edlz.api.recordio import Writer
 from edlz.services.errors import ConfigError, DataError
-from edlz.services.inputs.data import RecordSource, list_shards
+from edlz.services.inputs.data import RecordSource
+from edlz.services.inputs.listing import list_shards
 from edlz.services.protocol.plan import Shard, TaskRange
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import edlz.model_zoo
 from edlz.services.error_text import is_library, main_line
-from edlz.services.inputs import data
+from edlz.services.inputs import listing
 from edlz.services.supervision.post_mortem import LastWords, last_words
 
 INFO = "[2026-05-04 09:12:03,120] [INFO] [service.py:118:run] Starting worker: 0"
@@ -19,7 +19,7 @@ ZOO = next(iter(edlz.model_zoo.__path__))
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        (data.__file__, True),
+        (listing.__file__, True),
         (pytest.__file__, True),
         (traceback.__file__, True),
         ("/opt/venv/lib/python3.12/site-packages/numpy/x.py", True),
@@ -39,7 +39,7 @@ def test_a_users_folder_is_theirs_wherever_it_lies_but_not_what_is_installed_in_
     zoo = Path("/x/site-packages/zoo")
     assert not is_library(f"{zoo}/model.py", zoo)
     assert is_library(f"{zoo}/.venv/lib/python3.11/site-packages/keras/a.py", zoo)
-    assert is_library(data.__file__, Path(data.__file__).parent)
+    assert is_library(listing.__file__, Path(listing.__file__).parent)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def in_a_group() -> None:
 
 
 def in_a_library() -> None:
-    data.list_shards(5)  # type: ignore[arg-type]
+    listing.list_shards(5)  # type: ignore[arg-type]
 
 
 HERE = __file__

@@ -11,7 +11,7 @@ from edlz.client.local.run import run_local
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, DataError, ModelError
-from edlz.services.inputs.data import list_shards
+from edlz.services.inputs.listing import list_shards
 from edlz.services.protocol.messages import ErrorReply
 from edlz.services.transport.codec import Codec
 from edlz.services.valid_text import is_valid_text, valid_text

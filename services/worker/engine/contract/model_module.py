@@ -3,6 +3,7 @@
 Owns finding the names and normalising their forms; it builds nothing, and knows no vectors or minibatches.
 """
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, Literal
 
 from keras.src.backend import get_keras_mask
 
+from edlz.api.batches import batched, takes_batches
 from edlz.api.callbacks import LearningRateScheduler
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
@@ -23,12 +25,21 @@ from edlz.services.inputs.model_location import (
     locate_model,
     model_zoo_directory,
 )
+from edlz.services.worker.engine.contract.data_reader import CustomReader
 from edlz.services.worker.engine.contract.model_file import load_file, module_name
 from edlz.services.worker.engine.contract.optimizer import accept_older_spellings
 from edlz.services.worker.engine.tensorflow.backend import keras, tf
 from edlz.services.worker.engine.user_code.user_code import UserCode, UserCodeError, describe
 
-__all__ = ["FeedForm", "LossFunction", "ModelContract", "code_of", "load_contract", "takes_predictions_first"]
+__all__ = [
+    "FeedForm",
+    "LossFunction",
+    "ModelContract",
+    "code_of",
+    "custom_reader",
+    "load_contract",
+    "takes_predictions_first",
+]
 
 FeedForm = Literal["dataset", "records"]
 
@@ -97,6 +108,8 @@ class ModelContract:
         () -> the columns that `tf_example` records are parsed by.
     outputs_processor : class or None
         The user's `PredictionOutputsProcessor`, as it is.
+    data_reader : callable or None
+        The user's `custom_data_reader`, as it is.
     """
 
     name: str
@@ -113,6 +126,12 @@ class ModelContract:
     _callbacks: Callable[..., Any] | None = None
     _arguments: Mapping[str, Any] = field(default_factory=dict)
     _loss_path: str = ""
+    data_reader: Callable[..., Any] | None = None
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether the feed takes minibatches, as `edlz.api.batched` marks it."""
+        return takes_batches(self.feed)
 
     @property
     def model_place(self) -> str:
@@ -207,6 +226,13 @@ class ModelContract:
                 )
         return callbacks
 
+    def with_feed_of(self, reader: CustomReader) -> "ModelContract":
+        """Return the contract with the feed that the reader brings, if the model has none."""
+        if self.feed is not _no_feed or reader.default_feed is None:
+            return self
+        feed, form = _normal_feed(reader.default_feed)
+        return dataclasses.replace(self, feed=feed, feed_form=form)
+
     def check_loss(self) -> None:
         """Raise ModelError if `loss` takes other parameters than labels, predictions and perhaps weights."""
         count = 3 if self.loss.takes_weights else 2
@@ -257,9 +283,25 @@ def load_contract(config: JobConfig) -> ModelContract:
         _callbacks=names.callbacks(),
         _arguments=config.model_arguments,
         _loss_path=str(names.path),
+        data_reader=names.data_reader(),
     )
     contract.check_loss()
     return contract
+
+
+def custom_reader(config: JobConfig, origin: str) -> CustomReader:
+    """Make the model's own reader, without anything else of its module.
+
+    Raises
+    ------
+    ModelError
+        If there is none, or its code raises.
+    """
+    names = _Names(config)
+    make = names.data_reader()
+    if make is None:
+        raise ModelError(f"{names.title} defines no {config.custom_data_reader}(data_origin, **params)")
+    return CustomReader(make, names.code, config, origin)
 
 
 def code_of(config: JobConfig) -> UserCode:
@@ -308,6 +350,8 @@ class _Names:
             found = self._lookup("feed", name)
             if callable(found):
                 return _normal_feed(found)
+        if self.data_reader() is not None:
+            return _no_feed, "dataset"
         raise self._missing("feed(dataset, mode, metadata)")
 
     def callbacks(self) -> Callable[[], Any] | None:
@@ -316,6 +360,11 @@ class _Names:
         schedule = self.plain("learning_rate_scheduler")
         if found is None and callable(schedule):
             return lambda: [LearningRateScheduler(schedule)]
+        return found if callable(found) else None
+
+    def data_reader(self) -> Callable[..., Any] | None:
+        """Return the function that makes the model's own reader."""
+        found = self.flagged("custom_data_reader")
         return found if callable(found) else None
 
     def outputs_processor(self) -> Any:
@@ -396,11 +445,20 @@ def _normal_feed(function: Callable[..., Any]) -> tuple[Callable[..., Any], Feed
     )
 
 
+def _no_feed(dataset: Any, mode: Any, metadata: Any) -> Any:
+    raise ModelError(
+        "the model defines no feed(), and its reader has no default_feed",
+        "write feed(dataset, mode, metadata)",
+    )
+
+
 def _without_metadata(function: Callable[..., Any]) -> Callable[..., Any]:
     def feed(dataset: Any, mode: Any, metadata: Any) -> Any:
         return function(dataset, mode)
 
     feed.__wrapped__ = function  # type: ignore[attr-defined]  # messages name the user's own
+    if takes_batches(function):
+        batched(feed)
     return feed
 
 

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+from edlz.services.inputs.reading.records import Records
 from edlz.services.worker.engine.feed.pipeline import FeedSettings
 from edlz.services.worker.engine.feed.task_reader import Assignment
 from edlz.services.worker.engine.user_code.user_code import Blame
@@ -22,7 +23,7 @@ class _OutOfTimeError(Exception):
 def blame_record(
     settings: FeedSettings,
     assignment: Assignment,
-    run: Callable[[list[bytes]], Iterable[Any]],
+    run: Callable[[Records], Iterable[Any]],
     in_python: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Blame:
     """Find the record that is to blame.
@@ -42,7 +43,7 @@ def blame_record(
         while bad - good > 1:
             middle = (good + bad) // 2
             good, bad = (good, middle) if error_of(records[:middle]) else (middle, bad)
-        if not records or not error_of(records[bad - 1 : bad]):
+        if not len(records) or not error_of(records[bad - 1 : bad]):
             return Blame()
         record = f"record {settings.number(assignment, bad - 1)} of {assignment.records.name}"
         with in_python():
@@ -51,9 +52,7 @@ def blame_record(
         return Blame()
 
 
-def _error_of(
-    run: Callable[[list[bytes]], Iterable[Any]], until_s: float, records: list[bytes]
-) -> Exception | None:
+def _error_of(run: Callable[[Records], Iterable[Any]], until_s: float, records: Records) -> Exception | None:
     """Return what the feed raises on these records, if it does."""
     try:
         for _ in run(records):

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tensorflow.python.data.ops import debug_mode, unbatch_op
 
 from edlz.api.mode import Mode
 from edlz.services.errors import ModelError
+from edlz.services.inputs.reading.records import Records
 from edlz.services.worker.engine.contract.model_module import ModelContract
-from edlz.services.worker.engine.feed.batch_structure import features_of, split_element
+from edlz.services.worker.engine.feed.batch_structure import features_of, shown, split_element
 from edlz.services.worker.engine.feed.dataset_calls import is_batched, line_of_call
+from edlz.services.worker.engine.feed.record_form import BYTES, RecordForm
 from edlz.services.worker.engine.feed.task_reader import Assignment
 from edlz.services.worker.engine.tensorflow.backend import tf
 from edlz.services.worker.engine.user_code.user_code import Blame, UserCodeError, shown_place
@@ -22,7 +24,6 @@ __all__ = [
     "Element",
     "Feed",
     "FeedSettings",
-    "Metadata",
     "Stream",
     "batches_of",
     "endless",
@@ -41,14 +42,6 @@ Element = Any  # what the feed yields: a tuple of structures of tensors
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
-    """The third argument of `feed`: what is known of a table's columns; nothing, for RecordIO."""
-
-    column_names: list[str] | None = None
-    column_dtypes: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class FeedSettings:
     """What a feed needs besides the user's function.
 
@@ -57,6 +50,7 @@ class FeedSettings:
     read : (assignment) -> its records in order; called from any thread
     number : (assignment, place) -> the number in its file of the record at this place
     sample : () -> a few records of the job's data
+    form : what records are as tensors
     is_example : records are tf.train.Examples, to be decoded for an `input_fn`
     """
 
@@ -64,9 +58,10 @@ class FeedSettings:
     minibatch_size: int
     seed: int
     threads: int
-    read: Callable[[Assignment], list[bytes]]
+    read: Callable[[Assignment], Records]
     number: Callable[[Assignment, int], int]
-    sample: Callable[[], list[bytes]]
+    sample: Callable[[], Records]
+    form: RecordForm = BYTES
     is_example: bool = False
 
 
@@ -108,6 +103,11 @@ class Feed(Protocol):
 def batches_of(contract: ModelContract, settings: FeedSettings, records: Any) -> tuple[Any, Any]:
     """Call the user's feed on the dataset of these records, and batch what it gives.
 
+    Parameters
+    ----------
+    records : structure of tensors
+        As the settings' form has them.
+
     Returns
     -------
     batches : tf.data.Dataset
@@ -132,11 +132,13 @@ def plain_batches(
 ) -> tuple[Any, Any]:
     """Return what `batches_of` does, in batches of a size that may be a tensor, whatever the feed yields."""
     with _refusing_cache_files():
-        dataset = contract.feed(tf.data.Dataset.from_tensor_slices(records), settings.mode, Metadata())
+        dataset = _fed(contract, settings, records, size)
     if not isinstance(dataset, tf.data.Dataset):
         raise ModelError(
             f"feed() returned {type(dataset).__name__}, not a tf.data.Dataset", "return dataset.map(parse)"
         )
+    if contract.is_batched:
+        return _checked_batches(dataset), dataset.cardinality()
     if is_batched(dataset):
         raise _batches(contract, settings)
     batches = _rebatched(dataset, size)
@@ -149,12 +151,46 @@ def plain_batches(
     return batches, cardinality
 
 
+def _fed(contract: ModelContract, settings: FeedSettings, records: Any, size: Any) -> Any:
+    """Return what the user's feed makes of records: one by one, or in minibatches if it wants them so."""
+    if contract.is_batched:
+        dataset = _minibatches(records, size)
+    else:
+        dataset = tf.data.Dataset.from_tensor_slices(records)
+    return contract.feed(dataset, settings.mode, settings.form.metadata)
+
+
+def _minibatches(records: Any, size: Any) -> Any:
+    """Return the dataset of these records' minibatches; their number of rows is open, as the last one may be short."""
+    dataset = tf.data.Dataset.from_tensors(records).rebatch(size)
+    if all(spec.shape[0] is None for spec in tf.nest.flatten(dataset.element_spec)):
+        return dataset
+    # The number of records is known: so would be that of a minibatch.
+    count, size = tf.shape(tf.nest.flatten(records)[0], tf.int64)[0], tf.cast(size, tf.int64)
+
+    def cut(start: Any) -> Any:
+        return tf.nest.map_structure(lambda tensor: tensor[start : start + size], records)
+
+    return tf.data.Dataset.range(0, count, size).map(cut)
+
+
+def _checked_batches(dataset: Any) -> Any:
+    """Return the minibatches of a batched feed, if they are such."""
+    for spec in tf.nest.flatten(dataset.element_spec):
+        shape = spec.shape
+        if shape.rank == 0 or (shape.rank and shape[0] is not None):
+            raise ModelError(
+                f"feed() is batched, but yields {shown(dataset.element_spec)}: no tensor of any number of rows",
+                "keep the first dimension of what it gets, which is the minibatch's; or leave out @edlz.api.batched",
+            )
+    return dataset
+
+
 def refuse_whole_batches(contract: ModelContract, settings: FeedSettings) -> None:
     """Raise ModelError if the feed yields batches of one length: asked where the model does not take what it yields."""
-    if contract.feed_form != "dataset":
+    if contract.feed_form != "dataset" or contract.is_batched:
         return
-    records = tf.constant(settings.sample(), tf.string)
-    dataset = contract.feed(tf.data.Dataset.from_tensor_slices(records), settings.mode, Metadata())
+    dataset = _fed(contract, settings, settings.form.tensors(settings.sample()), settings.minibatch_size)
     if is_batched(dataset, with_whole=True):
         raise _batches(contract, settings)
 
@@ -259,8 +295,7 @@ def _refused_call(
         return ModelError(text, advice)
 
     def run() -> Any:
-        records = tf.constant(settings.sample(), tf.string)
-        return contract.feed(tf.data.Dataset.from_tensor_slices(records), settings.mode, Metadata())
+        return _fed(contract, settings, settings.form.tensors(settings.sample()), settings.minibatch_size)
 
     found = line_of_call(run, methods, contract.code.is_users)
     where = shown_place(*found) if found else contract.code.place(contract.feed)

@@ -10,6 +10,7 @@ from typing import Any
 
 from edlz.api.mode import Mode
 from edlz.services.errors import ModelError
+from edlz.services.inputs.reading.records import Records
 from edlz.services.protocol.plan import TaskRange
 from edlz.services.protocol.seeds import derive_seed
 from edlz.services.worker.engine.contract.model_module import ModelContract
@@ -60,13 +61,13 @@ class RebuiltFeed:
         iterator = DatasetIterator(with_options(numbered, self._settings))
         return ((int(index), seen(element, self._settings)) for index, element in iterator)
 
-    def _build(self, assignment: Assignment, records: list[bytes]) -> Any:
+    def _build(self, assignment: Assignment, records: Records) -> Any:
         # The seed is the process's: nothing else may draw while this thread builds.
         settings = self._settings
         seed = derive_seed(settings.seed, _FEED_SEED[settings.mode], assignment.task)
         tf.random.set_seed(seed % 2**32)
         try:
-            batches, cardinality = batches_of(self._contract, settings, tf.constant(records, tf.string))
+            batches, cardinality = batches_of(self._contract, settings, settings.form.tensors(records))
             if int(cardinality) == tf.data.INFINITE_CARDINALITY:
                 raise endless(self._contract, settings)
             return batches
@@ -132,7 +133,7 @@ class RecordsFeed:
         starts = range(assignment.first * size, len(records), size)
         return ((start // size, self._call(records[start : start + size])) for start in starts)
 
-    def _call(self, records: list[bytes]) -> Element:
+    def _call(self, records: Records) -> Element:
         """Return a minibatch; what was traced for the sample takes it as it is."""
         element = self._decode(records)
         tf.nest.assert_same_structure(self.spec, element)
@@ -144,11 +145,11 @@ class RecordsFeed:
             )
         return element
 
-    def _decode(self, records: list[bytes]) -> Element:
+    def _decode(self, records: Records) -> Element:
         features = self._features
-        decoded: list[Any] = list(records)
+        decoded = self._settings.form.single(records)
         if features is not None:
-            decoded = [tf.io.parse_single_example(record, features) for record in records]
+            decoded = [tf.io.parse_single_example(record, features) for record in decoded]
         element = tf.nest.map_structure(_as_tensor, self._contract.feed(decoded))
         return seen(element, self._settings)
 

@@ -17,6 +17,7 @@ import numpy as np
 from tensorflow.python.framework import config, op_def_registry
 
 from edlz.services.errors import LocalProtocolError, ModelError
+from edlz.services.inputs.reading.records import Records
 from edlz.services.worker.engine.contract.model_module import ModelContract
 from edlz.services.worker.engine.feed.bad_record import blame_record
 from edlz.services.worker.engine.feed.pipeline import (
@@ -105,18 +106,20 @@ class StreamedFeed:
         return _SharedStream(self, iterator, inbox)
 
     def blame(self, assignment: Assignment) -> Blame:
-        def run(records: list[bytes]) -> Any:
-            return batches_of(self._contract, self.settings, tf.constant(records, tf.string))[0]
+        def run(records: Records) -> Any:
+            return batches_of(self._contract, self.settings, self.settings.form.tensors(records))[0]
 
         return blame_record(self.settings, assignment, run, maps_in_python)
 
     def _trace(self, stream: Any) -> Any:
         """One task's minibatches, each with its assignment's number and its index, and a marker behind them."""
-        number, first, records = tf.numpy_function(self._pull, [stream], [tf.int64, tf.int64, tf.string])
+        form = self.settings.form
+        types = [tf.int64, tf.int64, *form.dtypes]
+        number, first, *arrays = tf.numpy_function(self._pull, [stream], types)
         number.set_shape([])
         first.set_shape([])
-        records.set_shape([None])
-        batches, cardinality = batches_of(self._contract, self.settings, records)
+        form.set_shapes(arrays)
+        batches, cardinality = batches_of(self._contract, self.settings, form.structure(arrays))
         spec = batches.element_spec
         self.spec = seen(spec, self.settings)
         infinite = tf.constant(tf.data.INFINITE_CARDINALITY, tf.int64)
@@ -127,7 +130,7 @@ class StreamedFeed:
         end = (number, tf.constant(-1, tf.int64), tf.nest.map_structure(_empty, spec))
         return numbered.concatenate(tf.data.Dataset.from_tensors(end))
 
-    def _pull(self, stream: Any) -> tuple[Any, Any, Any]:
+    def _pull(self, stream: Any) -> tuple[Any, ...]:
         """Runs in TensorFlow's threads: waits, without the GIL, for the next assignment and reads it."""
         assignment = self._inboxes[int(stream)].get()
         if assignment is None:
@@ -137,8 +140,9 @@ class StreamedFeed:
             records = self.settings.read(assignment)
         except Exception as e:  # raised in the compute thread, where it means something
             self.failures[assignment.number] = e
-            records = []
-        return np.int64(assignment.number), np.int64(assignment.first), np.array(records, object)
+            records = self.settings.form.nothing
+        arrays = self.settings.form.arrays(records)
+        return np.int64(assignment.number), np.int64(assignment.first), *arrays
 
 
 class _SharedStream:

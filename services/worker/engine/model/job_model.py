@@ -1,15 +1,19 @@
 """The user's model as every process of a job builds it: its code, its feed, and the model, from the job's seed."""
 
+from functools import partial
 from typing import Any
 
 from edlz.api.mode import Mode
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
-from edlz.services.protocol.plan import Plan
+from edlz.services.inputs.custom_listing import CUSTOM
+from edlz.services.protocol.plan import DataSource, Plan
+from edlz.services.worker.engine.contract.data_reader import CustomReader
 from edlz.services.worker.engine.contract.model_module import load_contract
 from edlz.services.worker.engine.feed.feed import Feed, FeedSettings, open_feed
 from edlz.services.worker.engine.feed.minibatch_streams import Lanes
 from edlz.services.worker.engine.feed.pipeline import refuse_whole_batches
+from edlz.services.worker.engine.feed.record_form import RecordForm
 from edlz.services.worker.engine.feed.task_reader import TaskReader
 from edlz.services.worker.engine.model.embedding_replacement import replacing
 from edlz.services.worker.engine.model.keras_model import build_model, start_from
@@ -48,6 +52,10 @@ class JobModel:
         threshold_bytes = config.embedding_threshold_bytes
         with replacing(threshold_bytes), without_rows():
             self.contract = load_contract(config)
+        self._metadata: dict[str, Any] = {}  # of the model's own readers, by what the data's flags say
+        for source, shards in ((plan.source, plan.shards), (plan.evaluation_source, plan.evaluation_shards)):
+            if source is not None and source.format == CUSTOM:
+                self._use_custom(source, [shard.name for shard in shards])
         other = Mode.PREDICTION if plan.predicts else Mode.EVALUATION
         mode = Mode.TRAINING if plan.is_training else other
         self.feed = self.open_feed(mode)
@@ -66,12 +74,27 @@ class JobModel:
             refuse_whole_batches(self.contract, self.feed_settings(mode))  # then that is the cause
             raise
 
+    def _use_custom(self, source: DataSource, names: list[str]) -> None:
+        """Have shards read by the model's own reader."""
+        make = self.contract.data_reader
+        if make is None:
+            raise ModelError(
+                f"{self.contract.name} defines no {self._config.custom_data_reader}(), by which this job was planned",
+                "put it back, or start a new job",
+            )
+        custom = CustomReader(make, self.contract.code, self._config, source.origin)
+        self._reader.use(lambda name: custom.open(name, source), names)
+        self._metadata[source.origin] = custom.metadata
+        self.contract = self.contract.with_feed_of(custom)
+
     def open_feed(self, mode: Mode) -> Feed:
         """Make the user's feed ready for a mode."""
         return open_feed(self.contract, self.feed_settings(mode))
 
     def feed_settings(self, mode: Mode) -> FeedSettings:
         is_training, reader = mode is Mode.TRAINING, self._reader
+        plan = self._plan
+        source = plan.source if plan.is_training and is_training else plan.evaluation_source or plan.source
         return FeedSettings(
             mode=mode,
             minibatch_size=self._plan.minibatch_size,
@@ -79,7 +102,8 @@ class JobModel:
             threads=self._config.worker_threads,
             read=reader.read_training if is_training else reader.read_evaluation,
             number=reader.number_in_training if is_training else reader.number_in_evaluation,
-            sample=reader.sample,
+            sample=partial(reader.sample, is_training=is_training),
+            form=RecordForm(source, self._metadata.get(source.origin) if source else None),
             is_example=self._config.codec_type == "tf_example",
         )
 

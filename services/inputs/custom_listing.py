@@ -1,0 +1,86 @@
+"""Asking a model's own reader what there is to read.
+
+The model's module imports TensorFlow, which neither the master nor the command line does: so it is asked in a process
+of its own, which ends with the answer.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import msgspec
+
+from edlz.services.configuration.job_config import JobConfig
+from edlz.services.errors import ConfigError, ModelError, error_of
+from edlz.services.inputs.listing import Listed
+from edlz.services.protocol.plan import Column, DataSource, Shard
+
+__all__ = ["CUSTOM", "Answer", "Refused", "list_custom"]
+
+CUSTOM = "custom"
+"""The format of data that the model's own reader reads."""
+
+_MODULE = "edlz.services.worker.engine.shard_listing"
+_MOST_SECONDS = 600.0
+
+
+class Answer(msgspec.Struct, tag="shards"):
+    """What there is."""
+
+    shards: list[tuple[str, int, int]]
+    form: str
+    columns: tuple[Column, ...]
+
+
+class Refused(msgspec.Struct, tag="error"):
+    """Why nothing is known: an error of edlz, as it travels."""
+
+    code: str
+    message: str
+    help: str
+
+
+def list_custom(config: JobConfig, origin: str, flag: str) -> Listed:
+    """Return what the model's `custom_data_reader` has for a flag's value.
+
+    Raises
+    ------
+    ModelError
+        If its code raises.
+    ConfigError
+        If it has no records.
+    """
+    request = json.dumps({"config": config.to_record(), "origin": origin})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", _MODULE],
+            input=request.encode(),
+            capture_output=True,
+            timeout=_MOST_SECONDS,
+            check=False,
+            env={**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+    except subprocess.TimeoutExpired as e:
+        message = f"custom_data_reader() of the model has listed no shards in {_MOST_SECONDS:.0f}s"
+        raise ModelError(message, "create_shards() must return; it is called when the job is planned") from e
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        cause = said[-1] if said else f"exit code {done.returncode}"
+        raise ModelError(f"asking custom_data_reader() for its shards failed: {cause}")
+    answer = msgspec.json.decode(done.stdout.splitlines()[-1], type=Answer | Refused)
+    if isinstance(answer, Refused):
+        raise error_of(answer.code, answer.message, answer.help)
+    shards = tuple(
+        Shard(name=name, first=first, count=count) for name, first, count in answer.shards if count
+    )
+    if not shards:
+        raise ConfigError(f'{flag} "{origin}" has no records: create_shards() of the model names none')
+    source = DataSource(
+        format=CUSTOM,
+        params=config.data_reader_params,
+        origin=origin,
+        form=msgspec.convert(answer.form, DataSource.__annotations__["form"]),
+        columns=answer.columns,
+    )
+    return Listed(shards, source)

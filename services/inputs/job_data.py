@@ -1,0 +1,68 @@
+"""The data of a job by its settings: a reader of the model's own, or files of a format that edlz knows."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from edlz.services.configuration.job_config import JobConfig
+from edlz.services.errors import EdlzError
+from edlz.services.inputs.custom_listing import list_custom
+from edlz.services.inputs.listing import Listed, list_data
+from edlz.services.inputs.model_location import locate_attribute, locate_model
+from edlz.services.inputs.model_symbols import read_symbols
+from edlz.services.inputs.reading.params import parse_params
+
+__all__ = ["has_custom_reader", "list_job_data"]
+
+logger = logging.getLogger(__name__)
+
+_FLAG = "custom_data_reader"
+
+
+def list_job_data(
+    config: JobConfig,
+    given: str,
+    flag: str,
+    training: Listed | None = None,
+    tell: Callable[[str], None] = logger.info,
+    *,
+    is_quick: bool = False,
+) -> Listed:
+    """Return the records that a flag of a job names.
+
+    Parameters
+    ----------
+    training : Listed, optional
+        The job's training data, if these are others: their columns have the same types.
+    is_quick : bool
+        Large files need not be counted.
+
+    Raises
+    ------
+    ConfigError, DataError
+        As `list_data`.
+    ModelError
+        If the model's own reader raises.
+    """
+    if has_custom_reader(config):
+        return list_custom(config, given, flag)
+    columns = training.source.columns if training else ()
+    return list_data(given, flag, config.data_reader_params, tell, columns, is_quick=is_quick)
+
+
+def has_custom_reader(config: JobConfig) -> bool:
+    """Whether the model reads its data itself: it defines `custom_data_reader`, and no `reader_type` is named.
+
+    The module is not imported: its syntax tree is looked at.
+    """
+    if parse_params(config.data_reader_params).reader_type:
+        return False
+    name: str = getattr(config, _FLAG)
+    if name != _FLAG:
+        return True
+    try:
+        model = locate_model(config)
+        place = locate_attribute(config, _FLAG, model)
+        return (place.symbol or "") in read_symbols(Path(place.path)).names
+    except (EdlzError, SyntaxError, OSError, ValueError):
+        return False  # whoever loads the module says what is wrong with it

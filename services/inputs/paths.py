@@ -1,0 +1,131 @@
+"""Which files a flag means: paths, directories and patterns."""
+
+import glob
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from edlz.services.configuration.nearest import nearest
+from edlz.services.errors import ConfigError, DataError
+from edlz.services.valid_text import is_valid_text, valid_text
+
+__all__ = ["WRITE", "find_files", "nearest_path"]
+
+WRITE = "what can be read: edlz data --help; how to write RecordIO: python -m pydoc edlz.api.recordio"
+
+_COPIES = ("~", ".bak", ".orig")  # how the names of files end that editors keep beside those that they write
+_MOST_NAMED = 3
+
+
+def find_files(given: str, flag: str, tell: Callable[[str], None]) -> list[str]:
+    """Return the files that a flag names: a file, all in a directory, what a pattern fits, or several of these.
+
+    In a directory files come in the order of their names, and so do those that fit a pattern.  Those whose name begins
+    with a dot or an underscore are left out, as it is the custom for what is no data.  So are folders, and the copies that
+    editors keep, but that is told: somebody may miss them.
+
+    Parameters
+    ----------
+    given : str
+        As the user gave it; the files' names begin with it.  Commas stand between several paths.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such path, or no file in a directory.
+    DataError
+        If something in a directory is no file at all, or a file is named twice.
+    """
+    if os.path.lexists(given) or "," not in given:
+        return _files_of(given, flag, tell)
+    names = [
+        name for path in given.split(",") if path.strip() for name in _files_of(path.strip(), flag, tell)
+    ]
+    twice = (
+        next((name for name in names if names.count(name) > 1), None)
+        if len(set(names)) < len(names)
+        else None
+    )
+    if twice is not None:
+        raise ConfigError(
+            f"{flag} names {twice} twice: its records would be read twice an epoch",
+            "name each file once; for more passes over the data: --num_epochs",
+        )
+    return names
+
+
+def _files_of(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
+    place = Path(path)
+    if place.is_file():
+        return [path]
+    if place.is_dir():
+        return _files_in(path, flag, tell)
+    if not glob.has_magic(path):
+        raise ConfigError(f'{flag} "{path}" does not exist', nearest_path(place))
+    names = [name for name in sorted(glob.glob(path, recursive=True)) if not Path(name).is_dir()]
+    for name in names:
+        _check_file(Path(name), flag)
+    if not names:
+        raise ConfigError(
+            f'{flag} "{path}" fits no file', "put it in quotes, so that the shell leaves it alone"
+        )
+    return names
+
+
+def _files_in(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
+    place = Path(path)
+    entries = sorted(entry.name for entry in place.iterdir() if entry.name[0] not in "._")
+    folders = [name for name in entries if (place / name).is_dir()]
+    copies = [name for name in entries if name.endswith(_COPIES) and name not in folders]
+    names = [name for name in entries if name not in folders and name not in copies]
+    if not names:
+        inside = [os.path.join(path, name) for name in folders]
+        raise ConfigError(
+            f'{flag} "{path}" has no files in it',
+            f"it has folders: {', '.join(inside[:_MOST_NAMED])}" if inside else WRITE,
+        )
+    for name in names:
+        _check_file(place / name, flag)
+    for what, left_out in (("folder", folders), ("copy", copies)):
+        if left_out:
+            tell(f'{flag} "{path}": {_named(left_out, what)} in it {_is(left_out)} left out')
+    return [os.path.join(path, name) for name in names]
+
+
+def _check_file(path: Path, flag: str) -> None:
+    """Refuse what is no file, or cannot be named: leaving it out would be training on other data."""
+    shown = valid_text(str(path))
+    if not is_valid_text(str(path)):
+        message = f"{shown} has a name that is not UTF-8, and cannot be told to other processes"
+        raise DataError(message, f"rename it: mv $'{shown}' …")
+    if path.is_file():
+        return
+    if path.is_symlink() and not path.exists():
+        message = f"{shown} is a link to {valid_text(os.readlink(path))}, which does not exist"
+        raise DataError(message, f"remove the link, or put the file back: all of {flag} is read")
+    raise DataError(f"{shown} is no regular file", f"remove it: all of {flag} is read")
+
+
+def _named(names: list[str], what: str) -> str:
+    """Return `the folder a`, or `5 folders (a, b, c, …)`."""
+    if len(names) == 1:
+        return f"the {what} {valid_text(names[0])}"
+    plural = "copies" if what == "copy" else f"{what}s"
+    more = ", …" if len(names) > _MOST_NAMED else ""
+    return f"{len(names)} {plural} ({', '.join(map(valid_text, names[:_MOST_NAMED]))}{more})"
+
+
+def _is(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def nearest_path(place: Path) -> str:
+    """Return `nearest: …` with a path that exists: the first part that is missing is looked up among its neighbours."""
+    for parent in place.parents:
+        if parent.is_dir():
+            missing, *rest = place.relative_to(parent).parts
+            for name in nearest(missing, (entry.name for entry in parent.iterdir())):
+                if parent.joinpath(name, *rest).exists():
+                    return f"nearest: {parent.joinpath(name, *rest)}"
+            return ""
+    return ""

@@ -1,0 +1,1 @@
+"""What every format of data is read through: its protocol, records, parameters and paths."""

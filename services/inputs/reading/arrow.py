@@ -1,0 +1,126 @@
+"""Arrow's types as columns, and its arrays as NumPy's; pyarrow is an extra, and is imported when it is needed."""
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edlz.services.errors import ConfigError
+from edlz.services.protocol.plan import Column, ColumnKind
+
+__all__ = ["KINDS", "arrow_type", "kind_of", "require_pyarrow", "to_numpy"]
+
+KINDS: tuple[ColumnKind, ...] = ("bool", "float32", "float64", "int32", "int64", "string")
+
+
+def require_pyarrow(reader: str, instead: str = "") -> None:
+    """See that pyarrow is installed.
+
+    Raises
+    ------
+    ConfigError
+        If it is not; it names the extra that brings it.
+    """
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ConfigError(
+            f"the {reader} reader needs pyarrow, which is not installed",
+            "pip install 'edlz[data]'" + (f", or {instead}" if instead else ""),
+        )
+
+
+def arrow_type(kind: ColumnKind) -> Any:
+    """Return Arrow's type of a column's values."""
+    import pyarrow
+
+    types = {
+        "bool": pyarrow.bool_(),
+        "float32": pyarrow.float32(),
+        "float64": pyarrow.float64(),
+        "int32": pyarrow.int32(),
+        "int64": pyarrow.int64(),
+        "string": pyarrow.string(),
+    }
+    return types[kind]
+
+
+def kind_of(found: Any) -> ColumnKind | None:
+    """Return the kind that values of one of Arrow's types are read as; None if they have none."""
+    from pyarrow import types
+
+    if types.is_dictionary(found):
+        return kind_of(found.value_type)
+    if types.is_boolean(found):
+        return "bool"
+    if types.is_integer(found):
+        small = types.is_int8(found) or types.is_int16(found) or types.is_int32(found)
+        return "int32" if small or types.is_uint8(found) or types.is_uint16(found) else "int64"
+    if types.is_float64(found):
+        return "float64"
+    if types.is_floating(found):
+        return "float32"
+    texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    return "string" if any(is_text(found) for is_text in texts) else None
+
+
+def to_numpy(column: Column, values: Any, defaults: Mapping[str, Any]) -> npt.NDArray[Any]:
+    """Return a column's values, one row each; what has no value is NaN, an empty text, or the column's default.
+
+    Parameters
+    ----------
+    values : pyarrow.Array or ChunkedArray
+        Of the column's type, or a list of it.
+
+    Raises
+    ------
+    MissingValueError
+        If a whole number or a truth value has none, and no default.
+    """
+    import pyarrow
+
+    if isinstance(values, pyarrow.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pyarrow.ChunkedArray):  # of no chunks, or of too much text for one
+        values = pyarrow.concat_arrays(values.chunks) if values.num_chunks else pyarrow.array([], values.type)
+    if column.width:
+        if values.null_count:
+            raise MissingValueError(column.name, _first_null(values))
+        flat = Column(name=column.name, kind=column.kind)
+        return to_numpy(flat, values.flatten(), defaults).reshape(len(values), column.width)
+    if values.null_count:
+        values = _filled(column, values, defaults)
+    if column.kind == "string":
+        binary = pyarrow.large_binary() if pyarrow.types.is_large_string(values.type) else pyarrow.binary()
+        is_text = pyarrow.types.is_string(values.type) or pyarrow.types.is_large_string(values.type)
+        return np.asarray((values.cast(binary) if is_text else values).to_numpy(zero_copy_only=False), object)
+    array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return array.astype(column.kind, copy=False)
+
+
+class MissingValueError(Exception):
+    """A row has no value where there must be one."""
+
+    def __init__(self, column: str, row: int) -> None:
+        super().__init__(column, row)
+        self.column, self.row = column, row
+
+
+def _filled(column: Column, values: Any, defaults: Mapping[str, Any]) -> Any:
+    if column.name in defaults:
+        return values.fill_null(defaults[column.name])
+    if column.kind in ("float32", "float64"):
+        return values  # NaN
+    if column.kind == "string":
+        return values.fill_null("" if not _is_binary(values) else b"")
+    raise MissingValueError(column.name, _first_null(values))
+
+
+def _is_binary(values: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_binary(values.type) or types.is_large_binary(values.type))
+
+
+def _first_null(values: Any) -> int:
+    return int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])

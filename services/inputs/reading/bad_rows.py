@@ -1,0 +1,152 @@
+"""What is wrong with rows of CSV text that cannot be read: which row, which column, which value.
+
+Slow, and only run once something is wrong: pyarrow's errors name rows of a block, not lines of a file.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from edlz.core_ext import scanning
+from edlz.services.inputs.reading.arrow import MissingValueError, arrow_type
+from edlz.services.inputs.reading.lines import NO_QUOTE
+from edlz.services.inputs.reading.params import FLAG
+from edlz.services.inputs.reading.rows import Dialect, parse_rows
+from edlz.services.protocol.plan import Column
+
+__all__ = ["TO_UTF8", "Wrong", "explain", "explain_count", "explain_missing"]
+
+Wrong = tuple[int, str, str]
+"""Where it is in the data, what it is, and what to do."""
+
+TO_UTF8 = "write the file in UTF-8; if it is in Latin-1: iconv -f LATIN1 -t UTF-8 FILE"
+
+_MOST_SHOWN = 40
+
+
+def explain(
+    data: bytes, dialect: Dialect, names: Sequence[str], columns: Sequence[Column], error: Exception
+) -> Wrong:
+    """Return what is wrong with rows that `parse_rows` refuses."""
+    starts, ends = _bounds(data, dialect)
+    for start, end in zip(starts, ends, strict=True):
+        found = _wrong_row(data[start:end], dialect, names)
+        if found is not None:
+            return start + found[0], found[1], found[2]
+    texts = parse_rows(data, dialect, names, [Column(name=c.name, kind="string") for c in columns])
+    for column in columns:
+        row = _bad_value(texts.column(column.name), column, dialect)
+        if row is not None:
+            shown = _shown(str(texts.column(column.name)[row]))
+            return (
+                starts[row],
+                f'column "{column.name}" has {shown}, which is no {column.kind}',
+                f'correct it; or read the column as another type: {FLAG}="types={column.name}:string"',
+            )
+    return 0, str(error), "compare the rows with the parameters: edlz data head FILE"
+
+
+def explain_missing(data: bytes, dialect: Dialect, error: MissingValueError) -> Wrong:
+    """Return where a column of whole numbers has none."""
+    starts, _ = _bounds(data, dialect)
+    return (
+        starts[error.row],
+        f'column "{error.column}" has no value',
+        f'{FLAG}="types={error.column}:float32" reads none as NaN; "defaults={error.column}:-1" as -1',
+    )
+
+
+def explain_count(data: bytes, dialect: Dialect, count: int, found: int) -> Wrong:
+    """Return why rows are another number to pyarrow than by their index."""
+    starts, ends = _bounds(data, dialect)
+    for start, end in zip(starts, ends, strict=True):
+        place = _stray_quote(data[start:end].decode(errors="replace"), dialect) if dialect.quote else None
+        if place is not None:
+            return (
+                start,
+                "a quote stands in a text that is not quoted, or behind the end of one that is",
+                f'quote the text, and double the quote in it; {FLAG}="quote=none" reads quotes as they are',
+            )
+    return (
+        0,
+        f"{found} rows are found from here on where {count} should be: a carriage return alone ends a line",
+        "write the file with line feeds: tr '\\r' '\\n'",
+    )
+
+
+def _stray_quote(row: str, dialect: Dialect) -> int | None:
+    """Return the place of a quote that neither opens nor closes a value nor is doubled."""
+    is_open, before = False, dialect.sep
+    for place, letter in enumerate(row):
+        if letter == dialect.quote:
+            if not is_open and before not in (dialect.sep, dialect.quote):
+                return place
+            is_open = not is_open
+        elif not is_open and before == dialect.quote and letter != dialect.sep:
+            return place
+        before = letter
+    return None
+
+
+def _bounds(data: bytes, dialect: Dialect) -> tuple[list[int], list[int]]:
+    quote = ord(dialect.quote) if dialect.quote else NO_QUOTE
+    starts, ends, _ = scanning.row_bounds(data, quote, True, 0, data.count(b"\n") + 1)
+    return starts.tolist(), ends.tolist()
+
+
+def _wrong_row(row: bytes, dialect: Dialect, names: Sequence[str]) -> Wrong | None:
+    """Return what is wrong with a row as such."""
+    try:
+        row.decode()
+    except UnicodeDecodeError as e:
+        return (
+            e.start,
+            f"byte {row[e.start]:#04x} is not UTF-8",
+            TO_UTF8,
+        )
+    width = len(_cells(row, dialect))
+    if width != len(names):
+        quoting = (
+            f'; a stray quote joins rows: {FLAG}="quote=none" reads quotes as they are'
+            if dialect.quote
+            else ""
+        )
+        return 0, f"{width} columns, and {len(names)} are expected", f"correct the row{quoting}"
+    return None
+
+
+def _cells(row: bytes, dialect: Dialect) -> list[bytes]:
+    """Split a row: at separators outside of quotes."""
+    sep = ord(dialect.sep)
+    if not dialect.quote or dialect.quote.encode() not in row:
+        return row.split(dialect.sep.encode())
+    letters = np.frombuffer(row, np.uint8)
+    outside = np.cumsum(letters == ord(dialect.quote)) % 2 == 0
+    cuts = np.flatnonzero((letters == sep) & outside).tolist()
+    return [row[a:b] for a, b in zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(row)], strict=True)]
+
+
+def _bad_value(texts: Any, column: Column, dialect: Dialect) -> int | None:
+    """Return the first row whose text is no value of a column."""
+    if column.kind == "string":
+        return None
+    for row, text in enumerate(texts.to_pylist()):
+        if text not in dialect.nulls and not _is_value(text, column):
+            return row
+    return None
+
+
+def _is_value(text: str, column: Column) -> bool:
+    import pyarrow
+    from pyarrow import compute
+
+    try:
+        compute.cast(pyarrow.scalar(text.strip()), arrow_type(column.kind))
+    except pyarrow.ArrowInvalid:
+        return False
+    return True
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…").replace("'", '"')

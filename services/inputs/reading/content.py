@@ -1,0 +1,103 @@
+"""The bytes of a file, also of a gzipped one: those are unpacked once, into a file without a name.
+
+A gzipped file has to be read from its beginning to get at its middle.  Whoever opens one unpacks it, once for as long as
+it is open, and then reads as from any other; the room is taken in the folder for temporary files (TMPDIR).
+"""
+
+import gzip
+import mmap
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from edlz.services.errors import DataError
+from edlz.services.inputs.reading.format import changed
+from edlz.services.protocol.plan import FileFacts
+
+__all__ = ["Content", "open_content", "size_of"]
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BLOCK_BYTES = 1 << 20
+_AGAIN = "get the whole file again; gzip -t tells whether it is whole"
+
+
+def size_of(name: str) -> int:
+    """Return how many bytes a file has, as it is stored."""
+    return os.stat(name).st_size
+
+
+@contextmanager
+def open_content(name: str) -> Iterator[IO[bytes]]:
+    """Open a file at the beginning of its content.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened.
+    DataError
+        If it is gzipped, and damaged or cut off.
+    """
+    with open(name, "rb") as file:
+        magic = file.read(len(_GZIP_MAGIC))
+        file.seek(0)
+        if magic != _GZIP_MAGIC:
+            yield file
+            return
+        with tempfile.TemporaryFile() as unpacked:
+            _unpack(name, file, unpacked)
+            unpacked.seek(0)
+            yield unpacked
+
+
+class Content:
+    """The content of a file, mapped.
+
+    Parameters
+    ----------
+    facts : FileFacts
+        What the file, as it is stored, must be like.
+
+    Attributes
+    ----------
+    data : mmap or bytes
+    """
+
+    def __init__(self, name: str, facts: FileFacts) -> None:
+        found = size_of(name)
+        if found != facts.size_bytes:
+            raise changed(name, facts, found)
+        self.data: mmap.mmap | bytes = b""
+        with open_content(name) as file:
+            if os.fstat(file.fileno()).st_size:
+                self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def close(self) -> None:
+        """Let go of the file; a read that is under way still ends."""
+        self.data = b""
+
+
+def _unpack(name: str, file: IO[bytes], into: IO[bytes]) -> None:
+    with gzip.GzipFile(fileobj=file) as content:
+        while block := _next_block(name, file, content):
+            try:
+                into.write(block)
+                into.flush()
+            except OSError as e:
+                message = f"{name} cannot be unpacked into {tempfile.gettempdir()}: {e.strerror or e}"
+                raise DataError(
+                    message, "set TMPDIR to a folder with more room, or unpack the file: gunzip"
+                ) from e
+
+
+def _next_block(name: str, file: IO[bytes], content: gzip.GzipFile) -> bytes:
+    try:
+        return content.read(_BLOCK_BYTES)
+    except EOFError as e:
+        message = f"{name} is cut off: its gzip data ends at offset {size_of(name)}, in the middle"
+        raise DataError(message, _AGAIN) from e
+    except (gzip.BadGzipFile, zlib.error) as e:
+        message = f"{name} is damaged: its gzip data cannot be unpacked before offset {file.tell()} ({e})"
+        raise DataError(message, _AGAIN) from e

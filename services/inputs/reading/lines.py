@@ -1,0 +1,186 @@
+"""Files of lines: an index of them at submission, and reading the bytes of some.
+
+A line's end within quotes is none of a row.  The index counts quotes, as RFC 4180 has them: a quote within quotes is
+doubled, so that the parity tells.
+"""
+
+import os
+from dataclasses import dataclass
+
+from edlz.core_ext import scanning
+from edlz.services.errors import DataError
+from edlz.services.inputs.reading.content import open_content, size_of
+from edlz.services.inputs.reading.spans import Span, SpanIndex, check_span, find_spans, pack_spans, span_bytes
+from edlz.services.protocol.plan import FileFacts
+
+__all__ = [
+    "NO_QUOTE",
+    "SAMPLE_BYTES",
+    "LineRules",
+    "Lines",
+    "find_head",
+    "index_lines",
+    "line_at",
+    "read_spans",
+]
+
+NO_QUOTE = -1
+QUICK_BYTES = 64 << 20  # a file of this size is counted in a tenth of a second
+SAMPLE_BYTES = 1 << 20
+_LONGEST_ROW = 64 << 20
+_COUNTED_BYTES = 16 << 20
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineRules:
+    """What a row is.
+
+    Attributes
+    ----------
+    quote : a byte, or NO_QUOTE
+    skips_empty : whether an empty line is no row
+    has_header : whether the first row is none of the records
+    """
+
+    quote: int
+    skips_empty: bool
+    has_header: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """What was found in a file.
+
+    Attributes
+    ----------
+    rows : how many there are; some, if `is_whole` is not so
+    start : where the first one begins
+    header : bytes of the header, or nothing
+    sample : bytes of the first rows
+    is_whole : whether all of it was looked at
+    """
+
+    facts: FileFacts
+    rows: int
+    start: int
+    header: bytes
+    sample: bytes
+    is_whole: bool = True
+
+
+def index_lines(name: str, rules: LineRules, all_bytes: int = 0, *, is_quick: bool = False) -> Lines:
+    """Find the rows of a file.
+
+    Parameters
+    ----------
+    all_bytes : int
+        Of all files of the job.
+    is_quick : bool
+        A large file is not read to its end.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    DataError
+        If it is in UTF-16, or quotes are not closed.
+    """
+    with open_content(name) as file:
+        content_bytes = os.fstat(file.fileno()).st_size
+        sample = file.read(SAMPLE_BYTES)
+        start, header = find_head(name, sample, rules)
+        is_whole = not is_quick or content_bytes <= QUICK_BYTES
+        index = b""
+        if is_whole:
+            file.seek(start)
+            finder = _Finder(name, rules, start)
+            index = pack_spans(find_spans(file, span_bytes(content_bytes, all_bytes), finder.find))
+    facts = FileFacts(
+        name=name,
+        size_bytes=size_of(name),
+        checksum=scanning.crc32c(header + index),
+        index=index,
+    )
+    sample = sample[start:]
+    ended, end, _ = scanning.count_rows(sample, rules.quote, rules.skips_empty)
+    if end and content_bytes > start + len(sample):
+        sample = sample[:end]
+    rows = SpanIndex(index).records if is_whole else ended
+    return Lines(facts=facts, rows=rows, start=start, header=header, sample=sample, is_whole=is_whole)
+
+
+class _Finder:
+    """Finds rows in one file, block by block, and knows where it is."""
+
+    def __init__(self, name: str, rules: LineRules, start: int) -> None:
+        self._name, self._rules, self._passed = name, rules, start
+
+    def find(self, data: bytes, is_end: bool) -> tuple[int, int, int]:
+        rules = self._rules
+        rows, end, _ = scanning.count_rows(data, rules.quote, rules.skips_empty)
+        if is_end and end < len(data):
+            starts, _, is_open = scanning.row_bounds(data, rules.quote, rules.skips_empty, rows, 1)
+            if is_open:
+                raise self._unclosed(self._passed + end)
+            rows, end = rows + len(starts), len(data)
+        if not end and len(data) > _LONGEST_ROW:
+            raise self._unclosed(self._passed)
+        self._passed += end
+        return end, rows, scanning.crc32c(memoryview(data)[:end])
+
+    def _unclosed(self, offset: int) -> DataError:
+        if self._rules.quote == NO_QUOTE:
+            return DataError(
+                f"{self._name} has no line end in the {_LONGEST_ROW >> 20} MiB from offset {offset} on",
+                'it is no file of lines: say what it is by --data_reader_params="reader_type=…"',
+            )
+        with open_content(self._name) as file:
+            line = line_at(file.read(offset), offset)
+        return DataError(
+            f"{self._name}, line {line}: a quote is opened in this row, or in one before it, and is never closed",
+            'close it; a quote in a text is doubled (""); for a file without quoting: --data_reader_params="quote=none"',
+        )
+
+
+def find_head(name: str, sample: bytes, rules: LineRules) -> tuple[int, bytes]:
+    """Return where the first record begins, and the header."""
+    if sample.startswith(_UTF16):
+        raise DataError(
+            f"{name} is in UTF-16: it begins with the byte-order mark {sample[:2].hex(' ')} at offset 0",
+            f"write it in UTF-8: iconv -f UTF-16 -t UTF-8 {name}",
+        )
+    start = len(BOM) if sample.startswith(BOM) else 0
+    if not rules.has_header:
+        return start, b""
+    starts, ends, is_open = scanning.row_bounds(sample[start:], rules.quote, True, 0, 1)
+    if is_open:
+        raise DataError(f"{name}, line 1: a quote is opened in the header, and is never closed", "close it")
+    if not len(starts):
+        return len(sample), b""
+    header = sample[start + int(starts[0]) : start + int(ends[0])]
+    after = sample.find(b"\n", start + int(ends[0]))
+    return (after + 1 if after >= 0 else len(sample)), header
+
+
+def read_spans(name: str, facts: FileFacts, data: "scanning.Data", spans: list[Span]) -> bytes:
+    """Return the bytes of spans that follow one another, as they were when the job was planned.
+
+    Raises
+    ------
+    DataError
+        If they are others.
+    """
+    found = bytes(memoryview(data)[spans[0].start : spans[-1].end])
+    for span in spans:
+        part = memoryview(found)[span.start - spans[0].start : span.end - spans[0].start]
+        check_span(name, facts, span, scanning.crc32c(part))
+    return found
+
+
+def line_at(data: "scanning.Data", offset: int) -> int:
+    """Return the number of the line, from 1, that an offset lies in."""
+    view = memoryview(data)
+    blocks = range(0, offset, _COUNTED_BYTES)
+    return 1 + sum(bytes(view[at : min(at + _COUNTED_BYTES, offset)]).count(b"\n") for at in blocks)

@@ -1,0 +1,262 @@
+"""Every format gives the same records for any range, in any order, as what was written; and says so if the file is another one."""
+
+import csv
+import gzip
+import io
+import itertools
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from edlz.core_ext import scanning, scanning_numpy
+from edlz.services.errors import DataError
+from edlz.services.inputs.data import RecordSource
+from edlz.services.inputs.listing import list_data
+from edlz.services.inputs.reading import spans
+from edlz.services.protocol.plan import Column, TaskRange
+
+COUNT = 3000
+TEXTS = ("plain", "", "a,b", 'say "x"', "two\nlines", "\u00e4\u00f6", "#", "0x1")
+examples = settings(deadline=None, max_examples=60)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(spans, "_LEAST_BYTES", 4 << 10)  # many spans in small files
+
+
+def table(count: int = COUNT) -> dict[str, list[Any]]:
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal(count).astype(np.float32)
+    return {
+        "id": rng.integers(-(2**62), 2**62, count).tolist(),
+        "x": [None if i % 7 == 0 else float(x[i]) for i in range(count)],
+        "text": [TEXTS[i] for i in rng.integers(0, len(TEXTS), count)],
+        "ok": [bool(i % 3) for i in range(count)],
+    }
+
+
+def rows_of(columns: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
+    return list(zip(*columns.values(), strict=True))
+
+
+def masked(data: bytes) -> bytes:
+    crc = scanning.crc32c(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def tfrecord(records: list[bytes]) -> bytes:
+    heads = [struct.pack("<Q", len(record)) for record in records]
+    return b"".join(h + masked(h) + r + masked(r) for h, r in zip(heads, records, strict=True))
+
+
+def csv_text(columns: dict[str, list[Any]], **dialect: Any) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, **dialect)
+    writer.writerow(columns)
+    writer.writerows([["" if value is None else value for value in row] for row in rows_of(columns)])
+    return text.getvalue().encode()
+
+
+def write(name: str, content: bytes) -> None:
+    Path(name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+
+
+def write_parquet(name: str, columns: dict[str, list[Any]]) -> None:
+    kinds = (pyarrow.int64(), pyarrow.float32(), pyarrow.string(), pyarrow.bool_())
+    arrays = {k: pyarrow.array(v, kind) for (k, v), kind in zip(columns.items(), kinds, strict=True)}
+    parquet.write_table(pyarrow.table(arrays), name, row_group_size=700)
+
+
+def read(name: str, first: int, count: int, params: str = "", order: Any = None) -> Any:
+    return RecordSource(list_data(name, params=params).source).read(
+        TaskRange(name=name, first=first, count=count), order
+    )
+
+
+LINES = [bytes([97 + i % 26]) * (i % 90) for i in range(COUNT)]
+BYTES: dict[str, Callable[[], bytes]] = {
+    "lines.txt": lambda: b"\n".join(LINES) + b"\n",
+    "dos.txt": lambda: b"\r\n".join([*LINES[:-1], b"end"]),
+    "lines.txt.gz": lambda: b"\n".join(LINES) + b"\n",
+    "x.tfrecord": lambda: tfrecord(LINES),
+    "x.tfrecord.gz": lambda: tfrecord(LINES),
+}
+RANGES = [(0, 1), (0, COUNT), (COUNT - 1, 1), (17, 1000), (2048, 300), (5, 0)]
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_byte_strings(name: str) -> None:
+    write(name, BYTES[name]())
+    wanted = [*LINES[:-1], b"end"] if name == "dos.txt" else LINES
+    listed = list_data(name)
+    assert [shard.count for shard in listed.shards] == [COUNT]
+    assert len(listed.source.files[0].index) > 12 * 10
+    source = RecordSource(listed.source)
+    for first, count in RANGES:
+        task = TaskRange(name=name, first=first, count=count)
+        assert source.read(task) == wanted[first : first + count]
+        order = np.random.default_rng(first).permutation(count)
+        assert source.read(task, order) == [wanted[first + i] for i in order]
+
+
+TABLES: dict[str, Callable[[str, dict[str, list[Any]]], None]] = {
+    "a.csv": lambda name, columns: write(name, csv_text(columns)),
+    "unix.csv": lambda name, columns: write(name, csv_text(columns, lineterminator="\n")),
+    "quoted.csv": lambda name, columns: write(name, csv_text(columns, quoting=csv.QUOTE_ALL)),
+    "a.csv.gz": lambda name, columns: write(name, csv_text(columns)),
+    "a.tsv": lambda name, columns: write(name, csv_text(columns, delimiter="\t")),
+    "marked.csv": lambda name, columns: write(name, b"\xef\xbb\xbf" + csv_text(columns)),
+    "gaps.csv": lambda name, columns: write(name, csv_text(columns, lineterminator="\r\n\r\n\n")),
+    "a.parquet": write_parquet,
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables(name: str) -> None:
+    columns = table()
+    TABLES[name](name, columns)
+    listed = list_data(name)
+    assert listed.source.columns == (
+        Column(name="id", kind="int64"),
+        Column(name="x", kind="float32"),
+        Column(name="text", kind="string"),
+        Column(name="ok", kind="bool"),
+    )
+    assert [shard.count for shard in listed.shards] == [COUNT]
+    source = RecordSource(listed.source)
+    wanted = rows_of(columns)
+    for first, count in RANGES:
+        order = np.random.default_rng(first).permutation(count)
+        for places in (None, order):
+            found = source.read(TaskRange(name=name, first=first, count=count), places)
+            numbers = range(count) if places is None else order
+            assert len(found) == count
+            for place, row in zip(numbers, found.rows(), strict=True):
+                number, x, text, ok = wanted[first + place]
+                assert (row["id"], row["text"].decode(), row["ok"]) == (number, text, ok)
+                assert row["x"] == x or (x is None and np.isnan(row["x"]))
+
+
+@pytest.mark.parametrize("name", [*BYTES, *TABLES])
+def test_a_file_that_has_changed_is_refused_by_name(name: str) -> None:
+    """One of another length when it is opened; one with other content of the same length where that is read."""
+    columns = table()
+    if name in BYTES:
+        write(name, BYTES[name]())
+    else:
+        TABLES[name](name, columns)
+    listed = list_data(name)
+    content = bytearray(Path(name).read_bytes())
+    Path(name).write_bytes(content + b"\n")
+    with pytest.raises(DataError, match=f"^{name} has {len(content) + 1} bytes, and had {len(content)}"):
+        RecordSource(listed.source).read(TaskRange(name=name, first=0, count=1))
+    content[len(content) // 2] ^= 3
+    Path(name).write_bytes(content)
+    if name.endswith(
+        "parquet"
+    ):  # known by its footer, which has the least and greatest values: written anew, it is another
+        write_parquet(name, {**columns, "id": [number + 1 for number in columns["id"]]})
+    with pytest.raises(DataError, match=f"^{name} ") as error:
+        RecordSource(listed.source).read(TaskRange(name=name, first=0, count=COUNT))
+    assert error.value.help
+
+
+def test_types_stay_what_the_plan_says() -> None:
+    write("a.csv", b"id,x\n" + b"1,2\n" * 5)
+    write("b.csv", b"x,id\n" + b"1.5,2\n" * 5)
+    training = list_data("a.csv")
+    assert [column.kind for column in training.source.columns] == ["int64", "int64"]
+    other = list_data("b.csv", params="types=x:float64", columns=training.source.columns)
+    assert {c.name: c.kind for c in other.source.columns} == {"id": "int64", "x": "float64"}
+    with pytest.raises(DataError, match=r'b\.csv, line 2: column "x" has "1.5", which is no int64'):
+        list_data("b.csv", columns=training.source.columns)
+
+
+def test_parameters_of_csv() -> None:
+    write("a.csv", b"7;'x;y';\n8;z;3\n")
+    params = "sep=;;quote=';header=no;columns=a,b,c;types=c:int32;defaults=c:-1"
+    found = read("a.csv", 0, 2, params)
+    assert found.rows() == [{"a": 7, "b": b"x;y", "c": -1}, {"a": 8, "b": b"z", "c": 3}]
+    write("b.csv", b'a,b\n1,5" disk\n2,3" disk\n')
+    found = read("b.csv", 0, 2, "quote=none;columns=b,a;null_values=2;defaults=a:7")
+    assert found.values["b"].tolist() == [b'5" disk', b'3" disk']
+    assert list(found.values) == ["b", "a"]
+    assert found.values["a"].tolist() == [1, 7]
+
+
+@examples
+@given(
+    st.lists(st.sampled_from([b"a", b",", b"\n", b"\r\n", b"\r", b'"', b"x" * 70]), max_size=120).map(
+        b"".join
+    ),
+    st.sampled_from((-1, 34)),
+    st.booleans(),
+    st.integers(0, 12),
+    st.integers(0, 12),
+)
+def test_rows_are_found_as_in_the_plain_twin(
+    data: bytes, quote: int, skips: bool, first: int, count: int
+) -> None:
+    assert scanning.count_rows(data, quote, skips) == scanning_numpy.count_rows(data, quote, skips)
+    ours = scanning.row_bounds(data, quote, skips, first, count)
+    twins = scanning_numpy.row_bounds(data, quote, skips, first, count)
+    assert [part.tolist() for part in ours[:2]] == [part.tolist() for part in twins[:2]]
+    assert ours[2] == twins[2]
+    assert scanning.slices(data, *ours[:2]) == scanning_numpy.slices(data, *twins[:2])
+
+
+@examples
+@given(st.lists(st.binary(max_size=40), max_size=6), st.integers(0, 9), st.integers(0, 9), st.data())
+def test_tfrecords_are_found_as_in_the_plain_twin(
+    records: list[bytes], first: int, count: int, data: st.DataObject
+) -> None:
+    content = bytearray(tfrecord(records))
+    if content and data.draw(st.booleans()):
+        content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    cut = content[: data.draw(st.integers(0, len(content)))] if data.draw(st.booleans()) else content
+    assert scanning.hop_records(cut, 0, 1 << 40) == scanning_numpy.hop_records(cut, 0, 1 << 40)
+    assert scanning.hop_records(cut, 0, 50) == scanning_numpy.hop_records(cut, 0, 50)
+    ours, twins = scanning.record_bounds(cut, first, count), scanning_numpy.record_bounds(cut, first, count)
+    assert [part.tolist() for part in ours[:2]] == [part.tolist() for part in twins[:2]]
+    assert ours[2:] == twins[2:]
+
+
+def test_what_the_kernels_refuse() -> None:
+    with pytest.raises(ValueError, match="line end"):
+        scanning.count_rows(b"a", 10, True)
+    with pytest.raises(ValueError, match="negative"):
+        scanning.row_bounds(b"a", -1, True, -1, 5)
+    with pytest.raises(ValueError, match="not within"):
+        scanning.hop_records(b"abc", 4, 5)
+    with pytest.raises(IndexError, match="not within"):
+        scanning.slices(b"abc", np.array([2]), np.array([4]))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 5)), min_size=1, max_size=20),
+    st.integers(0, 60),
+    st.integers(0, 60),
+)
+def test_spans_hold_the_records_that_are_asked_for(
+    parts: list[tuple[int, int]], first: int, count: int
+) -> None:
+    index = spans.SpanIndex(spans.pack_spans([(size, records, 7) for size, records in parts]), 3)
+    assert index.records == sum(records for _, records in parts)
+    if first + count > index.records:
+        with pytest.raises(IndexError):
+            index.holding(first, count)
+        return
+    found = index.holding(first, count)
+    held = [number for span in found for number in range(span.first, span.first + span.records)]
+    assert set(range(first, first + count)) <= set(held)
+    assert all(span.end == after.start for span, after in itertools.pairwise(found))
