@@ -26,6 +26,8 @@ def check_folders(config: JobConfig) -> None:
     if config.output and config.purpose == "training":
         output = Path(config.output)
         folders["output"] = output.parent if is_keras_file(config.output) else output
+    if config.tensorboard_log_dir and config.purpose == "training":
+        folders["tensorboard_log_dir"] = Path(config.tensorboard_log_dir)
     if config.purpose == "prediction" and config.prediction_output:
         folders["prediction_output"] = Path(config.prediction_output)
     for flag, folder in folders.items():

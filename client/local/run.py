@@ -43,6 +43,7 @@ _PATHS = (
     "checkpoint_dir_for_init",
     "output",
     "prediction_output",
+    "tensorboard_log_dir",
 )
 
 logger = logging.getLogger(__name__)

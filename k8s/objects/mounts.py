@@ -26,6 +26,8 @@ def scratch_folders(config: JobConfig, volumes: Volumes) -> dict[str, str]:
     folders = {"tmp": "/tmp", "job": config.job_dir or JOB_DIR}
     if config.checkpoint_dir:
         folders["checkpoints"] = config.checkpoint_dir
+    if config.tensorboard_log_dir:
+        folders["tensorboard"] = config.tensorboard_log_dir
     if config.log_file_path:
         folders["logs"] = str(PurePosixPath(config.log_file_path).parent)
     kept: dict[str, str] = {}

@@ -228,6 +228,8 @@ class DeclaredFlags:
         30.0, "SECS", "between the job's recovery snapshots", minimum=0.1
     )
 
+    tensorboard_log_dir: str = _results("", "DIR", "write curves for TensorBoard there", common=True)
+
     # ------------------------------------------------------------ on a cluster
     image_name: str = _cluster("", "IMAGE", "run on Kubernetes, with this image", common=True)
     worker_image: str = _cluster("", "IMAGE", "of ps and workers, if another one")

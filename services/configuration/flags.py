@@ -143,7 +143,6 @@ _NAMES_BY_REASON: dict[str, str] = {
     _READERS: "codec_file",
     _TIMED: "evaluation_start_delay_secs evaluation_throttle_secs",
     _PARTS: "job_command need_tf_config need_task_manager need_pod_manager need_elasticdl_job_service use_go_ps",
-    "TensorBoard": "tensorboard_log_dir",
     "giving up at the first error (a task is tried three times)": "task_fault_tolerance",
 }
 

@@ -54,6 +54,8 @@ from edlz.services.master.page.status_page import StatusPage, bound, bound_besid
 from edlz.services.master.planning import desired_processes, lock_folder, open_journal
 from edlz.services.master.progress.progress import Progress
 from edlz.services.master.publication import publish_predictions
+from edlz.services.master.tensorboard.curve_files import CurveFiles
+from edlz.services.master.tensorboard.points import Board
 from edlz.services.process.logs import INCIDENT
 from edlz.services.process.runtime import Stop, when_failed
 from edlz.services.process.shell import Instructions, Shell
@@ -156,6 +158,7 @@ class MasterService(Shell[Input, Instruction]):
             security=self._security,
         )
         when_failed(self._server.failed, self.fail)
+        self._board = self._opened_board(config, state.began or time.time())
         self._look = looking_at(config, self._core, self._progress, self._clock, self._server.traffic)
         listening = bound(config)
         if listening is not None:
@@ -167,6 +170,12 @@ class MasterService(Shell[Input, Instruction]):
         self._line: RpcClient | None = None
         if config.num_ps_pods == 0 and not self._core.verdict.is_complete:
             self._host_partition()
+
+    def _opened_board(self, config: JobConfig, began: float) -> Board | None:
+        if not config.tensorboard_log_dir or self._core.verdict.was_complete:
+            return None
+        files = CurveFiles(Path(config.tensorboard_log_dir), config.job_name, began)
+        return Board(files, self._core, self._progress)
 
     def _host_partition(self) -> None:
         endpoint = self._config.reachable_at(self._server.endpoint)
@@ -217,6 +226,8 @@ class MasterService(Shell[Input, Instruction]):
             self.feed(Tick())
             self._progress.sample(now)
             self._keep_shown(now)
+            if self._board is not None:
+                self._board.take(time.time())
             await asyncio.sleep(TICK_S / 5 if self._core.verdict.is_over else TICK_S)
         self.raise_failure()
 
@@ -255,6 +266,9 @@ class MasterService(Shell[Input, Instruction]):
         self._announce(Announce(kind, text))
 
     def close(self) -> None:
+        if self._board is not None:
+            self._board.take(time.time())
+            self._board.close()
         if self._hosted:
             self._hosted.close()
         if self._line:

@@ -137,6 +137,14 @@ class Measures:
         median, high = quantile(STALENESS, lately, 0.5), quantile(STALENESS, lately, 0.95)
         return None if median is None or high is None else (median, high)
 
+    @property
+    def mean_staleness(self) -> float | None:
+        """The mean of all gradients that were applied; None if there are none of which it is known."""
+        counts = self.summed("staleness")
+        total, count = counts.pop("sum", 0), 0
+        count = sum(counts.values())
+        return total / count if count else None
+
     def operations(self) -> dict[tuple[str, str], OperationCount]:
         """Return what each partition has answered, by its id and the kind of request."""
         found: dict[tuple[str, str], list[int]] = {}

@@ -153,6 +153,7 @@ class Progress:
                 loss=told.loss,
                 memory_bytes=told.memory_bytes,
                 waits_for=told.waits_for,
+                learning_rate=told.learning_rate,
             )
         news = _wait_news(status, row.telemetry.waits_for)
         row.telemetry = told
@@ -308,6 +309,12 @@ class Progress:
         waited_s = sum(each.wait_s for each in told)
         all_s = waited_s + sum(each.read_s + each.pull_s + each.compute_s + each.push_s for each in told)
         return waited_s / all_s if all_s > 0 else None
+
+    @property
+    def learning_rate(self) -> float | None:
+        """Of the newest minibatches, as workers tell it."""
+        rates = [row.telemetry.learning_rate for row in self._workers.values()]
+        return max((rate for rate in rates if rate is not None), default=None)
 
     @property
     def loss(self) -> float | None:

@@ -305,9 +305,9 @@ def test_flags_of_later_work_are_refused(name: str) -> None:
 
 
 def test_the_refusal_of_a_later_flag() -> None:
-    expected = "--tensorboard_log_dir: TensorBoard is not in this version of edlz"
-    assert only_error(read("--tensorboard_log_dir=3"))[0] == expected
-    assert only_error(read("--tensorboard-log-dir", "3"))[0] == expected
+    expected = "--job_command: running a part of edlz or another framework is not in this version of edlz"
+    assert only_error(read("--job_command=x"))[0] == expected
+    assert only_error(read("--job-command", "x"))[0] == expected
 
 
 def test_what_is_needed_is_asked_for() -> None:

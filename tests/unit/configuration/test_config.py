@@ -140,7 +140,7 @@ def test_every_flag_is_described_well() -> None:
 
 def test_every_later_flag_has_a_reason() -> None:
     assert all(LATER_FLAGS.values())
-    assert {"volume_name", "task_fault_tolerance", "callbacks", "tensorboard_log_dir"} <= set(LATER_FLAGS)
+    assert {"volume_name", "task_fault_tolerance", "callbacks"} <= set(LATER_FLAGS)
 
 
 def test_model_params_are_literals() -> None:

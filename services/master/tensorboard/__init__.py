@@ -1,0 +1,1 @@
+"""A job's curves as files that TensorBoard reads."""
