@@ -10,7 +10,8 @@ What a record holds stands in each data set's own module: `conversion.images`, `
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from edlz.model_zoo.heart.converter import read_heart
 from edlz.model_zoo.movielens.converter import read_movielens
 
 __all__ = ["DATASETS", "SAMPLE_FOLDER", "Converted", "DatasetError", "built_in_sample", "convert", "main"]
+
+Watch = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 
 SAMPLE_RECORDS = {"train": 6_000, "test": 1_000}
 
@@ -67,6 +70,7 @@ def convert(
     fraction: float = 1.0,
     records: int | None = None,
     seed: int | None = None,
+    watch: Watch = lambda _: nullcontext(lambda _: None),
 ) -> Converted:
     """Write a data set as RecordIO; a second run over the same output finds it done.
 
@@ -83,6 +87,8 @@ def convert(
         How much of each split to take, from its beginning.
     records, seed : int
         criteo-generated only: how many records, 1,000,000 unless told; and which ones.
+    watch : callable, optional
+        Given how many records there will be, 0 if nobody knows; what its block yields is told of each piece's.
 
     Raises
     ------
@@ -97,7 +103,9 @@ def convert(
         raise DatasetError(f"records_per_shard={records_per_shard} is not positive", "e.g. 4096")
     folder = None if source is None else Path(source)
     _check_options(name, folder, fraction, records, seed)
-    return _written(_opened(name, folder, fraction, records, seed or 0), Path(output), records_per_shard)
+    found = _opened(name, folder, fraction, records, seed or 0)
+    with watch(found.records) as on_records:
+        return _written(found, Path(output), records_per_shard, on_records)
 
 
 def built_in_sample(output: str | os.PathLike[str]) -> Path:
@@ -171,9 +179,11 @@ def _check_options(
             raise DatasetError(f"{option}={value} is for {GENERATED}, not for {name}", "leave it out")
 
 
-def _written(source: Source, output: Path, records_per_shard: int) -> Converted:
+def _written(
+    source: Source, output: Path, records_per_shard: int, on_records: Callable[[int], None]
+) -> Converted:
     try:
-        written = write_shards(source.pieces, output, records_per_shard)
+        written = write_shards(source.pieces, output, records_per_shard, on_records)
     except OSError as error:
         raise DatasetError(
             f"cannot write {error.filename or output}: {error.strerror}", "choose another --output"

@@ -19,6 +19,7 @@ from edlz.client.screen.checkpoint import (
     versions_table,
 )
 from edlz.client.screen.json_objects import object_text
+from edlz.client.screen.long_work import long_work
 from edlz.client.screen.terminal import print_lines
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem, print_problems
@@ -78,10 +79,11 @@ def show(target: _Target, output: _Output = "table") -> None:
 def verify(target: _Target, output: _Output = "table") -> None:
     """Read every byte of the versions and check it."""
     path, versions = _versions(target, output)
-    checked = [
-        (info, info.damage if info.state == "incomplete" else checkpoints.verify(info.folder))
-        for info in versions
-    ]
+    with long_work("verifying", total=sum(info.size_bytes for info in versions)) as advance:
+        checked = [
+            (info, info.damage if info.state == "incomplete" else checkpoints.verify(info.folder, advance))
+            for info in versions
+        ]
     if output == "json":
         _print_json(verified_object(path, checked))
     else:

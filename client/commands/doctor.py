@@ -7,8 +7,8 @@ import typer
 
 from edlz.client.arguments.flag_values import output_format
 from edlz.client.doctor.examination import examine, to_correct
+from edlz.client.doctor.page import doctor_lines, doctor_object
 from edlz.client.doctor.software import environment_of, versions
-from edlz.client.screen.doctor import doctor_lines, doctor_object
 from edlz.client.screen.json_objects import object_text
 from edlz.client.screen.terminal import print_text
 

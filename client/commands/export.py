@@ -1,5 +1,6 @@
 """`edlz export`: a trained model as files that others run, without edlz."""
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +9,7 @@ import typer
 from edlz.client.arguments.completion import complete_checkpoint
 from edlz.client.jobs.model_source import model_source
 from edlz.client.local.start_up_noise import without_start_up_noise
+from edlz.client.screen.long_work import Advance, long_work
 from edlz.client.screen.wording import size
 from edlz.services.configuration.export_flags import Format, chosen_formats, export_problems
 from edlz.services.configuration.problems import InvalidConfigError
@@ -16,6 +18,7 @@ from edlz.services.export.exporter import Export, export_model
 if TYPE_CHECKING:
     from edlz.client.jobs.model_source import ModelSource
     from edlz.services.export.exporter import Exported
+    from edlz.services.storage.whole_cut import WholeCut
 
 __all__ = ["export"]
 
@@ -59,7 +62,7 @@ def export(
         "config": config,
     }
     found = model_source(source, {name: value for name, value in given.items() if value})
-    with found.open() as cut, without_start_up_noise():
+    with found.open() as cut, _watched(found.job, cut, formats) as advance, without_start_up_noise():
         done = export_model(
             found.config,
             found.plan,
@@ -69,10 +72,16 @@ def export(
                 formats=formats,
                 unknown_ids=unknown_ids or None,  # type: ignore[arg-type]  # checked above
                 about={"job": found.job, "run": found.run},
+                on_progress=advance,
             ),
         )
         title = f"{found.job} v{cut.version}, {cut.head.ledger.minibatches:,} minibatches"
     _print(found, done, formats, title, unknown_ids)
+
+
+def _watched(job: str, cut: "WholeCut", formats: tuple[Format, ...]) -> AbstractContextManager[Advance]:
+    rows = sum(cut.row_count(place) for place in range(len(cut.head.tables)))
+    return long_work(f"exporting {job} v{cut.version}", noun="row", total=rows * len(formats))
 
 
 def _print(

@@ -1,11 +1,14 @@
 """`edlz zoo`: the commands around the model zoo."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from edlz.client.commands.zoo_images import build, init, push
+from edlz.client.screen.long_work import Advance, long_work
 from edlz.model_zoo.dataset_names import DATASETS
 from edlz.model_zoo.datasets import DatasetError, convert
 from edlz.services.configuration.nearest import did_you_mean, nearest
@@ -25,6 +28,10 @@ for _command in (init, build, push):
     zoo.command()(_command)
 
 
+def _watched(name: str) -> Callable[[int], AbstractContextManager[Advance]]:
+    return lambda records: long_work(f"converting {name}", noun="record", total=records)
+
+
 @zoo.command()
 def data(
     name: Annotated[str, typer.Argument(help=" | ".join(DATASETS), autocompletion=lambda: list(DATASETS))],
@@ -39,7 +46,7 @@ def data(
         raise ConfigError(f'no data set "{name}"', near or f"there are: {', '.join(DATASETS)}")
     options = {key: value for key, value in {"records": records, "seed": seed}.items() if value is not None}
     try:
-        done = convert(name, source, output, **options)
+        done = convert(name, source, output, watch=_watched(name), **options)
     except DatasetError as e:
         raise DataError(e.message, e.help) from e
     word = "were there already" if done.was_there else "written"

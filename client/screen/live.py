@@ -7,7 +7,7 @@ right.
 from collections import Counter
 from collections.abc import Sequence
 
-from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, fit, width_of
+from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, bar, fit, width_of
 from edlz.client.screen.wording import (
     best_evaluation,
     count_of,
@@ -101,7 +101,7 @@ def _progress_line(
     while len(tail) > 1 and used + width_of(tail) + _SHORTEST_BAR > width:
         tail.pop(1)
     length = min(width - used - width_of(tail) - 1, _LONGEST_BAR)
-    return [label, Span(epoch), *_bar(status.ratio, max(0, length), glyphs), *tail]
+    return [label, Span(epoch), *bar(status.ratio, max(0, length), glyphs), *tail]
 
 
 def _end_of_progress(status: JobStatus, is_eta_rough: bool) -> Span:
@@ -116,13 +116,6 @@ def _end_of_progress(status: JobStatus, is_eta_rough: bool) -> Span:
     if status.eta_s is None:
         return Span("")
     return Span(f"  ETA {'~' if is_eta_rough else ''}{duration(status.eta_s)}")
-
-
-def _bar(ratio: float, length: int, glyphs: Glyphs) -> list[Span]:
-    halves = round(max(0.0, min(1.0, ratio)) * length * 2)
-    full, half = divmod(halves, 2)
-    filled = glyphs.full * full + glyphs.half * half
-    return [Span(filled, "good"), Span(glyphs.rest * (length - len(filled)), "dim")]
 
 
 def _metrics_line(status: JobStatus, width: int) -> list[Span]:

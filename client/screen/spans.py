@@ -7,7 +7,7 @@ painted on a terminal.
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-__all__ = ["ASCII", "UNICODE", "Glyphs", "Line", "Role", "Span", "fit", "paint", "plain", "width_of"]
+__all__ = ["ASCII", "UNICODE", "Glyphs", "Line", "Role", "Span", "bar", "fit", "paint", "plain", "width_of"]
 
 Role = Literal["", "good", "wait", "bad", "dim", "bold"]
 
@@ -64,6 +64,14 @@ def fit(line: Line, width: int) -> list[Span]:
         if left <= 0:
             break
     return out
+
+
+def bar(ratio: float, length: int, glyphs: Glyphs) -> list[Span]:
+    """Return a bar of so many columns, of which a share is full."""
+    halves = round(max(0.0, min(1.0, ratio)) * length * 2)
+    full, half = divmod(halves, 2)
+    filled = glyphs.full * full + glyphs.half * half
+    return [Span(filled, "good"), Span(glyphs.rest * (length - len(filled)), "dim")]
 
 
 def _painted(span: Span) -> str:

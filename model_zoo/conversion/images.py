@@ -41,7 +41,8 @@ def read_images(name: str, folder: Path | None, fraction: float) -> Source:
         If the images are not as expected, or nowhere.
     """
     splits, origin = _load(name, folder)
-    return Source(origin, _pieces(splits, fraction))
+    counts = [_count(split, fraction) for split in (splits.train, splits.test)]
+    return Source(origin, _pieces(splits, fraction), sum(counts))
 
 
 def image_records(split: Images, first: int, stop: int) -> list[bytes]:
@@ -55,9 +56,13 @@ def image_records(split: Images, first: int, stop: int) -> list[bytes]:
 
 def _pieces(splits: Splits, fraction: float) -> Iterator[Piece]:
     for part, split in (("train", splits.train), ("test", splits.test)):
-        count = max(1, math.floor(len(split.labels) * fraction))
+        count = _count(split, fraction)
         for first in range(0, count, _PIECE_RECORDS):
             yield Piece(part, image_records(split, first, min(first + _PIECE_RECORDS, count)))
+
+
+def _count(split: Images, fraction: float) -> int:
+    return max(1, math.floor(len(split.labels) * fraction))
 
 
 def _load(name: str, source: Path | None) -> tuple[Splits, str]:

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -44,10 +44,13 @@ class Source:
         Where it came from, for people to read.
     pieces : iterable of Piece
         Can be gone through once; reading goes on meanwhile, and may raise DatasetError.
+    records : int
+        How many there are in all; 0 if that shows at the end only.
     """
 
     origin: str
     pieces: Iterable[Piece]
+    records: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,18 @@ class Written:
     was_there: bool
 
 
-def write_shards(pieces: Iterable[Piece], output: Path, records_per_shard: int) -> Written:
+def write_shards(
+    pieces: Iterable[Piece],
+    output: Path,
+    records_per_shard: int,
+    on_records: Callable[[int], None] = lambda _: None,
+) -> Written:
     """Write the parts of a data set; those that are there already are compared instead.
+
+    Parameters
+    ----------
+    on_records : callable, optional
+        Told of so many records more that are written, or compared.
 
     Raises
     ------
@@ -81,7 +94,7 @@ def write_shards(pieces: Iterable[Piece], output: Path, records_per_shard: int) 
             sinks[part] = (_Comparison if is_there else _Shards)(
                 (output if is_there else staging) / part, records_per_shard
             )
-        _pour(pieces, sinks)
+        _pour(pieces, sinks, on_records)
         for part, sink in sinks.items():
             if not sink.count:
                 raise DatasetError(f"the {part} part would have no records", "use more of the data")
@@ -98,10 +111,13 @@ def write_shards(pieces: Iterable[Piece], output: Path, records_per_shard: int) 
     )
 
 
-def _pour(pieces: Iterable[Piece], sinks: "dict[str, _Comparison | _Shards]") -> None:
+def _pour(
+    pieces: Iterable[Piece], sinks: "dict[str, _Comparison | _Shards]", on_records: Callable[[int], None]
+) -> None:
     try:
         for piece in pieces:
             sinks[piece.part].add(piece.records)
+            on_records(len(piece.records))
         for sink in sinks.values():
             sink.finish()
     except BaseException:

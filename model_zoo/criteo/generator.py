@@ -104,7 +104,7 @@ def generate_criteo(records: int, seed: int) -> Source:
     if not 0 <= seed < 1 << 32:
         raise DatasetError(f"seed={seed} is not from 0 to {(1 << 32) - 1}", "e.g. --seed=1")
     origin = f"a generator (seed {seed}): made-up clicks in Criteo's layout, not Criteo's data"
-    return Source(origin, _pieces(Generator(seed), records))
+    return Source(origin, _pieces(Generator(seed), records), records)
 
 
 def _pieces(generator: Generator, records: int) -> Iterator[Piece]:

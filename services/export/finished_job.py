@@ -46,7 +46,7 @@ def export_finished(
         unknown_ids=cast(UnknownIds, wish.unknown_ids) if wish.unknown_ids else None,
         about={"job": job.name, "run": job.run, "digest": lease.digest},
         identity="-".join((job.run, lease.digest, *wish.formats, wish.unknown_ids)),
-        on_progress=on_progress,
+        on_progress=lambda _: on_progress(),
     )
     with _finished_cut(job, lease) as cut:
         done = export_model(config, job.plan, cut, export)

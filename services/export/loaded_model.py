@@ -34,7 +34,7 @@ class LoadedModel:
     cut : WholeCut
         Open as long as the tables are read.
     on_progress : callable, optional
-        Called again and again while rows are read.
+        Called again and again while rows are read, with how many were given out since.
 
     Attributes
     ----------
@@ -49,7 +49,11 @@ class LoadedModel:
     """
 
     def __init__(
-        self, config: JobConfig, plan: Plan, cut: WholeCut, on_progress: Callable[[], None] = lambda: None
+        self,
+        config: JobConfig,
+        plan: Plan,
+        cut: WholeCut,
+        on_progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         reader = TaskReader(plan)
         try:

@@ -26,7 +26,7 @@ class Export:
         What makes it the same export as another try: of all tries together one gets a number.  Nothing: there is
         no other try.
     on_progress : callable
-        Called again and again while tables are copied.
+        Called again and again while tables are copied, with how many rows came since.
     """
 
     output: Path
@@ -34,7 +34,7 @@ class Export:
     unknown_ids: UnknownIds | None = None
     about: Mapping[str, object] = field(default_factory=dict)
     identity: str = ""
-    on_progress: Callable[[], None] = lambda: None
+    on_progress: Callable[[int], None] = lambda _: None
 
     @property
     def is_file(self) -> bool:

@@ -7,6 +7,7 @@ guards against damage, not against forgery; it takes a tenth of SHA-256's time (
 
 import os
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -217,8 +218,13 @@ class BlockReader:
             offset += len(piece)
             view = view[len(piece) :]
 
-    def verify(self) -> None:
+    def verify(self, on_read: Callable[[int], None] = lambda _: None) -> None:
         """Read the whole file.
+
+        Parameters
+        ----------
+        on_read : callable, optional
+            Told of so many bytes more that are good.
 
         Raises
         ------
@@ -228,6 +234,7 @@ class BlockReader:
         scratch = memoryview(bytearray(self._checksums.block_bytes))
         for number in range(len(self._checksums.blocks)):
             self._fill(number, scratch[: self._size_of(number)])
+            on_read(self._size_of(number))
 
     def _size_of(self, number: int) -> int:
         begin = number * self._checksums.block_bytes

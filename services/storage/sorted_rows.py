@@ -44,7 +44,7 @@ class SortedRows:
     block_bytes : int, optional
         What blocks follow from, with the number of rows; nothing else decides where they begin.
     on_progress : callable, optional
-        Called again and again while rows are read and sorted.
+        Called again and again while rows are read and sorted, with how many were given out since.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SortedRows:
         dim: int,
         scratch: Path,
         block_bytes: int = BLOCK_BYTES,
-        on_progress: Callable[[], None] = lambda: None,
+        on_progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._sources, self._dim, self._scratch, self._on_progress = sources, dim, scratch, on_progress
         self.row_count = sum(source.row_count for source in sources)
@@ -82,6 +82,7 @@ class SortedRows:
         if self.row_count <= self.block_rows:
             if self.row_count:
                 pieces = list(self._pieces())
+                self._on_progress(self.row_count)
                 yield _sorted(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
             return
         with tempfile.TemporaryFile(dir=self._scratch, buffering=0) as file:
@@ -98,7 +99,7 @@ class SortedRows:
                 ids, rows = np.empty(count, np.int64), np.empty((count, source.width), np.float32)
                 source.read_ids(first, count, ids)
                 source.read(first, count, rows.reshape(-1))
-                self._on_progress()
+                self._on_progress(0)
                 yield ids, rows[:, : self._dim]
 
     def _first_ids(self) -> Ids:
@@ -131,7 +132,7 @@ class SortedRows:
         ids, values = np.empty(count, np.int64), np.empty((count, self._dim), np.float32)
         _read(file, 8 * first, ids)
         _read(file, self._values_at(first), values)
-        self._on_progress()
+        self._on_progress(count)
         return _sorted(ids, values)
 
     def _write(self, file: IO[bytes], offset: int, data: npt.NDArray[np.generic]) -> None:

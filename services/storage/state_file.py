@@ -12,7 +12,7 @@ rows are read, and the error means that whatever was made of them must be thrown
 Where the files lie and what they are called is the snapshots' and the checkpoints' affair.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -174,8 +174,13 @@ def read_state(head: Path, on_damage: OnDamage | None = None) -> State:
         )
 
 
-def verify_state(head: Path) -> None:
+def verify_state(head: Path, on_read: Callable[[int], None] = lambda _: None) -> None:
     """Read both files to their ends.
+
+    Parameters
+    ----------
+    on_read : callable, optional
+        Told of so many bytes more that are good.
 
     Raises
     ------
@@ -183,7 +188,7 @@ def verify_state(head: Path) -> None:
         If any byte of them is not what was written.
     """
     with StateFile(head) as file:
-        file.verify()
+        file.verify(on_read)
 
 
 class StateFile:
@@ -229,9 +234,9 @@ class StateFile:
         rows, _, (_, width) = self._place(f"table.{table}.rows")
         return FileRows(self._reader.again(), ids, rows, count, width, self._on_damage)
 
-    def verify(self) -> None:
-        """Read the tensors' file to its end; raises DamagedFile."""
-        self._reader.verify()
+    def verify(self, on_read: Callable[[int], None] = lambda _: None) -> None:
+        """Read the tensors' file to its end; raises DamagedFile.  `on_read`: told of so many bytes more."""
+        self._reader.verify(on_read)
 
     def _place(self, name: str) -> tuple[int, np.dtype[Any], tuple[int, ...]]:
         try:

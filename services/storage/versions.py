@@ -7,6 +7,7 @@ When a task is ended before its records are, versions of before are of an older 
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -198,9 +199,15 @@ def heads_of(info: VersionInfo) -> list[StateHead]:
     return [read_head(part_head(info.folder, i, info.partitions))[0] for i in range(info.partitions)]
 
 
-def verify(folder: Path) -> tuple[Damage, ...]:
-    """Read a version to the last byte; return what is wrong with it, nothing if it is good."""
-    return _damage_of(folder, is_full=True)[1]
+def verify(folder: Path, on_read: Callable[[int], None] = lambda _: None) -> tuple[Damage, ...]:
+    """Read a version to the last byte; return what is wrong with it, nothing if it is good.
+
+    Parameters
+    ----------
+    on_read : callable, optional
+        Told of so many bytes more that were read.
+    """
+    return _damage_of(folder, is_full=True, on_read=on_read)[1]
 
 
 def newest_good(path: Path, plan_hash: str = "") -> Path:
@@ -259,7 +266,9 @@ def _why_not(info: VersionInfo) -> str:
     return ", ".join(str(one) for one in damage)
 
 
-def _damage_of(folder: Path, *, is_full: bool) -> tuple[Manifest | None, tuple[Damage, ...]]:
+def _damage_of(
+    folder: Path, *, is_full: bool, on_read: Callable[[int], None] = lambda _: None
+) -> tuple[Manifest | None, tuple[Damage, ...]]:
     try:
         manifest = read_manifest(folder)
     except (DamagedFile, OSError) as error:
@@ -270,7 +279,7 @@ def _damage_of(folder: Path, *, is_full: bool) -> tuple[Manifest | None, tuple[D
         try:
             check_part(head, part)
             if is_full:
-                verify_state(head)
+                verify_state(head, on_read)
         except (DamagedFile, OSError) as error:
             damage.append(_damage(head, (i, manifest.partitions), error))
     return manifest, tuple(damage)

@@ -31,11 +31,11 @@ class TableContent:
     seed : int
         The job's.
     on_progress : callable, optional
-        Called again and again while rows are read.
+        Called again and again while rows are read, with how many were given out since.
     """
 
     def __init__(
-        self, cut: WholeCut, place: int, seed: int, on_progress: Callable[[], None] = lambda: None
+        self, cut: WholeCut, place: int, seed: int, on_progress: Callable[[int], None] = lambda _: None
     ) -> None:
         self._cut, self.place, self._on_progress = cut, place, on_progress
         spec = cut.head.tables[place].spec
@@ -111,5 +111,5 @@ class TableContent:
     def _initial(self, first: int, end: int) -> Iterator[tuple[int, Rows]]:
         step = max(1, (16 << 20) // (4 * self.dim))
         for start in range(first, end, step):
-            self._on_progress()
+            self._on_progress(0)
             yield start, self.initial_rows(np.arange(start, min(start + step, end), dtype=np.int64))

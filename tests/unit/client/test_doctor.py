@@ -11,9 +11,9 @@ import pytest
 
 from edlz.client.doctor.examination import CHECKS, examine, to_correct
 from edlz.client.doctor.machine import check_home, judged_disk, judged_files, judged_memory
+from edlz.client.doctor.page import doctor_lines, doctor_object
 from edlz.client.doctor.software import check_kernels, check_packages, check_zoo, environment_of, versions
 from edlz.client.screen.checks import Check
-from edlz.client.screen.doctor import doctor_lines, doctor_object
 from edlz.client.screen.spans import plain
 from edlz.services.errors import ConfigError
 from edlz.services.redaction import without_passwords

@@ -224,7 +224,10 @@ def test_a_part_whose_version_was_finished_meanwhile_comes_too_late(
 
     monkeypatch.setattr(checkpoint_writing, "write_state", stall)
     assert write_part(tmp_path, make_state(seed=1), version=7, number=2, run=run, tag="z") is None
-    assert verify(version_folder(tmp_path, 7)) == ()
+    read: list[int] = []
+    assert verify(version_folder(tmp_path, 7), read.append) == ()
+    bodies = [path for path in version_folder(tmp_path, 7).iterdir() if path.suffix == ".safetensors"]
+    assert sum(read) == sum(path.stat().st_size for path in bodies) > 0
     states = read_all(version_folder(tmp_path, 7), 1)
     assert merged(states) == merged(make_cut(1))
     close_all(states)

@@ -105,7 +105,8 @@ def test_files_that_are_open_may_be_removed(tmp_path: Path) -> None:
 def test_whoever_waits_for_a_large_table_hears_that_it_gets_on(tmp_path: Path) -> None:
     calls: list[int] = []
     with WholeCut.of_checkpoint(saved(tmp_path / "c", 2)) as cut:
-        rows = SortedRows(cut.sources(0), DIM, tmp_path, 24 * 17, lambda: calls.append(1))
+        rows = SortedRows(cut.sources(0), DIM, tmp_path, 24 * 17, calls.append)
         blocks = list(rows.blocks())
         rows.close()
     assert len(calls) > len(blocks) > 1
+    assert sum(calls) == sum(len(ids) for ids, _ in blocks) == 1000

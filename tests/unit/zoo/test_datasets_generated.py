@@ -1,5 +1,7 @@
 """Made-up clicks: the same for the same seed, in Criteo's layout, and with something to learn."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,20 @@ def test_same_seed_same_clicks():
         assert not np.array_equal(a, c, equal_nan=True)
     shorter = Generator(7).clicks(3, 20)
     assert all(np.array_equal(a[:20], b, equal_nan=True) for a, b in zip(first, shorter, strict=True))
+
+
+def test_whoever_watches_hears_of_each_record(tmp_path):
+    expected, told = [], []
+
+    @contextmanager
+    def watch(records):
+        expected.append(records)
+        yield told.append
+
+    for _ in range(2):  # made, then compared
+        convert("criteo-generated", None, tmp_path, records=1000, watch=watch)
+    assert expected == [1000, 1000]
+    assert sum(told) == 2000
 
 
 def test_pieces_differ_but_obey_the_same_model():
