@@ -5,6 +5,7 @@ loopback too.  Without keys, nothing is, and nothing leaves this machine, unless
 """
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 import zmq
@@ -12,7 +13,7 @@ import zmq
 from edlz.services.configuration.endpoints import Endpoint, parse_endpoint
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, LocalProtocolError
-from edlz.services.transport.keys import RoleKeys, load_keys
+from edlz.services.transport.keys import ROLES, RoleKeys, load_keys
 
 __all__ = ["Security"]
 
@@ -28,11 +29,19 @@ class Security:
         Encrypt every connection with them.
     is_open : bool
         Connect beyond this machine without keys; the first time is logged as a warning.
+    lets_in : collection of str
+        The roles whose keys this process's own server takes.
     """
 
-    def __init__(self, keys: RoleKeys | None = None, *, is_open: bool = False) -> None:
+    def __init__(
+        self,
+        keys: RoleKeys | None = None,
+        *,
+        is_open: bool = False,
+        lets_in: Collection[str] = ROLES,
+    ) -> None:
         self.keys = keys
-        self._is_open = is_open
+        self._is_open, self._lets_in = is_open, lets_in
         self._has_warned = False
 
     @classmethod
@@ -73,6 +82,16 @@ class Security:
                     endpoint,
                 )
         return place
+
+    def letting_in(self, *roles: str) -> "Security":
+        """Return the same for a server that takes the keys of these roles alone."""
+        return Security(self.keys, is_open=self._is_open, lets_in=roles)
+
+    @property
+    def admitted(self) -> dict[str, bytes]:
+        """The public keys (role: Z85) that this process's own server takes."""
+        public = self._needed_keys.public
+        return {role: key for role, key in public.items() if role in self._lets_in}
 
     def guard_server(self, server: "zmq.Socket[bytes]", domain: bytes) -> None:
         """Make a server's socket let in only whom the ZAP handler knows under a domain."""

@@ -132,7 +132,7 @@ class RouterSocket(LoopSocket):
         _set_up_tcp(self._socket, place)
         try:
             if security.keys is not None:
-                self._door = admit_only(security.keys.public)
+                self._door = admit_only(security.admitted)
                 security.guard_server(self._socket, self._door.domain)
             listener = None if place.path is None else _UnixListener(self._socket, place)
             self._gate = Gate(self._socket, has_keys=security.keys is not None, listener=listener)

@@ -1,0 +1,235 @@
+"""Members of an all-reduce group over live sockets: the same bits as one parameter server, with a loss on the way."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from edlz.services.errors import EdlzError, RemoteProtocolError
+from edlz.services.master.core.groups import events, rendezvous
+from edlz.services.master.core.groups.rendezvous import Rendezvous
+from edlz.services.protocol.messages import Member, Ping, Pong, ReadVector, SlotHeader
+from edlz.services.storage.state import State
+from edlz.services.transport.keys import JobKeys, make_job_keys
+from edlz.services.transport.rpc import RpcClient
+from edlz.services.transport.security import Security
+from edlz.services.worker.core.groups import inputs
+from edlz.services.worker.core.groups.instructions import (
+    Abandon,
+    AskMember,
+    Compute,
+    Exit,
+    Instruction,
+    Load,
+    Reply,
+    Tell,
+    WritePart,
+)
+from edlz.services.worker.core.groups.replica import Replica
+from edlz.services.worker.members import MemberLines
+from tests.loops import LOOPS, Run, runner_on
+from tests.rpc_peers import until
+from tests.simulation.groups.reference import group_reference, initial_store, learning_rate
+from tests.simulation.groups.schedule import GroupSchedule
+from tests.simulation.model import compute_gradient, final_bytes
+
+LIMIT_S = 30.0
+SCHEDULE = GroupSchedule(seed=1, slots=4, epochs=1, lengths=(30, 25, 30, 20), workers=3)
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(rendezvous, "SETTLE_S", 0.0)  # whoever is ready joins at once
+    return runner_on(request.param, monkeypatch, LIMIT_S)
+
+
+class Cluster:
+    """A master's core, and members around real sockets, in one event loop."""
+
+    def __init__(self, folder: Path, keys: JobKeys | None) -> None:
+        self.rendezvous = Rendezvous(SCHEDULE.plan, 1, 0.0)
+        self.folder, self.keys = folder, keys
+        self.members: dict[int, LiveMember] = {}
+        self.parts: dict[Any, dict[int, State]] = {}
+        self.complete: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.commits = 0
+
+    def start(self, number: int) -> "LiveMember":
+        self.members[number] = member = LiveMember(self, number)
+        member.feed(inputs.Built(initial_store(SCHEDULE)))
+        return member
+
+    def kill(self, number: int) -> None:
+        self.members.pop(number).close()
+        self.hear(events.Lost((1, number)))
+
+    def hear(self, event: events.Input) -> None:
+        for instruction in self.rendezvous.feed(event, asyncio.get_running_loop().time()):
+            if isinstance(instruction, events.Complete) and not self.complete.done():
+                self.complete.set_result(instruction.name)
+
+    async def beat(self) -> None:
+        """Have all speak with the master, as heartbeats do."""
+        while not self.complete.done():
+            for member in list(self.members.values()):
+                member.speak()
+            await asyncio.sleep(0.01)
+
+    def final(self) -> bytes:
+        parts = self.parts[self.complete.result()]
+        states = [parts[rank] for rank in sorted(parts)]
+        first = states[0]
+        slots = {name: np.concatenate([state.slots[name] for state in states]) for name in first.slots}
+        dense, state = (
+            np.concatenate([getattr(each, name) for each in states]) for name in ("dense", "state")
+        )
+        return final_bytes([msgspec.structs.replace(first, dense=dense, state=state, slots=slots)])
+
+
+class LiveMember:
+    """A member's core around its lines."""
+
+    def __init__(self, cluster: Cluster, number: int) -> None:
+        self.cluster, self.number = cluster, number
+        self.core = Replica((1, number), SCHEDULE.plan, 1000.0, bucket=32)
+        keys = cluster.keys
+        self.lines = MemberLines(
+            f"ipc://{cluster.folder}/member-{number}" if keys is None else "tcp://127.0.0.1:0",
+            worker=str(number),
+            job="test",
+            security=Security(keys.of("worker")) if keys else Security(),
+            feed=self.feed,
+            fail=self.fail,
+        )
+        self.me = Member(incarnation=(1, number), worker=str(number), endpoint=self.lines.endpoint)
+        self.is_up = True
+
+    def fail(self, error: BaseException) -> None:
+        if not self.cluster.complete.done():
+            self.cluster.complete.set_exception(error)
+
+    def feed(self, event: inputs.Input) -> None:
+        if not self.is_up:
+            return
+        before = self.core.name
+        for instruction in self.core.feed(event, asyncio.get_running_loop().time()):
+            self.carry_out(instruction)
+        self.cluster.commits += self.core.name != before
+
+    def speak(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self.cluster.hear(events.Heard(self.me, self.core.status(now)))
+        self.feed(inputs.MemberOrdered(self.cluster.rendezvous.orders(self.me.incarnation)))
+        self.feed(inputs.Tick())
+
+    def carry_out(self, instruction: Instruction) -> None:
+        match instruction:
+            case AskMember():
+                self.lines.ask(instruction)
+            case Reply():
+                self.lines.reply(instruction)
+            case Abandon():
+                self.lines.abandon()
+            case Compute():
+                asyncio.get_running_loop().call_soon(self.compute, instruction)
+            case WritePart(_, state):
+                parts = self.cluster.parts.setdefault(state.name, {})
+                parts[state.partition] = state
+                written = inputs.PartWritten(
+                    instruction.generation, state.name, state.partition, state.partitions
+                )
+                asyncio.get_running_loop().call_soon(self.feed, written)
+            case Tell() | Load() | Exit():
+                pass
+
+    def compute(self, order: Compute) -> None:
+        store = self.core.store
+        assert store is not None
+        for slot in order.slots:
+            values, length = store.values(), SCHEDULE.lengths[slot.task]
+            header = SlotHeader(
+                slot=slot.slot,
+                task=slot.task,
+                index=slot.index,
+                is_last=slot.index + 1 >= length,
+                is_empty=False,
+            )
+            parts = compute_gradient(values.dense, values.state, values.counters, slot.task, slot.index)
+            self.feed(inputs.SlotComputed(order.attempt, header, *parts))
+        self.feed(inputs.BlockComputed(order.attempt, learning_rate(order.version)))
+
+    def close(self) -> None:
+        self.is_up = False
+        self.lines.close()
+
+
+async def train(keys: JobKeys | None, *, is_lossy: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = Cluster(Path(folder), keys)
+        for number in (1, 2, 3):
+            cluster.start(number)
+        beat = asyncio.create_task(cluster.beat())
+        try:
+            await until(lambda: len(cluster.members[3].core.status(0.0).members) == 3)
+            if is_lossy:
+                cluster.kill(2)
+                cluster.start(4)
+            await asyncio.wait_for(asyncio.shield(cluster.complete), LIMIT_S)
+            assert cluster.final() == group_reference(SCHEDULE)
+            assert {state.partitions for state in cluster.parts[cluster.complete.result()].values()} == {3}
+        finally:
+            beat.cancel()
+            for member in cluster.members.values():
+                member.close()
+
+
+@pytest.mark.parametrize("has_keys", [False, True], ids=["without keys", "with keys"])
+def test_members_end_with_the_bits_of_a_parameter_server(run: Run, *, has_keys: bool) -> None:
+    run(train(make_job_keys() if has_keys else None, is_lossy=False))
+
+
+def test_a_member_is_lost_and_another_one_takes_the_state_over(run: Run) -> None:
+    run(train(None, is_lossy=True))
+
+
+def test_only_workers_and_the_master_get_in(run: Run) -> None:
+    keys = make_job_keys()
+
+    async def main() -> None:
+        lines = MemberLines(
+            "tcp://127.0.0.1:0",
+            worker="0",
+            job="test",
+            security=Security(keys.of("worker")),
+            feed=lambda event: None,
+            fail=lambda error: None,
+        )
+        clients = {
+            role: RpcClient(
+                lines.endpoint,
+                role=role,
+                identity="0",
+                security=Security(keys.of(role)),
+                server="worker",
+                linger_s=0,
+            )
+            for role in ("worker", "master", "ps", "client")
+        }
+        try:
+            for role in ("worker", "master"):
+                assert await clients[role].request(Ping(), 5.0) == Pong(role="worker-0", job="test")
+            for role in ("ps", "client"):
+                with pytest.raises(EdlzError):
+                    await clients[role].request(Ping(), 0.5)
+            with pytest.raises(RemoteProtocolError, match="a member takes no ReadVector"):
+                await clients["master"].request(ReadVector(vector="dense", first=0, count=1), 5.0)
+        finally:
+            for client in clients.values():
+                client.close()
+            lines.close()
+
+    run(main())
