@@ -93,6 +93,30 @@ class DenseOptimizer:
         for (lo, hi, slots, _), step in zip(self._pieces, steps, strict=True):
             apply(step, out[lo:hi], values[lo:hi], slots, gradient[lo:hi])
 
+    def apply_in_parts(
+        self, steps: Sequence[bytes], out: Vector, values: Vector, parts: Sequence[Vector]
+    ) -> None:
+        """Take one step like `apply`, by a gradient that lies in parts, one after another.
+
+        Parameters
+        ----------
+        parts : sequence of ndarray, float32
+            Of hi - lo elements together.
+        """
+        if len(parts) == 1:
+            self.apply(steps, out, values, parts[0])
+            return
+        first = 0
+        for part in parts:
+            behind = first + len(part)
+            for (lo, hi, slots, _), step in zip(self._pieces, steps, strict=True):
+                begin, end = max(lo, first), min(hi, behind)
+                if begin < end:
+                    own = [slot[begin - lo : end - lo] for slot in slots]
+                    inside = part[begin - first : end - first]
+                    apply(step, out[begin:end], values[begin:end], own, inside)
+            first = behind
+
 
 def _pieces(
     layout: VectorLayout, undecayed: Collection[int], lo: int, hi: int

@@ -44,14 +44,15 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeanStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A synchronous step whose sums others have made: the mean of its gradients and states, None if all were empty.
+    """A synchronous step whose sums others have made: the mean of its gradients and states.
 
-    `minibatches`: (task, index, is last, is empty, loss) of its slots, in their order.
+    `minibatches`: (task, index, is last, is empty, loss) of its slots, in their order.  The mean gradient lies in parts,
+    one after another; there are none if all slots were empty.
     """
 
     minibatches: tuple[tuple[int, int, bool, bool, float | None], ...]
     learning_rate: float
-    gradient: Vector | None = None
+    gradient: tuple[Vector, ...] = ()
     state: Vector | None = None
     counters: Counters | None = None
 
@@ -365,25 +366,19 @@ class Store:
         ValueError
             If a minibatch is not the next one of its task, or a vector does not fit.
         """
-        gradient, rate = step.gradient, step.learning_rate
-        push = Push(
-            task=0,
-            index=0,
-            is_last=False,
-            learning_rate=rate,
-            gradient=gradient,
-            state=step.state,
-            counters=None,
-        )
-        self.check(push)
+        if step.gradient and sum(map(len, step.gradient)) != len(self._dense):
+            raise _misfit("gradient", np.concatenate(step.gradient), self._dense)
+        if step.state is not None and step.state.shape != self._state.shape:
+            raise _misfit("state", step.state, self._state)
+        steps = self._optimizer.steps(step.learning_rate, self.iterations) if step.gradient else ()
         for task, index, is_last, is_empty, loss in step.minibatches:
             self.ledger.note(task, index, is_last=is_last, is_empty=is_empty)
             if not is_empty:
                 self.counts[task] += 1
                 self._note_loss(loss)
-        if gradient is not None:
+        if step.gradient:
             out = self._dense if self._buffers.is_free(self._dense) else self._buffers.take(self._dense)
-            self._optimizer.apply(self._steps(push, 1.0).dense, out, self._dense, gradient)
+            self._optimizer.apply_in_parts(steps, out, self._dense, step.gradient)
             self.iterations += 1
             self._dense = out
             if step.state is not None:

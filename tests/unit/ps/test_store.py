@@ -102,7 +102,7 @@ def test_a_step_whose_mean_others_made_has_the_same_bits(optimizer: OptimizerSpe
             MeanStep(
                 minibatches=tuple((task, index, False, False, float(task)) for task in range(2)),
                 learning_rate=0.5,
-                gradient=(gradients[0] + gradients[1]) / np.float32(2),
+                gradient=tuple(np.split((gradients[0] + gradients[1]) / np.float32(2), (5, 5, 16))),
                 state=(states[0] + states[1]) / np.float32(2),
                 counters=np.full(16, 1, np.int64),
             )
@@ -127,7 +127,7 @@ def test_a_step_of_empty_slots_only_notes_them() -> None:
 def test_a_replica_steps_in_place_unless_its_values_are_being_sent() -> None:
     store = make_store()
     step = MeanStep(
-        minibatches=((0, 0, False, False, None),), learning_rate=0.5, gradient=np.ones(SIZE, np.float32)
+        minibatches=((0, 0, False, False, None),), learning_rate=0.5, gradient=(np.ones(SIZE, np.float32),)
     )
     place = store.values().dense.ctypes.data
     store.advance(step)

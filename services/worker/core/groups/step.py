@@ -137,9 +137,6 @@ class Step:
         for place, mean in zip(places, means, strict=True):
             if mean.headers != first.headers or (mean.dense is None) != (first.dense is None):
                 raise RemoteProtocolError(f"owner {place[0]} has other slots of v{self.version} than owner 0")
-        gradient = None
-        if first.dense is not None:
-            gradient = _joined([mean.dense for mean in means if mean.dense is not None])
         others = [mean.state for mean in means if mean.state is not None]
         return MeanStep(
             minibatches=tuple(
@@ -147,8 +144,8 @@ class Step:
                 for header in first.headers
             ),
             learning_rate=first.learning_rate,
-            gradient=gradient,
-            state=_joined(others) if others and first.dense is not None else None,
+            gradient=tuple(mean.dense for mean in means if mean.dense is not None),
+            state=np.concatenate(others) if others else None,
             counters=first.counters,
         )
 
@@ -164,7 +161,3 @@ def _added(vectors: Sequence[Vector], places: list[int]) -> Vector:
     total: Vector = aligned_empty(len(vectors[0]), np.float32)
     tree_mean(total, vectors, places, 1.0)
     return total
-
-
-def _joined(pieces: list[Vector]) -> Vector:
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
