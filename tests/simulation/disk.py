@@ -22,7 +22,9 @@ class CheckpointFolder:
     def complete(self, manifest: Manifest, states: list[State], needed: tuple[int, ...] = ()) -> None:
         """Take a manifest that makes its version valid, and remove what is not kept."""
         self.versions[manifest.version] = (manifest, states)
-        age = {version: len(found.ends or ()) for version, (found, _) in self.versions.items()}
+        # Another run's are older, and so are those of before a task was ended.
+        ages = ((version, found) for version, (found, _) in self.versions.items())
+        age = {version: (found.run == manifest.run, len(found.ends or ())) for version, found in ages}
         for version in sorted(self.versions, key=lambda each: (age[each], each), reverse=True)[self._keeps :]:
             if self._keeps and version not in needed:
                 del self.versions[version]

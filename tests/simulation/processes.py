@@ -34,6 +34,9 @@ class Process:
     stalled_until: float = 0.0
     is_apart: bool = False  # it and the master cannot reach each other
     is_leaving: bool = False  # it was told to end
+    written_s: float = (
+        0.0  # when a partition's last write ends: one thread does them all, one after the other
+    )
     outboxes: dict[str, Outbox[Request]] = field(default_factory=dict)  # by whom they ask
     ends: dict[int, int | None] = field(default_factory=dict)  # of a worker's tasks in hand
     pace: Pace = field(default_factory=Pace)  # of a worker's building and stepping

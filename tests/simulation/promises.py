@@ -16,7 +16,7 @@ from edlz.services.storage.state import State
 from tests.simulation.callbacks import seen
 from tests.simulation.model import final_bytes
 from tests.simulation.processes import Violation
-from tests.simulation.reference import reference_run
+from tests.simulation.reference import reference_run, version_behind
 from tests.simulation.schedule import Schedule, bad_minibatches
 
 if TYPE_CHECKING:
@@ -91,6 +91,10 @@ def _check_rounds(job: "SimulatedJob", count: int) -> None:
     wanted = planned[: stop + 1] if 0 <= stop < len(planned) else planned
     if rounds != wanted or (job.plan.is_sync and rounds[-1] != count - 1):
         raise Violation(f"barriers behind {rounds}, not {wanted}; the job had {count} tasks")
+    if job.plan.is_sync and not job.schedule.skips:
+        old = [r for r in job.journal["rounds"] if r.version < version_behind(job.schedule, r.task)]
+        if old:
+            raise Violation(f"callbacks were shown a model without what is before their barrier: {old}")
     if job.schedule.decides and job.schedule.keeps_best:
         kept = job.journal["rounds"][-1].decision.kept
         missing = [version for version in kept if version not in job.checkpoint_folder.versions]

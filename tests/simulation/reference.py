@@ -22,7 +22,7 @@ from tests.simulation.model import (
 )
 from tests.simulation.schedule import Schedule, ids_of
 
-__all__ = ["reference_run", "reference_values"]
+__all__ = ["reference_run", "reference_values", "version_behind"]
 
 
 def reference_values(schedule: Schedule, ends: dict[int, int]) -> bytes:
@@ -34,21 +34,19 @@ def reference_run(schedule: Schedule, ends: dict[int, int]) -> tuple[bytes, list
     """The same, and what callbacks that decide must have decided."""
     plan = schedule.plan
     dense, state, counters = trained_vectors() if schedule.begins_from else initial_vectors()
-    store = Store(
-        Store.initial(
-            plan_hash=plan.hash,
-            task_count=plan.task_count,
-            partition=0,
-            partitions=1,
-            layout=LAYOUT,
-            optimizer=OPTIMIZER,
-            dense=dense,
-            state=state,
-            counters=counters,
-            tables=schedule.tables,
-        ),
-        plan.seed,
+    initial = Store.initial(
+        plan_hash=plan.hash,
+        task_count=plan.task_count,
+        partition=0,
+        partitions=1,
+        layout=LAYOUT,
+        optimizer=OPTIMIZER,
+        dense=dense,
+        state=state,
+        counters=counters,
+        tables=schedule.tables,
     )
+    store = Store(msgspec.structs.replace(initial, version=schedule.begins_from), plan.seed)
     first, rate = 0, 0.01
     ends = {
         task: end for task, end in ends.items() if end <= schedule.lengths[task]
@@ -71,6 +69,24 @@ def reference_run(schedule: Schedule, ends: dict[int, int]) -> tuple[bytes, list
             if rounds[-1].decision.stop:
                 break
     return final_bytes([store.capture((0, 0))]), rounds
+
+
+def version_behind(schedule: Schedule, task: int) -> int:
+    """The version at which this task, and those before it, are in the model; none is ended before its records."""
+    version, first = schedule.begins_from, 0
+    while first <= task:
+        tasks = range(first, min(schedule.plan.round_tasks(first).stop, len(schedule.lengths)))
+        version += max(1, *(min(schedule.lengths[each], _most_steps(schedule, each)) for each in tasks))
+        first = tasks.stop
+    return version
+
+
+def _most_steps(schedule: Schedule, task: int) -> int:
+    """How many minibatches of a task the job may take."""
+    if task >= schedule.task_count:
+        return 0
+    end = schedule.last_end
+    return end[1] if end is not None and end[0] == task else schedule.lengths[task]
 
 
 def _decided(schedule: Schedule, store: Store, task: int, before: list[ConcludedRound]) -> ConcludedRound:

@@ -252,7 +252,8 @@ class PartitionShell(Shell):
         )
         instruction.state.close()
         instruction = dataclasses.replace(instruction, state=kept)
-        self._job.within(0.1, 5, self._on_written, process, instruction)
+        process.written_s = max(process.written_s, self._job.now + self._job.rng.uniform(0.1, 5))
+        self._job.at(process.written_s, self._on_written, process, instruction)
 
     def _on_written(self, process: Process, write: ps_core.Write) -> None:
         if not process.is_up:

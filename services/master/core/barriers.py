@@ -355,14 +355,12 @@ class Barriers:
 
     def _is_reached(self, statuses: Sequence[PartitionStatus]) -> bool:
         assert self._next is not None
+        # What workers report comes before what the partitions say of their versions and losses.
+        are_told = all(status.finished_tasks > self._next for status in statuses)
         if not self._stands_still:
-            return len(self._queue.done) > self._next
-        is_finished = self._queue.done.first_missing() > self._next
-        # What workers report comes before what the partitions say of their versions.
-        return is_finished and all(
-            status.finished_tasks > self._next and status.version == statuses[0].version
-            for status in statuses
-        )
+            return are_told and len(self._queue.done) > self._next
+        is_finished = are_told and self._queue.done.first_missing() > self._next
+        return is_finished and all(status.version == statuses[0].version for status in statuses)
 
     def _begin(self, statuses: Sequence[PartitionStatus], version: int) -> list[Instruction]:
         losses = statuses[0].losses

@@ -331,6 +331,13 @@ def test_callbacks_that_look_on_see_no_model_of_before_their_barrier() -> None:
     _check_final_metrics(SimulatedJob(dataclasses.replace(about, faults=faults)).run())
 
 
+@pytest.mark.parametrize("seed", [1, 20, 27])
+def test_callbacks_that_look_on_see_all_that_is_before_their_barrier(seed: int) -> None:
+    """Workers have reported the tasks when no partition has told its version and its losses yet."""
+    about = with_callbacks(random_schedule(seed, "sync"))
+    SimulatedJob(dataclasses.replace(about, decides=False, evaluation_steps=2)).run()
+
+
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("with_master", [False, True])
 def test_the_final_metrics_are_of_the_finished_model(with_master: bool, mode: str) -> None:
