@@ -36,6 +36,7 @@ _MODULES = {
     "status": "status",
     "top": "status",
     "logs": "logs",
+    "open": "open_page",
     "wait": "wait",
     "stop": "stop",
     "scale": "scale",

@@ -5,7 +5,7 @@ A job has one of two homes: a folder of this machine (`local.job`), or a namespa
 a namespace is given; until then nothing of Kubernetes is imported.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Protocol
 
@@ -89,6 +89,10 @@ class Job(Protocol):
 
     def end_now(self) -> list[str]:
         """End it at once, whatever state it is in, if there is anything to end; return what there is to say then."""
+        ...
+
+    def open_page(self, show: Callable[[str], None]) -> None:
+        """Show the address of its status page, or of its report; return when nobody needs this process for it."""
         ...
 
     def wait(self, limit_s: float | None = None) -> bool:

@@ -37,7 +37,7 @@ async def follow_job(at: Place, screen: "Screen") -> ClusterJobView:
             status = view.status
             fresh = tuple(event for event in status.events if seen is not None and event.seq > seen)
             seen = max((event.seq for event in status.events), default=seen or 0)
-            screen.update(msgspec.structs.replace(status, events=fresh))
+            screen.update(msgspec.structs.replace(status, events=fresh, page=""))
             if view.note or view.trouble:
                 if (view.note or view.trouble) != said:
                     screen.say(view.note or view.trouble)

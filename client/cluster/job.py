@@ -1,7 +1,7 @@
 """A job on a cluster, and what can be done with it: through annotations of its master pod, and its pods' logs."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from edlz.client.cluster.connection import asked, connected
@@ -15,7 +15,9 @@ from edlz.client.screen.job_view import not_running
 from edlz.client.screen.log_choice import LogChoice, LogOutput
 from edlz.k8s.cluster.names import CONFIG, MASTER, STOP, WORKERS, pod_name
 from edlz.k8s.cluster.package import require_kubernetes
+from edlz.k8s.cluster.port_forward import forward
 from edlz.services.configuration.job_size import check_workers, scale_warning
+from edlz.services.errors import ConfigError
 from edlz.services.protocol.messages import Scaled
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterJob", "running_jobs"]
 
+REPORT = "report.html"
 POLL_S = 1.0
 WAIT_S = 60.0  # that a cluster may be silent while a job is waited for
 
@@ -123,6 +126,26 @@ class ClusterJob:
         self.wait()
         return said
 
+    def open_page(self, show: Callable[[str], None]) -> None:
+        """Forward the port of its status page to this machine, and show where, until it has ended.
+
+        Raises
+        ------
+        ConfigError
+            If it does not run.
+        """
+
+        async def run(cluster: "Cluster") -> None:
+            port = self._page_port(await self._look(cluster))
+            async with await forward(cluster, self._master, port) as server:
+                show(f"http://localhost:{server.sockets[0].getsockname()[1]}")
+                while True:
+                    await asyncio.sleep(POLL_S)
+                    if not (await self._look(cluster)).is_live:
+                        return
+
+        asked(self._at, run)
+
     def wait(self, limit_s: float | None = None) -> bool:
         """Return whether it has ended, when it has, or `limit_s` seconds are over."""
 
@@ -170,6 +193,19 @@ class ClusterJob:
         if self._at.job_dir:
             lines.append(f"its files stay on the volume, in {self._at.job_dir}")
         return lines
+
+    def _page_port(self, view: "ClusterJobView") -> int:
+        """Return the port of the status page in the master's pod; errors as of `open_page`."""
+        status = f"edlz status {self.word}"
+        if not view.is_live:
+            report = f"{self._at.job_dir}/{REPORT}" if self._at.job_dir else ""
+            kept = f"its report is {report}, on the volume" if report else "its report went with its pod"
+            raise ConfigError(f'job "{self.word}" is not running; {kept}', status)
+        port = view.status.page.rpartition(":")[2]
+        if not port.isdecimal():
+            why = "it has just begun, or has --status_port=none"
+            raise ConfigError(f'job "{self.word}" has no status page now: {why}', status)
+        return int(port)
 
     async def _look(self, cluster: "Cluster") -> "ClusterJobView":
         view = await look_at_job(cluster, self._at)

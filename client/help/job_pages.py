@@ -7,6 +7,7 @@ JOB_COMMANDS = {
     "status": "how a job fares: workers, parameter servers, events",
     "top": "the same, until the job ends",
     "logs": "what the services of a job have written",
+    "open": "the status page of a job, or the report that it has left",
     "wait": "wait until a job ends; leaves with its exit code",
     "stop": "save a job and stop it",
     "scale": "another number of workers for a job that runs",
@@ -28,6 +29,7 @@ JOB_FLAGS = {
         "--task",
         "--namespace",
     ),
+    "open": ("--print", "--namespace"),
     "wait": ("--timeout", "--namespace"),
     "stop": ("--now", "--all", "--namespace"),
     "scale": ("--workers", "--namespace"),
@@ -81,6 +83,15 @@ What the services of a job have written, in the order of time.
       --since TIME         not older than 45s, 10m, 2h, 1d
       --grep TEXT          lines that hold it
       --task N             lines that speak of this task, with tracebacks
+""",
+    "open": f"""\
+Usage: edlz open [JOB] [flags]
+Say where a job's status page is, and open it in a browser if there is one; of
+a job that has ended, the report that it has left.  To a job on a cluster the
+page's port is forwarded, until the job ends or Ctrl-C.
+
+{_JOB}\
+      --print              say the address, open no browser
 """,
     "wait": f"""\
 Usage: edlz wait [JOB] [flags]

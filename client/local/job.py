@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ STOP_SIGNAL = signal.SIGTERM
 AGAIN_S = 0.5  # signals of one number that come at once are one signal
 NOW_S = 5.0  # for a supervisor to end its processes itself
 START_S = 2.0  # a job's first moment, in which nobody can be told yet
+REPORT = "report.html"  # of its master
 LOG_POLL_S, END_POLL_S = 0.2, 0.1
 
 
@@ -119,6 +120,27 @@ class JobHere:
             with suppress(OSError), hold_idle_job(self._job.path, self.name):
                 pass  # takes away what the run had no time for
         return []
+
+    def open_page(self, show: Callable[[str], None]) -> None:
+        """Show where its status page is, or the report that it has left.
+
+        Raises
+        ------
+        ConfigError
+            If there is neither.
+        """
+        view, report = self.view(), self._job.path / REPORT
+        if view.is_live and view.status.page:
+            show(view.status.page)
+        elif not view.is_live and report.is_file():
+            show(report.as_uri())
+        elif view.is_live:
+            raise ConfigError(
+                f'job "{self.word}" has no status page now: {view.note or "--status_port=none"}',
+                f"edlz status {self.word}",
+            )
+        else:
+            raise ConfigError(f'job "{self.word}" has left no {REPORT}', f"edlz status {self.word}")
 
     def wait(self, limit_s: float | None = None) -> bool:
         """Return whether it has ended, when it has, or `limit_s` seconds are over."""

@@ -49,7 +49,7 @@ def jobs_table(
     width : int, optional
         Of the terminal; None in a pipe, where the last column alone has a limit.
     is_wide : bool
-        With version, process and folder, and nothing cut off.
+        With version, process, status page and folder, and nothing cut off.
     """
     if not views:
         return [[Span("No job has been run here yet.")], _next("edlz train --help")]
@@ -57,10 +57,10 @@ def jobs_table(
     newest_first = sorted(views, key=lambda view: -view.status.started_at)
     rows = [_row(view, now) for view in newest_first]
     if is_wide:
-        header += ["VERSION", "PID", "FOLDER"]
+        header += ["VERSION", "PID", "PAGE", "FOLDER"]
         for row, view in zip(rows, newest_first, strict=True):
             pid = "-" if view.pid is None else str(view.pid)
-            row += [f"v{view.status.version:,}", pid, view.place]
+            row += [f"v{view.status.version:,}", pid, _page(view), view.place]
     else:  # a failure may have a whole page to say, and its status says it
         rows = [[*row[:-1], shortened(str(row[-1]), _MOST_OF_LAST, glyphs)] for row in rows]
     lines = [cut(line, width, glyphs) for line in aligned(header, rows, right={"DONE"})]
@@ -90,6 +90,13 @@ def scaled_lines(word: str, scaled: "Scaled") -> list[Line]:
     )
     warning = [Span("  warning: ", "wait"), Span(scaled.warning)] if scaled.warning else []
     return [[Span(text), *warning], _next(f"edlz status {word}")]
+
+
+def _page(view: JobView) -> str:
+    """Return where the status page of a job is, or what leads there."""
+    if not view.is_live or not view.status.page:
+        return "-"
+    return view.status.page if view.where == "local" else f"edlz open {view.word}"
 
 
 def _row(view: JobView, now: float) -> list[str | Span]:

@@ -73,8 +73,16 @@ def live_block(
     lines += [_fitted(_partition_row(partition, status, glyphs), width) for partition in shown]
     lines += _rest(status.partitions[_MAX_PARTITIONS:], "more ps")
     is_told = status.state == "Stopping" and footer == FOOTER
-    lines.append([Span(_FOOTER_OF_STOP if is_told else footer, "dim")])
+    lines.append(_last_line(status.page, _FOOTER_OF_STOP if is_told else footer, width))
     return [fit(line, width) for line in lines]
+
+
+def _last_line(page: str, footer: str, width: int) -> list[Span]:
+    """Return where the status page is, if there is room for it, and what keys do."""
+    lead = f" page {page}      " if page else ""
+    if len(lead) + len(footer) > width:
+        lead = ""
+    return [Span(lead), Span(footer, "dim")] if lead else [Span(footer, "dim")]
 
 
 def _labelled(text: str) -> str:

@@ -123,6 +123,18 @@ class Cluster:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def web_socket(
+        self, path: str, query: Sequence[tuple[str, str]]
+    ) -> tuple[Any, str, dict[str, str]]:
+        """Return what a WebSocket to a part of a pod is opened with: session, address and headers."""
+        request = await self._client.param_serialize(
+            "GET", self._path("Pod", path), query_params=list(query), auth_settings=["BearerToken"]
+        )
+        rest = self._client.rest_client
+        if rest.pool_manager is None:  # as the package's own client of WebSockets does it
+            rest.pool_manager = rest._create_pool_manager()
+        return rest.pool_manager, request[1], request[2]
+
     # -- objects of any kind
 
     async def create(self, obj: Any, *, dry_run: bool = False, patience_s: float | None = None) -> Metadata:

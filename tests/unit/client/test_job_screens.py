@@ -164,8 +164,10 @@ def test_ls_without_jobs_and_without_live_ones() -> None:
 
 def test_ls_wide_in_ascii_and_in_colour() -> None:
     wide = plain(jobs_table([LIVE], NOW, is_wide=True)).splitlines()
-    assert wide[0].endswith("LAST            VERSION  PID   FOLDER")
-    assert wide[1].endswith("accuracy 0.964  v354     4242  /home/jobs/mnist")
+    assert wide[0].endswith("LAST            VERSION  PID   PAGE  FOLDER")
+    assert wide[1].endswith("accuracy 0.964  v354     4242  -     /home/jobs/mnist")
+    paged = view(msgspec.structs.replace(STATUS, page="http://localhost:50002"), is_live=True)
+    assert "  http://localhost:50002  " in plain(jobs_table([paged], NOW, is_wide=True))
     assert plain(jobs_table(SIGHTS, NOW, width=80, glyphs=ASCII)).isascii()
     painted = paint(jobs_table(SIGHTS, NOW))
     assert "\x1b[31mFailed   \x1b[0m" in painted
