@@ -105,7 +105,7 @@ class DenseFeatures(ColumnLayer):
         return self._tables[column.name](pair.id_tensor, weights=pair.weight_tensor)
 
     def _keys(self) -> set[str]:
-        return set(tf.feature_column.make_parse_example_spec(self._columns))
+        return {key for column in self._columns for key in column.parse_example_spec}
 
 
 @register_feature_column
@@ -129,7 +129,8 @@ class _ConcatenatedColumn(
 
     @property
     def parse_example_spec(self) -> dict[str, Any]:
-        return dict(tf.feature_column.make_parse_example_spec(self.categorical_columns))
+        parts = (column.parse_example_spec for column in self.categorical_columns)
+        return {key: about for part in parts for key, about in part.items()}
 
     _parse_example_spec = parse_example_spec
 

@@ -247,7 +247,12 @@ def _request(call: Call, place: Path, number: int, threads: int) -> dict[str, An
     definition = saved_model_pb2.SavedModel.FromString((call.folder / "saved_model.pb").read_bytes())
     about = definition.meta_graphs[0].signature_def[call.signature]
     given = place / f"in{number}.npz"
-    np.savez(given, **call.inputs)
+    # Texts are objects to TensorFlow, and bytes of one length in a file.
+    arrays = {name: np.asarray(value) for name, value in call.inputs.items()}
+    np.savez(
+        given,
+        **{name: array.astype("S") if array.dtype == object else array for name, array in arrays.items()},
+    )
     texts = {name: [base64.b64encode(t).decode() for t in of_one] for name, of_one in call.texts.items()}
     return {
         "library": str(Path(tf.__file__).parent / "libtensorflow_cc.so.2"),

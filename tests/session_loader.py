@@ -73,7 +73,7 @@ class Session:
         return Output(c_void_p(found), int(index))
 
     def tensor(self, array):
-        is_text = array.dtype.kind == "O"
+        is_text = array.dtype.kind in "OS"
         size = array.size * STRING_BYTES if is_text else array.nbytes
         dims = (c_int64 * array.ndim)(*array.shape)
         kind = STRING if is_text else DTYPES[array.dtype.name]

@@ -20,6 +20,8 @@ MODELS = {
     "mnist.mnist_functional_api.custom_model": "mnist",
     "mnist.mnist_subclass.CustomModel": "mnist",
     "census.wide_deep.custom_model": "adult",
+    "census.feature_columns.custom_model": "adult",
+    "census.preprocessing_layers.custom_model": "adult",
     "criteo.deepfm.custom_model": "criteo-generated",
     "criteo.wide_deep.custom_model": "criteo-generated",
 }
