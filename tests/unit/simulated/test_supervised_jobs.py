@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
 import pytest
 
 from edlz.services.master.core.processes.live_workers import LiveWorkers
@@ -129,10 +130,11 @@ def launches_all(room: int, launch: Sequence[str]) -> tuple[str, ...]:
     return tuple(launch)
 
 
-def knows_every_exit(core: Reconciler, orders: SupervisorOrders, running: Sequence[str]) -> Action:
-    """The exits that no status has told are forgotten meanwhile."""
+def knows_all_of_now(core: Reconciler, orders: SupervisorOrders, running: Sequence[str]) -> Action:
+    """What ran when the status was made, and the exits that it has not told, are forgotten meanwhile."""
     told = len(core._in_flight.exits) if core._in_flight else 0
     untold, core._untold = core._untold[told:], core._untold[:told]
+    core._in_flight = msgspec.structs.replace(core._in_flight, running=())
     action = ON_ORDERS(core, orders, running)
     core._untold = untold
     return action
@@ -158,10 +160,10 @@ RULES: dict[str, tuple[object, str, object, Iterable[Schedule]]] = {
             for seed in range(40)
         ],
     ),
-    "a name whose exit the master does not know is not started again": (
+    "a name whose end the master does not know is not started again": (
         Reconciler,
         "on_orders",
-        knows_every_exit,
+        knows_all_of_now,
         [
             job_of("machine", *(Fault(20 + n, "kill", "w0") for n in range(12)), seed=seed)
             for seed in range(40)
