@@ -32,7 +32,10 @@ _SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
     (b"\x00\x00\x08\x03", "00 00 08 03", "IDX images"),
 )
 _PACKED = frozenset(('"PK"', "1f 8b", '"BZh"', '"7zXZ"', "28 b5 2f fd", '"7z"'))  # a file with files in it
-_WRITE = "write its records as RecordIO; how: python -m pydoc edlz.api.recordio"
+_WRITE = (
+    "what can be read, and how: edlz data --help; how to write RecordIO: python -m pydoc edlz.api.recordio"
+)
+_SAY = 'say what it is: --data_reader_params="reader_type={}"; see edlz data --help'
 _SAMPLE_BYTES = 512
 _SHOWN_BYTES = 12
 
@@ -67,7 +70,14 @@ def advice_for(source: ByteSource) -> str:
     """Say what to do with a file that is not RecordIO."""
     head = bytes(source[:_SAMPLE_BYTES])
     shown = next((shown for signature, shown, _ in _SIGNATURES if head.startswith(signature)), "")
-    return "unpack it: RecordIO files are packed themselves" if shown in _PACKED else _WRITE
+    if shown in _PACKED:
+        return "unpack it: RecordIO files are packed themselves"
+    if shown == '"PAR1"':
+        return _SAY.format("Parquet")
+    if not shown and _is_tfrecord(source):
+        return _SAY.format("TFRecord")
+    text = "" if shown else _as_text(head) or ""
+    return _SAY.format("CSV" if "," in text.partition("\n")[0] else "Text") if text.strip() else _WRITE
 
 
 def _is_tfrecord(source: ByteSource) -> bool:

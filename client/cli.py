@@ -25,7 +25,7 @@ __all__ = ["main", "version_text"]
 
 USAGE, OUR_BUG, INTERRUPTED = 2, 70, 130
 _WITH_FLAGS = {"ignore_unknown_options": True, "allow_extra_args": True}  # read by the command itself
-_GROUPS = ("zoo", "checkpoint")  # of commands
+_GROUPS = ("zoo", "checkpoint", "data")  # of commands
 # Where each command is; it is imported once it is chosen: some import NumPy or ZeroMQ, and most need not wait for that.
 _MODULES = {
     "train": "train",
@@ -44,6 +44,7 @@ _MODULES = {
     "doctor": "doctor",
     "export": "export",
     "keys": "keys",
+    "data": "data",
     "zoo": "zoo",
     "checkpoint": "checkpoint",
 }

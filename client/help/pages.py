@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from edlz.client.help.data_pages import DATA, DATA_COMMANDS, DATA_FLAGS, DATA_PAGES
 from edlz.client.help.job_pages import JOB_COMMANDS, JOB_FLAGS, JOB_PAGES
 from edlz.client.help.zoo_pages import ZOO, ZOO_COMMANDS, ZOO_FLAGS, ZOO_PAGES
 from edlz.model_zoo.dataset_names import DATASETS
@@ -23,6 +24,7 @@ COMMANDS = {
     "checkpoint ls": "list checkpoints, newest first",
     "checkpoint show": "what is in a checkpoint",
     "checkpoint verify": "read checkpoints to the last byte",
+    **DATA_COMMANDS,
     **ZOO_COMMANDS,
     "keys": "make keys, for services on several machines",
 }
@@ -54,9 +56,10 @@ CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
     "log_format",
     "progress",
 )
-_GROUPS = ("checkpoint", "zoo")
+_GROUPS = ("checkpoint", "data", "zoo")
 _FLAGS = {
     **ZOO_FLAGS,
+    **DATA_FLAGS,
     **JOB_FLAGS,
     "keys": (),
     "export": (
@@ -96,6 +99,7 @@ Train Keras models on machines that come and go.
   edlz checkpoint ls      {COMMANDS["checkpoint ls"]}
   edlz checkpoint show    {COMMANDS["checkpoint show"]}
   edlz checkpoint verify  {COMMANDS["checkpoint verify"]}
+{_listed(DATA_COMMANDS)}
 {_listed(ZOO_COMMANDS)}
   edlz keys               {COMMANDS["keys"]}
 
@@ -185,7 +189,7 @@ def asked_help(argv: Sequence[str]) -> str | None:
     if not argv:
         return _EDLZ
     if topic is None:
-        return {"zoo": ZOO, "checkpoint": _CHECKPOINT, "help": _EDLZ}.get(" ".join(argv))
+        return {"data": DATA, "zoo": ZOO, "checkpoint": _CHECKPOINT, "help": _EDLZ}.get(" ".join(argv))
     if not words or words[0] == "help":
         return _EDLZ
     for command in PURPOSES:
@@ -201,6 +205,8 @@ def asked_help(argv: Sequence[str]) -> str | None:
         return _EXPORT
     if words[0] == "keys":
         return _KEYS
+    if words[0] == "data":
+        return DATA_PAGES.get(" ".join(words[1:2]), DATA)
     if words[0] == "zoo":
         return ZOO_PAGES.get(" ".join(words[1:2]), ZOO)
     problem = unknown_command(argv)

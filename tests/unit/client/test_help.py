@@ -22,7 +22,7 @@ Train a Keras model on this machine; with --image_name, on Kubernetes.
 
 Model and data
   --model_def NAME         module.symbol in the zoo, or a directory    required
-  --training_data PATH     RecordIO file, or a directory of them       required
+  --training_data PATH     files of records, or a directory of them    required
   --validation_data PATH   evaluated while training and at the end
   --model_zoo DIR          where models lie                     [installed zoo]
 Training
@@ -35,7 +35,7 @@ Results        --evaluation_steps  --log_loss_steps [100]  --checkpoint_steps
                --checkpoint_dir [the job's]  --output  --tensorboard_log_dir
 Kubernetes     --image_name  --namespace [the context's]  --volume
 This run       --job_name [the model's]  --config  --progress [auto]
-More: --help=GROUP  model(12)  training(16)  workers(11)  results(10)
+More: --help=GROUP  model(14)  training(16)  workers(11)  results(10)
                     kubernetes(25)  images(9)  run(13)
       --help=WORD   flags about a word, e.g. --help=evaluation
       --help-all    all of them
@@ -47,7 +47,7 @@ Evaluate a checkpoint on this machine; with --image_name, on Kubernetes.
 
 Model and data
   --model_def NAME         module.symbol in the zoo, or a directory    required
-  --validation_data PATH   RecordIO file, or a directory of them       required
+  --validation_data PATH   files of records, or a directory of them    required
   --checkpoint_dir_for_init DIR  checkpoint folder, or a version-<V>   required
   --model_zoo DIR          where models lie                     [installed zoo]
 Evaluation
@@ -67,7 +67,7 @@ HEAVY = ("tensorflow", "keras", "numpy", "zmq", "msgspec", "rich", "typer", "yam
 def test_the_short_page() -> None:
     assert help_page("train", "") == SHORT_PAGE
     assert help_page("evaluate", "") == EVALUATE_PAGE
-    assert "--prediction_data PATH   RecordIO file, or a directory of them       required" in help_page(
+    assert "--prediction_data PATH   files of records, or a directory of them    required" in help_page(
         "predict", ""
     )
 

@@ -12,7 +12,7 @@ from edlz.services.errors import ConfigError, DataError
 from edlz.services.inputs.data import RecordSource
 from edlz.services.inputs.listing import list_data
 from edlz.services.protocol.plan import TaskRange
-from tests.unit.inputs.test_formats import tfrecord
+from tests.tfrecords import tfrecord
 
 HEAD = b"id,name,x\n"
 ROWS = b"".join(b"%d,n%d,%d.5\n" % (i, i, i) for i in range(9))

@@ -1,0 +1,131 @@
+"""`edlz data`: what is in files of data, and other files made of them."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from edlz.client.screen.columns import aligned
+from edlz.client.screen.terminal import print_lines
+from edlz.client.screen.wording import count_of, size
+from edlz.services.inputs.conversion import convert as convert_records
+from edlz.services.inputs.conversion import record_blocks
+from edlz.services.inputs.listing import Listed, list_data
+from edlz.services.inputs.reading.records import Columns
+
+__all__ = ["convert", "data", "head", "info"]
+
+_MOST_SHOWN = 100  # letters of a record that is bytes
+
+data = typer.Typer(help="Files of data.", add_completion=False)
+
+_Source = Annotated[str, typer.Argument(metavar="PATH", help="a file, a directory, or a pattern")]
+_Params = Annotated[str, typer.Option("--data_reader_params", metavar="K=V;K=V", help="how it is read")]
+
+
+@data.callback()
+def _group() -> None:
+    """Files of data: what is in them, and other files made of them."""
+
+
+@data.command()
+def head(
+    path: _Source,
+    data_reader_params: _Params = "",
+    records: Annotated[int, typer.Option(metavar="N", help="how many", min=1)] = 5,
+) -> None:
+    """Print the first records: a JSON object each, or the bytes as text."""
+    listed = _listed(path, data_reader_params)
+    for block in record_blocks(listed, records):
+        for record in block.rows() if isinstance(block, Columns) else block:
+            print(
+                _shown(record)
+                if isinstance(record, bytes)
+                else json.dumps(_plain(record), ensure_ascii=False)
+            )
+
+
+@data.command()
+def info(
+    path: _Source,
+    data_reader_params: _Params = "",
+    minibatch_size: Annotated[int, typer.Option(metavar="N", help="records in one gradient", min=1)] = 64,
+    num_minibatches_per_task: Annotated[int, typer.Option(metavar="N", help="in one task", min=1)] = 8,
+) -> None:
+    """Print what there is: records, columns and their types, tasks."""
+    listed = _listed(path, data_reader_params)
+    source, counts = listed.source, [shard.count for shard in listed.shards]
+    per_task = minibatch_size * num_minibatches_per_task
+    tasks = sum(-(-count // per_task) for count in counts)
+    about = f"of {per_task:,} records: {num_minibatches_per_task} minibatches of {minibatch_size}"
+    rows = [
+        ["format", source.format],
+        ["files", f"{len(counts):,}, {size(sum(file.size_bytes for file in source.files))}"],
+        ["records", f"{sum(counts):,}"],
+        ["tasks", f"{tasks:,} {about}"],
+    ]
+    if source.form == "bytes":
+        rows.append(["record", "bytes"])
+    for column in source.columns:
+        rows.append(
+            ["column", f"{column.name}: {column.kind}{f', {column.width} each' * bool(column.width)}"]
+        )
+    print_lines(aligned(["", ""], rows)[1:])
+
+
+@data.command()
+def convert(
+    source: _Source,
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="x.recordio or x.parquet")],
+    data_reader_params: _Params = "",
+) -> None:
+    """Write all records into one RecordIO or Parquet file, which is there as a whole or not at all."""
+    listed = _listed(source, data_reader_params)
+    total = sum(shard.count for shard in listed.shards)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        disable=not sys.stdout.isatty(),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("records", total=total)
+        count = convert_records(listed, target, lambda done: bar.update(task, completed=done))
+    print(f"{target}  {count_of(count, 'record')}, {size(target.stat().st_size)}")
+
+
+def _listed(path: str, params: str) -> Listed:
+    return list_data(path, "PATH", params, lambda text: print(f"note: {text}", file=sys.stderr))
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as JSON has it; numbers that are not finite are texts, as in all of edlz."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, bytes):
+            return value.decode(errors="backslashreplace")
+        if hasattr(value, "tolist"):
+            return plain(value.tolist())
+        if isinstance(value, list):
+            return [plain(part) for part in value]
+        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+    return {name: plain(value) for name, value in row.items()}
+
+
+def _shown(record: bytes) -> str:
+    """Return a record as text if it is some, else its first bytes."""
+    try:
+        text = record.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if text.isprintable() and (text or not record):
+        return text
+    more = " …" if len(record) > _MOST_SHOWN // 3 else ""
+    return f"{count_of(len(record), 'byte')}: {record[: _MOST_SHOWN // 3].hex(' ')}{more}"

@@ -1,0 +1,81 @@
+"""`edlz data`: what it prints and writes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edlz.api.recordio import Reader
+from edlz.client.cli import main
+from edlz.services.inputs import conversion
+from edlz.services.inputs.listing import list_data
+from tests.same_rows import write_rows
+
+
+@pytest.fixture(autouse=True)
+def _rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path, 40)
+
+
+def test_info(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "info", "rows.csv", "--minibatch_size=3", "--num_minibatches_per_task=2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["format", "CSV"]
+    assert lines[2].split() == ["records", "40"]
+    assert lines[3].split(maxsplit=1)[1] == "7 of 6 records: 2 minibatches of 3"
+    assert [line.split()[1:] for line in lines[4:]] == [
+        ["x:", "float32"],
+        ["n:", "int64"],
+        ["city:", "string"],
+        ["label:", "int64"],
+    ]
+
+
+def test_head(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "head", "rows.parquet", "--records=3"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [list(row) for row in rows] == [["x", "n", "city", "label"]] * 3
+    Path("a.txt").write_bytes(b"one\ntwo\n\x00\x01\n")
+    assert main(["data", "head", "a.txt"]) == 0
+    assert capsys.readouterr().out == "one\ntwo\n2 bytes: 00 01\n"
+    Path("a.csv").write_text("x,y\n,1\n")
+    assert main(["data", "head", "a.csv", "--data_reader_params=types=x:float32"]) == 0
+    assert capsys.readouterr().out == '{"x": "nan", "y": 1}\n'
+
+
+def test_convert_to_recordio_gives_what_encode_example_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "convert", "quoted.csv", "out.recordio"]) == 0
+    assert capsys.readouterr().out.startswith("out.recordio  40 records, ")
+    with Reader("out.recordio") as ours, Reader("rows.recordio") as wanted:
+        assert ours.read(0, 40) == wanted.read(0, 40)
+
+
+def test_convert_to_parquet_keeps_columns_and_types() -> None:
+    assert main(["data", "convert", "rows.csv", "out.parquet"]) == 0
+    found, wanted = list_data("out.parquet"), list_data("rows.csv")
+    assert found.source.columns == wanted.source.columns
+    (ours,), (theirs,) = conversion.record_blocks(found), conversion.record_blocks(wanted)
+    assert ours.rows() == theirs.rows()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("rows.csv", "rows.parquet"), "rows.parquet exists"),
+        (("rows.tfrecord", "x.parquet"), "Parquet needs columns"),
+        (("rows.csv", "none/x.recordio"), "cannot be written"),
+        (("cut.csv", "x.recordio"), "cut.csv, line 41: "),
+        (("nothing.csv", "x.recordio"), 'PATH "nothing.csv" does not exist'),
+    ],
+)
+def test_what_cannot_be_converted_leaves_nothing(
+    arguments: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("cut.csv").write_text("a,b\n" + "1,2\n" * 39 + "3\n")
+    before = sorted(Path().rglob("*"))
+    assert main(["data", "convert", *arguments]) in (1, 2)
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.startswith("error: ")
+    assert sorted(Path().rglob("*")) == before
