@@ -474,7 +474,9 @@ def test_foreign_files_are_named(make, content, said):
         is_packed = "a zip file" in said or "a gzip file" in said or "zstd" in said
         types = {"Parquet": "Parquet", "TFRecord": "TFRecord", "age,": "CSV", "text": "Text"}
         named = next((kind for word, kind in types.items() if word in said), "")
-        expected = f'say what it is: --data_reader_params="reader_type={named}"' if named else "what can be read"
+        expected = (
+            f'say what it is: --data_reader_params="reader_type={named}"' if named else "what can be read"
+        )
         assert error.value.help.startswith("unpack it" if is_packed else expected)
         assert is_packed or "edlz data --help" in error.value.help
         assert str(error.value) == f"{error.value.message}; {error.value.help}"

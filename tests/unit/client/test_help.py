@@ -55,7 +55,7 @@ Evaluation
 Workers        --num_workers [2]  --num_ps_pods [1]
 Kubernetes     --image_name  --namespace [the context's]  --volume
 This run       --job_name [the model's]  --config  --progress [auto]
-More: --help=GROUP  model(11)  training(8)  workers(10)  kubernetes(25)
+More: --help=GROUP  model(13)  training(8)  workers(10)  kubernetes(25)
                     images(9)  run(12)
       --help=WORD   flags about a word, e.g. --help=evaluation
       --help-all    all of them
