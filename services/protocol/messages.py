@@ -649,7 +649,16 @@ class TableDigests(Message, frozen=True, kw_only=True, tag=39):
 # A generation is one unbroken history of one group; a state's name is the generation of its last step and its version.
 
 MemberPhase = Literal[
-    "starting", "waiting", "promised", "fetching", "computing", "staged", "failed", "sealing", "sealed"
+    "starting",
+    "waiting",
+    "promised",
+    "fetching",
+    "computing",
+    "staged",
+    "held",
+    "failed",
+    "sealing",
+    "sealed",
 ]
 
 
@@ -702,6 +711,7 @@ class GroupOrders(Record, frozen=True, kw_only=True):
     """What is to be true of a worker of an all-reduce job.
 
     Without members: promise the generation, and wait; if it `is_join`, after the step in work.  `load`: read this state.
+    `released`: the state behind whose evaluation steps may be taken.
     """
 
     term: int
@@ -714,9 +724,10 @@ class GroupOrders(Record, frozen=True, kw_only=True):
     is_join: bool = False
     stop: bool = False
     finished: bool = False
+    released: SnapshotName = (NO_IDENTITY, 0)
 
 
-class SlotHeader(Record, frozen=True, kw_only=True, order=True):
+class SlotHeader(Record, frozen=True, kw_only=True):
     """The minibatch in a slot of a step; `loss` and `records` are for display and callbacks."""
 
     slot: int

@@ -42,6 +42,7 @@ RETRY_S = 2.0
 HEARTBEAT_S = 1.0
 NEAR_HEARTBEAT_S = 0.3  # of who waits for others
 BUCKET = 16  # elements: several buckets in a chunk
+EVALUATION_TASKS = 2
 LIMIT_S = 400.0  # behind the last fault a job ends sooner
 MASTER = 0
 
@@ -86,7 +87,7 @@ class GroupJob:
         self._numbers = itertools.count(1)
         self._requests = itertools.count(1)
         self.processes: dict[int, Process] = {}
-        self.journal: dict[str, Any] = {"term": 0, "ends": {}, "complete": None}
+        self.journal: dict[str, Any] = {"term": 0, "ends": {}, "complete": None, "evaluated": {}}
         self._parts: dict[tuple[Any, int], dict[int, State]] = {}
         self._manifests: dict[Any, list[State]] = {}
         self._history: dict[Any, bytes] = {}
@@ -136,7 +137,7 @@ class GroupJob:
     def _start_master(self) -> Process:
         self.journal["term"] += 1
         durable = max(self._manifests, default=BASE)
-        core = Rendezvous(self.plan, self.journal["term"], self.now, durable)
+        core = Rendezvous(self.plan, self.journal["term"], self.now, durable, self.journal["evaluated"])
         core.ends = dict(self.journal["ends"])
         process = self.processes[-self.journal["term"]] = Process(-self.journal["term"], core)
         self.master = process
@@ -155,7 +156,12 @@ class GroupJob:
     def _start_worker(self) -> None:
         number = next(self._numbers)
         core = Replica(
-            (1, number), self.plan, self.schedule.snapshot_s, self.schedule.checkpoint_steps, BUCKET
+            (1, number),
+            self.plan,
+            self.schedule.snapshot_s,
+            self.schedule.checkpoint_steps,
+            self.schedule.evaluation_steps,
+            BUCKET,
         )
         process = self.processes[number] = Process(number, core)
         self._within(
@@ -283,6 +289,9 @@ class GroupJob:
                     master.core.ends[task] = index
                 case events.WriteManifest(name, count):
                     self._write_manifest(master, name, count)
+                case events.Evaluate(name):
+                    self._reach("evaluating", master)
+                    self._evaluate(master, name, 0, [])
                 case events.Complete(name):
                     self.journal["complete"] = name
                 case events.Evict():
@@ -292,6 +301,25 @@ class GroupJob:
             self.log.append(
                 f"{self.now:8.2f} master {master.core._term}: {master.core.generation} of {master.core._candidates}"
             )
+
+    def _evaluate(self, master: Process, name: Any, task: int, measured: list[bytes]) -> None:
+        """Have some member evaluate a task on the state with this name, then the next one; none has it: another tries."""
+
+        def go_on() -> None:
+            if self.journal["term"] != master.core._term or master.core._evaluating != name:
+                return
+            if task == EVALUATION_TASKS:
+                self.journal["evaluated"][name] = measured
+                self._feed_master(master, events.Evaluated(name))
+                return
+            worker = self.rng.choice(self.workers) if self.workers else None
+            if worker and worker.core.name == name and not self._is_cut(worker.number, MASTER):
+                state = worker.core.store.view(name[0])
+                self._evaluate(master, name, task + 1, [*measured, _bits(state)])
+            else:
+                self._evaluate(master, name, task, measured)
+
+        self._within(0.1, 1.0, lambda: self._when_awake(master, go_on))
 
     def _write_manifest(self, master: Process, name: Any, count: int) -> None:
         parts = self._parts[name, count]
@@ -330,6 +358,8 @@ class GroupJob:
             self._carry_out(process, instruction)
         if core.name != before and core.store is not None:
             self._note_state(process)
+            if core.name[0] == core.generation and before[1] + 1 == core.name[1]:
+                self._check_barrier(before)
 
     def _note_state(self, process: Process) -> None:
         core = process.core
@@ -344,6 +374,15 @@ class GroupJob:
         seen = self._history.setdefault(core.name, _bits(state))
         if seen != _bits(state):
             raise Violation(f"two states have the name {core.name}")
+
+    def _check_barrier(self, before: Any) -> None:
+        """A step was taken from this state: if it is one to evaluate, that was done, on its very bits."""
+        every = self.schedule.evaluation_steps
+        if not every or not before[1] or before[1] % every:
+            return
+        measured = self.journal["evaluated"].get(before)
+        if measured != [self._history[before]] * EVALUATION_TASKS:
+            raise Violation(f"a step was taken from {before}, which was not evaluated")
 
     def _carry_out(self, process: Process, instruction: Instruction) -> None:
         match instruction:
@@ -482,6 +521,7 @@ class GroupJob:
     # -- promises
 
     def _check(self) -> None:
+        self.figures["evaluated"] = len(self.journal["evaluated"])
         name = self.journal["complete"]
         if name is None:
             raise Violation("the job does not end")

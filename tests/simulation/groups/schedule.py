@@ -7,8 +7,8 @@ from edlz.services.protocol.plan import Plan, Shard
 from tests import builders
 
 MOMENTS = (
-    *("promised", "fetching", "computing", "staged", "failed", "sealing", "sealed", "loading"),
-    *("gathering", "formed", "complete"),
+    *("promised", "fetching", "computing", "staged", "held", "failed", "sealing", "sealed", "loading"),
+    *("gathering", "formed", "evaluating", "complete"),
 )
 
 __all__ = ["MOMENTS", "GroupFault", "GroupSchedule", "random_group_schedule"]
@@ -52,6 +52,7 @@ class GroupSchedule:
     is_function: bool = True  # gradients: else they differ each time they are computed
     snapshot_s: float = 10.0
     checkpoint_steps: int = 0
+    evaluation_steps: int = 0
     unreadable: int = 0  # so many tries to read a durable state fail
     faults: tuple[GroupFault, ...] = field(default=())
 
@@ -94,6 +95,7 @@ def random_group_schedule(seed: int, *, is_function: bool = True) -> GroupSchedu
         is_function=is_function,
         snapshot_s=r.choice((2.0, 5.0, 1000.0)),
         checkpoint_steps=r.choice((0, 3, 5)),
+        evaluation_steps=r.choice((0, 0, 1, 2, 4)),
         unreadable=r.choice((0, 0, 1, 2)),
         faults=tuple(_fault(r) for _ in range(r.randint(0, 6))),
     )

@@ -65,12 +65,9 @@ def forgets_nothing(self: Reduction, generation: Identity) -> list[Reply]:
 
 
 def names_by_version(self: Replica, step_: Any, now: float) -> list[Any]:
-    self.generation, kept = (0, 0), self.generation
-    try:
-        self._whole.advance(step_.mean())
-    finally:
-        self.generation = kept
-    self.name, self._step, self._asked = ((0, 0), self._whole.version), None, {}
+    self._whole.advance(step_.mean())
+    self.name, self._step = ((0, 0), self._whole.version), None
+    self._letters.forget()
     if self._pending is not None:
         return self._promise(self._pending)
     return self._begin_step(now)
@@ -139,27 +136,39 @@ def forgets_before(statuses: Any, generation: Identity, before: Any) -> tuple[Id
     return links.cut_off(statuses, generation)
 
 
+def is_barred_by_version(self: Replica) -> bool:
+    every = self._evaluation_steps
+    is_barrier = every > 0 and self.name[1] > 0 and self.name[1] % every == 0
+    return is_barrier and self.name[1] > self._released[1]
+
+
 LINKS: Callable[..., Any] = links._broken_links
 
 RULES: dict[str, tuple[int, bool, tuple[Patch, ...]]] = {
     "generation": (
-        0,
+        5,
         True,
         ((Reduction, "take", takes_any_generation), (Replica, "_on_mean", believes_any_mean)),
     ),
-    "staged-by-generation": (0, True, ((Reduction, "begin", forgets_nothing),)),
-    "name-has-generation": (5, False, ((Replica, "_commit", names_by_version),)),
+    "staged-by-generation": (3, True, ((Reduction, "begin", forgets_nothing),)),
+    "name-has-generation": (0, False, ((Replica, "_commit", names_by_version),)),
     "fetch-whole": (0, True, ((Replica, "_take_over", keeps_its_ledger),)),
     "fixed-tree": (0, True, ((step, "nodes_of", whole_block), (step, "_added", one_after_another))),
     "ledger-truth": (0, True, ((Rendezvous, "feed", counts_what_was_reported),)),
     "seal": (0, True, ((Rendezvous, "_conclude", any_has_sealed),)),
-    "broken-link": (0, True, ((rendezvous, "cut_off", lambda *_: None),)),
+    "broken-link": (3, True, ((rendezvous, "cut_off", lambda *_: None),)),
     "a member's word against another's": (19, True, ((links, "_broken_links", by_dead_line),)),
-    "means that have not come": (150, True, ((links, "_broken_links", no_answers),)),
-    "who cannot fetch leaves": (22, True, ((links, "_broken_links", only_in_a_step),)),
-    "who is in most broken links leaves": (29, True, ((rendezvous, "cut_off", the_younger),)),
-    "links that were broken before": (59, True, ((rendezvous, "cut_off", forgets_before),)),
-    "a join waits for no lost step": (0, True, ((rendezvous, "JOIN_WAIT_S", 1e9),)),
+    "means that have not come": (11, True, ((links, "_broken_links", no_answers),)),
+    "who cannot fetch leaves": (30, True, ((links, "_broken_links", only_in_a_step),)),
+    "who is in most broken links leaves": (19, True, ((rendezvous, "cut_off", the_younger),)),
+    "links that were broken before": (19, True, ((rendezvous, "cut_off", forgets_before),)),
+    "evaluation holds the next step": (0, True, ((Replica, "_is_barred", property(lambda self: False)),)),
+    "what is evaluated is a state, no version": (
+        0,
+        False,
+        ((Replica, "_is_barred", property(is_barred_by_version)),),
+    ),
+    "a join waits for no lost step": (19, True, ((rendezvous, "JOIN_WAIT_S", 1e9),)),
 }
 
 

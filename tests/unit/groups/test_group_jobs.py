@@ -43,12 +43,12 @@ def test_many_schedules(first: int, *, is_function: bool) -> None:
 def test_what_happens_at_each_of_its_moments(moment: str, kind: str) -> None:
     """At the first, second and fourth time, at once and a little later; of some exits nobody tells."""
     fired = 0
-    for nth, at in ((1, 0.0), (1, 0.4), (2, 0.0), (4, 0.2)):
+    for nth, at in ((1, 0.0), (2, 0.4), (4, 0.2)):
         faults = (
             GroupFault(at=0.3, kind="kill", during="computing", nth=3),
             GroupFault(at=at, kind=kind, during=moment, nth=nth),
         )
-        about = {"flaky": ((4, 1, 2),), "snapshot_s": 2.0, "workers": 2 + nth % 2}
+        about = {"flaky": ((4, 1, 2),), "snapshot_s": 2.0, "workers": 2 + nth % 2, "evaluation_steps": 2}
         if moment == "loading":
             about["checkpoint_steps"] = 1
             faults = (GroupFault(at=0.5, kind="all", during="computing", nth=12), *faults)

@@ -139,6 +139,13 @@ def test_parts_that_do_not_fit() -> None:
         reduction.take("b", part(1, dense=(np.zeros(7, np.float32),)), 0)
 
 
+def test_two_members_cannot_have_one_slot() -> None:
+    reduction, first = formed(2), part(0)
+    reduction.take("a", first, 0)
+    with pytest.raises(RemoteProtocolError, match="two members have one slot of v0"):
+        reduction.take("b", part(1, headers=first.headers), 0)
+
+
 def test_what_is_lacked_is_told_by_bucket() -> None:
     reduction = formed(3)
     reduction.take("b", part(1), 0)

@@ -17,6 +17,7 @@ from edlz.services.protocol.messages import (
     SlotHeader,
     StatePiece,
 )
+from edlz.services.worker.core.groups.correspondence import LINK_WAIT_S
 from edlz.services.worker.core.groups.inputs import (
     Answered,
     BlockComputed,
@@ -38,7 +39,7 @@ from edlz.services.worker.core.groups.instructions import (
     Tell,
     WritePart,
 )
-from edlz.services.worker.core.groups.replica import LINK_WAIT_S, Replica
+from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import STEPS, Phase
 from tests.simulation.groups.reference import initial_store
 from tests.simulation.groups.schedule import GroupSchedule

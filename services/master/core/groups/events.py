@@ -7,6 +7,8 @@ from edlz.services.protocol.messages import Identity, Member, MemberStatus, Snap
 __all__ = [
     "Complete",
     "Durable",
+    "Evaluate",
+    "Evaluated",
     "Evict",
     "GiveUpTask",
     "Heard",
@@ -46,7 +48,14 @@ class Durable:
     name: SnapshotName
 
 
-Input = Tick | Heard | Lost | Durable
+@dataclass(frozen=True)
+class Evaluated:
+    """The reports of all tasks of a state's evaluation are counted, and what follows from them is decided."""
+
+    name: SnapshotName
+
+
+Input = Tick | Heard | Lost | Durable | Evaluated
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,13 @@ class WriteManifest:
 
 
 @dataclass(frozen=True)
+class Evaluate:
+    """The members hold this state until it is evaluated (`Evaluated`); what is open of another one is dropped."""
+
+    name: SnapshotName
+
+
+@dataclass(frozen=True)
 class Complete:
     """Every member of one generation has made its part of the full ledger's state durable."""
 
@@ -92,4 +108,4 @@ class Complete:
     members: int
 
 
-Instruction = Tell | Evict | GiveUpTask | WriteManifest | Complete
+Instruction = Tell | Evict | GiveUpTask | WriteManifest | Evaluate | Complete

@@ -9,11 +9,14 @@ with a group that is whole.  What is done is what the group's ledger says.  PROT
 """
 
 from collections import Counter
+from collections.abc import Collection
 from enum import Enum
 
 from edlz.services.master.core.groups.events import (
     Complete,
     Durable,
+    Evaluate,
+    Evaluated,
     Evict,
     GiveUpTask,
     Heard,
@@ -81,6 +84,8 @@ class Rendezvous:
         When it begins.
     durable : SnapshotName
         The greatest name of a complete checkpoint or snapshot.
+    evaluated : collection of SnapshotName
+        States that have been evaluated, as journalled.
 
     Attributes
     ----------
@@ -90,8 +95,18 @@ class Rendezvous:
         Where bad tasks end, as journalled: whoever carries out `GiveUpTask` enters it here behind the journal.
     """
 
-    def __init__(self, plan: Plan, term: int, now: float, durable: SnapshotName = BASE) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        term: int,
+        now: float,
+        durable: SnapshotName = BASE,
+        evaluated: Collection[SnapshotName] = (),
+    ) -> None:
         self._plan, self._term = plan, term
+        self._evaluated = set(evaluated)
+        self._released: SnapshotName = BASE  # the one of them that members may stand at
+        self._evaluating: SnapshotName | None = None  # what members hold until it is evaluated
         self._durable = {durable}  # names of states that all of a group have written
         self._began_s = now
         self.stage = Stage.SETTLING
@@ -132,6 +147,9 @@ class Rendezvous:
                 self._lost.add(incarnation)
             case Durable(name):
                 self._durable.add(name)
+            case Evaluated(name):
+                self._evaluated.add(name)
+                self._released = name
             case Tick():
                 pass
         return [*out, *self._decide(now)]
@@ -174,6 +192,7 @@ class Rendezvous:
             is_join=self._is_join,
             stop=who in self._evicted,
             finished=self.stage is Stage.COMPLETE,
+            released=self._released,
         )
 
     def _told_ends(self) -> Ends:
@@ -279,7 +298,19 @@ class Rendezvous:
         found = cut_off(statuses, self.generation, self._broken)
         if found is not None:
             return self._evict(*found, live, now)
-        return self._conclude(statuses)
+        return [*self._evaluate(statuses), *self._conclude(statuses)]
+
+    def _evaluate(self, statuses: dict[Identity, MemberStatus]) -> list[Instruction]:
+        """Have a state evaluated that a member of the group holds; the others have it too, or are about to."""
+        for status in statuses.values():
+            if status.phase != "held" or status.generation != self.generation:
+                continue
+            if status.name in self._evaluated:
+                self._released = status.name
+            elif status.name != self._evaluating:
+                self._evaluating = status.name
+                return [Evaluate(status.name)]
+        return []
 
     def _evict(
         self, who: Identity, other: Identity, live: tuple[Identity, ...], now: float

@@ -9,6 +9,7 @@ lost.  All of it belongs to one generation: `begin` forgets what was before.
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -129,7 +130,9 @@ class Reduction:
 
     def _mean(self, parts: list[Reduce]) -> Reduced:
         first = parts[0]
-        headers = tuple(sorted(header for part in parts for header in part.headers))
+        headers = sorted((h for part in parts for h in part.headers), key=lambda header: header.slot)
+        if any(header.slot == following.slot for header, following in pairwise(headers)):
+            raise RemoteProtocolError(f"two members have one slot of v{first.version}: {headers}")
         count = sum(not header.is_empty for header in headers)
         places = [place for part in parts for place in part.places]
         counters = [part.counters for part in parts if part.counters is not None]
@@ -137,7 +140,7 @@ class Reduction:
             generation=first.generation,
             version=first.version,
             bucket=first.bucket,
-            headers=headers,
+            headers=tuple(headers),
             dense=self._tree_mean([node for part in parts for node in part.dense], places, count),
             state=self._tree_mean([node for part in parts for node in part.state], places, count),
             counters=np.maximum.reduce(counters) if counters else None,

@@ -16,7 +16,6 @@ from collections.abc import Hashable
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.groups import BASE, block_of
-from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
     FetchState,
@@ -35,6 +34,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.state import State
+from edlz.services.worker.core.groups.correspondence import Correspondence
 from edlz.services.worker.core.groups.inputs import (
     Answered,
     BlockComputed,
@@ -50,7 +50,6 @@ from edlz.services.worker.core.groups.inputs import (
 )
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
-    AskMember,
     Compute,
     Exit,
     Instruction,
@@ -62,14 +61,13 @@ from edlz.services.worker.core.groups.instructions import (
 )
 from edlz.services.worker.core.groups.reduction import OWN, Reduction, refusal
 from edlz.services.worker.core.groups.replica_phases import STEPS, Phase
-from edlz.services.worker.core.groups.state_transfer import assemble, cut, part_of, state_digest
+from edlz.services.worker.core.groups.state_transfer import cut, part_of, state_digest
 from edlz.services.worker.core.groups.step import Chunks, Step
+from edlz.services.worker.core.groups.transfer import Asked, Transfer
 
-__all__ = ["BUCKET", "LINK_WAIT_S", "Replica"]
+__all__ = ["BUCKET", "Replica"]
 
 BUCKET = 1 << 21  # elements: 8 MiB
-LINK_WAIT_S = 8.0  # without a byte of what is due: the link may be broken
-BACK_OFF_S = 0.2  # after a refusal
 
 
 class Replica:
@@ -84,6 +82,8 @@ class Replica:
         Seconds between recovery snapshots.
     checkpoint_steps : int
         Model versions between checkpoints; 0 for none.
+    evaluation_steps : int
+        Model versions between evaluations: there it waits until the master has their result; 0 for none.
     bucket : int
         Most elements of one exchange.
 
@@ -104,9 +104,12 @@ class Replica:
         plan: Plan,
         snapshot_s: float,
         checkpoint_steps: int = 0,
+        evaluation_steps: int = 0,
         bucket: int = BUCKET,
     ) -> None:
         self.me, self.plan = me, plan
+        self._evaluation_steps = evaluation_steps
+        self._released: SnapshotName = BASE  # what has been evaluated
         self._snapshot_s, self._checkpoint_steps, self._bucket = snapshot_s, checkpoint_steps, bucket
         self.phase = Phase.STARTING
         self.term = 0
@@ -124,15 +127,8 @@ class Replica:
         self._attempt = 0  # numbers computations: one that was abandoned is not the present one
         self._step: Step | None = None  # in work
         self._snapshot_due_s: float | None = None
-        self._heard: dict[Identity, float] = {}  # when something that was due has come from a member
-        self._asked: dict[Hashable, AskMember] = {}  # what other members are asked, until they answer
-        self._again: dict[Hashable, float] = {}  # of that, what was refused, and when it is asked again
-        # Of a transfer:
-        self._source: SnapshotName = BASE
-        self._holders: tuple[Identity, ...] = ()
-        self._pieces: dict[int, StatePiece] = {}
-        self._fetching_since_s = 0.0
-        self._lone_holder: int | None = None  # who alone is asked, after a digest that was wrong
+        self._letters = Correspondence()  # of this generation
+        self._transfer: Transfer | None = None  # while it fetches
         self._given: tuple[SnapshotName, str] | None = None  # digest of what is given to new members
 
     # -- what is told
@@ -161,6 +157,7 @@ class Replica:
         return self.phase in {
             Phase.COMPUTING,
             Phase.STAGED,
+            Phase.HELD,
             Phase.FAILED,
             Phase.SEALING,
             Phase.SEALED,
@@ -168,24 +165,21 @@ class Replica:
 
     def _links(self, now: float) -> tuple[tuple[Identity, ...], tuple[Identity, ...], bool]:
         """Of whom parts or the state are long due, of whom means are, and whether this member's own means are done."""
-        if self.phase is Phase.FETCHING:
-            due = {self._holder(piece) for piece in self._missing_pieces}
-            return self._overdue(due, self._fetching_since_s, now), (), False
+        if self._transfer is not None:
+            return self._letters.overdue(self._transfer.due, self._transfer.since_s, now), (), False
         step = self._step
         if step is None or step.sent_s is None:
             return (), (), False
         buckets = len(step.chunks.buckets(self._rank))
-        lacks = {self._group[rank].incarnation for rank in self._reduction.lacks(step.version, buckets)}
-        unanswered = {self._group[rank].incarnation for rank in step.missing}
+        lacks, unanswered = (
+            {self._group[rank].incarnation for rank in ranks if rank != self._rank}
+            for ranks in (self._reduction.lacks(step.version, buckets), step.missing)
+        )
         return (
-            self._overdue(lacks, step.sent_s, now),
-            self._overdue(unanswered, step.sent_s, now),
+            self._letters.overdue(lacks, step.sent_s, now),
+            self._letters.overdue(unanswered, step.sent_s, now),
             self._reduction.has_means(step.version, buckets),
         )
-
-    def _overdue(self, due: set[Identity], since: float, now: float) -> tuple[Identity, ...]:
-        found = {who for who in due if now - max(since, self._heard.get(who, 0.0)) > LINK_WAIT_S}
-        return tuple(sorted(found - {self.me}))
 
     # -- inputs
 
@@ -203,7 +197,7 @@ class Replica:
             case Answered():
                 return self._on_answer(event, now)
             case Tick():
-                return self._on_tick(now)
+                return list(self._letters.due(now))
             case MemberOrdered(orders):
                 return self._on_orders(orders, now)
             case Built(store):
@@ -228,12 +222,6 @@ class Replica:
         STEPS.check(self.phase, phase)
         self.phase = phase
 
-    def _on_tick(self, now: float) -> list[Instruction]:
-        due = [key for key, at in self._again.items() if at <= now]
-        for key in due:
-            del self._again[key]
-        return [self._asked[key] for key in due]
-
     # -- the master
 
     def _on_orders(self, orders: GroupOrders, now: float) -> list[Instruction]:
@@ -246,6 +234,7 @@ class Replica:
         out: list[Instruction] = [Tell()] if orders.term > self.term else []
         self.term = orders.term
         self._ends.update(orders.ends)
+        self._released = orders.released
         if orders.generation < self.generation or self.store is None:
             return out
         if orders.generation > self.generation:
@@ -258,6 +247,8 @@ class Replica:
             out.append(Load(orders.load))
         if orders.members and self.phase is Phase.PROMISED:
             return [*out, *self._join(orders, now)]
+        if self.phase is Phase.HELD and not self._is_barred:
+            return [*out, *self._compute()]
         if self.phase is Phase.FAILED and self._failed is not None and self._failed.task in self._ends:
             self._failed = None
             return [*out, *self._compute()]
@@ -273,22 +264,22 @@ class Replica:
         self.generation, self._group = generation, ()
         self._pending = self._failed = self._loading = self._unreadable = self._step = None
         self._attempt += 1
-        self._heard, self._asked, self._again, self._pieces, self._lone_holder = {}, {}, {}, {}, None
+        self._letters, self._transfer = Correspondence(), None
         return [Abandon(), *self._reduction.begin(generation), Tell()]
 
     def _join(self, orders: GroupOrders, now: float) -> list[Instruction]:
         """The group is formed: go on with it, or take its state over first."""
         if self.me not in {member.incarnation for member in orders.members}:
             raise RemoteProtocolError(f"generation {orders.generation} is formed without this member")
-        self._group, self._source, self._holders = orders.members, orders.source, orders.holders
+        self._group = orders.members
         out: list[Instruction] = [*self._reduction.form(len(self._group))]
-        if self.name == self._source:
+        if self.name == orders.source:
             return [*out, *self._begin_step(now)]
-        if not self._holders:
-            raise RemoteProtocolError(f"nobody holds {self._source}, the source of {orders.generation}")
+        if not orders.holders:
+            raise RemoteProtocolError(f"nobody holds {orders.source}, the source of {orders.generation}")
         self._enter(Phase.FETCHING)
-        self._fetching_since_s = now
-        return [*out, *self._fetch()]
+        self._transfer = Transfer(self.generation, orders.source, orders.holders, now)
+        return [*out, *self._fetch(self._transfer.requests())]
 
     def _on_loaded(self, event: Loaded) -> list[Instruction]:
         if self.phase is not Phase.PROMISED or event.name != self._loading:
@@ -304,25 +295,9 @@ class Replica:
 
     # -- taking the state over
 
-    @property
-    def _missing_pieces(self) -> list[int]:
-        return [piece for piece in range(len(self._holders)) if piece not in self._pieces]
-
-    def _holder(self, piece: int) -> Identity:
-        return self._holders[piece if self._lone_holder is None else self._lone_holder]
-
-    def _fetch(self) -> list[Instruction]:
-        """Ask for all pieces: each of another holder, or all of one."""
-        pieces = len(self._holders)
-        self._asked, self._again = {}, {}
-        return [
-            self._ask(
-                self._member(self._holder(piece)),
-                ("fetch", self._lone_holder, piece),
-                FetchState(generation=self.generation, name=self._source, piece=piece, pieces=pieces),
-            )
-            for piece in range(pieces)
-        ]
+    def _fetch(self, requests: list[Asked]) -> list[Instruction]:
+        self._letters.forget()
+        return [self._letters.ask(self._member(holder), key, body) for holder, key, body in requests]
 
     def _give(self, to: Hashable, asked: FetchState) -> list[Instruction]:
         if asked.generation != self.generation or asked.name != self.name or self.store is None:
@@ -334,20 +309,14 @@ class Replica:
             self._given = self.name, state_digest(state)
         return [Reply(to, cut(state, self.generation, asked.piece, asked.pieces, self._given[1]))]
 
-    def _on_piece(self, piece: StatePiece, lone_holder: int | None, now: float) -> list[Instruction]:
-        is_due = self.phase is Phase.FETCHING and lone_holder == self._lone_holder
-        if not is_due or piece.generation != self.generation or piece.name != self._source:
+    def _on_piece(self, piece: StatePiece, lone: int | None, now: float) -> list[Instruction]:
+        if self._transfer is None:
             return []
-        self._pieces[piece.piece] = piece
-        if self._missing_pieces:
-            return []
-        pieces, self._pieces = [self._pieces[place] for place in sorted(self._pieces)], {}
-        state = assemble(self._whole.view(self.name[0]), self._source, pieces)
-        if state is None:  # somebody holds something else under this name: one alone is whole, or is not
-            last = -1 if self._lone_holder is None else self._lone_holder
-            self._lone_holder = (last + 1) % len(self._holders)
-            return self._fetch()
-        self._take_over(state)
+        found = self._transfer.take(lone, piece, self._whole.view(self.name[0]))
+        if not isinstance(found, State):
+            return self._fetch(found) if found else []
+        self._transfer = None
+        self._take_over(found)
         return self._begin_step(now)
 
     # -- a step
@@ -373,9 +342,19 @@ class Replica:
         first = self._whole.ledger.finished.first_missing()
         if first >= self.plan.task_count:
             return [*self._seal(), Tell()]
+        if self._is_barred:
+            self._enter(Phase.HELD)
+            return [Tell()]
         is_new = not self._is_in_step
         out = self._compute()
         return [*out, Tell()] if is_new else out
+
+    @property
+    def _is_barred(self) -> bool:
+        """Whether this state has to be evaluated before the next step; one before training has not."""
+        every = self._evaluation_steps
+        is_barrier = every > 0 and self.name[1] > 0 and self.name[1] % every == 0
+        return is_barrier and self.name != self._released
 
     def _compute(self) -> list[Instruction]:
         """Compute this member's block of the step that is next."""
@@ -423,7 +402,7 @@ class Replica:
                 own.append(part)
             else:
                 key = ("reduce", part.version, owner, part.bucket)
-                out.append(self._ask(self._group[owner], key, part))
+                out.append(self._letters.ask(self._group[owner], key, part))
         for part in own:
             out += self._stage(OWN, part, now)
         return out
@@ -459,7 +438,8 @@ class Replica:
     def _commit(self, step: Step, now: float) -> list[Instruction]:
         """Take the step; then promise what waits for it, or take the next one."""
         self._whole.advance(step.mean())
-        self.name, self._step, self._asked = (self.generation, self._whole.version), None, {}
+        self.name, self._step = (self.generation, self._whole.version), None
+        self._letters.forget()
         version, out = self._whole.version, list[Instruction]()
         if version == step.snapshot_at:
             self._snapshot_due_s = now + self._snapshot_s
@@ -502,19 +482,17 @@ class Replica:
 
     def _note_heard(self, rank: int, now: float) -> None:
         if 0 <= rank < len(self._group):
-            self._heard[self._group[rank].incarnation] = now
+            self._letters.note_heard(self._group[rank].incarnation, now)
 
     def _on_answer(self, event: Answered, now: float) -> list[Instruction]:
         assert isinstance(event.key, tuple)
         kind, *about = event.key
-        if not isinstance(event.body, GroupRefused):
-            self._asked.pop(event.key, None)
         match event.body:
             case Reduced() as mean if kind == "reduce":
-                self._heard[event.member] = now
+                self._note_answer(event, now)
                 return self._on_mean(about[1], mean, now)
             case StatePiece() as piece if kind == "fetch":
-                self._heard[event.member] = now
+                self._note_answer(event, now)
                 return self._on_piece(piece, about[0], now)
             case GroupRefused(generation=generation):
                 return self._on_refused(event, generation, now)
@@ -525,10 +503,9 @@ class Replica:
         """Ask again a little later; a join that waits for the step waits no longer for who has promised."""
         if self._pending is not None and generation >= self._pending:
             return self._promise(self._pending)
-        if event.key in self._asked:
-            self._again[event.key] = now + BACK_OFF_S
+        self._letters.on_refused(event.key, now)
         return []
 
-    def _ask(self, member: Member, key: Hashable, body: Message) -> AskMember:
-        self._asked[key] = asked = AskMember(member, key, body)
-        return asked
+    def _note_answer(self, event: Answered, now: float) -> None:
+        self._letters.on_answer(event.key)
+        self._letters.note_heard(event.member, now)

@@ -16,12 +16,13 @@ class Phase(Enum):
     FETCHING = "fetching"  # takes the state over
     COMPUTING = "computing"
     STAGED = "staged"  # has sent its parts, waits for means
+    HELD = "held"  # at a version that is evaluated before the next step
     FAILED = "failed"  # the user's code raised
     SEALING = "sealing"  # no task is open: writes its part of the last state
     SEALED = "sealed"
 
 
-_IN_A_GROUP = {Phase.COMPUTING, Phase.SEALING}
+_IN_A_GROUP = {Phase.COMPUTING, Phase.HELD, Phase.SEALING}
 STEPS = Transitions(
     "a replica",
     Phase.STARTING,
@@ -32,6 +33,7 @@ STEPS = Transitions(
         Phase.FETCHING: {Phase.PROMISED, *_IN_A_GROUP},
         Phase.COMPUTING: {Phase.PROMISED, Phase.STAGED, Phase.FAILED},
         Phase.STAGED: {Phase.PROMISED, *_IN_A_GROUP},
+        Phase.HELD: {Phase.PROMISED, Phase.COMPUTING},
         Phase.FAILED: {Phase.PROMISED, Phase.COMPUTING},
         Phase.SEALING: {Phase.PROMISED, Phase.SEALED},
         Phase.SEALED: {Phase.PROMISED},
