@@ -3,7 +3,8 @@
 The same schedule must hold with the rule: else it shows a fault of something else.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -29,7 +30,12 @@ from edlz.services.worker.core.worker import WorkerCore
 from tests.schedules import contended_schedule, ending_schedule, random_schedule, with_checkpoints
 from tests.simulation.job import Schedule, SimulatedJob, Violation
 
-SCHEDULES = 1500  # looked through for one that fails
+SCHEDULES = 1500  # looked through for one that fails, if that of the seed that did so last holds
+
+
+def seeds_from(likely: int) -> Iterator[int]:
+    """The seed that broke the rule when it was tried last, then all."""
+    return chain((likely,), range(SCHEDULES))
 
 
 def breaks(schedule: Schedule) -> bool:
@@ -59,22 +65,22 @@ def is_frozen(exchanges: Asynchronous) -> bool:
     return exchanges._ceiling is not None
 
 
-RULES: dict[str, tuple[str, Any, str, Any]] = {
-    "a report names the partitions' lives": ("async", Work, "_is_true", lambda *_: True),
-    "a report names the era": ("sync", Work, "_is_true", lambda *_: True),
-    "a new life takes back what its ledger lacks": ("async", TaskQueue, "keep", lambda *_: None),
-    "a partition keeps the version before": ("sync", Store, "values_before", lambda *_: None),
-    "a partition cuts when it is level": ("async", Asynchronous, "is_level", property(is_frozen)),
-    "a pull is held until it is due": ("sync", Synchronous, "_is_due", lambda *_: True),
-    "what a server may hold takes no credit": ("sync", outbox, "HELD", frozenset()),
-    "a worker that waits asks for slots": ("sync", WorkerCore, "_wants_task", never_asks_while_it_waits),
+RULES: dict[str, tuple[str, Any, str, Any, int]] = {
+    "a report names the partitions' lives": ("async", Work, "_is_true", lambda *_: True, 106),
+    "a report names the era": ("sync", Work, "_is_true", lambda *_: True, 3),
+    "a new life takes back what its ledger lacks": ("async", TaskQueue, "keep", lambda *_: None, 2),
+    "a partition keeps the version before": ("sync", Store, "values_before", lambda *_: None, 25),
+    "a partition cuts when it is level": ("async", Asynchronous, "is_level", property(is_frozen), 0),
+    "a pull is held until it is due": ("sync", Synchronous, "_is_due", lambda *_: True, 0),
+    "what a server may hold takes no credit": ("sync", outbox, "HELD", frozenset(), 15),
+    "a worker that waits asks for slots": ("sync", WorkerCore, "_wants_task", never_asks_while_it_waits, 2),
 }
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_without_the_rule_a_promise_breaks(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mode, owner, name, broken = RULES[rule]
-    schedules = (random_schedule(seed, mode) for seed in range(SCHEDULES))
+    mode, owner, name, broken, likely = RULES[rule]
+    schedules = (random_schedule(seed, mode) for seed in seeds_from(likely))
     assert_needed(owner, name, broken, schedules, monkeypatch)
 
 
@@ -82,16 +88,22 @@ def believes_any_piece(partition: int, answer: object, what: str) -> Exception:
     return LocalProtocolError("no piece of a vector")
 
 
-END_RULES: dict[str, tuple[str, Any, str, Any]] = {
-    "parameters that cannot be read are read again": ("async", digest, "_unreadable", believes_any_piece),
-    "a complete job is not begun again": ("async", Verdict, "is_complete", property(lambda verdict: False)),
+END_RULES: dict[str, tuple[str, Any, str, Any, int]] = {
+    "parameters that cannot be read are read again": ("async", digest, "_unreadable", believes_any_piece, 17),
+    "a complete job is not begun again": (
+        "async",
+        Verdict,
+        "is_complete",
+        property(lambda verdict: False),
+        1,
+    ),
 }
 
 
 @pytest.mark.parametrize("rule", END_RULES)
 def test_without_the_rule_the_end_goes_wrong(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mode, owner, name, broken = END_RULES[rule]
-    schedules = (ending_schedule(seed, mode) for seed in range(SCHEDULES))
+    mode, owner, name, broken, likely = END_RULES[rule]
+    schedules = (ending_schedule(seed, mode) for seed in seeds_from(likely))
     assert_needed(owner, name, broken, schedules, monkeypatch)
 
 
@@ -99,15 +111,16 @@ def closed_at_nothing(status: PartitionStatus, number: int) -> ClosedTask:
     return ClosedTask(task=0, number=number, mark=0, finished=False)
 
 
-ENDING_RULES: dict[str, tuple[str, Any, str, Any]] = {
-    "sync: partitions take nothing beyond a task's end": ("sync", TaskEnds, "bars", lambda *_: False),
-    "async: partitions take nothing beyond a task's end": ("async", TaskEnds, "bars", lambda *_: False),
-    "a task ends where all partitions can end it": ("async", bad_tasks, "_closed", closed_at_nothing),
+ENDING_RULES: dict[str, tuple[str, Any, str, Any, int]] = {
+    "sync: partitions take nothing beyond a task's end": ("sync", TaskEnds, "bars", lambda *_: False, 33),
+    "async: partitions take nothing beyond a task's end": ("async", TaskEnds, "bars", lambda *_: False, 27),
+    "a task ends where all partitions can end it": ("async", bad_tasks, "_closed", closed_at_nothing, 1),
     "parts of a history that ended otherwise are cut again": (
         "sync",
         CheckpointParts,
         "rewind",
         lambda *_: None,
+        21,
     ),
 }
 
@@ -116,8 +129,8 @@ ENDING_RULES: dict[str, tuple[str, Any, str, Any]] = {
 def test_without_the_rule_partitions_disagree_about_a_bad_task(
     rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mode, owner, name, broken = ENDING_RULES[rule]
-    schedules = (contended_schedule(seed, mode) for seed in range(SCHEDULES))
+    mode, owner, name, broken, likely = ENDING_RULES[rule]
+    schedules = (contended_schedule(seed, mode) for seed in seeds_from(likely))
     assert_needed(owner, name, broken, schedules, monkeypatch)
 
 
