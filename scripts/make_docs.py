@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from edlz.k8s.pods.pod_life import STEPS as POD_STEPS
 from edlz.services.master.core.checkpoints import STAGES
 from edlz.services.master.core.groups.rendezvous import STEPS as GROUP_STEPS
 from edlz.services.master.core.vocabulary.phase import STEPS as PHASES
@@ -89,6 +90,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "a cut": lambda: diagram(CUT_STEPS),
         "a group": lambda: diagram(GROUP_STEPS),
         "a replica": lambda: diagram(REPLICA_STEPS),
+        "a pod": lambda: diagram(POD_STEPS),
     },
     "protocol.md": {"messages": list_of_messages},
 }

@@ -13,7 +13,16 @@ from edlz.k8s.pods.wait_reasons import IMAGE_REASONS, image_reason, on_one_line,
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.post_mortem import last_words
 
-__all__ = ["exit_of", "has_ended", "is_behind", "is_out_of_reach", "lacks_room", "note_of", "vanished"]
+__all__ = [
+    "exit_of",
+    "has_begun",
+    "has_ended",
+    "is_behind",
+    "is_out_of_reach",
+    "lacks_room",
+    "note_of",
+    "vanished",
+]
 
 _ENDED = ("Succeeded", "Failed")
 _FINAL_RESTARTS = "Never"
@@ -34,6 +43,11 @@ _NODE_REASONS = {  # reason of the pod's status
     "Preempting": "preempted by its node",
 }
 _OCCUPIED = ("Insufficient ", "Too many pods")  # what would be otherwise if other pods were not there
+
+
+def has_begun(pod: Pod) -> bool:
+    """Whether a node has started it."""
+    return pod.status.phase not in ("", "Pending")
 
 
 def has_ended(pod: Pod) -> bool:
@@ -127,8 +141,7 @@ def is_out_of_reach(pod: Pod) -> bool:
 def _steps(pod: Pod) -> tuple[bool, bool, bool, bool]:
     disruption = _condition(pod, "DisruptionTarget")
     is_disrupted = disruption is not None and disruption.status == "True"
-    has_begun = pod.status.phase not in ("", "Pending")
-    return has_begun, is_disrupted, pod.is_deleted, has_ended(pod)
+    return has_begun(pod), is_disrupted, pod.is_deleted, has_ended(pod)
 
 
 def _terminated(pod: Pod) -> Terminated | None:

@@ -1,8 +1,8 @@
 """The core that knows which pods of a job there are, from lists and watch events that come in any order.
 
-Theory of operation.  A pod is known by its uid, and its life goes one way only: it is made, it may be asked to go,
-it ends, it is gone.  So what is known of it is the furthest that anybody has said: an event that comes twice,
-late or out of order changes nothing, and resource versions need not be compared (to a client they are opaque).
+Theory of operation.  A pod is known by its uid, and its life (`pod_life`) goes one way only.  So what is known of it is
+the furthest that anybody has said: an event that comes twice, late or out of order changes nothing, and resource
+versions need not be compared (to a client they are opaque).
 A list is the ground truth.  What it lacks is gone, if it was known before the list was asked for; a pod that
 was made meanwhile, or that the server has not shown yet, is not.  The end of each uid is told once.
 
@@ -13,15 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from edlz.k8s.cluster.api_records import Pod, PodEvent
-from edlz.k8s.pods.pod_exits import (
-    exit_of,
-    has_ended,
-    is_behind,
-    is_out_of_reach,
-    lacks_room,
-    note_of,
-    vanished,
-)
+from edlz.k8s.pods.pod_exits import exit_of, is_behind, is_out_of_reach, lacks_room, note_of, vanished
+from edlz.k8s.pods.pod_life import STEPS, Life, life_of
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.launcher import is_worker
 
@@ -45,8 +38,7 @@ class _Entry:
         The count of events when it became known.
     launch : int
         The number of its start: greater than that of any pod before it.
-    has_ended : bool
-        It is still there, but runs no more.
+    life : Life
     is_stopped : bool
         Its end was asked for here, so it is no exit to tell.
     """
@@ -55,8 +47,25 @@ class _Entry:
     since: int
     launch: int
     pod: Pod | None = None
-    has_ended: bool = False
+    life: Life = Life.MADE
     is_stopped: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it runs no more."""
+        return self.life in (Life.ENDED, Life.GONE)
+
+    def enter(self, life: Life) -> None:
+        """Go on to where a pod is now, which may be where it was.
+
+        Raises
+        ------
+        LocalProtocolError
+            If nothing leads there from where it was; nothing has changed.
+        """
+        if life is not self.life:
+            STEPS.check(self.life, life)
+            self.life = life
 
 
 class PodInventory:
@@ -221,9 +230,11 @@ class PodInventory:
             entry = self._add(name, uid)
         if entry.has_ended or (entry.pod is not None and is_behind(pod, entry.pod)):
             return
+        life = life_of(pod)
+        entry.enter(life)
         entry.pod = pod
-        if has_ended(pod):
-            self._end(entry, exit_of(pod, name, entry.launch))
+        if life is Life.ENDED:
+            self._tell(entry, exit_of(pod, name, entry.launch))
 
     def _add(self, name: str, uid: str) -> _Entry:
         self._count += 1
@@ -239,11 +250,14 @@ class PodInventory:
             del self._gone[next(iter(self._gone))]
         self._leftovers.pop(uid, None)
         entry = self._entries.pop(uid, None)
-        if entry is not None and not entry.has_ended:
-            self._end(entry, vanished(entry.pod, entry.name, entry.launch))
+        if entry is None:
+            return
+        if not entry.has_ended:
+            self._tell(entry, vanished(entry.pod, entry.name, entry.launch))
+        entry.enter(Life.GONE)
 
-    def _end(self, entry: _Entry, exit_: ProcessExit | None) -> None:
-        entry.has_ended = True
+    def _tell(self, entry: _Entry, exit_: ProcessExit | None) -> None:
+        """Tell how a pod has ended, unless that was asked for here."""
         if exit_ is not None and not entry.is_stopped:
             self._exits.append((exit_, entry.pod))
 
@@ -268,3 +282,5 @@ class PodInventory:
         assert launches == sorted(set(launches)), "starts are not numbered in order"
         assert not self._gone.keys() & (self._entries.keys() | self._leftovers.keys()), "gone and there"
         assert not self._entries.keys() & self._leftovers.keys(), "the job's and another's"
+        for entry in self._entries.values():
+            assert entry.life is (life_of(entry.pod) if entry.pod else Life.MADE), f"{entry} is elsewhere"

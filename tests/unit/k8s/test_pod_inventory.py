@@ -1,8 +1,10 @@
 """Which pods there are, from lists and events that come twice, late, in any order, or never."""
 
 import datetime
+import itertools
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +21,8 @@ from edlz.k8s.cluster.api_records import (
     Terminated,
 )
 from edlz.k8s.pods.pod_inventory import KEPT_ENDED, PodInventory
+from edlz.k8s.pods.pod_life import STEPS, Life, life_of
+from edlz.services.errors import LocalProtocolError
 
 OURS, OTHERS = "master-uid", "older-master-uid"
 PREFIX = "elasticdl-j-"
@@ -143,6 +147,25 @@ def test_launches_go_on_from_a_number_that_no_earlier_master_has_told() -> None:
     assert inventory.take_exits()[0][0].launch == 1000
 
 
+def asked_to_go(about: Pod) -> Pod:
+    metadata = msgspec.structs.replace(about.metadata, deletion_timestamp=STAMP)
+    return msgspec.structs.replace(about, metadata=metadata)
+
+
+def test_how_far_a_pod_is() -> None:
+    """Also one that is asked to go before it has run."""
+    pending, running, ended = pod("ps-0", "a"), pod("ps-0", "a", "Running"), failed("ps-0", "a")
+    pods = [pending, running, asked_to_go(pending), asked_to_go(running), ended, asked_to_go(ended)]
+    expected = [Life.PENDING, Life.RUNNING, Life.LEAVING, Life.LEAVING, Life.ENDED, Life.ENDED]
+    assert [life_of(each) for each in pods] == expected
+
+
+def test_no_life_goes_back() -> None:
+    for before, life in itertools.combinations_with_replacement(Life, 2):
+        with pytest.raises(LocalProtocolError, match=f"a pod that was {life.value} cannot be {before.value}"):
+            STEPS.check(life, before)
+
+
 class Server:
     """What is true, and everything that a watcher could be told of it."""
 
@@ -173,9 +196,7 @@ class Server:
         self.history.append(event("MODIFIED", self.there[uid]))
 
     def ask_to_go(self, uid: str) -> None:
-        old = self.there[uid]
-        metadata = msgspec.structs.replace(old.metadata, deletion_timestamp=STAMP)
-        self.there[uid] = msgspec.structs.replace(old, metadata=metadata)
+        self.there[uid] = asked_to_go(self.there[uid])
         self.history.append(event("MODIFIED", self.there[uid]))
 
     def remove(self, uid: str) -> None:
@@ -183,7 +204,7 @@ class Server:
         self.ended.setdefault(uid, self.there.pop(uid).name.removeprefix(PREFIX))
 
 
-STEPS = st.lists(
+CHANGES = st.lists(
     st.tuples(
         st.sampled_from(
             ["create", "run", "fail", "succeed", "ask", "remove", "event", "event", "event", "list", "stop"]
@@ -195,7 +216,7 @@ STEPS = st.lists(
 
 
 @settings(deadline=None, max_examples=300)
-@given(STEPS)
+@given(CHANGES)
 def test_whatever_is_lost_doubled_or_late_the_next_list_makes_it_right(steps: list[tuple[str, int]]) -> None:
     server, inventory = Server(), PodInventory(OURS, PREFIX)
     told: list[tuple[str, int]] = []

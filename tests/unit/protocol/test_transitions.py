@@ -4,6 +4,7 @@ from enum import Enum
 
 import pytest
 
+from edlz.k8s.pods.pod_life import STEPS as POD_STEPS
 from edlz.services.errors import LocalProtocolError
 from edlz.services.ps.core.checkpointing import STEPS as CUT_STEPS
 from edlz.services.ps.core.conditions import STEPS as PARTITION_STEPS
@@ -37,7 +38,9 @@ def test_a_table_names_every_state() -> None:
         Transitions("a door", Door.OPEN, {Door.OPEN: {Door.SHUT}, Door.SHUT: ()})
 
 
-@pytest.mark.parametrize("steps", [TASK_STEPS, PARTITION_STEPS, CUT_STEPS], ids=lambda steps: steps.what)
+@pytest.mark.parametrize(
+    "steps", [TASK_STEPS, PARTITION_STEPS, CUT_STEPS, POD_STEPS], ids=lambda steps: steps.what
+)
 def test_every_state_can_be_reached(steps: Transitions) -> None:
     reached, new = {steps.first}, {steps.first}
     while new:
