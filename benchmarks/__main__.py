@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.quiet import Others
+from benchmarks.other_load import OtherLoad
 from benchmarks.rows import Row, Skipped, format_rows
 
 __all__ = ["main"]
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: list[Row | Skipped] = []
     for name in options.names or _NAMES:
         print(f"running {name} ...", file=sys.stderr, flush=True)
-        others = Others()
+        others = OtherLoad()
         # Imported only now: one benchmark's imports (TensorFlow) must not weigh on another's.
         rows += importlib.import_module(f"benchmarks.{name}").measure()
         _warn_of_others(name, others.share)

@@ -20,10 +20,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from benchmarks.interleaving import take_turns
 from benchmarks.partition import Partition, adagrad_table
 from benchmarks.processes import touch_memory
 from benchmarks.rows import Row
-from benchmarks.turns import take_turns
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout

@@ -23,10 +23,10 @@ import numpy.typing as npt
 import zmq
 
 from benchmarks import native
+from benchmarks.interleaving import take_turns
 from benchmarks.partition import Partition, adagrad_table
 from benchmarks.processes import cpu_s, held_to_processor, pinned, touch_memory
 from benchmarks.rows import Row, Skipped
-from benchmarks.turns import take_turns
 from edlz.services.protocol.messages import Exchange
 
 __all__ = ["measure"]

@@ -1,6 +1,6 @@
 """The master of a job with a thousand workers.
 
-In virtual time (crowd.py): CPU time of the master's core, how long the last tasks take, and whether each task is
+In virtual time (virtual_job.py): CPU time of the master's core, how long the last tasks take, and whether each task is
 in the ledger once, while a worker dies each second.
 
 In real time: a master process, `python -m edlz.services.master`, asked over Unix sockets by this process as 500
@@ -16,9 +16,9 @@ from typing import Self
 
 import zmq
 
-from benchmarks.crowd import Crowd, Outcome, Size
 from benchmarks.processes import cpu_s, held_to_processor, start
 from benchmarks.rows import Row
+from benchmarks.virtual_job import Outcome, Size, VirtualJob
 from edlz.api.recordio import Writer
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import (
@@ -47,7 +47,7 @@ ANSWER_MS = 60_000
 
 def measure() -> list[Row]:
     """Measure; takes some minutes, most of them for the workers that are not there."""
-    rows = [row for size in (ASYNC, SYNC) for row in _rows_of_crowd(size, Crowd(size).run())]
+    rows = [row for size in (ASYNC, SYNC) for row in _rows_of_job(size, VirtualJob(size).run())]
     with held_to_processor(0), tempfile.TemporaryDirectory(prefix="edlz-bench-") as folder:
         return [*rows, _measure_reports(Path(folder))]
 
@@ -55,7 +55,7 @@ def measure() -> list[Row]:
 # ---------------------------------------------------------------- virtual time
 
 
-def _rows_of_crowd(size: Size, outcome: Outcome) -> list[Row]:
+def _rows_of_job(size: Size, outcome: Outcome) -> list[Row]:
     label = f"scale: {size.mode}, {size.workers} workers, {size.partitions} ps, {size.tasks} tasks"
     share = outcome.core_s / outcome.passed_s
     events = (

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.interleaving import Figures, process_cpu_s, take_turns
 from benchmarks.processes import quiet_environment
 from benchmarks.rows import Row
-from benchmarks.turns import Figures, process_cpu_s, take_turns
 
 __all__ = ["measure"]
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from benchmarks import native
 from benchmarks.filled_table import filled_table, packed_step
+from benchmarks.interleaving import Figures, process_cpu_s, take_turns
 from benchmarks.rows import Row, Skipped
-from benchmarks.turns import Figures, process_cpu_s, take_turns
 
 __all__ = ["measure"]
 

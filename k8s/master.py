@@ -22,9 +22,9 @@ from edlz.k8s.ended_mark import read_mark, write_mark
 from edlz.k8s.job_folders import check_folders
 from edlz.k8s.job_keys import hand_on_keys, with_keys
 from edlz.k8s.last_word import with_last_word
-from edlz.k8s.pods.fleet_loop import FleetLoop
 from edlz.k8s.pods.log_folder import LogFolder
 from edlz.k8s.pods.log_keeper import LogKeeper
+from edlz.k8s.pods.pod_supervisor import PodSupervisor
 from edlz.k8s.pods.status_note import failed_status, note_of_status, write_note
 from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.configuration.job_config import JobConfig
@@ -165,7 +165,7 @@ class _JobRun:
 
         self._objects = job_objects(config, own.owner, own.pod.address)
         logs = LogKeeper(own.cluster, self._objects, LogFolder(config.job_directory / "pods"))
-        self._loop = FleetLoop(own.cluster, self._objects, time.time_ns() // 1_000, logs)
+        self._loop = PodSupervisor(own.cluster, self._objects, time.time_ns() // 1_000, logs)
         self._service: MasterService | None = None
         self._serving = Stop()  # the master service's own: a signal is first a wish to save
 

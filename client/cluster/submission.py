@@ -34,7 +34,7 @@ from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.screens import make_screen
 from edlz.client.screen.spans import Span
-from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_text
+from edlz.client.screen.terminal import display_for, glyphs_for, has_colour, print_text
 from edlz.client.screen.verdict_text import Ending, success_block
 from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.api_errors import AlreadyExists, Forbidden, Invalid, NotPermitted
@@ -298,16 +298,16 @@ def _give_up(job_view: ClusterJobView) -> int:
 
 def _follow(config: JobConfig, at: Place) -> ClusterJobView:
     """Show the job until it ends."""
-    look = look_for(config.progress, sys.stdout, os.environ)
+    display = display_for(config.progress, sys.stdout, os.environ)
     screen = make_screen(
-        look,
+        display,
         asked_workers=config.num_workers,
         glyphs=glyphs_for(sys.stdout),
         is_coloured=has_colour(sys.stdout, os.environ),
         footer=" Ctrl-C: leave the view",
         where=f"k8s/{at.namespace}",
     )
-    configure_logging("INFO" if look == "plain" else "WARNING", stream=screen.log_stream())
+    configure_logging("INFO" if display == "plain" else "WARNING", stream=screen.log_stream())
     screen.open()
     try:
         return asyncio.run(follow_job(at, screen))

@@ -13,7 +13,7 @@ from edlz.client.commands.ls import OutputFlag
 from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.screens import make_screen
-from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
+from edlz.client.screen.terminal import display_for, glyphs_for, has_colour
 from edlz.services.process.logs import configure_logging
 
 __all__ = ["status", "top"]
@@ -41,16 +41,16 @@ def top(job: JobArgument = None, namespace: NamespaceFlag = "") -> None:
 
 def _watch(job: Job, output: str) -> None:
     """Show a job's statuses until it does not run any more, or Ctrl-C."""
-    look = "json" if output == "json" else look_for("auto", sys.stdout, os.environ)
+    display = "json" if output == "json" else display_for("auto", sys.stdout, os.environ)
     screen = make_screen(
-        look,
+        display,
         asked_workers=job.asked_workers(),
         glyphs=glyphs_for(sys.stdout),
         is_coloured=has_colour(sys.stdout, os.environ),
         footer=" Ctrl-C: leave the view",
         where=job.where,
     )
-    configure_logging("INFO" if look == "plain" else "WARNING", stream=screen.log_stream())
+    configure_logging("INFO" if display == "plain" else "WARNING", stream=screen.log_stream())
     screen.open()
     try:
         job.watch(screen)

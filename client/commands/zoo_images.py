@@ -12,7 +12,7 @@ from edlz.client.images.base import ensure_base, pip_settings
 from edlz.client.images.daemon import Address, Daemon, ImageError
 from edlz.client.images.recipe import MARK, Recipe, base_of, check_image_name, dockerfile, own_base
 from edlz.client.images.views import follow, view_for
-from edlz.client.screen.terminal import has_colour, look_for
+from edlz.client.screen.terminal import display_for, has_colour
 from edlz.client.screen.wording import size
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import Problem, print_problems
@@ -144,8 +144,8 @@ def _ignored(model_zoo: str) -> str:
 def _view(progress: str) -> "View":
     if progress not in _LOOKS:
         raise ConfigError(f'--progress="{progress}" is none of {", ".join(_LOOKS)}')
-    look = look_for(progress, sys.stdout, os.environ)
-    return view_for(look, sys.stdout, is_coloured=has_colour(sys.stdout, os.environ))
+    display = display_for(progress, sys.stdout, os.environ)
+    return view_for(display, sys.stdout, is_coloured=has_colour(sys.stdout, os.environ))
 
 
 def _daemon(url: str, certificate: str, key: str) -> Daemon:

@@ -23,7 +23,7 @@ from edlz.client.images.recipe import (
     own_base,
 )
 from edlz.client.images.views import View, follow, view_for
-from edlz.client.screen.terminal import has_colour, look_for
+from edlz.client.screen.terminal import display_for, has_colour
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 from edlz.services.inputs.model_location import locate_model
@@ -124,8 +124,8 @@ def job_image(config: JobConfig, say: Callable[[str], None], view: View | None =
 
 
 def _view_of(config: JobConfig) -> View:
-    look = look_for(config.progress, sys.stderr, os.environ)
-    return view_for(look, sys.stderr, is_coloured=has_colour(sys.stderr, os.environ))
+    display = display_for(config.progress, sys.stderr, os.environ)
+    return view_for(display, sys.stderr, is_coloured=has_colour(sys.stderr, os.environ))
 
 
 @dataclass(frozen=True, slots=True)

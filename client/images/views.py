@@ -7,7 +7,7 @@ from typing import Any, Protocol, TextIO
 from edlz.client.images.daemon import Record
 from edlz.client.images.progress import Happening, Progress
 from edlz.client.screen.spans import Line, Span, fit
-from edlz.client.screen.terminal import Look
+from edlz.client.screen.terminal import Display
 from edlz.client.screen.wording import size
 
 __all__ = ["LiveView", "PlainView", "QuietView", "View", "follow", "view_for"]
@@ -35,11 +35,11 @@ class View(Protocol):
         ...
 
 
-def view_for(look: Look, stream: TextIO, *, is_coloured: bool) -> View:
+def view_for(display: Display, stream: TextIO, *, is_coloured: bool) -> View:
     """Return the view of a look; where progress is JSON, that of a job, a build shows nothing."""
-    if look == "live":
+    if display == "live":
         return LiveView(stream, is_coloured=is_coloured)
-    return PlainView(stream) if look == "plain" else QuietView()
+    return PlainView(stream) if display == "plain" else QuietView()
 
 
 def follow(title: str, records: Iterable[Record], view: View) -> None:

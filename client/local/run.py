@@ -22,7 +22,7 @@ from edlz.client.local.supervisor import MASTER, STOP_S, Supervisor
 from edlz.client.local.verdict import conclude
 from edlz.client.screen.screens import Screen, make_screen
 from edlz.client.screen.spans import Glyphs
-from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
+from edlz.client.screen.terminal import display_for, glyphs_for, has_colour
 from edlz.services.configuration.job_config import JobConfig, edlz_home
 from edlz.services.configuration.worker_priority import local_rank, parse_worker_priority
 from edlz.services.errors import ConfigError
@@ -62,16 +62,16 @@ def run_local(config: JobConfig, *, is_resumed: bool = False) -> int:
     EdlzError
         If it cannot begin: its name is taken, a process cannot be started.
     """
-    look = look_for(config.progress, sys.stdout, os.environ)
+    display = display_for(config.progress, sys.stdout, os.environ)
     glyphs = glyphs_for(sys.stdout)
     screen = make_screen(
-        look,
+        display,
         asked_workers=config.num_workers,
         glyphs=glyphs,
         is_coloured=has_colour(sys.stdout, os.environ),
     )
     configure_logging(
-        config.log_level if look == "plain" else "WARNING",
+        config.log_level if display == "plain" else "WARNING",
         config.log_format,
         role="supervisor",
         job=config.job_name,
@@ -83,7 +83,7 @@ def run_local(config: JobConfig, *, is_resumed: bool = False) -> int:
         if folder.earlier is not None:
             logger.info("The files of the earlier run are in %s.", folder.earlier)
         config = dataclasses.replace(config, resume=is_resumed, launch_id=secrets.token_hex(8))
-        return asyncio.run(_run(config, folder, screen, glyphs, is_full=look != "live"))
+        return asyncio.run(_run(config, folder, screen, glyphs, is_full=display != "live"))
 
 
 def service_command(config: JobConfig, folder: JobDirectory, name: str) -> list[str]:

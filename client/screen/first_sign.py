@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from edlz.client.screen.terminal import glyphs_for, look_for
+from edlz.client.screen.terminal import display_for, glyphs_for
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.process.logs import line_formatter
 
@@ -19,10 +19,10 @@ _ERASE = "\r\x1b[K"
 @contextmanager
 def first_sign(config: JobConfig, text: str) -> Iterator[None]:
     """Say what is being done: a line of the log, or on a terminal one that goes away when it is done."""
-    look = look_for(config.progress, sys.stdout, os.environ)
-    if look == "plain":
+    display = display_for(config.progress, sys.stdout, os.environ)
+    if display == "plain":
         _log(config, text)
-    if look != "live":
+    if display != "live":
         yield
         return
     sys.stdout.write(f" {config.job_name}: {text} {glyphs_for(sys.stdout).ellipsis}")

@@ -14,7 +14,7 @@ from typing import TextIO
 
 from edlz.client.screen.plain import due_again_s
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, bar, fit, width_of
-from edlz.client.screen.terminal import glyphs_for, has_colour, look_for
+from edlz.client.screen.terminal import display_for, glyphs_for, has_colour
 from edlz.client.screen.wording import count_of, duration, percent, size
 
 __all__ = ["Advance", "Amount", "long_work"]
@@ -22,7 +22,7 @@ __all__ = ["Advance", "Amount", "long_work"]
 SOON_S = 0.5
 _ETA_AFTER_S = 5.0
 _BAR, _SHORTEST_BAR = 40, 10
-_LOOKS = ("auto", "live", "plain", "quiet")
+_DISPLAYS = ("auto", "live", "plain", "quiet")
 
 Advance = Callable[[int], None]
 """Told of so much more that is done."""
@@ -96,9 +96,9 @@ def long_work(
     """
     to = stream or sys.stderr
     asked = os.environ.get("EDLZ_PROGRESS", "")
-    look = look_for(asked if asked in _LOOKS else "auto", to, os.environ)
+    display = display_for(asked if asked in _DISPLAYS else "auto", to, os.environ)
     amount, over = Amount(title, noun, total), threading.Event()
-    show = {"live": _redraw, "plain": _write_lines}.get(look)
+    show = {"live": _redraw, "plain": _write_lines}.get(display)
     if show is None:
         yield amount.advance
         return

@@ -18,7 +18,7 @@ from edlz.client.screen.json_objects import json_line
 from edlz.client.screen.live import FOOTER, live_block
 from edlz.client.screen.plain import due_again_s, progress_line
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, paint, plain
-from edlz.client.screen.terminal import Look, width_for
+from edlz.client.screen.terminal import Display, width_for
 from edlz.services.process.logs import INCIDENT
 from edlz.services.protocol.job_status import JobStatus
 
@@ -67,7 +67,7 @@ class Screen(Protocol):
 
 
 def make_screen(
-    look: Look,
+    display: Display,
     *,
     asked_workers: int,
     glyphs: Glyphs,
@@ -75,12 +75,12 @@ def make_screen(
     footer: str = FOOTER,
     where: str = "local",
 ) -> Screen:
-    """Return the screen of a look, on standard output."""
-    if look == "live":
+    """Return the screen of a kind, on standard output."""
+    if display == "live":
         return LiveScreen(sys.stdout, asked_workers, glyphs, is_coloured=is_coloured, footer=footer)
-    if look == "json":
+    if display == "json":
         return JsonScreen(sys.stdout, where)
-    if look == "quiet":
+    if display == "quiet":
         return QuietScreen(sys.stdout)
     return PlainScreen(sys.stdout, asked_workers, glyphs, is_coloured=is_coloured)
 

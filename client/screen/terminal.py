@@ -9,12 +9,12 @@ from typing import Literal, TextIO
 from edlz.client.screen.columns import wrapped
 from edlz.client.screen.spans import ASCII, UNICODE, Glyphs, Line, paint, plain
 
-__all__ = ["Look", "glyphs_for", "has_colour", "look_for", "print_lines", "print_text", "width_for"]
+__all__ = ["Display", "display_for", "glyphs_for", "has_colour", "print_lines", "print_text", "width_for"]
 
-Look = Literal["live", "plain", "quiet", "json"]
+Display = Literal["live", "plain", "quiet", "json"]
 
 
-def look_for(progress: str, stream: TextIO, environ: Mapping[str, str]) -> Look:
+def display_for(progress: str, stream: TextIO, environ: Mapping[str, str]) -> Display:
     """Return how progress is shown.
 
     `auto` is live on a terminal that can be redrawn, plain in a pipe, a file or CI; `live` without a

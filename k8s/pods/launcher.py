@@ -1,6 +1,6 @@
 """The launcher that runs the services of a job as pods.
 
-It holds what should be done next to each name, does it beside the fleet loop, and takes a refusal as something
+It holds what should be done next to each name, does it beside the rounds of `PodSupervisor`, and takes a refusal as something
 that may pass: a creation or deletion that fails is tried again later, and shown as the service's note meanwhile.
 No name is ever created while a pod holds it: what the inventory does not know, the server does (AlreadyExists),
 and a pod that turns out to be ours is taken for the one that was to be created.

@@ -58,7 +58,7 @@ class CompleteCheckpoints:
         self._folder, self._job, self._partition = folder, job, partition
         self._seen: dict[str, tuple[int, Manifest | None]] = {}  # folder's name: manifest's mtime, and itself
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Find out what is there now; a folder that cannot be read has nothing."""
         seen: dict[str, tuple[int, Manifest | None]] = {}
         try:

@@ -103,13 +103,13 @@ class SnapshotFolder:
 
         config = JobConfig.from_record(job.config)
         self._complete = CompleteCheckpoints(config.checkpoint_directory, job, self._partition)
-        self.look()
+        self.refresh()
 
     @spared
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Find out anew which checkpoints there are."""
         if self._complete is not None:
-            self._complete.look()
+            self._complete.refresh()
 
     def checkpoints(self, ends: Ends) -> tuple[SnapshotName, ...]:
         """Return the names of this partition's parts of complete checkpoints that it can go back to.
@@ -296,7 +296,7 @@ class SnapshotFolder:
         try:
             (own.head.parent / MANIFEST).stat()
         except FileNotFoundError as error:
-            self.look()
+            self.refresh()
             raise DataError(f"{own.head} is gone: its checkpoint was pruned meanwhile") from error
         except OSError:  # that it cannot be looked at does not say that it is gone
             return

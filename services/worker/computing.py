@@ -254,7 +254,7 @@ class Computing:
     def _step(self, compute: Compute) -> _Step:
         """In the engine's thread: compute a minibatch, and look at one that follows."""
         engine, calls, version = self._ready, self._batch_calls, compute.version
-        self._load(compute.parts)
+        self._load(compute.vectors)
         if calls is not None:
             calls.on_batch_begin(version)
         computed = engine.compute(compute.task, compute.index, self._join(compute.ids, compute.rows))
@@ -339,8 +339,8 @@ class Computing:
         lease = evaluate.lease
 
         def work() -> tuple[int, MetricState]:
-            self._load(evaluate.parts)
-            rows = self._join(evaluate.ids, evaluate.parts)
+            self._load(evaluate.vectors)
+            rows = self._join(evaluate.ids, evaluate.vectors)
             return self._ready.evaluate(lease.task, lease.records, rows)
 
         def then(result: tuple[int, MetricState]) -> None:
@@ -356,8 +356,8 @@ class Computing:
         lease = evaluate.lease
 
         def work() -> PredictedTask:
-            self._load(evaluate.parts)
-            rows = self._join(evaluate.ids, evaluate.parts)
+            self._load(evaluate.vectors)
+            rows = self._join(evaluate.ids, evaluate.vectors)
             return self._ready.predict(lease.task, lease.records, rows, lease.attempt)
 
         self._submit_whole(

@@ -1,4 +1,4 @@
-"""A job on an emulated cluster whose services only sleep: the fleet and its loop are the real ones, and nothing is trained."""
+"""A job on an emulated cluster whose services only sleep: what should run is decided and done as always, and nothing is trained."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,9 @@ import pytest
 from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.names import Owner, labels, pod_name, selector
 from edlz.k8s.objects.job_objects import JobObjects
-from edlz.k8s.pods.fleet_loop import FleetLoop
 from edlz.k8s.pods.log_folder import LogFolder
 from edlz.k8s.pods.log_keeper import LogKeeper
+from edlz.k8s.pods.pod_supervisor import PodSupervisor
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.protocol.job_status import JobStatus
@@ -141,7 +141,7 @@ def sleeping_job(
         async with await Cluster.connect(config) as connection:
             objects = JobObjects(config, owner, "127.0.0.1:50001", Sleeping())
             logs = LogKeeper(connection, objects, LogFolder(cluster.kubeconfig.parent / "pods"))
-            attending = asyncio.ensure_future(FleetLoop(connection, objects, 1, logs).attend(job))
+            attending = asyncio.ensure_future(PodSupervisor(connection, objects, 1, logs).attend(job))
             ends.append((asyncio.get_running_loop(), attending))
             ready.set()
             with contextlib.suppress(asyncio.CancelledError):

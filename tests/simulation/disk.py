@@ -66,9 +66,9 @@ class Disk:
 
     def open(self, job: Job) -> None:
         self._job = job
-        self.look()
+        self.refresh()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         self._seen = [manifest for manifest, _ in self._folder.versions.values()]
 
     def names(self) -> tuple[Any, ...]:
@@ -95,7 +95,7 @@ class Disk:
                 if self._can_link:
                     self._keep(name, state, life)
                 return state
-        self.look()
+        self.refresh()
         raise DataError(f"checkpoint {name} is gone")
 
     def load_checkpoint(self, folder: str) -> State:

@@ -185,7 +185,7 @@ class WorkerShell(Shell):
         if bad is not None:
             self._fail(process, task, bad, compute.attempt, delay)
             return
-        if self._job.plan.is_sync and len({part.version for part in compute.parts}) != 1:
+        if self._job.plan.is_sync and len({part.version for part in compute.vectors}) != 1:
             raise Violation(f"gradient of {task, index} on parameters of several versions")
         count, names = self._job.schedule.partitions, ("dense", "state", "counters")
         seen, row_gradients = b"", ()
@@ -197,7 +197,7 @@ class WorkerShell(Shell):
             dims = [table.dim for table in TABLES]
             joined = join_rows(compute.ids, [part.rows for part in compute.rows], dims)
             seen, row_gradients = compute_rows(compute.ids, joined, task, index)
-        vectors = [np.concatenate([getattr(part, name) for part in compute.parts]) for name in names]
+        vectors = [np.concatenate([getattr(part, name) for part in compute.vectors]) for name in names]
         parts = compute_gradient(*vectors, task, index, seen)
         loss = math.nan if (task, index) in self._job.schedule.nonfinite else loss_of(task, index)
         told = loss if self._job.schedule.has_callbacks else None
@@ -251,10 +251,12 @@ class WorkerShell(Shell):
         if self._job.schedule.predicts:
             self._job.within(0.1, 2, self._predict, process, evaluate)
             return
-        versions = {part.version for part in evaluate.parts}
+        versions = {part.version for part in evaluate.vectors}
         if lease.version != ANY_VERSION and versions != {lease.version}:
             raise Violation(f"evaluated v{versions}, not v{lease.version}")
-        vectors = [np.concatenate([getattr(p, name) for p in evaluate.parts]) for name in ("dense", "state")]
+        vectors = [
+            np.concatenate([getattr(p, name) for p in evaluate.vectors]) for name in ("dense", "state")
+        ]
         measured = seen(*(vector.tobytes() for vector in vectors))
         done = DoneEvaluation(
             round=lease.round,
@@ -271,11 +273,11 @@ class WorkerShell(Shell):
             return
         lease = evaluate.lease
         self._job.predicted[lease.task] += 1
-        if {part.version for part in evaluate.parts} != {self._job.schedule.begins_from}:
+        if {part.version for part in evaluate.vectors} != {self._job.schedule.begins_from}:
             raise Violation(
-                f"task {lease.task} is predicted by {[part.version for part in evaluate.parts]}, not the checkpoint"
+                f"task {lease.task} is predicted by {[part.version for part in evaluate.vectors]}, not the checkpoint"
             )
-        values = b"".join(part.dense.tobytes() for part in evaluate.parts)
+        values = b"".join(part.dense.tobytes() for part in evaluate.vectors)
         checksum = f"{zlib.crc32(values + repr(lease.records).encode()):x}"
         self._job.event(process.name, inputs.OutputsComputed((lease.round, lease.task)))
         self._job.within(0.1, 3, self._on_part, process, lease, checksum)

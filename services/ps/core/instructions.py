@@ -31,7 +31,7 @@ class Snapshots(Protocol):
         """
         ...
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Find out anew which checkpoints there are."""
         ...
 

@@ -224,7 +224,7 @@ class Partition(Standing):
             return []
         if answer.term > self.term:
             self.term, self._obeyed = answer.term, 0
-            self._snapshots.look()  # the master before may not have told of its last checkpoint
+            self._snapshots.refresh()  # the master before may not have told of its last checkpoint
             return self._status(now)
         if isinstance(answer, Granted):
             return self._on_granted(answer, now)
@@ -298,7 +298,7 @@ class Partition(Standing):
             if orders.newest_checkpoint != self._newest_checkpoint:
                 self._heartbeat.send_at_once(now)  # should a partition be lost now, the others are to list it
             self._newest_checkpoint = orders.newest_checkpoint
-            self._snapshots.look()
+            self._snapshots.refresh()
 
     def _go_on(
         self, orders: PartitionOrders, store: Store, now: float, *, is_closing: bool

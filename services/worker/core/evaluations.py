@@ -175,8 +175,8 @@ class Evaluations:
         if len(evaluation.answers) < self._count:
             return []
         evaluation.is_running = True
-        parts = tuple(evaluation.answers[p] for p in range(self._count))
-        return [Evaluate(evaluation.lease, parts, evaluation.ids or ())]
+        vectors = tuple(evaluation.answers[p] for p in range(self._count))
+        return [Evaluate(evaluation.lease, vectors, evaluation.ids or ())]
 
     def on_writing(self, key: Key) -> None:
         """The outputs of a task are computed, and are being written."""

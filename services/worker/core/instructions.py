@@ -108,15 +108,15 @@ class FindIds:
 class Compute:
     """Compute minibatch (task, index) on these parameters, then `on_computed`.
 
-    `rows` are the answers with the rows that `ids` asked of each partition; `ahead`: also find the ids of
-    this minibatch of the task; `learning_rate`: in place of the model's own.
+    `vectors` are the newest answers with vectors, `rows` those with the rows that `ids` asked of each partition;
+    `ahead`: also find the ids of this minibatch of the task; `learning_rate`: in place of the model's own.
     """
 
     task: int
     index: int
     attempt: int
     version: int
-    parts: tuple[Exchanged, ...]
+    vectors: tuple[Exchanged, ...]
     ids: tuple[RowIds, ...] = ()
     rows: tuple[Exchanged, ...] = ()
     ahead: int | None = None
@@ -135,7 +135,7 @@ class Evaluate:
     """Evaluate a task on these parameters, rows included, then `on_evaluated`."""
 
     lease: EvaluationLease
-    parts: tuple[Exchanged, ...]
+    vectors: tuple[Exchanged, ...]
     ids: tuple[RowIds, ...] = ()
 
 

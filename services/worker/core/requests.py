@@ -48,30 +48,30 @@ class Requests:
         self.era = NO_IDENTITY
         self._vectors_every = 1 if plan.is_sync else vectors_every
         self._without_vectors = 0  # async: minibatches computed since vectors were asked for
-        self._parts: dict[int, Exchanged] = {}  # newest vectors received from each partition
+        self._vectors: dict[int, Exchanged] = {}  # newest vectors received from each partition
 
     # -- vectors
 
     @property
-    def parts(self) -> tuple[Exchanged, ...] | None:
+    def vectors(self) -> tuple[Exchanged, ...] | None:
         """The vectors in hand, in the order of the partitions; None if some are missing."""
-        parts = tuple(self._parts[p] for p in range(self._partitions.count) if p in self._parts)
-        return parts if len(parts) == self._partitions.count else None
+        vectors = tuple(self._vectors[p] for p in range(self._partitions.count) if p in self._vectors)
+        return vectors if len(vectors) == self._partitions.count else None
 
     def enter(self, era: Identity) -> None:
         """Another era: no vector in hand belongs to it."""
-        self.era, self._parts = era, {}
+        self.era, self._vectors = era, {}
 
     def note(self, index: int, answer: Exchanged) -> None:
         """Keep an answer's vectors, if it has some."""
         if answer.dense is not None:
-            self._parts[index] = answer
+            self._vectors[index] = answer
 
     def drop_dead(self) -> None:
         """Forget vectors of partitions' lives that are over."""
-        for p, part in list(self._parts.items()):
-            if not self._partitions.is_life(p, part.incarnation):
-                del self._parts[p]
+        for p, newest in list(self._vectors.items()):
+            if not self._partitions.is_life(p, newest.incarnation):
+                del self._vectors[p]
 
     def note_computed(self) -> None:
         """A minibatch was computed on the vectors in hand."""
@@ -119,19 +119,19 @@ class Requests:
         version : int, optional
             Sync: parameters of this version, at once.
         """
-        part = self._parts.get(index)
+        newest = self._vectors.get(index)
         ids = held.ids.get(asked) if asked is not None else None
         wanted = Pull(
             task=held.task,
             index=held.index + (1 if push else 0),
             version=version,
-            have_version=part.version if part else ANY_VERSION,
+            have_version=newest.version if newest else ANY_VERSION,
             rows=ids[index] if ids else None,
             want_vectors=held.wants_vectors,
         )
         body = Exchange(
             era=self.era,
-            incarnation=part.incarnation if part else None,
+            incarnation=newest.incarnation if newest else None,
             version=self._base_version(held, index),
             push=push,
             pull=wanted,
@@ -147,8 +147,9 @@ class Requests:
         return [self._push(held, p, push, kind) for p, push in enumerate(pushes)]
 
     def _push(self, held: HeldTask, index: int, push: Push, kind: str) -> AskPartition:
-        part = self._parts.get(index)  # gone if the partition has begun a new life meanwhile: it will refuse
-        life = part.incarnation if part else None
+        newest = self._vectors.get(index)
+        # Gone if the partition has begun a new life meanwhile: it will refuse.
+        life = newest.incarnation if newest else None
         body = Exchange(
             era=self.era,
             incarnation=life,
@@ -162,7 +163,7 @@ class Requests:
 
     def _base_version(self, held: HeldTask, index: int) -> int:
         """The version of a partition that this task's gradient was computed on."""
-        answer, part = held.answers.get(index), self._parts.get(index)
+        answer, newest = held.answers.get(index), self._vectors.get(index)
         if self._plan.is_sync or answer is None:
             return held.version
-        return min(answer.version, part.version) if part else answer.version
+        return min(answer.version, newest.version) if newest else answer.version

@@ -42,8 +42,8 @@ class SynchronousTraining(Training):
                 out += self._pull(held)
         return out
 
-    def _are_of_another_step(self, held: HeldTask, parts: tuple[Exchanged, ...]) -> bool:
-        return any(part.version != held.version for part in parts)
+    def _are_of_another_step(self, held: HeldTask, vectors: tuple[Exchanged, ...]) -> bool:
+        return any(answer.version != held.version for answer in vectors)
 
     # -- answers
 

@@ -215,30 +215,30 @@ class Training(ABC):
         for held in sorted(self._held, key=lambda held: held.task):
             if held.phase is not Phase.READY:
                 continue
-            parts = self._requests.parts
-            if parts is None or self._are_of_another_step(held, parts):
+            vectors = self._requests.vectors
+            if vectors is None or self._are_of_another_step(held, vectors):
                 out += self._pull(held)  # the parameters in hand are others meanwhile
                 continue
             if held.index == held.end_at:
                 out += self._push_end(held)
                 continue
-            return [*out, *self._compute(held, parts)]
+            return [*out, *self._compute(held, vectors)]
         return out
 
-    def _are_of_another_step(self, held: HeldTask, parts: tuple[Exchanged, ...]) -> bool:
+    def _are_of_another_step(self, held: HeldTask, vectors: tuple[Exchanged, ...]) -> bool:
         """Whether a task's next minibatch must not be computed on these parameters."""
         return False
 
-    def _compute(self, held: HeldTask, parts: tuple[Exchanged, ...]) -> list[Instruction]:
+    def _compute(self, held: HeldTask, vectors: tuple[Exchanged, ...]) -> list[Instruction]:
         held.enter(Phase.COMPUTING)
         rate = held.learning_rate
         if not self._has_tables:
-            return [Compute(held.task, held.index, held.attempt, held.version, parts, learning_rate=rate)]
+            return [Compute(held.task, held.index, held.attempt, held.version, vectors, learning_rate=rate)]
         rows, ids = tuple(held.answers[p] for p in range(self._count)), held.ids[held.index] or ()
         ahead = held.looks_ahead_to(held.index + self._ids_ahead)
         return [
             *self._look_ahead(held),
-            Compute(held.task, held.index, held.attempt, held.version, parts, ids, rows, ahead, rate),
+            Compute(held.task, held.index, held.attempt, held.version, vectors, ids, rows, ahead, rate),
         ]
 
     @property
@@ -319,7 +319,7 @@ class Training(ABC):
 
     def _on_params(self, held: HeldTask, now: float) -> list[Instruction]:
         """All partitions have answered a pull."""
-        if self._requests.parts is None:
+        if self._requests.vectors is None:
             # Its values were in hand when it was asked, and are no more.
             held.back_off(self._held.new_attempt(), now, are_pushes_held=False, is_lost=False)
             return []

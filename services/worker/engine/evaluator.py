@@ -7,7 +7,7 @@ from edlz.services.protocol.messages import MetricState
 from edlz.services.protocol.plan import TaskRange
 from edlz.services.worker.core.computation import GroupedIds
 from edlz.services.worker.engine.contract.model_module import ModelContract
-from edlz.services.worker.engine.feed.batch_structure import row_count
+from edlz.services.worker.engine.feed.batch_structure import record_count
 from edlz.services.worker.engine.feed.feed import Feed
 from edlz.services.worker.engine.model.keras_model import BuiltModel
 from edlz.services.worker.engine.model.metrics import MetricSet
@@ -79,7 +79,7 @@ class Evaluator:
     def evaluate(
         self, task: int, records: TaskRange, vectors: LoadedVectors, rows: Sequence[Rows] = ()
     ) -> tuple[int, MetricState]:
-        """Return the rows of a task and the state of the metrics over them.
+        """Return how many records a task has and the state of the metrics over them.
 
         Parameters
         ----------
@@ -108,6 +108,6 @@ class Evaluator:
     def _add(
         self, task: int, index: int, element: Any, vectors: LoadedVectors, inputs: Sequence[Any] = ()
     ) -> int:
-        """Add a minibatch to the metrics; return its number of rows."""
+        """Add a minibatch to the metrics; return how many records it has."""
         self._update.of_task(task, index, element, vectors, inputs)
-        return row_count(element)
+        return record_count(element)

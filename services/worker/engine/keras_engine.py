@@ -190,12 +190,12 @@ class KerasEngine:
         TaskError
             If its records cannot be read, or the user's code raises on them; the task is out of hand then.
         """
-        parts = self._ready
+        assembly = self._ready
         started = time.perf_counter()
         self.begin(task, first=index)
-        minibatch = parts.lanes.minibatch(task, index)
+        minibatch = assembly.lanes.minibatch(task, index)
         read = time.perf_counter()
-        found = parts.finder.take(minibatch)
+        found = assembly.finder.take(minibatch)
         if minibatch.element is None:
             return self._without_records(task, index, read - started)
         step = self._step(task, index, minibatch.element, found.inputs(rows) if found else ())
@@ -205,11 +205,11 @@ class KerasEngine:
             task=task,
             index=index,
             is_last=minibatch.is_last,
-            gradient=parts.updates.clipping(step.dense, of_rows, ids),
+            gradient=assembly.updates.clipping(step.dense, of_rows, ids),
             state=step.state,
             counters=step.counters,
             loss=step.loss,
-            records=step.rows,
+            records=step.records,
             read_s=read - started,
             compute_s=time.perf_counter() - read,
             row_gradients=of_rows,
@@ -222,14 +222,14 @@ class KerasEngine:
 
     def _step(self, task: int, index: int, element: Any, inputs: tuple[Any, ...]) -> "Gradient":
         """Run the step, and explain what it raises; the task is out of hand then."""
-        parts, seed = self._ready, derive_seed(self._plan.seed, _STEP_SEED, task, index) >> _SEED_SHIFT
+        assembly, seed = self._ready, derive_seed(self._plan.seed, _STEP_SEED, task, index) >> _SEED_SHIFT
         try:
-            return parts.step(element, seed, parts.vectors, inputs)
+            return assembly.step(element, seed, assembly.vectors, inputs)
         except EdlzError:
             raise
         except Exception as e:
             self.drop(task)
-            raise parts.step.explain(task, index, e, element, inputs) from e
+            raise assembly.step.explain(task, index, e, element, inputs) from e
 
     def drop(self, task: int) -> None:
         """Give a training task up, in the middle or at its end; nothing happens if it is not in hand."""
@@ -249,8 +249,8 @@ class KerasEngine:
         TaskError
             If its records cannot be read, or the user's code raises on them.
         """
-        parts = self._ready
-        return (parts.predictor if self._plan.predicts else parts.evaluator).find_ids(task, records)
+        assembly = self._ready
+        return (assembly.predictor if self._plan.predicts else assembly.evaluator).find_ids(task, records)
 
     def evaluate(
         self, task: int, records: TaskRange, rows: Sequence[npt.NDArray[np.float32]] = ()

@@ -49,14 +49,14 @@ class ModelCheck:
     ----------
     engine : Engine
         With the initial values loaded.
-    parts : Assembly
+    assembly : Assembly
         Of the engine.
     """
 
-    def __init__(self, engine: Engine, parts: Assembly, plan: Plan) -> None:
-        self._engine, self._parts, self._plan = engine, parts, plan
-        self._contract = parts.contract
-        specs = parts.updates.tables
+    def __init__(self, engine: Engine, assembly: Assembly, plan: Plan) -> None:
+        self._engine, self._assembly, self._plan = engine, assembly, plan
+        self._contract = assembly.contract
+        specs = assembly.updates.tables
         self._tables = Tables(specs, plan.seed, [empty_rows(spec) for spec in specs])  # as partitions begin
 
     def run(self) -> TriedMinibatch | None:
@@ -99,25 +99,25 @@ class ModelCheck:
         )
 
     def _tried(self, records: int, loss: float, rate: float) -> TriedMinibatch:
-        features, labels, _ = split_element(self._parts.spec)
+        features, labels, _ = split_element(self._assembly.spec)
         return TriedMinibatch(
             records=records,
             loss=loss,
             learning_rate=rate,
             features=shown(features, records),
             labels=shown(labels, records),
-            predictions=shown(self._parts.built.predictions, records),
+            predictions=shown(self._assembly.built.predictions, records),
             signatures=self._check_export(),
-            formats=() if self._parts.export_wish is None else self._parts.export_wish.formats,
+            formats=() if self._assembly.export_wish is None else self._assembly.export_wish.formats,
         )
 
     def _check_export(self) -> tuple[str, ...]:
         """See whether the model can come out as it is wanted, before anybody has waited for its training."""
-        wish = self._parts.export_wish
+        wish = self._assembly.export_wish
         if wish is None:
             return ()
         with self._contract.code.blaming(self._contract.model_definition):
-            return check_export(self._parts.model, self._parts.updates.tables, self._plan.seed, wish)
+            return check_export(self._assembly.model, self._assembly.updates.tables, self._plan.seed, wish)
 
     def _compute(self, task: int) -> Computed:
         try:

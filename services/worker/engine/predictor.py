@@ -12,7 +12,7 @@ from edlz.services.predictions.table import RECORD, Array, Column, PredictionTab
 from edlz.services.protocol.plan import TaskRange
 from edlz.services.worker.core.computation import GroupedIds, Predicted
 from edlz.services.worker.engine.contract.model_module import ModelContract
-from edlz.services.worker.engine.feed.batch_structure import row_count
+from edlz.services.worker.engine.feed.batch_structure import record_count
 from edlz.services.worker.engine.feed.feed import Feed
 from edlz.services.worker.engine.model.keras_model import BuiltModel
 from edlz.services.worker.engine.outputs_processor import OutputsProcessor
@@ -76,7 +76,7 @@ class Predictor:
         self._names: Sequence[str] = ()
         self._forward = Forward(contract, built, feed.spec, self._tasks.ids, then=self._note_outputs)
         element, inputs = self._tasks.first(ranges)
-        self._check_rows(row_count(element), self._forward.first("prediction", element, vectors, inputs))
+        self._check_rows(record_count(element), self._forward.first("prediction", element, vectors, inputs))
 
     def find_ids(self, task: int, records: TaskRange) -> tuple[GroupedIds, ...]:
         """Read a task's minibatches, and return the distinct ids of each table; errors as for `predict`."""
@@ -109,7 +109,7 @@ class Predictor:
         outputs, count = [], 0
         for index, element, inputs in self._tasks.minibatches(task, records, rows):
             predictions = self._forward.of_task(task, index, element, vectors, inputs)
-            size = row_count(element)
+            size = record_count(element)
             self._check_rows(size, predictions)
             outputs.append((index, count, predictions))
             count += size

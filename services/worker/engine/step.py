@@ -19,7 +19,7 @@ import numpy.typing as npt
 from keras.src.random.seed_generator import global_seed_generator
 
 from edlz.services.worker.engine.contract.model_module import ModelContract
-from edlz.services.worker.engine.feed.batch_structure import row_count, shown, split_element
+from edlz.services.worker.engine.feed.batch_structure import record_count, shown, split_element
 from edlz.services.worker.engine.model.keras_model import BuiltModel
 from edlz.services.worker.engine.model.lookups import inlined_functions, serving
 from edlz.services.worker.engine.model.vectors import assign, flatten, shared_array, shared_tensor
@@ -52,7 +52,7 @@ class Gradient:
     state : ndarray, shape (layout.state.size,), float32: the state after the step
     counters : ndarray, shape (layout.counters.size,), int64: likewise
     loss : float, regularisation included
-    rows : int
+    records : int
     row_gradients : list of float32 tensors, shape (n, dim)
         For each block of tables, one for each id that is looked up.
     """
@@ -61,7 +61,7 @@ class Gradient:
     state: npt.NDArray[np.float32]
     counters: npt.NDArray[np.int64]
     loss: float
-    rows: int
+    records: int
     row_gradients: list[Any]
 
 
@@ -115,8 +115,8 @@ class TrainingStep:
         self._dense = [v.value for v in built.dense]
         # Draws without a seed of their own use this one; it is a thread's, but the trace keeps it.
         self._global_seed = global_seed_generator().state
-        self._vectors = len(_vector_specs(built))
-        self._spec, self._parts = spec, len(flat_tensors(spec))
+        self._vector_count = len(_vector_specs(built))
+        self._spec, self._element_count = spec, len(flat_tensors(spec))
         specs = [*flat_tensors(spec), tf.TensorSpec([], tf.int64), *_vector_specs(built), *self._rows.specs]
         if self._scales:
             specs.append(tf.TensorSpec([], tf.float32))
@@ -152,7 +152,7 @@ class TrainingStep:
             state=shared_array(state) if self._has_state else _NO_STATE,
             counters=shared_array(counters) if self._has_counters else _NO_COUNTERS,
             loss=float(loss),
-            rows=row_count(element),
+            records=record_count(element),
             row_gradients=row_gradients,
         )
 
@@ -191,10 +191,10 @@ class TrainingStep:
 
     def _run(self, *tensors: Any) -> Any:
         code, built = self._contract.code, self._built
-        features, labels, weights = split_element(packed(self._spec, tensors[: self._parts]))
-        seed, *inputs = tensors[self._parts :]
+        features, labels, weights = split_element(packed(self._spec, tensors[: self._element_count]))
+        seed, *inputs = tensors[self._element_count :]
         scale = inputs.pop() if self._scales else None
-        vectors, rows = inputs[: self._vectors], inputs[self._vectors :]
+        vectors, rows = inputs[: self._vector_count], inputs[self._vector_count :]
         _assign_all(built, vectors)
         self._assign_seeds(seed)
         with stateless(seed + _OWN_DRAWS), tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -261,8 +261,8 @@ class Forward:
     ) -> None:
         self._contract, self._built, self._then = contract, built, then
         self._rows = RowInputs(built.tables, ids)
-        self._vectors = len(_vector_specs(built))
-        self._spec, self._parts = spec, len(flat_tensors(spec))
+        self._vector_count = len(_vector_specs(built))
+        self._spec, self._element_count = spec, len(flat_tensors(spec))
         specs = [*flat_tensors(spec), *_vector_specs(built), *self._rows.specs]
         self._function = TracedFunction.trace(self._run, specs)
 
@@ -316,9 +316,9 @@ class Forward:
         return cause
 
     def _run(self, *tensors: Any) -> Any:
-        features, labels, _ = split_element(packed(self._spec, tensors[: self._parts]))
-        inputs = tensors[self._parts :]
-        vectors, rows = inputs[: self._vectors], inputs[self._vectors :]
+        features, labels, _ = split_element(packed(self._spec, tensors[: self._element_count]))
+        inputs = tensors[self._element_count :]
+        vectors, rows = inputs[: self._vector_count], inputs[self._vector_count :]
         _assign_all(self._built, vectors)
         with (
             self._contract.code.running("the model's call()", self._contract.model_definition),

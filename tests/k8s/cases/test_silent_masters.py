@@ -140,7 +140,9 @@ def test_the_commands_say_what_only_the_log_of_the_master_does(
 def test_a_master_that_was_cut_off_later_is_told_with_its_old_figures(
     cluster: PlayedCluster, capsys: pytest.CaptureFixture[str], age_s: float, is_told: bool
 ) -> None:
-    line = f"[2026-11-28 19:00:00,000] [WARNING] [fleet_loop.py:63:run] {master_trouble.UNTOLD}: no answer\n"
+    line = (
+        f"[2026-11-28 19:00:00,000] [WARNING] [pod_supervisor.py:63:run] {master_trouble.UNTOLD}: no answer\n"
+    )
     cluster.add_pod("j", "master")
     cluster.run(POD)
     then = time.time() - age_s

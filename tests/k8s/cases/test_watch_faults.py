@@ -13,9 +13,9 @@ import pytest
 from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.names import STATUS, STOP, WORKERS, Owner, labels, pod_name
 from edlz.k8s.objects.job_objects import JobObjects
-from edlz.k8s.pods.fleet_loop import FleetLoop
 from edlz.k8s.pods.log_folder import LogFolder
 from edlz.k8s.pods.log_keeper import LogKeeper
+from edlz.k8s.pods.pod_supervisor import PodSupervisor
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.protocol.job_status import JobStatus
@@ -75,7 +75,7 @@ class AsIs:
 class Scene:
     """An API server with a job's master pod, and somebody who runs and kills pods."""
 
-    def __init__(self, server: ApiServer, master: Master, loop: FleetLoop, owner: Owner) -> None:
+    def __init__(self, server: ApiServer, master: Master, loop: PodSupervisor, owner: Owner) -> None:
         self.server, self.master, self.loop, self.owner = server, master, loop, owner
         self.created: Counter[str] = Counter()
         self.killed: list[str] = []
@@ -162,7 +162,7 @@ async def scene(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
             owner = Owner(name, uid)
             objects = JobObjects(config, owner, "127.0.0.1:50001", AsIs())
             logs = LogKeeper(cluster, objects, LogFolder(folder / "pods"))
-            master, loop = Master(), FleetLoop(cluster, objects, 1, logs)
+            master, loop = Master(), PodSupervisor(cluster, objects, 1, logs)
             made = Scene(server, master, loop, owner)
             async with asyncio.TaskGroup() as tasks:
                 attending = tasks.create_task(loop.attend(master), name="attend")
@@ -215,7 +215,7 @@ def nothing(server: ApiServer) -> None:
 @pytest.mark.parametrize(
     "fault", [nothing, drop_often, expire_always, double_and_shuffle, refuse_often, everything]
 )
-def test_the_fleet_converges_and_no_pod_comes_twice(play, fault: Callable[[ApiServer], None]) -> None:
+def test_the_pods_converge_and_no_pod_comes_twice(play, fault: Callable[[ApiServer], None]) -> None:
     async def act(scene: Scene) -> None:
         fault(scene.server)
         await scene.until(scene.has_converged)
@@ -302,7 +302,7 @@ def test_a_master_that_comes_back_adopts_what_runs(play, monkeypatch) -> None:
         scene.check()
         again = Master()
         again.desired = DesiredProcesses(workers=3, servers=1, record=scene.master.desired.record)
-        other = FleetLoop(scene.loop._cluster, scene.loop._objects, 10**9, scene.loop._logs)
+        other = PodSupervisor(scene.loop._cluster, scene.loop._objects, 10**9, scene.loop._logs)
         async with asyncio.TaskGroup() as tasks:
             attending = tasks.create_task(other.attend(again), name="attend")
             async with asyncio.timeout(LIMIT_S):

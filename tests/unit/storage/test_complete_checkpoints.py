@@ -75,7 +75,7 @@ def test_one_of_this_run_is_a_snapshot_that_pruning_cannot_take_away(tmp_path: P
     loaded.close()
     assert folder.names() == (NAME,)
     assert folder.checkpoints(()) == (NAME,)  # as it was when the folder was looked at last
-    folder.look()
+    folder.refresh()
     assert folder.checkpoints(()) == (((1, 2), 9),)
     folder.drop(NAME, LIFE)
     assert folder.names() == ()

@@ -1,4 +1,4 @@
-"""What a feed yields (an element: one minibatch): its parts, its rows, and how messages show it."""
+"""What a feed yields (an element: one minibatch): its parts, how many records are in it, and how messages show it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from edlz.services.errors import ModelError
 from edlz.services.worker.engine.tensorflow.backend import tf
 
-__all__ = ["features_of", "row_count", "rows", "shown", "split_element", "whole_shape"]
+__all__ = ["features_of", "record_count", "records_in", "shown", "split_element", "whole_shape"]
 
 _MOST_SHOWN = 6
 
@@ -48,8 +48,8 @@ def features_of(element: Any) -> Any:
     return element[0]
 
 
-def rows(structure: Any) -> Any:
-    """Return the number of rows, as a tensor, of the first tensor in a structure."""
+def records_in(structure: Any) -> Any:
+    """Return how many records a structure of tensors is of, as a tensor: the length of its first one."""
     first = tf.nest.flatten(structure)[0]
     if isinstance(first, tf.SparseTensor):
         return first.dense_shape[0]
@@ -58,12 +58,12 @@ def rows(structure: Any) -> Any:
     return tf.shape(first)[0]
 
 
-def row_count(element: Any) -> int:
-    """Return the number of rows of a minibatch of eager tensors."""
+def record_count(element: Any) -> int:
+    """Return how many records are in a minibatch of eager tensors."""
     first = tf.nest.flatten(element)[0]
     if isinstance(first, tf.Tensor):
         return int(first.shape[0])
-    return int(rows(first))
+    return int(records_in(first))
 
 
 def whole_shape(shape: Any, batch: int) -> list[int | None]:

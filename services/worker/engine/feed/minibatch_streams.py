@@ -43,7 +43,7 @@ class Minibatch:
 
 
 @dataclass(slots=True)
-class _Run:
+class _TaskInLane:
     """A task in a lane.  Invariant: `ahead`, if any, is minibatch `position`, the next to be handed out."""
 
     assignment: Assignment
@@ -240,87 +240,87 @@ class _Lane:
     """One stream and the tasks in it, the first of which is being handed out."""
 
     feed: Feed
-    runs: deque[_Run] = field(default_factory=deque)
+    tasks: deque[_TaskInLane] = field(default_factory=deque)
     stream: Stream | None = None
 
     @property
     def is_idle(self) -> bool:
-        return not self.runs
+        return not self.tasks
 
     @property
     def assignment(self) -> Assignment:
-        return self.runs[0].assignment
+        return self.tasks[0].assignment
 
     @property
     def position(self) -> int:
         """The minibatch that its first task hands out next."""
-        return self.runs[0].position
+        return self.tasks[0].position
 
     def add(self, task: int, records: TaskRange, first: int, end: int | None) -> None:
-        run = _Run(Assignment(next(_numbers), task, records, first), first, end)
-        self.runs.append(run)
+        held = _TaskInLane(Assignment(next(_numbers), task, records, first), first, end)
+        self.tasks.append(held)
         if self.stream is None:
             self.stream = self.feed.open()
-        self.stream.start(run.assignment)
+        self.stream.start(held.assignment)
 
     def can_give(self, task: int, index: int) -> bool:
-        return bool(self.runs) and self.runs[0].task == task and index >= self.runs[0].position
+        return bool(self.tasks) and self.tasks[0].task == task and index >= self.tasks[0].position
 
     def give(self, index: int) -> Minibatch | None:
         """Hand out a minibatch of the first task; None if it ends before."""
-        run = self.runs[0]
-        if not run.is_started:
-            run.is_started = True
-            self._look_ahead(run)
-            if run.ahead is None:
-                self.runs.popleft()
+        held = self.tasks[0]
+        if not held.is_started:
+            held.is_started = True
+            self._look_ahead(held)
+            if held.ahead is None:
+                self.tasks.popleft()
                 # A task without any minibatch still has an end, which somebody must push.
-                return Minibatch(run.task, 0, True, None) if index == 0 else None
-        while run.ahead is not None:
-            position, element = run.position, run.ahead
-            run.position += 1
-            is_last = self._is_last(run)
+                return Minibatch(held.task, 0, True, None) if index == 0 else None
+        while held.ahead is not None:
+            position, element = held.position, held.ahead
+            held.position += 1
+            is_last = self._is_last(held)
             if position == index:
-                return Minibatch(run.task, index, is_last, element)
+                return Minibatch(held.task, index, is_last, element)
         return None
 
-    def _is_last(self, run: _Run) -> bool:
-        """Whether the task ends with the minibatch before `run.position`; then it leaves the lane."""
-        if run.position == run.end:
-            run.ahead = None
-            self.remove(run.task)  # with all that the stream has read of it
+    def _is_last(self, held: _TaskInLane) -> bool:
+        """Whether the task ends with the minibatch before `held.position`; then it leaves the lane."""
+        if held.position == held.end:
+            held.ahead = None
+            self.remove(held.task)  # with all that the stream has read of it
             return False
-        is_over = self._look_ahead(run)
+        is_over = self._look_ahead(held)
         if is_over:
-            self.runs.popleft()
+            self.tasks.popleft()
         return is_over
 
     def remove(self, task: int) -> None:
-        run = next((run for run in self.runs if run.task == task), None)
-        if run is not None:
-            self.runs.remove(run)
+        held = next((held for held in self.tasks if held.task == task), None)
+        if held is not None:
+            self.tasks.remove(held)
             self._restart()
 
     def close(self) -> None:
-        self.runs.clear()
+        self.tasks.clear()
         if self.stream is not None:
             self.stream.close()
             self.stream = None
 
-    def _look_ahead(self, run: _Run) -> bool:
+    def _look_ahead(self, held: _TaskInLane) -> bool:
         """Fetch the next minibatch; return whether there was none left."""
         assert self.stream is not None
-        found = self.stream.next(run.assignment)
+        found = self.stream.next(held.assignment)
         if found is None:
-            run.ahead = None
+            held.ahead = None
             return True
-        place, run.ahead = found
-        assert place == run.position, f"minibatch {place} came for {run.position}"
+        place, held.ahead = found
+        assert place == held.position, f"minibatch {place} came for {held.position}"
         return False
 
     def _restart(self) -> None:
         """Begin a new stream with the tasks that are left, each from where it was."""
-        runs = list(self.runs)
+        tasks = list(self.tasks)
         self.close()
-        for run in runs:
-            self.add(run.task, run.assignment.records, run.position, run.end)
+        for held in tasks:
+            self.add(held.task, held.assignment.records, held.position, held.end)

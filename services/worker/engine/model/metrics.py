@@ -18,7 +18,7 @@ from edlz.services.worker.engine.contract.model_module import (
     ModelContract,
     takes_predictions_first,
 )
-from edlz.services.worker.engine.feed.batch_structure import rows
+from edlz.services.worker.engine.feed.batch_structure import records_in
 from edlz.services.worker.engine.tensorflow.backend import keras, tf
 
 __all__ = ["MetricSet"]
@@ -79,7 +79,7 @@ class MetricSet:
             If the code raises, or a metric's state is not a sum over rows.
         """
         states = []
-        count = _row_count(labels, predictions)
+        count = _record_count(labels, predictions)
         parts = [slice(0, count // 2), slice(count // 2, count), slice(0, count)] if count > 1 else []
         for part in parts:
             self.reset()
@@ -111,7 +111,7 @@ class MetricSet:
         """
         with self._code.running("a metric of eval_metrics_fn()"):
             if self._older is not None:
-                count = rows(labels)
+                count = records_in(labels)
                 for name, value in dict(self._older(predictions, labels)).items():
                     _update_mean(self._mean(name), value, count)
             for update in self._updates:
@@ -200,7 +200,7 @@ def _mean_of(mean: Any, function: Any) -> Update:
 
     def update(labels: Any, predictions: Any) -> None:
         value = function(predictions, labels) if is_swapped else function(labels, predictions)
-        _update_mean(mean, value, rows(labels))
+        _update_mean(mean, value, records_in(labels))
 
     return update
 
@@ -241,7 +241,7 @@ def _of_output(output: Any, update: Update) -> Update:
     return update_one
 
 
-def _row_count(labels: Any, predictions: Any) -> int:
+def _record_count(labels: Any, predictions: Any) -> int:
     """Rows that can be cut in halves; 0 if something in there cannot."""
     leaves = tf.nest.flatten((labels, predictions))
     if not all(isinstance(leaf, tf.Tensor) and leaf.shape.rank for leaf in leaves):

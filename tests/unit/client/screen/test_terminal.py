@@ -6,21 +6,21 @@ import pytest
 
 from edlz.client.screen.columns import aligned, wrapped
 from edlz.client.screen.spans import ASCII, UNICODE, Span, plain
-from edlz.client.screen.terminal import glyphs_for, has_colour, look_for, print_text
+from edlz.client.screen.terminal import display_for, glyphs_for, has_colour, print_text
 from edlz.services.configuration.problems import Problem, print_problems
 from tests.shown_jobs import Terminal
 
 
 def test_progress_is_live_only_where_it_can_be_redrawn() -> None:
-    assert look_for("auto", Terminal(), {}) == "live"
-    assert look_for("auto", io.StringIO(), {}) == "plain"
-    assert look_for("auto", Terminal(), {"CI": "true"}) == "plain"
-    assert look_for("auto", Terminal(), {"TTY_INTERACTIVE": "0"}) == "plain"
-    assert look_for("auto", Terminal(), {"TERM": "dumb"}) == "plain"
-    assert look_for("live", Terminal(), {"CI": "true"}) == "live"
-    assert look_for("live", io.StringIO(), {"FORCE_COLOR": "1"}) == "plain"
+    assert display_for("auto", Terminal(), {}) == "live"
+    assert display_for("auto", io.StringIO(), {}) == "plain"
+    assert display_for("auto", Terminal(), {"CI": "true"}) == "plain"
+    assert display_for("auto", Terminal(), {"TTY_INTERACTIVE": "0"}) == "plain"
+    assert display_for("auto", Terminal(), {"TERM": "dumb"}) == "plain"
+    assert display_for("live", Terminal(), {"CI": "true"}) == "live"
+    assert display_for("live", io.StringIO(), {"FORCE_COLOR": "1"}) == "plain"
     words = ["plain", "quiet", "json"]
-    assert [look_for(word, Terminal(), {}) for word in words] == words
+    assert [display_for(word, Terminal(), {}) for word in words] == words
 
 
 def test_no_color_wins() -> None:

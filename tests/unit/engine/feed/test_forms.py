@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from edlz.services.errors import ModelError
-from edlz.services.worker.engine.feed.batch_structure import row_count
+from edlz.services.worker.engine.feed.batch_structure import record_count
 from edlz.services.worker.engine.tensorflow.backend import tf
 from tests.feeds import FORMS, OLDEST, TASK, begin, record, run, values
 
@@ -59,7 +59,7 @@ def test_sparse_and_ragged_features_in_a_dict(make):
         begin(lanes, task)
     minibatch = lanes.minibatch(1, 2)
     features, labels, weights = minibatch.element
-    assert row_count(minibatch.element) == 2
+    assert record_count(minibatch.element) == 2
     assert isinstance(features["s"], tf.SparseTensor)
     assert isinstance(features["r"], tf.RaggedTensor)
     assert weights.numpy().tolist() == [2.0, 2.0]
@@ -116,4 +116,4 @@ def test_the_oldest_form_may_give_sparse_and_ragged_tensors(make):
     features = lanes._feed.spec[0]
     assert [features[name].shape.as_list() for name in "rsd"] == [[None, None], [None, 1], [None, 1]]
     begin(lanes, 0)
-    assert row_count(lanes.minibatch(0, 2).element) == 2
+    assert record_count(lanes.minibatch(0, 2).element) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from edlz.api.mode import Mode
 from edlz.services.protocol.seeds import permutation
-from edlz.services.worker.engine.feed.batch_structure import row_count
+from edlz.services.worker.engine.feed.batch_structure import record_count
 from tests.feeds import (
     CHUNKED,
     FORMS,
@@ -33,7 +33,7 @@ def test_a_task_gives_its_records_in_its_order_and_marks_the_last_minibatch(make
     begin(lanes, 3)
     minibatches = [lanes.minibatch(3, index) for index in range(3)]
     assert [m.is_last for m in minibatches] == [False, False, True]
-    assert [row_count(m.element) for m in minibatches] == [4, 4, 2]
+    assert [record_count(m.element) for m in minibatches] == [4, 4, 2]
     labels = np.concatenate([m.element[1].numpy() for m in minibatches])
     assert labels.tolist() == [300.0 + place for place in permutation(TASK, 5, 1, 3)]
 

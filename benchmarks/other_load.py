@@ -4,13 +4,13 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["Others"]
+__all__ = ["OtherLoad"]
 
 _IDLE = (3, 4)  # places of idle and iowait in the first line of /proc/stat
 _GUEST = 8  # from here on, time that is counted in other places already
 
 
-class Others:
+class OtherLoad:
     """What other programs take of the processors from now on (Linux; elsewhere nothing is known)."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ from edlz.services.protocol.messages import Job, ProcessExit, SupervisorStatus, 
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.worker.core.worker import ASK_AGAIN_S, HEARTBEAT_S
 
-__all__ = ["Crowd", "Outcome", "Size"]
+__all__ = ["Outcome", "Size", "VirtualJob"]
 
 MEDIAN_S = 4.0  # of a task
 DEVIATION = 0.3  # of the logarithm of a task's seconds: one in a thousand takes 2.5 medians
@@ -85,7 +85,7 @@ class _Twin:
         self.cpu_s += time.process_time() - began_s
 
 
-class Crowd:
+class VirtualJob:
     """Runs a job from its start to its end.
 
     Parameters
@@ -107,7 +107,7 @@ class Crowd:
             epochs=1,
             slots=size.workers if self._is_sync else 1,
         )
-        job = Job(name="crowd", run=RUN, config={}, plan=self.plan, partitions=size.partitions)
+        job = Job(name="virtual", run=RUN, config={}, plan=self.plan, partitions=size.partitions)
         self._core, twin = (
             MasterCore(job, JournalState(), desired=DesiredProcesses(size.workers, size.partitions))
             for _ in range(2)

@@ -1,7 +1,7 @@
-"""The fleet loop: the rounds of `Supervision` for a job whose services are pods.
+"""The supervisor of a job whose services are pods: the rounds of `Supervision`, made in the master's process.
 
-They are made in the master's process, so telling it takes no time and cannot fail.  Whatever it asks of the cluster is
-done beside it, and a cluster that does not answer keeps nobody from training.
+So telling the master takes no time and cannot fail.  Whatever it asks of the cluster is done beside it, and a cluster that
+does not answer keeps nobody from training.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from edlz.services.supervision.loop import Supervision
 if TYPE_CHECKING:  # it needs the kubernetes package
     from edlz.k8s.objects.job_objects import JobObjects
 
-__all__ = ["FleetLoop", "Master"]
+__all__ = ["Master", "PodSupervisor"]
 
 STATUS_S = 0.25  # between two looks at the status
 END_GRACE_S = 5.0  # at the job's end, when all have heard of it and left
@@ -49,7 +49,7 @@ class Master(Protocol):
     def announce(self, kind: str, text: str) -> None: ...
 
 
-class FleetLoop:
+class PodSupervisor:
     """Runs the services of one job as pods.
 
     Parameters
@@ -179,13 +179,15 @@ class _MasterPod:
 
     Parameters
     ----------
-    loop, master : FleetLoop, Master
+    loop, master : PodSupervisor, Master
         Whose pods they are, and who says what should run.
     launcher, rounds : PodLauncher, Supervision
         Who starts and ends them.
     """
 
-    def __init__(self, loop: FleetLoop, master: Master, launcher: PodLauncher, rounds: Supervision) -> None:
+    def __init__(
+        self, loop: PodSupervisor, master: Master, launcher: PodLauncher, rounds: Supervision
+    ) -> None:
         self._loop, self._master, self._launcher, self._rounds = loop, master, launcher, rounds
         self._commands = Commands()
         self._has_adopted = False  # what ran before
@@ -210,7 +212,7 @@ class _MasterPod:
         orders = self._master.supervise(status)
         if orders is None or not orders.stop:
             return orders
-        self.is_over = True  # `FleetLoop.end` deletes in order
+        self.is_over = True  # `PodSupervisor.end` deletes in order
         return None
 
     def end_round(self) -> None:
