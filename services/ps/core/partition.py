@@ -13,7 +13,6 @@ except that `Snapshots` lists and loads what this partition has written.
 
 from collections.abc import Callable, Hashable
 
-from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import LossSum
@@ -239,13 +238,13 @@ class Partition(Standing):
     def _on_granted(self, granted: Granted, now: float) -> list[Instruction]:
         if self.incarnation is not None or granted.incarnation is None:
             return []
-        self.job = check_joining(granted, self.index)
-        self._settings = JobSettings.of(self.job.config)
-        self._snapshots.open(self.job)
+        job = check_joining(granted, self.index)
+        self._take_job(job)
+        self._snapshots.open(job)
         self._task_ends.hear(granted.ends)
         name, out = self._load_newest(granted.incarnation)
         try:
-            if name is None and self.job.begins_from:
+            if name is None and job.begins_from:
                 out.append(self._begin_from_checkpoint())
         except EdlzError as error:
             return [Exit(f"{error.message}; joining again without it", 1)]

@@ -62,6 +62,10 @@ class Standing(ABC):
         assert self._settings is not None
         return self._settings
 
+    def _take_job(self, job: Job) -> None:
+        settings = JobSettings.of(job.config)  # raises before anything has changed
+        self.job, self._settings = job, settings
+
     @property
     def _snapshot_era(self) -> Identity:
         """The first part of a snapshot's name: the era, or (async) the incarnation."""

@@ -262,8 +262,7 @@ class WorkerCore:
             return [Exit("the master said stop", 1 if self._failure else 0)]
         out: list[Instruction] = []
         if orders.job is not None and self.job is None:
-            self.job, self._partitions.count = orders.job, orders.job.partitions
-            self._settings = JobSettings.of(orders.job.config)
+            self._take_job(orders.job)
             out.append(Build(orders.job, orders.check))
         if self.incarnation is None:
             self.incarnation = orders.incarnation
@@ -278,6 +277,10 @@ class WorkerCore:
         if now >= self._next_status_s or (orders.lease is not None and self._wants_task()):
             out += self._status(now)
         return out
+
+    def _take_job(self, job: Job) -> None:
+        settings = JobSettings.of(job.config)  # raises before anything has changed
+        self.job, self._settings, self._partitions.count = job, settings, job.partitions
 
     def _work_on(self, training: Training, orders: WorkerOrders) -> list[Instruction]:
         """Forget what the master has noted, begin again what it did not believe, take what it leases."""

@@ -10,6 +10,7 @@ from edlz.services.protocol.messages import (
     CheckpointOrder,
     Granted,
     Identity,
+    Job,
     PartitionAddress,
     PartitionOrders,
     WorkerOrders,
@@ -19,7 +20,10 @@ from edlz.services.ps.core.conditions import Condition
 from edlz.services.ps.core.inputs import Answered
 from edlz.services.ps.core.instructions import Write
 from edlz.services.ps.core.partition import Partition
+from edlz.services.worker.core.inputs import Ordered, Tick
+from edlz.services.worker.core.instructions import Build
 from edlz.services.worker.core.order_check import check_orders
+from edlz.services.worker.core.worker import WorkerCore
 from tests.simulation.job import Schedule, SimulatedJob
 from tests.statuses import partition_status
 
@@ -52,6 +56,35 @@ def test_a_job_without_the_partition_is_not_joined(has_job: bool) -> None:
     assert partition.condition is Condition.JOINING
     partition.feed(Answered(ASKED, granted), 0.0)
     assert partition.condition is Condition.UNRESTORED
+
+
+def with_unreadable_flag(granted: Granted) -> Job:
+    assert granted.job is not None
+    return msgspec.structs.replace(granted.job, config={**granted.job.config, "max_step": "many"})
+
+
+def test_a_partition_joins_no_job_whose_flags_it_cannot_read() -> None:
+    partition, granted = next_life("sync")
+    odd = msgspec.structs.replace(granted, job=with_unreadable_flag(granted))
+    with pytest.raises(RemoteProtocolError, match="max_step"):
+        partition.feed(Answered(ASKED, odd), 0.0)
+    assert partition.job is None
+    partition.feed(Answered(ASKED, granted), 0.0)
+    assert partition.condition is Condition.UNRESTORED
+
+
+def test_a_worker_takes_no_job_whose_flags_it_cannot_read() -> None:
+    _, granted = next_life("sync")
+    worker = WorkerCore("0", 1)
+    worker.feed(Tick(), 0.0)
+    odd = WorkerOrders(term=TERM, seq=1, incarnation=LIFE, job=with_unreadable_flag(granted))
+    with pytest.raises(RemoteProtocolError, match="max_step"):
+        worker.feed(Ordered(odd), 0.0)
+    assert worker.job is None
+    worker.feed(Tick(), 5.0)
+    (build, *_) = worker.feed(Ordered(msgspec.structs.replace(odd, job=granted.job)), 5.0)
+    assert isinstance(build, Build)
+    assert worker.settings.max_step == 0
 
 
 def test_looking_at_a_workers_orders_takes_no_memory_for_partitions_that_a_job_may_have() -> None:
