@@ -69,7 +69,7 @@ cdef class HeaderCheck:
                 raise ValueError(self.complaint(walk))
             self.check_length(kind, walk)
             if kind == TEXT or kind == BINARY:
-                walk.place += walk.length
+                walk.place += walk.length  # they are there: check_length has seen to it
             elif kind == ARRAY or kind == MAP:
                 containers += 1
                 if containers > self.containers:
@@ -108,7 +108,7 @@ cdef Kind next_of(Walk *walk) noexcept nogil:
     """Step over the head of the next value, and over a number whole; NONE if there is none that travels."""
     cdef unsigned char head
     if walk.place >= walk.size:
-        walk.place = walk.size + 1
+        walk.place = walk.size + 1  # beyond its end: `complaint` tells by this that something is missing
         return NONE
     head = walk.bytes[walk.place]
     walk.place += 1

@@ -317,6 +317,7 @@ cdef class TableImage:
             raise MemoryError(f"no memory for an image of {table.row_count} rows")
 
     def __dealloc__(self):
+        # `owner` is alive here still: Cython lets go of attributes after this.
         if self.image != NULL:
             with nogil:
                 edlz_image_close(self.image)
@@ -373,7 +374,10 @@ cdef class TableImage:
 
 
 cdef class _Memory:
-    """Memory of a table as a buffer, which keeps the table alive."""
+    """Memory of a table as a buffer, which keeps the table alive.
+
+    A table's rows and ids never move when it grows (region.h), so a view stays good.
+    """
 
     cdef EmbeddingTable owner
     cdef char *data
@@ -457,6 +461,7 @@ cdef object _borrow(Py_buffer *buffer, name, array, dtype, bint is_written):
 cdef object _check_elements(name, Py_buffer *buffer, dtype):
     cdef bint is_float = dtype is _FLOATS
     found = buffer.format.decode("ascii").lstrip("@=") if buffer.format != NULL else "B"
+    # An int64 of NumPy is a long where that has 8 bytes; where it has 4, its size is refused below.
     if found not in ("f",) if is_float else found not in ("q", "l"):
         raise ValueError(f"{name} has elements of format {found!r}; give {dtype}")
     if buffer.itemsize != (4 if is_float else 8):
@@ -477,6 +482,7 @@ cdef object _check_size(name, Py_buffer *values, Py_buffer *ids, Py_ssize_t dim)
 
 
 cdef object _check_apart(read_name, Py_buffer *read, written_name, Py_buffer *written):
+    # What is read after the first write would not be what the caller gave.
     cdef uintptr_t one = <uintptr_t>read.buf, other = <uintptr_t>written.buf
     if one < other + written.len and other < one + read.len:
         raise ValueError(

@@ -187,7 +187,7 @@ cdef class MessageSocket:
     def receive(self):
         cdef edlz_message message
         cdef list frames = []
-        cdef bint is_between = True, is_last = False
+        cdef bint is_between = True, is_last = False  # of no message yet; of the frame in hand
         cdef int error
         self._check_open()
         collect()
@@ -203,6 +203,7 @@ cdef class MessageSocket:
                     raise _os_error(error)
                 is_between = False
                 is_last = not zmq.more(&message)
+                # A message is taken to its end: what were left would be taken for the next one.
                 if len(frames) < self.most_frames:
                     frames.append(self._content(&message))
         finally:
@@ -285,11 +286,11 @@ cdef class MessageSocket:
         if self.departure is COPIED:
             self.departure = Departure.__new__(Departure)
         loan.departure = <void *>self.departure
-        Py_INCREF(self.departure)
+        Py_INCREF(self.departure)  # C's reference, which `collect` gives up
         self.departure.lent += 1
         loans += 1
         if zmq.init_data(message, loan.buffer.buf, loan.buffer.len, edlz_return_loan, loan) < 0:
-            error = zmq.error()
+            error = zmq.error()  # before anything else can change it
             edlz_return_loan(NULL, loan)
             return error
         return 0

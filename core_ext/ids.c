@@ -59,7 +59,7 @@ static ptrdiff_t at_most_block(ptrdiff_t count)
 /* Number the distinct ids in the order of their first occurrence. */
 static ptrdiff_t number_ids(id_set *set, const int64_t *ids, ptrdiff_t count, int64_t *firsts, int32_t *numbers)
 {
-    uint64_t starts[2][BLOCK];
+    uint64_t starts[2][BLOCK]; /* of the block in work, and of the one whose entries are on their way */
     ptrdiff_t distinct = 0;
     hash_ahead(set, ids, at_most_block(count), starts[0]);
     for (ptrdiff_t begin = 0, turn = 0; begin < count; begin += BLOCK, turn ^= 1) {

@@ -87,7 +87,7 @@ class Course:
         if self._plan.is_sync:
             is_reached, announced = self._eras.advance(was_reached=self._work.is_open)
             out += announced
-            if not is_reached:
+            if not is_reached:  # also if it was open: a loss has begun another era
                 self._work.close()
                 return out
         if not self._work.is_open:
@@ -96,7 +96,7 @@ class Course:
         if self._verdict.failure is not None:
             return out
         if not self._work.is_all_done:
-            self._completion.put_off()
+            self._completion.put_off()  # it may have begun: a lost partition has given tasks back
             return out + self._open_round()
         return out + self._conclude()
 

@@ -275,7 +275,7 @@ class MasterCore:
 
     def _on_partition(self, to: Hashable, status: PartitionStatus, now: float) -> list[Instruction]:
         self._refuse_foreign(f"ps-{status.partition}", status.run, has_joined=status.incarnation is not None)
-        if status.term > self.term:
+        if status.term > self.term:  # this master may have been replaced while it was stopped
             return self._look_up(to, f"ps-{status.partition}", status.term)
         if status.term != self.term:  # first contact, or a late copy: believe nothing in it
             return [Reply(to, Granted(term=self.term, incarnation=None))]
@@ -382,6 +382,7 @@ class MasterCore:
             dump = live.has_hung(status.worker)
             orders = WorkerOrders(term=self.term, seq=status.seq, incarnation=None, stop=True, dump=dump)
             return [Reply(to, orders)]
+        # A repeated question gets the answer that it had: leases given twice would be two.  An older one gets none.
         if entry and life == entry.incarnation and status.seq <= entry.seq:
             return [Reply(to, entry.answer)] if status.seq == entry.seq else []
         out: list[Instruction] = []
@@ -426,7 +427,7 @@ class MasterCore:
         out += told
         out += self._course.on_export() if status.exported is not None else []
         noted_failures = work.take_failures(status, out)
-        work.reconcile(status, entry, now)
+        work.reconcile(status, entry, now)  # first: it may free what is leased below
         task, export = work.lease_task(status, now), work.lease_export(status, now)
         out += self._course.advance() if work.has_news(status) else []
         evaluation, conclude = work.lease_evaluation(status, now, has_task=task is not None)
@@ -436,6 +437,7 @@ class MasterCore:
             incarnation=status.incarnation,
             stop=self._must_stop,
             finished=self.verdict.is_complete,
+            # While partitions go back nobody trains: workers keep their era until the next one is reached.
             era=(self.eras.newest if work.is_open else None) or status.era,
             partitions=() if status.address_list == partitions.address_list else partitions.addresses,
             address_list=partitions.address_list,

@@ -126,7 +126,7 @@ class Asynchronous(Exchanges):
         """Hold pushes for a checkpoint; whether this is news.  A partition freezes once for each."""
         if number <= self.frozen:
             return False
-        self.store.flush()
+        self.store.flush()  # what waits to be added up is in no ledger yet
         self.frozen, self._ceiling = number, Ledger(self.store.ledger.record())
         return True
 
@@ -155,5 +155,5 @@ class Asynchronous(Exchanges):
         """Whether a push that comes next would take the ledger past the ceiling."""
         ceiling, ledger = self._ceiling, self.store.received
         if ceiling is None or push.task in ceiling.finished or push.task in ledger.finished:
-            return False
+            return False  # taken up to the end, or a repetition, which changes nothing
         return push.index == ledger.mark(push.task) >= ceiling.mark(push.task)

@@ -227,11 +227,12 @@ class Partition(Standing):
             return self._status(now)
         if isinstance(answer, Granted):
             return self._on_granted(answer, now)
+        # Answers may overtake each other: an older one must not undo what a newer one has asked for.
         if answer.number < self._obeyed or answer.incarnation != self.incarnation:
             return [Exit("another process has taken this partition's place")] if answer.stop else []
         check_orders(answer, is_sync=self.plan.is_sync)
         self._obeyed = answer.number
-        if asked.ledger is not None:
+        if asked.ledger is not None:  # this very ledger has been heard, not merely sent
             self._ledger_known = (asked.term, asked.incarnation, asked.era, asked.frozen)
         return self._obey(answer, now)
 
@@ -324,6 +325,7 @@ class Partition(Standing):
                 out += self._snapshot(now)
         if is_closing:  # the master waits for where this partition stands
             out += self._status(now)
+        # The master says when all tasks are done by its reports; here the ledger must say so too.
         is_full = store.ledger.finished.first_missing() >= task_count
         if orders.seal and is_full and self.condition is Condition.SERVING and not self._is_sealing:
             self._is_sealing = True
@@ -341,7 +343,7 @@ class Partition(Standing):
         self.era = era
         self._recovery.restart(now)
         self._checkpointing.rewind(self.store.version if self.store else 0)
-        newer = [other for other in self._snapshots.names() if other[1] > name[1]]
+        newer = [other for other in self._snapshots.names() if other[1] > name[1]]  # are made anew
         return [*self._kept(name, now), *(Drop(other) for other in newer), *self._status(now)]
 
     def _stay_out(self, reason: str, now: float) -> list[Instruction]:
@@ -373,6 +375,7 @@ class Partition(Standing):
             return [*left("at once")]
         self._leaving.begin(grace_s, now, is_sync=self.plan.is_sync)
         if self._synchronous is not None:
+            # Values of this version are with workers: the step that is computed from them is taken here as elsewhere.
             self._synchronous.last_version = self._synchronous.store.version + 1
             return self._status(now)
         return [*self._status(now), *self._save_own(now)]

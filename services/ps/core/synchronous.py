@@ -118,7 +118,7 @@ class Synchronous(Exchanges):
         pushes = [self._staged[task] for task in open_tasks]
         self._staged = {}
         self.store.commit(pushes, [self.plan.slot(task) for task in open_tasks])
-        self._on_commit()
+        self._on_commit()  # before any answer proves this version: it may have to be saved first
         held, self._held = self._held, {}
         return [reply for to, (pull, knows) in held.items() for reply in self._pull(to, pull, knows)]
 

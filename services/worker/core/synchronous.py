@@ -37,6 +37,7 @@ class SynchronousTraining(Training):
         for held in self._held:
             if held.phase is not Phase.STAGED:
                 continue
+            # The one that was to see the commit may have been taken back, or have failed, after this one was pushed.
             if not any(other.phase in drivers for other in self._held.of_step(held)):
                 held.index += 1
                 out += self._pull(held)
@@ -65,6 +66,7 @@ class SynchronousTraining(Training):
         for other in self._held:
             if other.phase is not Phase.STAGED or other.version >= version:
                 continue
+            # The report names the lives that have committed it, which may be others than those that staged it.
             other.incarnations = dict(held.incarnations)
             if other.is_last:
                 out += self._finish(other, now)
@@ -75,7 +77,7 @@ class SynchronousTraining(Training):
                 other.enter(Phase.READY)
                 other.snapshot_at = max(answer.snapshot_at for answer in held.answers.values())
                 other.checkpoint_at = max(answer.checkpoint_at for answer in held.answers.values())
-            else:
+            else:  # several steps have passed: where it stands only the partitions know
                 out += self._pull(other)
         return out
 

@@ -162,6 +162,7 @@ class Training(ABC):
             if held is not None and (held.end_at is None or end_at < held.end_at):
                 held.end(end_at)
                 if held.phase is not Phase.REPORTING:
+                    # The stream may have read past the new end already: it begins anew, and stops there.
                     out += [Drop(task), Begin(task, held.lane, end_at)]
         return out
 
@@ -212,7 +213,7 @@ class Training(ABC):
         if self._held.computing is not None:
             return []
         out: list[Instruction] = []
-        for held in sorted(self._held, key=lambda held: held.task):
+        for held in sorted(self._held, key=lambda held: held.task):  # others may wait for the earliest
             if held.phase is not Phase.READY:
                 continue
             vectors = self._requests.vectors
@@ -268,7 +269,7 @@ class Training(ABC):
         held = self._held.get(task)
         if held is None:
             return []
-        held.note_ids(index, ids)
+        held.note_ids(index, ids)  # true whoever has asked: they follow from the records alone
         if held.attempt != attempt:
             return []
         if held.phase is Phase.LOOKING and index == held.index:
@@ -297,6 +298,8 @@ class Training(ABC):
             return self._on_refused(held, answer, now)
         assert isinstance(answer, Exchanged)
         held.incarnations[index] = answer.incarnation
+        # "pushed": other requests ask for what comes next; "ack": nothing else does; "ahead": it brings the rows of a
+        # later minibatch; otherwise it is a pull for the next one.
         if kind == "pushed":
             return []
         if kind == "ack":
@@ -349,6 +352,7 @@ class Training(ABC):
         return []
 
     def _finish(self, held: HeldTask, now: float) -> list[Instruction]:
+        # In hand until the master has noted it: should that be lost with its master, the next one is told again.
         held.enter(Phase.REPORTING)
         held.attempt = self._held.new_attempt()  # what is still under way says nothing any more
         return [Drop(held.task), *self._tell(now)]
@@ -365,7 +369,7 @@ class Training(ABC):
         held = self._held.get(task)
         if held is None or held.attempt != attempt or held.phase is not Phase.COMPUTING:
             return []  # abandoned meanwhile
-        self.steps += 1
+        self.steps += 1  # pushed or not: it is a sign of life
         self._requests.note_computed()
         if held.is_ended and not outcome.is_empty:
             return self._probe(held)  # the master has ended the task before it meanwhile

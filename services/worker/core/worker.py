@@ -189,6 +189,7 @@ class WorkerCore:
         out += self._evaluations.on_tick(now)
         out += self._schedule()
         is_idle = self._wants_task() and not self._ready_training.is_busy
+        # A heartbeat after the last status, or sooner while there is room for work: nobody calls a worker.
         asks_again_s = self._next_status_s - HEARTBEAT_S + ASK_AGAIN_S
         if not self._is_status_under_way and now >= (asks_again_s if is_idle else self._next_status_s):
             out += self._status(now)
@@ -252,7 +253,7 @@ class WorkerCore:
 
     def _on_orders(self, orders: WorkerOrders, now: float) -> list[Instruction]:
         self._is_status_under_way = False
-        if orders.term < self.term:
+        if orders.term < self.term:  # of a master that has a successor: whatever it says may be revoked
             return []
         check_orders(orders, self.job, self._partitions.known)
         self.term = orders.term
@@ -264,7 +265,7 @@ class WorkerCore:
         if orders.job is not None and self.job is None:
             self._take_job(orders.job)
             out.append(Build(orders.job, orders.check))
-        if self.incarnation is None:
+        if self.incarnation is None:  # a welcome, which has no work: who has no life yet cannot hold a lease
             self.incarnation = orders.incarnation
             return [*out, *self._status(now)]
         self._address_list = orders.address_list
@@ -274,6 +275,7 @@ class WorkerCore:
         out += self._evaluations.on_orders(orders, self._partitions.count)
         out += self._exports.on_orders(orders)
         out += self._schedule()
+        # After a lease at once, if there is room for more: one answer brings one task.
         if now >= self._next_status_s or (orders.lease is not None and self._wants_task()):
             out += self._status(now)
         return out
@@ -287,7 +289,7 @@ class WorkerCore:
         out: list[Instruction] = []
         if orders.era != training.era:  # an era is learnt from the master only
             out += training.enter(orders.era)
-        failed = [task for round_, task in orders.noted_failures if round_ == -1]
+        failed = [task for round_, task in orders.noted_failures if round_ == -1]  # not evaluation's
         out += training.forget((*orders.noted, *failed))
         training.note_failures(orders.noted_failures)
         for task in orders.again:
@@ -367,7 +369,7 @@ class WorkerCore:
     ) -> list[Instruction]:
         """The gradient of a loss that is NaN or infinite: tell of it, and push it unless the job is to end there."""
         assert self.job is not None
-        index = outcome.pushes[0].index
+        index = outcome.pushes[0].index  # the same in all
         self._nonfinite_losses += 1
         self._nonfinite_loss = NonFiniteLoss(task=task, index=index, loss=loss)
         if not self._stops_on_nan:
