@@ -12,7 +12,13 @@ __all__ = ["load"]
 
 
 def load(source: str | os.PathLike[str], unknown_ids: UnknownIds = "initial", **flags: str) -> Any:
-    """Return the Keras model of a checkpoint or of a local job; see `edlz.api.load`."""
+    """Return the Keras model of a checkpoint or of a local job; see `edlz.api.load`.
+
+    Raises
+    ------
+    ConfigError
+        If `unknown_ids` is no known word, or there is no such job or checkpoint.
+    """
     if unknown_ids not in UNKNOWN_IDS:
         raise ConfigError(f"unknown_ids={unknown_ids!r} is none of {', '.join(UNKNOWN_IDS)}")
     found = model_source(os.fspath(source), flags)

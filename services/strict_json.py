@@ -51,9 +51,14 @@ def decode(data: bytes | str | msgspec.Raw, kind: type[_T]) -> _T:
 
 
 def parse(data: bytes | bytearray | str | msgspec.Raw, kind: type[_T]) -> _T:
-    """Return the record that some JSON stands for, as msgspec reads it; errors as for `decode`.
+    """Return the record that some JSON stands for, as msgspec reads it.
 
     Everything that edlz reads as JSON is read here: msgspec has two more errors for text that is no JSON.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        If it is no JSON, or (ValidationError) stands for no such record.
     """
     try:
         return msgspec.json.decode(data, type=kind)

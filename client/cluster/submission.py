@@ -104,6 +104,11 @@ def launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *, is_dry
     pods : one of each role; the master makes the others
     is_dry : bool
         Let the API server check the pod, and create nothing.
+
+    Raises
+    ------
+    EdlzError
+        If a check fails, or the cluster refuses the pod.
     """
     try:
         at = asyncio.run(_launch(config, pods, image, is_dry=is_dry))

@@ -211,6 +211,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def is_job(path: Path) -> bool:
+    """Whether a folder is that of a job."""
     return path.is_dir() and any((path / sign).is_file() for sign in _SIGNS)
 
 

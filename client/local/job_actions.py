@@ -51,7 +51,13 @@ def scale_job(holder: LockHolder, word: str, workers: int) -> Scaled:
 
 
 def resume_job(job: LocalJob, status: JobStatus, argv: Sequence[str]) -> int:
-    """Go on with a job where it was; return the exit code of the command."""
+    """Go on with a job where it was; return the exit code of the command.
+
+    Raises
+    ------
+    ConfigError
+        If it was started by hand, or cannot go on under these settings.
+    """
     if word := nothing_left(job.name, status):
         print(word)
         return 0

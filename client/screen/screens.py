@@ -118,7 +118,17 @@ class _Base:
 
 
 class PlainScreen(_Base):
-    """Log lines, and a line of progress every 10 s, later every minute."""
+    """Log lines, and a line of progress every 10 s, later every minute.
+
+    Parameters
+    ----------
+    out : TextIO
+    asked_workers : int
+        How many the job is to have.
+    glyphs : Glyphs
+        What bars and marks are drawn with.
+    is_coloured : bool
+    """
 
     def __init__(
         self, out: TextIO, asked_workers: int, glyphs: Glyphs = UNICODE, *, is_coloured: bool = False
@@ -169,7 +179,14 @@ class QuietScreen(_Base):
 
 
 class JsonScreen(_Base):
-    """A JSON object for each status that differs from the one before, and the last one at the end."""
+    """A JSON object for each status that differs from the one before, and the last one at the end.
+
+    Parameters
+    ----------
+    out : TextIO
+    where : str
+        Where the job runs, as the objects say it: local, or k8s/NAMESPACE.
+    """
 
     def __init__(self, out: TextIO, where: str = "local") -> None:
         super().__init__(out)
@@ -199,7 +216,15 @@ class JsonScreen(_Base):
 
 
 class LiveScreen(_Base):
-    """The block that is redrawn, with events and warnings scrolling above it."""
+    """The block that is redrawn, with events and warnings scrolling above it.
+
+    Parameters
+    ----------
+    out, asked_workers, glyphs, is_coloured
+        As of `PlainScreen`.
+    footer : str
+        What can be done meanwhile.
+    """
 
     def __init__(
         self, out: TextIO, asked_workers: int, glyphs: Glyphs, *, is_coloured: bool, footer: str = FOOTER

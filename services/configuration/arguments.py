@@ -59,6 +59,11 @@ def parse_arguments(argv: Sequence[str], service: Reader) -> JobConfig:
     ----------
     argv : the arguments, without the program
     service : master, worker or ps
+
+    Raises
+    ------
+    SystemExit
+        If it is not to begin.
     """
     try:
         topic = help_topic(argv)

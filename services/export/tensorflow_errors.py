@@ -18,6 +18,11 @@ def as_os_error(path: Path) -> Iterator[None]:
     """Turn errors of writing below a path into OSError.
 
     TensorFlow says in its message what the system said; the number is found by that.
+
+    Raises
+    ------
+    OSError
+        With that number; EIO if the message has none that is known.
     """
     try:
         yield

@@ -85,7 +85,13 @@ def locate_attribute(config: JobConfig, flag: str, model: ModelLocation) -> Mode
 
 
 def model_zoo_directory(config: JobConfig) -> Path:
-    """Return the folder in which dotted names are looked up: `--model_zoo`, or the installed zoo."""
+    """Return the folder in which dotted names are looked up: `--model_zoo`, or the installed zoo.
+
+    Raises
+    ------
+    ModelError
+        If neither is there.
+    """
     if config.model_zoo:
         return Path(config.model_zoo)
     spec = find_spec("edlz.model_zoo")

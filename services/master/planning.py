@@ -175,6 +175,13 @@ def open_journal(config: JobConfig, folder: Path) -> tuple[Journal, Job]:
     A job that is complete needs nothing any more, but to be said so to whoever has not heard it.  So its journal
     is opened as it is by a master that was started again, or to resume it; it gives way to a new run only if
     another start of the job wants one.  An older journal is kept beside it under its run's name.
+
+    Raises
+    ------
+    ConfigError
+        If there is nothing to resume, or what there is cannot go on under this configuration.
+    DataError
+        If the data cannot be listed.
     """
     path = folder / JOURNAL
     if config.resume and not path.exists():

@@ -121,7 +121,21 @@ class _Asker:
 
 
 class MasterService(Shell[Input, Instruction]):
-    """One life of the job's master."""
+    """One life of the job's master.
+
+    Parameters
+    ----------
+    config : JobConfig
+        Of this start; what the job was planned with is in `job`.
+    journal : Journal
+        Open; its term is that of the master before.
+    job : Job
+        As the journal has it.
+    folder : Path
+        The job's.
+    stop : Stop
+        Set when this process is to end.
+    """
 
     carries = Instructions["MasterService"]()
 

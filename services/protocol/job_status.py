@@ -60,6 +60,8 @@ class StatusRequest(Message, frozen=True, kw_only=True, tag=42):
 
 
 class WorkerView(Record, frozen=True, kw_only=True):
+    """A worker, as screens show it; milliseconds are means of its newest minibatches."""
+
     id: str
     state: str
     task: int | None = None
@@ -87,6 +89,8 @@ class TableView(Record, frozen=True, kw_only=True):
 
 
 class PartitionView(Record, frozen=True, kw_only=True):
+    """A parameter server, as screens show it."""
+
     id: str
     state: str
     version: int
@@ -113,6 +117,8 @@ class ExportView(Record, frozen=True, kw_only=True):
 
 
 class EventView(Record, frozen=True, kw_only=True):
+    """Something that has happened, at seconds since the epoch; each has the number after that of the one before."""
+
     seq: int
     at: Finite
     kind: str
@@ -120,6 +126,8 @@ class EventView(Record, frozen=True, kw_only=True):
 
 
 class EvaluationView(Record, frozen=True, kw_only=True):
+    """The metrics of a model version."""
+
     version: int
     metrics: dict[str, float]
 

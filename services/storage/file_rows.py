@@ -17,6 +17,17 @@ OnDamage = Callable[[DamagedFile], None]
 class FileRows:
     """The rows of a table in a file: TableRows that copies from the disk into the caller's buffer.
 
+    Parameters
+    ----------
+    reader : BlockReader
+        Of the file.
+    ids, rows : int
+        Where they begin in it, in bytes.
+    count, width : int
+        How many rows, and how many float32 in each.
+    on_damage : callable, optional
+        Told of damage before it is raised.
+
     `ids` and `read` raise DamagedFile if what they read is not what was written; nothing that was read
     from this object before must be used then.
     """

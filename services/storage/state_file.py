@@ -194,6 +194,13 @@ def verify_state(head: Path, on_read: Callable[[int], None] = lambda _: None) ->
 class StateFile:
     """The two files of a state, open for reading.
 
+    Parameters
+    ----------
+    head : Path
+        The smaller one; the other is named by it.
+    on_damage : callable, optional
+        Told of damage that is found later, while rows are read.
+
     Raises
     ------
     DamagedFile

@@ -52,7 +52,17 @@ def _close_context(context: "zmq.Context[zmq.Socket[bytes]]") -> None:
 
 
 class LoopSocket(ABC):
-    """A ZeroMQ socket whose messages are handed over on the event loop."""
+    """A ZeroMQ socket whose messages are handed over on the event loop.
+
+    Parameters
+    ----------
+    kind : int
+        Of socket, as ZeroMQ numbers them.
+    linger_s : float
+        How long what was sent may still go out after it is closed.
+    frame_bytes, frames : int
+        Most of a frame, and most frames of a message, that are received.
+    """
 
     def __init__(self, kind: int, linger_s: float, *, frame_bytes: int, frames: int) -> None:
         self._socket = process_context().socket(kind)

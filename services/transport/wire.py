@@ -112,7 +112,15 @@ def addresses() -> dict[str, int]:
 
 
 class PyzmqWire:
-    """What `core_ext/_wire.pyx` does, by pyzmq's means."""
+    """What `core_ext/_wire.pyx` does, by pyzmq's means.
+
+    Parameters
+    ----------
+    socket : Socket
+        Made, and to be closed, by the caller.
+    most_frames : int
+        Of a message; what is beyond them is received and left out.
+    """
 
     def __init__(self, socket: Socket, most_frames: int) -> None:
         self._most_frames = most_frames

@@ -31,6 +31,13 @@ _numbers = itertools.count(1)
 class Doorkeeper:
     """Lets in the holders of certain keys at one server; made by `admit_only`.
 
+    Parameters
+    ----------
+    domain : bytes
+        Of the server, by which ZeroMQ asks.
+    roles : mapping of public key to role
+        Who is let in.
+
     Attributes
     ----------
     before_verdict : callable ()

@@ -51,6 +51,11 @@ def join_rows(
     Returns
     -------
     tuple of ndarray, shape (m, dim), float32, 64-byte aligned
+
+    Raises
+    ------
+    LocalProtocolError
+        If a partition was asked for rows, and none of it are there.
     """
     joined = []
     starts = [0] * len(asked)

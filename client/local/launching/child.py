@@ -23,6 +23,11 @@ def main(arguments: list[str]) -> None:
     ----------
     arguments : list of str
         The parent's process id, the program, its arguments.
+
+    Raises
+    ------
+    OSError
+        If the system ties no process to its parent, or does not run the program.
     """
     parent, program = int(arguments[0]), arguments[1:]
     if sys.platform == "linux":

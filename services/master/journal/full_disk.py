@@ -39,6 +39,13 @@ class DiskFull(EdlzError):
 class FullDisk:
     """Waits for room on the disk of a file.
 
+    Parameters
+    ----------
+    path : Path
+        The file.
+    limit_s : float, optional
+        How long at most, each time; LIMIT_S if it is not given.
+
     Attributes
     ----------
     waited_s : seconds so far

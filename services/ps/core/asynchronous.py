@@ -38,7 +38,20 @@ class AsyncSettings:
 
 
 class Asynchronous(Exchanges):
-    """Exchanges of asynchronous mode."""
+    """Exchanges of asynchronous mode.
+
+    Parameters
+    ----------
+    plan, store, incarnation
+        As of `Exchanges`.
+    settings : AsyncSettings, optional
+        How gradients are taken.
+
+    Attributes
+    ----------
+    frozen : int
+        The newest checkpoint for which pushes were held.
+    """
 
     def __init__(
         self, plan: Plan, store: Store, incarnation: Identity, settings: AsyncSettings | None = None

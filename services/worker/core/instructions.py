@@ -155,6 +155,8 @@ class ExportModel:
 
 @dataclass(frozen=True)
 class Exit:
+    """End this process with an exit code; the reason is logged."""
+
     reason: str
     code: int = 0
 

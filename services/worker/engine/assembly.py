@@ -26,6 +26,14 @@ __all__ = ["Assembly"]
 class Assembly:
     """The parts of an engine.
 
+    Parameters
+    ----------
+    config, plan : JobConfig, Plan
+    reader : TaskReader
+        Of the job's records.
+    partitions : int
+        Among which rows are divided.
+
     Attributes
     ----------
     contract : ModelContract
@@ -93,6 +101,7 @@ class Assembly:
 
     @property
     def evaluator(self) -> Evaluator:
+        """What evaluates; raises ConfigError if the job has no validation data."""
         if self._evaluator is None:
             raise ConfigError("this job has no validation data", "name some: --validation_data=PATH")
         return self._evaluator

@@ -23,6 +23,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Reply:
+    """Answer a request; `to` is what it came with."""
+
     to: Hashable
     body: Message
 

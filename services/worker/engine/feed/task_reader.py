@@ -26,7 +26,15 @@ class Assignment:
 
 
 class TaskReader:
-    """Reads records; any thread may call it."""
+    """Reads records; any thread may call it.
+
+    Parameters
+    ----------
+    plan : Plan
+        Which has the order of each task.
+    source : RecordSource, optional
+        Where they are.
+    """
 
     def __init__(self, plan: Plan, source: RecordSource | None = None) -> None:
         # A plan of its own: a plan keeps orders that it has worked out, and has no lock.

@@ -27,6 +27,12 @@ __all__ = ["JobModel"]
 class JobModel:
     """A model and what it was built from; the same bits in every process.
 
+    Parameters
+    ----------
+    config, plan : JobConfig, Plan
+    reader : TaskReader
+        Of the job's records, the first of which say what the model's inputs are.
+
     Attributes
     ----------
     contract : ModelContract

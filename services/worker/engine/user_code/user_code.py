@@ -102,7 +102,18 @@ class Blame:
 
 
 class TaskError(EdlzError):
-    """One task's records cannot be used: they cannot be read, or the user's code raised on them."""
+    """One task's records cannot be used: they cannot be read, or the user's code raised on them.
+
+    Attributes
+    ----------
+    task, index : int
+        The minibatch at which that was found.
+    error : str
+        Type and message of what was raised.
+    where : str
+        `file:line in function` of the innermost frame of the user's own, or nothing.
+    traceback : str
+    """
 
     code = "task"
 
@@ -291,7 +302,13 @@ def shown_place(path: str, line: int, function: str) -> str:
 
 @contextmanager
 def telling_exits() -> Iterator[None]:
-    """Turn an exit that the user's code asks for inside into an error of that code."""
+    """Turn an exit that the user's code asks for inside into an error of that code.
+
+    Raises
+    ------
+    UserCodeError
+        In place of SystemExit.
+    """
     try:
         yield
     except SystemExit as e:
