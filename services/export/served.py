@@ -19,6 +19,7 @@ from edlz.services.worker.engine.feed.batch_structure import shown, split_elemen
 from edlz.services.worker.engine.feed.pipeline import plain_batches
 from edlz.services.worker.engine.model.job_model import JobModel
 from edlz.services.worker.engine.model.lookups import inlined_functions, serving
+from edlz.services.worker.engine.tensorflow.autograph import to_be_traced
 from edlz.services.worker.engine.tensorflow.backend import tf
 from edlz.services.worker.engine.user_code.user_code import brief
 
@@ -63,7 +64,7 @@ class Served:
 
     def __init__(self, model: JobModel, tables: Sequence[Any]) -> None:
         spec = split_element(model.feed.spec)[0]
-        serve = tf.function(_prediction(model, tables), input_signature=[spec])
+        serve = to_be_traced(_prediction(model, tables), [spec])
         traced = serve.get_concrete_function()
         flat = FlatSignature(model.built.model, spec)
 

@@ -28,6 +28,7 @@ from edlz.services.inputs.model_location import (
 from edlz.services.worker.engine.contract.data_reader import CustomReader
 from edlz.services.worker.engine.contract.model_file import load_file, module_name
 from edlz.services.worker.engine.contract.optimizer import accept_older_spellings
+from edlz.services.worker.engine.tensorflow.autograph import call_users
 from edlz.services.worker.engine.tensorflow.backend import keras, tf
 from edlz.services.worker.engine.user_code.user_code import UserCode, UserCodeError, describe
 
@@ -71,11 +72,11 @@ class LossFunction:
         """Return a float32 scalar; a loss per row is averaged, over what a mask of the predictions keeps."""
         first, second = (predictions, labels) if self._is_swapped else (labels, predictions)
         if weights is None:
-            loss = self.function(first, second)
+            loss = call_users(self.function, first, second)
         elif self._is_keras:
-            loss = self.function(first, second, sample_weight=weights)
+            loss = call_users(self.function, first, second, sample_weight=weights)
         elif self.takes_weights:
-            loss = self.function(first, second, weights)
+            loss = call_users(self.function, first, second, weights)
         else:
             raise ModelError(
                 "feed() yields sample weights, but loss(labels, predictions) takes none",

@@ -15,6 +15,7 @@ from edlz.services.worker.engine.feed.batch_structure import features_of, shown,
 from edlz.services.worker.engine.feed.dataset_calls import is_batched, line_of_call
 from edlz.services.worker.engine.feed.record_form import BYTES, RecordForm
 from edlz.services.worker.engine.feed.task_reader import Assignment
+from edlz.services.worker.engine.tensorflow.autograph import call_users
 from edlz.services.worker.engine.tensorflow.backend import tf
 from edlz.services.worker.engine.user_code.user_code import Blame, UserCodeError, shown_place
 
@@ -157,7 +158,7 @@ def _fed(contract: ModelContract, settings: FeedSettings, records: Any, size: An
         dataset = _minibatches(records, size)
     else:
         dataset = tf.data.Dataset.from_tensor_slices(records)
-    return contract.feed(dataset, settings.mode, settings.form.metadata)
+    return call_users(contract.feed, dataset, settings.mode, settings.form.metadata)
 
 
 def _minibatches(records: Any, size: Any) -> Any:

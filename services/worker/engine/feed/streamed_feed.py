@@ -33,6 +33,7 @@ from edlz.services.worker.engine.feed.pipeline import (
     with_options,
 )
 from edlz.services.worker.engine.feed.task_reader import Assignment
+from edlz.services.worker.engine.tensorflow.autograph import to_be_traced
 from edlz.services.worker.engine.tensorflow.backend import tf
 from edlz.services.worker.engine.tensorflow.dataset_iterator import DatasetIterator
 from edlz.services.worker.engine.tensorflow.random_ops import stateful_random_ops
@@ -86,7 +87,7 @@ class StreamedFeed:
         self.failures: dict[int, Exception] = {}  # assignment -> why its records could not be read
         self.spec: Any = None
         tf.random.set_seed(settings.seed % 2**32)
-        self._minibatches = tf.function(self._trace, input_signature=[tf.TensorSpec([], tf.int64)])
+        self._minibatches = to_be_traced(self._trace, [tf.TensorSpec([], tf.int64)])
         with _refusing_iteration():
             graph = self._minibatches.get_concrete_function().graph
         self.random_ops = stateful_random_ops(graph)
@@ -126,7 +127,8 @@ class StreamedFeed:
         is_finite = tf.debugging.assert_none_equal(cardinality, infinite, message=ENDLESS)
         with tf.control_dependencies([is_finite]):
             first = tf.identity(first)
-        numbered = batches.enumerate().skip(first).map(lambda index, element: (number, index, element))
+        with_number = tf.autograph.experimental.do_not_convert(lambda at, element: (number, at, element))
+        numbered = batches.enumerate().skip(first).map(with_number)
         end = (number, tf.constant(-1, tf.int64), tf.nest.map_structure(_empty, spec))
         return numbered.concatenate(tf.data.Dataset.from_tensors(end))
 

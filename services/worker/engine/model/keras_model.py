@@ -27,6 +27,7 @@ from edlz.services.worker.engine.model.keras_features import check_features
 from edlz.services.worker.engine.model.lookups import without_rows
 from edlz.services.worker.engine.model.tables import find_tables
 from edlz.services.worker.engine.model.vectors import initial_vector, vector_layout
+from edlz.services.worker.engine.tensorflow.autograph import to_be_traced
 from edlz.services.worker.engine.tensorflow.backend import keras, tf
 from edlz.services.worker.engine.user_code.advice import advice_for
 from edlz.services.worker.engine.user_code.user_code import UserCodeError, message_of
@@ -166,7 +167,7 @@ class _TracedLoss:
 
         Warns of those that are not the model's.
         """
-        graph = tf.function(self._run, input_signature=[spec]).get_concrete_function().graph
+        graph = to_be_traced(self._run, [spec]).get_concrete_function().graph
         if self._has_labels:
             self._check_whole_minibatch(spec)
         read_only = set(auto_control_deps_utils.get_read_only_resource_input_indices_graph(graph))
@@ -206,7 +207,7 @@ class _TracedLoss:
         if not all(isinstance(leaf, tf.TensorSpec) for leaf in tf.nest.flatten(parts)):
             return
         whole = tf.nest.map_structure(self._with_rows, parts)
-        traced = tf.function(
+        traced = to_be_traced(
             lambda labels, predictions, weights=None: self._loss(labels, predictions, weights)
         )
         traced.get_concrete_function(*whole)

@@ -7,6 +7,7 @@ variables are sums; the others are found out before training, on two halves of a
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from edlz.services.worker.engine.contract.model_module import (
     takes_predictions_first,
 )
 from edlz.services.worker.engine.feed.batch_structure import records_in
+from edlz.services.worker.engine.tensorflow.autograph import call_users
 from edlz.services.worker.engine.tensorflow.backend import keras, tf
 
 __all__ = ["MetricSet"]
@@ -112,7 +114,7 @@ class MetricSet:
         with self._code.running("a metric of eval_metrics_fn()"):
             if self._older is not None:
                 count = records_in(labels)
-                for name, value in dict(self._older(predictions, labels)).items():
+                for name, value in dict(call_users(self._older, predictions, labels)).items():
                     _update_mean(self._mean(name), value, count)
             for update in self._updates:
                 update(labels, predictions)
@@ -172,7 +174,9 @@ class MetricSet:
         if isinstance(metric, keras.metrics.Metric):
             self._metrics[name] = metric
             is_of_keras = type(metric).__module__.startswith("keras.")
-            update = _of_rows(metric.update_state) if is_of_keras else metric.update_state
+            update = (
+                _of_rows(metric.update_state) if is_of_keras else partial(call_users, metric.update_state)
+            )
         elif callable(metric):
             update = _mean_of(self._mean(name), metric)
         else:
@@ -199,7 +203,10 @@ def _mean_of(mean: Any, function: Any) -> Update:
     is_swapped = not isinstance(function, LossFunction) and takes_predictions_first(function)
 
     def update(labels: Any, predictions: Any) -> None:
-        value = function(predictions, labels) if is_swapped else function(labels, predictions)
+        first, second = (predictions, labels) if is_swapped else (labels, predictions)
+        # A loss is ours, around the user's.
+        is_ours = isinstance(function, LossFunction)
+        value = function(first, second) if is_ours else call_users(function, first, second)
         _update_mean(mean, value, records_in(labels))
 
     return update

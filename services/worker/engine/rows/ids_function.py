@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from keras.src.random.seed_generator import global_seed_generator
-from tensorflow.python.eager.polymorphic_function import autograph_util
 
 from edlz.services.errors import ModelError
 from edlz.services.worker.engine.contract.model_module import ModelContract
@@ -21,6 +20,7 @@ from edlz.services.worker.engine.model.keras_model import BuiltModel
 from edlz.services.worker.engine.model.lookups import ROWS, Recorder, inlined_functions, serving
 from edlz.services.worker.engine.model.tables import blocks_of
 from edlz.services.worker.engine.model.vectors import shared_array
+from edlz.services.worker.engine.tensorflow.autograph import within_autograph
 from edlz.services.worker.engine.tensorflow.backend import tf
 from edlz.services.worker.engine.tensorflow.random_ops import STATEFUL
 from edlz.services.worker.engine.tensorflow.traced_function import TracedFunction, flat_tensors, packed
@@ -59,8 +59,7 @@ class IdsFunction:
         self._spec = split_element(spec)[0]
         self._recorder = Recorder(built.tables)
         leaves = flat_tensors(self._spec)
-        run = autograph_util.py_func_from_autograph(self._run)
-        whole = tf.compat.v1.wrap_function(run, leaves)
+        whole = tf.compat.v1.wrap_function(within_autograph(self._run), leaves)
         self.tables = tuple(self._recorder.tables)
         _check_origins(whole.graph, built, self._recorder, self.tables)
         self._function = TracedFunction(whole.prune(whole.inputs[: len(leaves)], whole.structured_outputs))

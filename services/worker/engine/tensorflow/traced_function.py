@@ -11,6 +11,7 @@ from typing import Any
 
 from tensorflow.python.eager import context, execute
 
+from edlz.services.worker.engine.tensorflow.autograph import to_be_traced
 from edlz.services.worker.engine.tensorflow.backend import tf
 
 __all__ = ["TracedFunction", "flat_tensors", "packed"]
@@ -51,8 +52,8 @@ class TracedFunction:
 
     @classmethod
     def trace(cls, function: Callable[..., Any], specs: Sequence[Any]) -> "TracedFunction":
-        """Trace a function of as many tensors."""
-        return cls(tf.function(function, input_signature=list(specs)).get_concrete_function())
+        """Trace a function of as many tensors; see `within_autograph`."""
+        return cls(to_be_traced(function, list(specs)).get_concrete_function())
 
     @property
     def graph(self) -> Any:
