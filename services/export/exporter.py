@@ -17,7 +17,7 @@ from edlz.services.export.order import Export, Exported, Written
 from edlz.services.export.publishing import find_version, publish_file, publish_folder, staging
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.whole_cut import WholeCut
-from edlz.services.worker.engine.tensorflow.environment import prepare_environment
+from edlz.services.worker.engine.tensorflow.environment import importing_tensorflow
 
 __all__ = ["FORMATS", "Export", "Exported", "Format", "export_model", "load_model"]
 
@@ -69,9 +69,9 @@ def load_model(config: JobConfig, plan: Plan, cut: WholeCut, unknown_ids: Unknow
 
 
 def _tensorflow_side(config: JobConfig) -> ModuleType:
-    prepare_environment(config)
-    # Not above: it imports TensorFlow, for which the environment has to be prepared, and which takes seconds.
-    from edlz.services.export import written_model
+    with importing_tensorflow(config):
+        # Not above: it imports TensorFlow, for which the environment has to be prepared, and which takes seconds.
+        from edlz.services.export import written_model
 
     return written_model
 

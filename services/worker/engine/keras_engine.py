@@ -22,7 +22,7 @@ from edlz.services.protocol.plan import Plan, TaskRange
 from edlz.services.protocol.seeds import derive_seed
 from edlz.services.worker.core.computation import Built, Computed, GroupedIds, Predicted
 from edlz.services.worker.engine.feed.task_reader import TaskReader
-from edlz.services.worker.engine.tensorflow.environment import prepare_environment
+from edlz.services.worker.engine.tensorflow.environment import importing_tensorflow
 from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError
 
 if TYPE_CHECKING:  # it imports TensorFlow
@@ -323,9 +323,9 @@ class KerasEngine:
         self._reader.close()
 
     def _tensorflow_side(self) -> ModuleType:
-        prepare_environment(self._config)
-        # Not above: it imports TensorFlow, for which the environment has to be prepared, and which takes seconds.
-        from edlz.services.worker.engine import building
+        with importing_tensorflow(self._config):
+            # Not above: it imports TensorFlow, for which the environment has to be prepared, and which takes seconds.
+            from edlz.services.worker.engine import building
 
         return building
 
