@@ -1,5 +1,6 @@
 """Data that several tests read: made once, from what ships with edlz."""
 
+import gc
 import os
 import signal
 import sys
@@ -25,6 +26,17 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(
         Path(__file__).parents[1] / "build" / "bytecode"
     )
+
+
+# What is collected, and what of TensorFlow is imported for that, comes to stay: to look for garbage in it, then and later,
+# is in vain.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 # How long one example takes says more of the machine than of the code.
