@@ -33,6 +33,18 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 gc.disable()
 
 
+# Files that take long come first, so that in the end none of two processes waits for a long one of the other.
+LONG = ("cluster", "k8s", "unit/engine", "unit/export", "unit/zoo", "unit/simulated")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.parent.relative_to(Path(__file__).parent)
+        return next((rank for rank, long in enumerate(LONG) if folder.is_relative_to(long)), len(LONG))
+
+    items.sort(key=rank)
+
+
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()

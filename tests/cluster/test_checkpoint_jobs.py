@@ -22,6 +22,7 @@ FLAGS = (
     "--worker_threads=1",
     "--log_level=DEBUG",
 )
+EPOCHS = 8  # enough of them that the job cannot be over before it is stopped
 MINIBATCHES = 67  # of an epoch of small_mnist: files of 500, 500 and 200 records, in tasks of 90
 
 
@@ -45,7 +46,7 @@ def digest_of(output: str) -> str:
 def test_a_job_is_stopped_in_an_epoch_and_goes_on_under_other_numbers(
     tmp_path: Path, small_mnist: Path
 ) -> None:
-    data, epochs = f"--training_data={small_mnist}/train", "--num_epochs=12"
+    data, epochs = f"--training_data={small_mnist}/train", f"--num_epochs={EPOCHS}"
     process = edlz(tmp_path, "train", "--job_name=job", *FLAGS, data, epochs, "--num_ps_pods=1")
     master = tmp_path / "jobs" / "job" / "logs" / "master.log"
     wait_for(lambda: master.exists() and "Task:40 completed" in master.read_text(), "task 40 is done")
@@ -56,7 +57,7 @@ def test_a_job_is_stopped_in_an_epoch_and_goes_on_under_other_numbers(
     (saved,) = list_versions(tmp_path / "jobs" / "job" / "checkpoints")
     assert saved.is_good
     begun = read_partition(saved.folder, 0, 1).ledger
-    assert 0 < begun.minibatches < MINIBATCHES * 12  # in a task, as a rule; which one nobody can say
+    assert 0 < begun.minibatches < MINIBATCHES * EPOCHS  # in a task, as a rule; which one nobody can say
 
     refused = edlz(tmp_path, "resume", "job", "--minibatch_size=3")
     output, _ = refused.communicate(timeout=60)
@@ -83,7 +84,7 @@ def test_a_job_is_stopped_in_an_epoch_and_goes_on_under_other_numbers(
 def test_checkpoints_are_cuts_and_the_newest_are_kept(
     mode: tuple[str, ...], tmp_path: Path, small_mnist: Path
 ) -> None:
-    flags = (*FLAGS, *mode, f"--training_data={small_mnist}/train", "--num_epochs=12")
+    flags = (*FLAGS, *mode, f"--training_data={small_mnist}/train", "--num_epochs=4")
     saving = ("--checkpoint_steps=10", "--keep_checkpoint_max=2")
     with HandJob(tmp_path, *flags, *saving, partitions=2).start(2) as job:
         job.finish()

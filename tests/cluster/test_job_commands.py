@@ -114,7 +114,8 @@ def test_the_life_of_a_job_in_the_background(tmp_path: Path, small_mnist: Path) 
 
 def test_waiting_for_the_end_of_a_short_job(tmp_path: Path, small_mnist: Path) -> None:
     terminal = Terminal(tmp_path)
-    training = terminal.start("train", "--job_name=job", f"--training_data={small_mnist}/train", *FLAGS)
+    data = f"--training_data={small_mnist}/train"
+    training = terminal.start("train", "--job_name=job", data, "--num_workers=1", *FLAGS)
     wait_for(lambda: (tmp_path / "jobs" / "job" / "journal.sqlite").exists(), "the job has been planned")
     assert "job  Succeeded  100 %" in terminal.run("wait", "job")
     finish(training, 0)

@@ -21,7 +21,7 @@ FLAGS = (
 )
 
 
-@pytest.mark.parametrize("partitions", [2, 0])
+@pytest.mark.parametrize("partitions", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_job_with_keys(
     partitions: int, tmp_path: Path, small_mnist: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

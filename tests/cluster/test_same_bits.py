@@ -32,7 +32,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("workers", "partitions"), [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), (2, 2)]
+    ("workers", "partitions"),
+    [*(pytest.param(workers, 1, marks=pytest.mark.slow) for workers in (1, 2)), (2, 2)],
 )
 def test_any_number_of_workers_and_partitions(
     workers: int, partitions: int, undisturbed: str, tmp_path: Path, small_mnist: Path

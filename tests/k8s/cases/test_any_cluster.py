@@ -67,6 +67,7 @@ def test_power_over_nodes_is_for_the_emulated_only(cluster: AnyCluster) -> None:
     assert cluster.find("nodes", "third") is not None
 
 
+@pytest.mark.slow
 def test_these_tests_pass_on_a_cluster_that_is_given(emulated_cluster: TestCluster) -> None:
     """The emulated cluster plays the real one, and nothing of the tests is left in it."""
     emulated_cluster.add_node("a")
