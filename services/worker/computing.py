@@ -131,12 +131,14 @@ class Computing:
         self._batch_calls: BatchCalls | None = None
 
     async def close(self) -> None:
-        """Let go of files and threads."""
-        if self._writer is not None:
-            self._writer.close()
-        if self._engine is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._engine.close)
-        self._thread.close()
+        """Let go of files and threads; also if that is broken off, or the process would not end."""
+        try:
+            if self._writer is not None:
+                self._writer.close()
+            if self._engine is not None:
+                await asyncio.get_running_loop().run_in_executor(None, self._engine.close)
+        finally:
+            self._thread.close()
 
     @property
     def _ready(self) -> Engine:

@@ -95,9 +95,11 @@ class WorkerService(Shell[Input, Instruction]):
         return self._stop.code
 
     async def _close(self) -> None:
-        await self._computing.close()
-        self._connections.close()
-        self._master.close()
+        try:
+            await self._computing.close()
+        finally:
+            self._connections.close()
+            self._master.close()
 
     # -- the core
 

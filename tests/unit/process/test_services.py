@@ -1,6 +1,7 @@
 """The shells of master, partitions and workers at their edges: whole jobs in one event loop."""
 
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -293,6 +294,32 @@ def test_who_has_no_master_any_more_ends(role: str) -> None:
         assert "does not answer any more" in str(life.error)
 
     play(scene, orphan_secs=3.0)
+
+
+def test_a_worker_that_is_ended_while_it_closes_leaves_no_thread() -> None:
+    """It would keep the process from ending."""
+    is_closing, may_close = threading.Event(), threading.Event()
+
+    class Slow(NumpyEngine):
+        def close(self) -> None:
+            is_closing.set()
+            may_close.wait(10.0)
+            super().close()
+
+    async def scene(cluster: Cluster) -> None:
+        cluster.start(Slow)
+        await cluster.until(lambda: bool(computed(cluster)))
+        (life, *_) = cluster.workers
+        life.stop.set(143, "signal 15")
+        await cluster.until(is_closing.is_set)
+        await life.kill()
+        may_close.set()
+        thread = life.service._computing._thread
+        is_ended, thread._is_closed = thread._is_closed, True  # in any case: the tests are to end as well
+        thread._inbox.put(None)
+        assert is_ended
+
+    play(scene)
 
 
 class Unbuildable(NumpyEngine):
