@@ -10,9 +10,10 @@ import keras
 import tensorflow as tf
 from keras import layers
 
+from edlz.api.batches import batched
 from edlz.api.embedding import Embedding
-from edlz.model_zoo.blocks.batched_parsing import parse_in_batches
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
+from edlz.model_zoo.blocks.examples import parse_examples
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.census.inputs import FIELDS, NUMBERS, SCHEMA, features
 
@@ -40,9 +41,10 @@ def custom_model(dim: int = 8, hidden: Sequence[int] = (64, 32), dropout: float 
     return keras.Model({"ids": ids, "numbers": numbers}, logits[:, 0], name="census_dnn")
 
 
+@batched
 def feed(dataset: tf.data.Dataset, mode: str, metadata: Any) -> tf.data.Dataset:
-    """Turn serialised Examples into ({"ids", "numbers"}, label), or features alone to predict."""
-    return parse_in_batches(dataset, mode, SCHEMA, features)
+    """Turn minibatches of serialised Examples into ({"ids", "numbers"}, label), or features alone to predict."""
+    return parse_examples(dataset, mode, SCHEMA, features)
 
 
 def optimizer(learning_rate: float = 0.1) -> keras.optimizers.Optimizer:

@@ -5,7 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from edlz.model_zoo.blocks.batched_parsing import parse_in_batches
+from edlz.api.batches import batched
+from edlz.model_zoo.blocks.examples import parse_examples
 from edlz.model_zoo.census.inputs import SCHEMA
 
 __all__ = ["feed", "inputs"]
@@ -16,9 +17,10 @@ def inputs() -> dict[str, Any]:
     return {name: keras.Input((1,), name=name, dtype=column.dtype.name) for name, column in SCHEMA.items()}
 
 
+@batched
 def feed(dataset: tf.data.Dataset, mode: str, metadata: Any) -> tf.data.Dataset:
-    """Turn serialised Examples into ({column: (1,)}, label), or columns alone to predict."""
-    return parse_in_batches(dataset, mode, SCHEMA, _columns)
+    """Turn minibatches of serialised Examples into ({column: (1,)}, label), or columns alone to predict."""
+    return parse_examples(dataset, mode, SCHEMA, _columns)
 
 
 def _columns(parsed: dict[str, Any]) -> dict[str, Any]:

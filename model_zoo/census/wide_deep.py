@@ -14,9 +14,10 @@ import keras
 import tensorflow as tf
 from keras import layers
 
+from edlz.api.batches import batched
 from edlz.api.embedding import Embedding
-from edlz.model_zoo.blocks.batched_parsing import parse_in_batches
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
+from edlz.model_zoo.blocks.examples import parse_examples
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.census.dnn import optimizer
 from edlz.model_zoo.census.inputs import CROSSES, FIELDS, NUMBERS, SCHEMA, features_and_crosses
@@ -49,6 +50,7 @@ def custom_model(dim: int = 8, hidden: Sequence[int] = (64, 32), dropout: float 
     return keras.Model({"ids": ids, "crosses": crosses, "numbers": numbers}, logits, name="census_wide_deep")
 
 
+@batched
 def feed(dataset: tf.data.Dataset, mode: str, metadata: Any) -> tf.data.Dataset:
-    """Turn serialised Examples into ({"ids", "crosses", "numbers"}, label), or features alone to predict."""
-    return parse_in_batches(dataset, mode, SCHEMA, features_and_crosses)
+    """Turn minibatches of serialised Examples into ({"ids", "crosses", "numbers"}, label), or features alone to predict."""
+    return parse_examples(dataset, mode, SCHEMA, features_and_crosses)

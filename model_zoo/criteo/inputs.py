@@ -9,8 +9,9 @@ import keras
 import tensorflow as tf
 from keras import layers
 
+from edlz.api.batches import batched
 from edlz.api.embedding import Embedding
-from edlz.model_zoo.blocks.batched_parsing import parse_in_batches
+from edlz.model_zoo.blocks.examples import parse_examples
 from edlz.model_zoo.blocks.ids import field_ids
 from edlz.model_zoo.criteo.layout import CATEGORICAL, NUMERIC
 
@@ -36,9 +37,10 @@ class Inputs:
         return keras.Model({"numeric": self.numeric, "ids": self.ids}, logits, name=name)
 
 
+@batched
 def feed(dataset: tf.data.Dataset, mode: str, metadata: Any) -> tf.data.Dataset:
-    """Turn serialised Examples (see `layout`) into ({"numeric", "ids"}, label), or features to predict."""
-    return parse_in_batches(dataset, mode, _SCHEMA, _features)
+    """Turn minibatches of serialised Examples (see `layout`) into ({"numeric", "ids"}, label), or features to predict."""
+    return parse_examples(dataset, mode, _SCHEMA, _features)
 
 
 def optimizer(learning_rate: float = 0.1) -> keras.optimizers.Optimizer:

@@ -10,8 +10,9 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-from edlz.model_zoo.blocks.batched_parsing import parse_in_batches
+from edlz.api.batches import batched
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
+from edlz.model_zoo.blocks.examples import parse_examples
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.heart.converter import COLUMNS
 
@@ -39,9 +40,10 @@ def optimizer(learning_rate: float = 0.01) -> keras.optimizers.Optimizer:
     return keras.optimizers.Adam(learning_rate)
 
 
+@batched
 def feed(dataset: tf.data.Dataset, mode: str, metadata: Any) -> tf.data.Dataset:
-    """Turn serialised Examples into ({"numbers": (22,)}, label), or features alone to predict."""
-    return parse_in_batches(dataset, mode, _SCHEMA, _features)
+    """Turn minibatches of serialised Examples into ({"numbers": (22,)}, label), or features alone to predict."""
+    return parse_examples(dataset, mode, _SCHEMA, _features)
 
 
 def _features(parsed: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import keras
 import tensorflow as tf
 from keras import layers
 
+from edlz.api.batches import batched
 from edlz.api.feature_columns import DenseFeatures
-from edlz.model_zoo.blocks.batched_parsing import parse_in_batches
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
+from edlz.model_zoo.blocks.examples import parse_examples
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.heart.converter import COLUMNS
 from edlz.model_zoo.heart.dnn import optimizer
@@ -56,9 +57,10 @@ def custom_model(dim: int = 4, hidden: Sequence[int] = (16,), dropout: float = 0
     return keras.Model(inputs, logits[:, 0], name="heart_feature_columns")
 
 
+@batched
 def feed(dataset: tf.data.Dataset, mode: str, metadata: Any) -> tf.data.Dataset:
-    """Turn serialised Examples into ({column: (1,)}, label), or columns alone to predict."""
-    return parse_in_batches(dataset, mode, _SCHEMA, _features)
+    """Turn minibatches of serialised Examples into ({column: (1,)}, label), or columns alone to predict."""
+    return parse_examples(dataset, mode, _SCHEMA, _features)
 
 
 def _features(parsed: dict[str, Any]) -> dict[str, Any]:

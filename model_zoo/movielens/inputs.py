@@ -9,7 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from edlz.model_zoo.blocks.batched_parsing import parse_in_batches
+from edlz.api.batches import batched
+from edlz.model_zoo.blocks.examples import parse_examples
 from edlz.model_zoo.blocks.ids import crossed_ids, field_ids, text_values
 
 __all__ = ["GENRE_FIELDS", "MOST_GENRES", "SINGLE_FIELDS", "feed"]
@@ -25,12 +26,13 @@ _SCHEMA = {
 _DAY_S = 86_400
 
 
+@batched
 def feed(dataset: tf.data.Dataset, mode: str, metadata: Any) -> tf.data.Dataset:
-    """Turn serialised Examples (see `converter`) into inputs and label, or inputs alone to predict.
+    """Turn minibatches of serialised Examples (see `converter`) into inputs and label, or inputs alone to predict.
 
     Inputs are `ids`, (8 + 3 * 10,) int64, and `has_genre`, (10,) float32: 1 for a genre, 0 for filling.
     """
-    return parse_in_batches(dataset, mode, _SCHEMA, _features)
+    return parse_examples(dataset, mode, _SCHEMA, _features)
 
 
 def _features(parsed: dict[str, Any]) -> dict[str, Any]:

@@ -75,5 +75,8 @@ def predicted_features(model: TrainedModel, records: list[bytes]) -> Any:
 
     from edlz.api.mode import Mode
 
-    dataset = model.model.contract.feed(tf.data.Dataset.from_tensor_slices(records), Mode.PREDICTION, None)
-    return next(iter(dataset.batch(len(records))))
+    contract = model.model.contract
+    dataset = tf.data.Dataset.from_tensor_slices(records)
+    if contract.is_batched:
+        return next(iter(contract.feed(dataset.batch(len(records)), Mode.PREDICTION, None)))
+    return next(iter(contract.feed(dataset, Mode.PREDICTION, None).batch(len(records))))

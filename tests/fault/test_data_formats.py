@@ -51,7 +51,7 @@ def digest(folder: Path, data: Path, name: str, workers: int, *, kills: bool = F
     return status.digest
 
 
-@pytest.mark.parametrize(("place", "name"), enumerate(FORMATS[1:], 1))
+@pytest.mark.parametrize(("place", "name"), [*enumerate(FORMATS[1:], 1)])
 def test_any_format_gives_the_same_digest(
     place: int, name: str, data: Path, wanted: str, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from edlz.api.batches import takes_batches
 from edlz.api.embedding import Embedding
 from edlz.api.example import encode_example
 from edlz.api.recordio import Reader
@@ -105,8 +106,8 @@ def load(name):
 
 
 def fed(module, records, mode="evaluation"):
-    dataset = module.feed(tf.data.Dataset.from_tensor_slices(records), mode, None)
-    return next(iter(dataset.batch(len(records))))
+    minibatch = tf.data.Dataset.from_tensor_slices(records).batch(len(records))
+    return next(iter(module.feed(minibatch, mode, None)))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -136,7 +137,6 @@ def test_a_few_steps_lower_the_loss(name, tables, adult_records):
 
 @pytest.mark.parametrize("name", ALL)
 def test_feeds_in_all_modes(name, adult_records):
-    tf.random.set_seed(1)
     module, records = load(name), records_for(name, adult_records)
     in_order, labels = fed(module, records)
     to_predict = fed(module, records, "prediction")
@@ -144,9 +144,9 @@ def test_feeds_in_all_modes(name, adult_records):
     for key, value in in_order.items():
         assert np.array_equal(value, to_predict[key]), key
         assert value.dtype == tf.string or np.isfinite(value).all()
-    _, shuffled = fed(module, records, "training")
-    assert sorted(shuffled.numpy()) == sorted(labels.numpy())
-    assert not np.array_equal(shuffled, labels)
+    _, to_train = fed(module, records, "training")
+    assert np.array_equal(to_train, labels)  # they are shuffled already
+    assert takes_batches(module.feed)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Parses records by the thousand: fifteen times as fast as one by one."""
+"""What a batched feed does with minibatches of serialised `tf.train.Example`s."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,13 +7,10 @@ import tensorflow as tf
 
 from edlz.api.mode import Mode
 
-__all__ = ["parse_in_batches"]
-
-_SHUFFLED_RECORDS = 8_192
-_PARSED_RECORDS = 1_024
+__all__ = ["parse_examples"]
 
 
-def parse_in_batches(
+def parse_examples(
     dataset: tf.data.Dataset,
     mode: str,
     schema: Mapping[str, Any],
@@ -21,13 +18,14 @@ def parse_in_batches(
     *,
     label: str = "label",
 ) -> tf.data.Dataset:
-    """Return what a model's `feed` returns: (features, label) of single records, or features to predict.
+    """Return what a model's batched `feed` returns: (features, labels) of each minibatch, or features to predict.
+
+    Records are not shuffled: edlz does that in each task.
 
     Parameters
     ----------
-    dataset : of serialised `tf.train.Example` records
+    dataset : of minibatches of serialised `tf.train.Example` records
     mode : str or Mode
-        Records are shuffled in training.
     schema : mapping of names to tf.io features
         What is in a record beside the label.
     features : callable
@@ -35,8 +33,6 @@ def parse_in_batches(
     label : str
         An integer, 0 or 1.  Records to predict need none.
     """
-    if mode == Mode.TRAINING:
-        dataset = dataset.shuffle(_SHUFFLED_RECORDS)
     is_labelled = mode != Mode.PREDICTION
     columns = {**schema, label: tf.io.FixedLenFeature([], tf.int64)} if is_labelled else dict(schema)
 
@@ -46,4 +42,4 @@ def parse_in_batches(
         inputs = features(parsed)
         return (inputs, tf.cast(labels, tf.float32)) if is_labelled else inputs
 
-    return dataset.batch(_PARSED_RECORDS).map(parse).unbatch()
+    return dataset.map(parse)
