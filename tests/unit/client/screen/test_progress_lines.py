@@ -40,6 +40,7 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
         "nonfinite_losses",
         "exported",
         "predictions",
+        "page",
     ]
     assert (found["api"], found["seq"]) == (1, 811)
     assert found["job"] == {
