@@ -28,13 +28,15 @@ class LogFolder:
         self._path = path
 
     def keep(self, log: PodLog) -> list[PodLog]:
-        """Write a log; return those that had to go for it.
+        """Write a log, unless an earlier life of the master has; return those that had to go for it.
 
         Raises
         ------
         OSError
             If it cannot be written.
         """
+        if any(path.name.endswith(log.file_name.partition("-")[2]) for path in self._files()):
+            return []
         self._path.mkdir(parents=True, exist_ok=True)
         replace_file(self._path / log.file_name, log.text + "\n")
         gone = []

@@ -69,6 +69,14 @@ def test_the_newest_fifty_stay_and_strangers_are_left_alone(tmp_path: Path) -> N
     assert (tmp_path / "pods" / "notes.txt").exists()
 
 
+def test_a_pod_is_kept_once(tmp_path: Path) -> None:
+    folder = LogFolder(tmp_path)
+    for at in (AT, AT + 60):  # by a master, and by its next life
+        folder.keep(PodLog.of("worker-1", "0123456789", at, ["x"], "exit code 1"))
+    folder.keep(PodLog.of("worker-11", "0123456789", AT, ["x"], "exit code 1"))
+    assert [(log.name, log.at) for log in folder.logs()] == [("worker-1", AT), ("worker-11", AT)]
+
+
 def test_ten_megabytes_are_kept_in_all(tmp_path: Path) -> None:
     folder = LogFolder(tmp_path)
     for number in range(MOST_LOGS):
