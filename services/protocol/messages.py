@@ -190,6 +190,7 @@ class PartitionStatus(Message, frozen=True, kw_only=True, tag=10):
     checkpoints: tuple[SnapshotName, ...] = ()  # its parts of complete ones, as names of snapshots
     is_leaving: bool = False  # it was told to end, and waits until what it has is saved
     losses: LossSum = LossSum()  # of the minibatches in its state, if workers tell them
+    can_wait: bool = False  # as of WorkerStatus: it stands behind the fence
 
 
 class Granted(Message, frozen=True, kw_only=True, tag=11):
@@ -385,6 +386,7 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     exported: ExportReport | None = None
     failed_export: FailedExport | None = None
     callbacks: CallbackNeeds | None = None  # of the model, as soon as it is built, if it has any
+    can_wait: bool = False  # it has nothing in hand: the answer may be held until there is something to say
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):

@@ -169,7 +169,9 @@ class PartitionService(Shell[Input, Instruction]):
         self._kernels = ThreadPoolExecutor(1, thread_name_prefix="kernel")
         self._writes = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self._events = EventQueue(self._kernels, self.fail)
-        self._status_request: tuple[int, float] | None = None  # under way, and since when
+        self._status_request: tuple[int, float, bool] | None = (
+            None  # under way, since when, if it may be held
+        )
         self._waiting: Report | None = None  # to be sent when that is answered
         self._requests = 0
         self._operations: dict[str, Buckets] = {}  # how long requests took, by kind
@@ -294,8 +296,9 @@ class PartitionService(Shell[Input, Instruction]):
     def _report(self, report: Report) -> None:
         status = report.body
         if self._status_request is not None:
-            request, since = self._status_request
-            if self._loop.time() - since < HEARTBEAT_S:  # its answer may be near: the newest one follows it
+            request, since, can_wait = self._status_request
+            is_near = self._loop.time() - since < HEARTBEAT_S and not can_wait
+            if is_near:  # the newest one follows its answer
                 self._waiting = report
                 return
             self._master.cancel(request)
@@ -312,7 +315,7 @@ class PartitionService(Shell[Input, Instruction]):
             if waiting is not None and self._status_request is None:
                 self._report(waiting)
 
-        self._status_request = (self._master.send(status, on_answer), self._loop.time())
+        self._status_request = (self._master.send(status, on_answer), self._loop.time(), status.can_wait)
 
     @carries.out(Write)
     def _write(self, write: Write) -> None:

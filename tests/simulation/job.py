@@ -146,6 +146,10 @@ class SimulatedJob:
                 check_failure(self.schedule, master.core.verdict.failure)
                 return self
             self.reach(master.core.phase.value)
+            if any(master.core._idle):
+                self.reach("waiting")
+            if any(master.core._partition_answers._held):
+                self.reach("standing")
             if master.core.work.barriers.stands_at:
                 self.reach("barrier")
             if master.core.work.barriers.rounds:

@@ -16,7 +16,9 @@ from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.course import Course
 from edlz.services.master.core.farewell import Farewell
+from edlz.services.master.core.held_asks import HeldAsks
 from edlz.services.master.core.job_processes import JobProcesses
+from edlz.services.master.core.partition_answers import PartitionAnswers
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.processes.eras import Eras
 from edlz.services.master.core.processes.live_workers import HANG_S, LiveWorkers
@@ -43,13 +45,11 @@ from edlz.services.master.core.vocabulary.verdict import Verdict
 from edlz.services.master.core.work import Work
 from edlz.services.protocol.messages import (
     ErrorReply,
-    EvaluationLease,
     Failure,
     Granted,
     Identity,
     Job,
     Lease,
-    PartitionOrders,
     PartitionStatus,
     Scaled,
     ScaleRequest,
@@ -60,6 +60,8 @@ from edlz.services.protocol.messages import (
 )
 
 __all__ = ["MasterCore"]
+
+IDLE_S = 1.0  # a worker with nothing in hand hears that there is nothing so often
 
 
 class MasterCore:
@@ -120,6 +122,11 @@ class MasterCore:
         self._standstill = Standstill()
         self._told: set[str] = set()  # who has heard how the job ended
         self._farewell = Farewell()
+        self._idle: HeldAsks[WorkerStatus] = HeldAsks(IDLE_S)
+        answered = (self.partitions, self.eras, self.checkpoints, self._standstill, self.work, self.verdict)
+        self._partition_answers = PartitionAnswers(
+            self.plan, self.term, self._identities, answered, self._told
+        )
 
     def feed(self, event: Input, now: float) -> list[Instruction]:
         """Take an input; return what is to be done, in this order.
@@ -130,6 +137,8 @@ class MasterCore:
             If a request does not fit this job, or comes from a process of another run; nothing has changed.
         """
         out = self._on(event, now)
+        if not _may_be_held(event):  # else there is no more to be had than before
+            out += [*self._answer_idle(now), *self._partition_answers.answer_held(now)]
         self._course.settle()
         return out
 
@@ -280,7 +289,7 @@ class MasterCore:
         if status.term != self.term:  # first contact, or a late copy: believe nothing in it
             return [Reply(to, Granted(term=self.term, incarnation=None))]
         if not 0 <= status.partition < self.job.partitions:
-            return [Reply(to, self._stop_order((0, 0)))]
+            return [Reply(to, self._partition_answers.stop((0, 0)))]
         check_partition(status, self.plan, self.term)
         if status.incarnation is None:
             incarnation, journal = self._identities.grant(f"ps-{status.partition}", status.boot)
@@ -288,7 +297,7 @@ class MasterCore:
             granted = Granted(term=self.term, incarnation=incarnation, job=self.job, ends=ends)
             return [*journal, Reply(to, granted)]
         if self.partitions.is_outdated(status):
-            return [Reply(to, self._stop_order(status.incarnation))]
+            return [Reply(to, self._partition_answers.stop(status.incarnation))]
         is_first = status.partition not in self.partitions.entries
         out: list[Instruction] = [
             *self.processes.silent_servers.on_heard(status.partition, now),
@@ -299,12 +308,7 @@ class MasterCore:
         if self.plan.is_sync:
             self._standstill.on_status(status.partition, self.partitions.statuses, now)
         out += self._course.advance()
-        return [*out, Reply(to, self._partition_orders(status, status.incarnation))]
-
-    def _stop_order(self, incarnation: Identity) -> PartitionOrders:
-        return PartitionOrders(
-            term=self.term, number=self._identities.number(), incarnation=incarnation, stop=True
-        )
+        return [*out, *self._partition_answers.answer(to, status, now)]
 
     def _admit(self, status: PartitionStatus, *, is_first: bool) -> list[Instruction]:
         """A partition has begun a life."""
@@ -325,38 +329,6 @@ class MasterCore:
         if self.verdict.is_over or not status.is_leaving or (entry is not None and entry.status.is_leaving):
             return []
         return [Announce("ps", f"ps-{status.partition} was told to end; what it has is saved first.")]
-
-    def _partition_orders(self, status: PartitionStatus, incarnation: Identity) -> PartitionOrders:
-        if self.verdict.is_over:
-            self._told.add(f"ps-{status.partition}")
-        discard_below, snapshot_at = 0, None
-        hurries = self.plan.is_sync and self.partitions.is_one_leaving
-        if self.work.is_open and self.plan.is_sync:
-            discard_below = max((name[1] for name in self.partitions.common_snapshots()), default=0)
-            snapshot_at = self._standstill.version if hurries else None
-        return PartitionOrders(
-            term=self.term,
-            number=self._identities.number(),
-            incarnation=incarnation,
-            stop=self.verdict.is_over,
-            era=self.eras.newest,
-            restore=None if self.work.is_open else self.eras.restore,
-            discard_below=discard_below,
-            seal=self.work.is_open and self.work.is_all_done,
-            checkpoint=self.checkpoints.orders(
-                status.partition,
-                is_sealed=status.is_sealed,
-                stands_at=self.work.barriers.stands_at if self.work.is_open else 0,
-            ),
-            checkpointed=self.checkpoints.completed,
-            ends=self.work.bad_tasks.journalled,
-            closing=self.work.bad_tasks.closing,
-            newest_checkpoint=-1 if self.checkpoints.newest is None else self.checkpoints.newest,
-            snapshot_at=-1 if snapshot_at is None else snapshot_at,
-            hurries=hurries,
-            fence=self.work.barriers.fence,
-            task_count=self.work.barriers.task_count,
-        )
 
     # -- workers
 
@@ -379,12 +351,12 @@ class MasterCore:
         live = self.processes.live
         entry = live.workers.get(status.worker)
         if live.is_retired(status.worker) or (entry and life < entry.incarnation):
-            dump = live.has_hung(status.worker)
-            orders = WorkerOrders(term=self.term, seq=status.seq, incarnation=None, stop=True, dump=dump)
-            return [Reply(to, orders)]
-        # A repeated question gets the answer that it had: leases given twice would be two.  An older one gets none.
+            return self._stop_worker(to, status)
+        # A repeated question gets the answer that it had, or will have: leases given twice would be two.  An older one gets none.
         if entry and life == entry.incarnation and status.seq <= entry.seq:
-            return [Reply(to, entry.answer)] if status.seq == entry.seq else []
+            if status.seq < entry.seq or self._idle.repeat(status.worker, to):
+                return []
+            return [Reply(to, entry.answer)]
         out: list[Instruction] = []
         if entry is None or life != entry.incarnation:
             if entry:  # a new life of the same id: what the old one held is free
@@ -396,10 +368,51 @@ class MasterCore:
             out += self._fail_for_good(status.failure)
         out += self.work.losses.take(status, now)
         answer = self._answer(status, entry, out, now)
+        self._note(status, entry, answer, now)
+        if status.can_wait and not _is_said(answer):
+            self._idle.hold(status.worker, to, status, now)
+            return out
+        return [*out, *self._tell(to, status, answer)]
+
+    def _note(
+        self, status: WorkerStatus, before: WorkerEntry | None, answer: WorkerOrders, seen_s: float
+    ) -> None:
+        self.processes.note(status.worker, WorkerEntry.of(status, before, answer, seen_s))
+
+    def _tell(self, to: Hashable, status: WorkerStatus, answer: WorkerOrders) -> list[Instruction]:
+        self._idle.drop(status.worker)
         if self.verdict.is_over:
             self._told.add(f"worker-{status.worker}")
-        self.processes.note(status.worker, _entry_of(status, life, entry, answer, now))
-        return [*out, Reply(to, answer)]
+        return [Reply(to, answer)]
+
+    def _answer_idle(self, now: float) -> list[Instruction]:
+        """Answer the workers that wait for work as far as there is any, or it is time.
+
+        Of those with nothing in hand one is as good as another: what the first does not get, the next one need not ask for.
+        """
+        out: list[Instruction] = []
+        live = self.processes.live
+        for ask in self._idle:
+            status, entry = ask.status, live.workers.get(ask.status.worker)
+            if entry is None or entry.incarnation != status.incarnation:  # lost, or not wanted any more
+                self._idle.drop(status.worker)
+                out += self._stop_worker(ask.to, status) if live.is_retired(status.worker) else []
+                continue
+            is_due = now >= ask.until_s
+            if not (is_due or self.verdict.is_over or live.is_active(status.worker)):
+                continue
+            answer = self._answer(status, entry, out, now)
+            if not (is_due or _is_said(answer)):
+                break
+            self._note(status, entry, answer, entry.seen_s)
+            out += self._tell(ask.to, status, answer)
+        return out
+
+    def _stop_worker(self, to: Hashable, status: WorkerStatus) -> list[Instruction]:
+        """Tell a worker to go: it was given up, is not wanted any more, or another life has taken its place."""
+        dump = self.processes.live.has_hung(status.worker)
+        orders = WorkerOrders(term=self.term, seq=status.seq, incarnation=None, stop=True, dump=dump)
+        return [Reply(to, orders)]
 
     def _welcome(self, status: WorkerStatus, incarnation: Identity) -> WorkerOrders:
         return WorkerOrders(
@@ -463,30 +476,14 @@ class MasterCore:
         self.partitions.check_invariants()
 
 
-def _entry_of(
-    status: WorkerStatus, life: Identity, before: WorkerEntry | None, answer: WorkerOrders, now: float
-) -> WorkerEntry:
-    """Return a worker's newest word, with what the answer to it gives; `before`: the word before of the same life."""
-    holding = status.holding + ((answer.lease.task,) if answer.lease else ())
-    steps_before = before.steps_before if before else {}
-    return WorkerEntry(
-        incarnation=life,
-        seq=status.seq,
-        seen_s=now,
-        answer=answer,
-        holding=holding,
-        steps=status.steps,
-        has_asked=status.wants_task or (before is not None and before.has_asked),
-        busy_s=status.busy_s,
-        longest_s=status.longest_s,
-        is_starting=status.is_starting,
-        evaluating=_with_lease(status.evaluating, answer.evaluation),
-        exporting=answer.export.digest if answer.export else status.exporting,
-        steps_before={task: steps_before.get(task, status.steps) for task in holding},
-    )
+def _may_be_held(event: Input) -> bool:
+    """Whether an event is but the ask of a worker that has nothing in hand."""
+    return isinstance(event, Request) and isinstance(event.body, WorkerStatus) and event.body.can_wait
 
 
-def _with_lease(
-    held: tuple[tuple[int, int], ...], lease: EvaluationLease | None
-) -> tuple[tuple[int, int], ...]:
-    return held if lease is None else (*held, (lease.round, lease.task))
+def _is_said(orders: WorkerOrders) -> bool:
+    """Whether orders say anything to a worker that has nothing in hand."""
+    noted = (*orders.noted, *orders.noted_evaluations, *orders.noted_results, *orders.noted_failures)
+    given = (orders.lease, orders.evaluation, orders.conclude, orders.export)
+    is_ending = orders.stop or orders.finished
+    return bool(is_ending or noted or any(given) or orders.partitions or orders.noted_export)

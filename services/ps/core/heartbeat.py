@@ -47,6 +47,11 @@ class Heartbeat:
             self._next_s = min(self._next_s, now + HURRIED_HEARTBEAT_S)
         self._hurries = hurries
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether all that it waits for is the master's word: that may come when there is news."""
+        return self._is_at_fence and not self._hurries
+
     # -- what is told at once
 
     def begin_life(self, milestones: Iterable[int]) -> None:
@@ -65,7 +70,7 @@ class Heartbeat:
         self._fence = fence
         self._is_at_fence = 0 < fence <= first_unfinished
         if self._is_at_fence:
-            self._next_s = min(self._next_s, now + HURRIED_HEARTBEAT_S)
+            self._next_s = now  # what was told last may have been of before
 
     def is_at_milestone(self, store: Store) -> bool:
         """Whether the master is to hear of this version at once."""

@@ -212,6 +212,7 @@ class Partition(Standing):
                     checkpoints=self._targets.checkpoints() if self.store else (),
                     is_leaving=is_leaving,
                     losses=self.store.losses if self.store else LossSum(),
+                    can_wait=self._heartbeat.can_wait and not is_leaving,
                 )
             )
         ]
@@ -234,7 +235,10 @@ class Partition(Standing):
         self._obeyed = answer.number
         if asked.ledger is not None:  # this very ledger has been heard, not merely sent
             self._ledger_known = (asked.term, asked.incarnation, asked.era, asked.frozen)
-        return self._obey(answer, now)
+        out = self._obey(answer, now)
+        if self._heartbeat.can_wait and self._heartbeat.is_due(now):  # the answer to the next one may be held
+            out += self._status(now)
+        return out
 
     def _on_granted(self, granted: Granted, now: float) -> list[Instruction]:
         if self.incarnation is not None or granted.incarnation is None:

@@ -84,6 +84,11 @@ class Evaluations:
         return tuple(self._results.values())
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in hand, or to be reported."""
+        return not (self.holding or self._concluding or self._results)
+
+    @property
     def wants_lease(self) -> bool:
         return not self._in_hand and len(self._writing) < MOST_WRITING
 

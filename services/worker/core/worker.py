@@ -64,7 +64,7 @@ from edlz.services.worker.core.training import Training
 __all__ = ["WorkerCore"]
 
 HEARTBEAT_S = 1.0
-ASK_AGAIN_S = 0.2  # a worker without work asks again this often
+ASK_AGAIN_S = 0.2  # a worker without work asks again this often, if it is answered at once
 
 
 class WorkerCore:
@@ -98,6 +98,7 @@ class WorkerCore:
         self._seq = 0
         self._is_status_under_way = False
         self._next_status_s = 0.0
+        self._was_idle = False  # when it sent the last one
         self._exports = Exports()
         self._training: Training | None = None  # as soon as the model is built
         self._failure: Failure | None = None
@@ -188,12 +189,16 @@ class WorkerCore:
         out = self._training.on_tick(now) if self._training else []
         out += self._evaluations.on_tick(now)
         out += self._schedule()
-        is_idle = self._wants_task() and not self._ready_training.is_busy
-        # A heartbeat after the last status, or sooner while there is room for work: nobody calls a worker.
-        asks_again_s = self._next_status_s - HEARTBEAT_S + ASK_AGAIN_S
-        if not self._is_status_under_way and now >= (asks_again_s if is_idle else self._next_status_s):
+        is_waiting = self._wants_task() and not self._ready_training.is_busy
+        # A heartbeat after the last status, or sooner while there is room for work.
+        due_s = self._asks_again_s if is_waiting else self._next_status_s
+        if not self._is_status_under_way and now >= due_s:
             out += self._status(now)
         return out
+
+    @property
+    def _asks_again_s(self) -> float:
+        return self._next_status_s - HEARTBEAT_S + ASK_AGAIN_S
 
     def _status(self, now: float) -> list[Instruction]:
         """A status, unless one is under way: its answer will be followed by another."""
@@ -202,6 +207,7 @@ class WorkerCore:
             return []
         self._seq, self._is_status_under_way, self._next_status_s = self._seq + 1, True, now + HEARTBEAT_S
         training, (busy_s, longest_s, is_starting) = self._training, self._pace()
+        self._was_idle = self._is_idle
         body = WorkerStatus(
             worker=self.worker,
             boot=self.boot,
@@ -232,6 +238,7 @@ class WorkerCore:
             exported=self._exports.report,
             failed_export=self._exports.failed,
             callbacks=self._callbacks,
+            can_wait=self._was_idle,
         )
         return [AskMaster(body)]
 
@@ -247,6 +254,17 @@ class WorkerCore:
     def _wants_task(self) -> bool:
         is_free = self._failure is None and not self._exports.is_busy
         return self._is_ready and is_free and self._ready_training.wants_task
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether it wants work, has none in hand, and has nothing to report: then the master may answer later."""
+        training = self._training
+        has_training = training is not None and bool(training.holding or training.failed)
+        return self._wants_task() and not has_training and self._evaluations.is_idle
+
+    def _asks_at_once(self, now: float) -> bool:
+        """Whether to ask again as soon as an ask is answered: an answer without work has been held, or comes to reports."""
+        return self._is_idle and (not self._was_idle or now >= self._asks_again_s)
 
     def _schedule(self) -> list[Instruction]:
         return self._ready_training.schedule() if self._is_ready else []
@@ -276,7 +294,8 @@ class WorkerCore:
         out += self._exports.on_orders(orders)
         out += self._schedule()
         # After a lease at once, if there is room for more: one answer brings one task.
-        if now >= self._next_status_s or (orders.lease is not None and self._wants_task()):
+        wants_another = orders.lease is not None and self._wants_task()
+        if now >= self._next_status_s or wants_another or self._asks_at_once(now):
             out += self._status(now)
         return out
 

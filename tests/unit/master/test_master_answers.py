@@ -1,93 +1,16 @@
 """What the master's core says to a worker, and what it leaves out since the worker has it."""
 
-import itertools
-from typing import Any
-
-import msgspec
-
-from edlz.services.master.core.master import MasterCore
-from edlz.services.master.core.vocabulary.inputs import Request, Start
-from edlz.services.master.core.vocabulary.instructions import Announce, Journal, Reply, TakeDigest
-from edlz.services.master.core.vocabulary.records import JournalState
-from edlz.services.protocol.ledger import LedgerRecord
-from edlz.services.protocol.message_types import Message
+from edlz.services.master.core.vocabulary.instructions import Announce, TakeDigest
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
-    DoneTask,
-    Identity,
-    PartitionStatus,
-    WorkerOrders,
-    WorkerStatus,
 )
 from edlz.services.worker.core.inputs import Ordered, Tick
 from edlz.services.worker.core.worker import WorkerCore
-from tests import builders
-from tests.statuses import partition_status
-
-seqs = itertools.count(1)
-
-
-class Master:
-    """A core that runs, with its partitions, and workers that say what a test wants them to."""
-
-    def __init__(self, mode: str = "async", tasks: int = 6, slots: int = 1, partitions: int = 2) -> None:
-        self.plan = builders.plan(tasks, mode=mode, slots=slots)
-        job = builders.job(self.plan, name="job", partitions=partitions)
-        self.core = MasterCore(job, JournalState())
-        self.core.feed(Start(), 0.0)
-        self.journalled: dict[str, object] = {}
-        self.partitions = [self.partition(index) for index in range(partitions)]
-        self.lives: dict[str, Identity] = {}
-
-    def ask(self, body: Message) -> tuple[Any, list[Any]]:
-        instructions = self.core.feed(Request(0, body), 0.0)
-        self.core.check_invariants()
-        for instruction in instructions:
-            if isinstance(instruction, Journal):
-                self.journalled |= instruction.fields
-        answers = [instruction.body for instruction in instructions if isinstance(instruction, Reply)]
-        return answers[0], instructions
-
-    def partition(self, index: int, **fields: Any) -> PartitionStatus:
-        """Let a partition begin a life."""
-        status = partition_status(
-            index,
-            boot=next(seqs) + 1000,
-            incarnation=None,
-            seq=next(seqs),
-            term=self.core.term,
-            era=(1, 0) if self.plan.is_sync else None,
-            ledger=LedgerRecord(),
-        )
-        granted, _ = self.ask(status)
-        status = msgspec.structs.replace(status, incarnation=granted.incarnation)
-        return self.say(status, **fields)
-
-    def say(self, status: PartitionStatus, **fields: Any) -> PartitionStatus:
-        status = msgspec.structs.replace(status, seq=next(seqs), **fields)
-        self.ask(status)
-        return status
-
-    def worker(self, name: str, **fields: Any) -> tuple[WorkerOrders, list[Any]]:
-        """Send a worker's status; it joins with its first one."""
-        if name not in self.lives:
-            hello = WorkerStatus(worker=name, boot=next(seqs), incarnation=None, seq=1, era=NO_IDENTITY)
-            welcome, _ = self.ask(hello)
-            self.lives[name] = welcome.incarnation
-        era = (1, 0) if self.plan.is_sync else NO_IDENTITY
-        return self.ask(
-            WorkerStatus(
-                worker=name, boot=0, incarnation=self.lives[name], seq=next(seqs), era=era, run="r", **fields
-            )
-        )
-
-    def done(self, *tasks: int) -> tuple[DoneTask, ...]:
-        lives = tuple(status.incarnation or NO_IDENTITY for status in self.partitions)
-        return tuple(DoneTask(task=task, era=(1, 0), incarnations=lives) for task in tasks)
+from tests.asked_master import AskedMaster
 
 
 def test_the_list_of_partitions_is_sent_until_the_worker_has_it() -> None:
-    master = Master()
+    master = AskedMaster()
     first, _ = master.worker("a")
     assert [address.endpoint for address in first.partitions] == ["ipc://ps-0", "ipc://ps-1"]
     assert master.worker("a")[0].partitions == first.partitions
@@ -96,7 +19,7 @@ def test_the_list_of_partitions_is_sent_until_the_worker_has_it() -> None:
 
 
 def test_a_change_of_a_partition_makes_another_list() -> None:
-    master = Master()
+    master = AskedMaster()
     known = master.worker("a")[0].address_list
     one = master.say(master.partitions[1], has_base=False)
     moved, _ = master.worker("a", address_list=known)
@@ -112,7 +35,7 @@ def test_a_change_of_a_partition_makes_another_list() -> None:
 
 
 def test_a_worker_says_which_list_it_has_learnt_from() -> None:
-    master = Master()
+    master = AskedMaster()
     runner = WorkerCore("a", 7)
     [asked] = runner.feed(Tick(), 0.0)
     [asked] = runner.feed(Ordered(master.ask(asked.body)[0]), 0.0)[-1:]
@@ -125,7 +48,7 @@ def test_a_worker_says_which_list_it_has_learnt_from() -> None:
 
 
 def test_the_report_of_the_last_task_ends_the_job_at_once() -> None:
-    master = Master(tasks=2)
+    master = AskedMaster(tasks=2)
     for status in master.partitions:
         master.say(status, is_sealed=True, minibatches=4)
     assert not any(isinstance(i, TakeDigest) for i in master.worker("a", done=master.done(0))[1])
@@ -133,7 +56,7 @@ def test_the_report_of_the_last_task_ends_the_job_at_once() -> None:
 
 
 def test_a_job_that_has_trained_on_nothing_fails() -> None:
-    master = Master(tasks=2)
+    master = AskedMaster(tasks=2)
     for status in master.partitions:
         master.say(status, is_sealed=True)
     answer, instructions = master.worker("a", done=master.done(0, 1))
@@ -145,7 +68,7 @@ def test_a_job_that_has_trained_on_nothing_fails() -> None:
 
 
 def test_the_last_tasks_are_kept_for_those_who_have_asked() -> None:
-    master = Master(tasks=3)
+    master = AskedMaster(tasks=3)
     assert master.worker("a", wants_task=True)[0].lease is not None
     master.worker("b")  # it builds its model still
     reserve = master.worker("a", wants_task=True, holding=(0,))[0].lease
@@ -159,7 +82,7 @@ def test_the_last_tasks_are_kept_for_those_who_have_asked() -> None:
 
 def test_a_worker_that_never_joined_is_told_of_as_lost_too() -> None:
     """Its launcher knows why: it did not find its master, for one."""
-    master = Master(tasks=3)
+    master = AskedMaster(tasks=3)
     (told,) = master.core.processes.lose("c", "no way to the master", is_death=True)
     assert told == Announce("worker", "worker-c lost: no way to the master.")
     master.worker("a", wants_task=True)
@@ -168,7 +91,7 @@ def test_a_worker_that_never_joined_is_told_of_as_lost_too() -> None:
 
 
 def test_what_the_last_worker_held_waits_for_the_next_one() -> None:
-    master = Master(tasks=3)
+    master = AskedMaster(tasks=3)
     for name in ("a", "b"):
         assert master.worker(name, wants_task=True)[0].lease is not None
     kept = "no minibatch is lost, none counts twice."
@@ -179,7 +102,7 @@ def test_what_the_last_worker_held_waits_for_the_next_one() -> None:
 
 
 def test_a_spare_has_no_share_of_a_round() -> None:
-    master = Master("sync", tasks=4, slots=2)
+    master = AskedMaster("sync", tasks=4, slots=2)
     master.core.processes.live.supervise(1)
     for name in ("a", "b"):
         master.worker(name)
@@ -195,7 +118,7 @@ def test_a_spare_has_no_share_of_a_round() -> None:
 
 
 def test_the_journal_forgets_the_incarnations_of_workers_that_are_gone() -> None:
-    master = Master()
+    master = AskedMaster()
     master.worker("a")
     master.core.processes.lose("a", "killed")
     master.worker("b")

@@ -1,12 +1,21 @@
 """What the core of the master keeps of the journal, of each worker and of each partition."""
 
 from dataclasses import dataclass, field
+from typing import Self
 
 from edlz.services.protocol.concluded_rounds import CallbackBeginning, CallbackNeeds, ConcludedRound
 from edlz.services.protocol.curves import CurveEnd, CurveRow
 from edlz.services.protocol.job_status import EventView, FailureView, JobStatus
 from edlz.services.protocol.ledger import LedgerRecord, TaskSet
-from edlz.services.protocol.messages import ExportReport, ExportWish, Identity, PartitionStatus, WorkerOrders
+from edlz.services.protocol.messages import (
+    EvaluationLease,
+    ExportReport,
+    ExportWish,
+    Identity,
+    PartitionStatus,
+    WorkerOrders,
+    WorkerStatus,
+)
 
 __all__ = [
     "Added",
@@ -107,6 +116,34 @@ class WorkerEntry:
     evaluating: tuple[tuple[int, int], ...] = ()  # (round, task)
     exporting: str = ""  # the digest of a model
     steps_before: dict[int, int] = field(default_factory=dict)  # by task in hand: its steps when it took it
+
+    @classmethod
+    def of(cls, status: WorkerStatus, before: Self | None, answer: WorkerOrders, seen_s: float) -> Self:
+        """Return a worker's newest word, with what the answer to it gives; `before`: the word before of the same life."""
+        assert status.incarnation is not None
+        holding = status.holding + ((answer.lease.task,) if answer.lease else ())
+        steps_before = before.steps_before if before else {}
+        return cls(
+            incarnation=status.incarnation,
+            seq=status.seq,
+            seen_s=seen_s,
+            answer=answer,
+            holding=holding,
+            steps=status.steps,
+            has_asked=status.wants_task or (before is not None and before.has_asked),
+            busy_s=status.busy_s,
+            longest_s=status.longest_s,
+            is_starting=status.is_starting,
+            evaluating=_with_lease(status.evaluating, answer.evaluation),
+            exporting=answer.export.digest if answer.export else status.exporting,
+            steps_before={task: steps_before.get(task, status.steps) for task in holding},
+        )
+
+
+def _with_lease(
+    held: tuple[tuple[int, int], ...], lease: EvaluationLease | None
+) -> tuple[tuple[int, int], ...]:
+    return held if lease is None else (*held, (lease.round, lease.task))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,57 @@
+"""Asks that the master has not answered yet, since it has nothing to say: whoever waits hears at once when it has.
+
+Who may be kept waiting says so in its status (`can_wait`): a worker with nothing in hand, a partition that stands behind
+the last task before a barrier.  An answer that would only repeat what is known is held back until there is another
+one, or until `longest_s` are over, so that silence still means what it does elsewhere.
+"""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+__all__ = ["HeldAsk", "HeldAsks"]
+
+Status = TypeVar("Status")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAsk(Generic[Status]):
+    """A status, whom its answer is for, and until when that can wait."""
+
+    to: Hashable
+    status: Status
+    until_s: float
+
+
+class HeldAsks(Generic[Status]):
+    """The newest ask of each process that waits, oldest first.
+
+    Parameters
+    ----------
+    longest_s : float
+        How long an answer may be held: less than the time after which a request is sent again.
+    """
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = longest_s
+        self._asks: dict[Hashable, HeldAsk[Status]] = {}
+
+    def __iter__(self) -> Iterator[HeldAsk[Status]]:
+        """Yield all of them; meanwhile they may be dropped."""
+        return iter(list(self._asks.values()))
+
+    def hold(self, who: Hashable, to: Hashable, status: Status, now: float) -> None:
+        """Answer this later, and nothing that the same process has asked before."""
+        self._asks.pop(who, None)
+        self._asks[who] = HeldAsk(to, status, now + self._longest_s)
+
+    def repeat(self, who: Hashable, to: Hashable) -> bool:
+        """The newest ask of a process has come once more: whether it is held, and so will be answered there."""
+        ask = self._asks.get(who)
+        if ask is not None:
+            self._asks[who] = HeldAsk(to, ask.status, ask.until_s)
+        return ask is not None
+
+    def drop(self, who: Hashable) -> None:
+        """A process is answered, or is not there any more."""
+        self._asks.pop(who, None)

@@ -1,0 +1,82 @@
+"""How often a worker without work asks the master for some."""
+
+from typing import Any
+
+from edlz.services.protocol.messages import (
+    DoneEvaluation,
+    EvaluationLease,
+    Initialised,
+    PartitionAddress,
+    WorkerOrders,
+    WorkerStatus,
+)
+from edlz.services.protocol.plan import TaskRange
+from edlz.services.worker.core.inputs import Answered, Evaluated, Input, ModelBuilt, Ordered, Tick
+from edlz.services.worker.core.instructions import AskMaster, SendInitialise
+from edlz.services.worker.core.worker import ASK_AGAIN_S, HEARTBEAT_S, WorkerCore
+from tests import builders
+
+LIFE, SERVER = (1, 2), (1, 3)
+
+
+class IdleWorker:
+    """A worker's core that has built its model, is known to its one partition, and has asked for work."""
+
+    def __init__(self) -> None:
+        self.core = WorkerCore("0", 7)
+        self.now = 0.0
+        job = builders.job(builders.plan(2, 2))
+        self.status = self.feed(Tick())[0]
+        self.status = self.answer(incarnation=LIFE, job=job)[0]
+        address = PartitionAddress(index=0, incarnation=SERVER, endpoint="p", has_base=True)
+        self.answer(partitions=(address,), address_list=(1, 4))
+        (initialise,) = (
+            each
+            for each in self.core.feed(ModelBuilt(False, None, False), self.now)
+            if isinstance(each, SendInitialise)
+        )
+        self.answer()
+        self.status = self.feed(Answered(0, initialise.key, Initialised(partition=0)))[0]
+
+    def feed(self, event: Input) -> list[WorkerStatus]:
+        """Return what it asks the master then."""
+        out = self.core.feed(event, self.now)
+        return [each.body for each in out if isinstance(each, AskMaster)]
+
+    def answer(self, **fields: Any) -> list[WorkerStatus]:
+        about = {"incarnation": LIFE, "era": (1, 1), "address_list": (1, 4), **fields}
+        orders = WorkerOrders(term=1, seq=self.core._seq, stop=False, finished=False, **about)
+        return self.feed(Ordered(orders))
+
+
+def test_a_worker_that_has_nothing_says_that_the_answer_can_wait() -> None:
+    worker = IdleWorker()
+    assert (worker.status.wants_task, worker.status.can_wait) == (True, True)
+
+
+def test_an_ask_that_was_held_is_followed_by_the_next_at_once() -> None:
+    worker = IdleWorker()
+    worker.now = 0.9 * HEARTBEAT_S
+    (asked,) = worker.answer()
+    assert asked.can_wait
+
+
+def test_an_ask_that_was_not_held_is_not() -> None:
+    """However a master answers, it is not asked without end."""
+    worker = IdleWorker()
+    worker.now = 0.5 * ASK_AGAIN_S
+    assert worker.answer() == []
+    assert worker.feed(Tick()) == []
+    worker.now = ASK_AGAIN_S
+    assert [asked.can_wait for asked in worker.feed(Tick())] == [True]
+
+
+def test_who_has_reported_all_it_had_asks_at_once() -> None:
+    worker = IdleWorker()
+    lease = EvaluationLease(round=1, task=0, records=TaskRange(name="test", first=0, count=1))
+    assert worker.answer(evaluation=lease) == []
+    done = DoneEvaluation(round=1, task=0, records=1, states={})
+    (report,) = worker.feed(Evaluated(done))
+    assert (report.evaluated, report.can_wait) == ((done,), False)
+    (asked,) = worker.answer(noted_evaluations=((1, 0),))
+    assert (asked.evaluated, asked.can_wait) == ((), True)
