@@ -25,6 +25,7 @@ _NAMES = (
     "export",
     "predict",
     "training",
+    "barrier",
     "ctr",
     "recovery",
     "scale",
