@@ -5,6 +5,10 @@ called once for each, in the plan's order, and what they decide follows from wha
 master keeps that (in its journal); any worker can go on from it.
 """
 
+from typing import Self
+
+import msgspec
+
 from edlz.services.protocol.message_types import Record
 
 __all__ = [
@@ -99,3 +103,10 @@ class ShownRound(Record, frozen=True, kw_only=True):
     loss: float | None = None
     is_end: bool = False
     before: tuple[ConcludedRound, ...] = ()
+    first: int = 0  # the number of the first one in `before`: the worker has those in front of it
+
+    def from_number(self, first: int) -> Self:
+        """Return it for a worker that has so many of the rounds before."""
+        if not 0 < first <= len(self.before):
+            return self
+        return msgspec.structs.replace(self, before=self.before[first:], first=first)

@@ -387,6 +387,7 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     failed_export: FailedExport | None = None
     callbacks: CallbackNeeds | None = None  # of the model, as soon as it is built, if it has any
     can_wait: bool = False  # it has nothing in hand: the answer may be held until there is something to say
+    rounds: int = 0  # of barriers that it has been told of, from the first on
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):

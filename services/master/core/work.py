@@ -296,7 +296,7 @@ class Work:
             evaluation = self.evaluation.next_lease(
                 status.incarnation, status.evaluating, now, is_alone=is_alone
             )
-        return evaluation, self.evaluation.conclusion(status.incarnation, now)
+        return evaluation, self.evaluation.conclusion(status.incarnation, now, status.rounds)
 
     # -- losses
 

@@ -6,6 +6,9 @@ In a job that predicts they give outputs, which are written while the next task 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
+from edlz.services.protocol.concluded_rounds import ConcludedRound
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     ANY_VERSION,
@@ -67,6 +70,9 @@ class Evaluations:
         self._writing: set[Key] = set()
         self._done: dict[Key, DoneEvaluation] = {}
         self._concluding: set[int] = set()
+        self._rounds: tuple[
+            ConcludedRound, ...
+        ] = ()  # of barriers passed, as far as the master has told them
         self._results: dict[int, EvaluationResult] = {}
 
     # -- what is told
@@ -82,6 +88,11 @@ class Evaluations:
     @property
     def results(self) -> tuple[EvaluationResult, ...]:
         return tuple(self._results.values())
+
+    @property
+    def rounds(self) -> int:
+        """How many barriers' rounds it has been told of."""
+        return len(self._rounds)
 
     @property
     def is_idle(self) -> bool:
@@ -139,7 +150,11 @@ class Evaluations:
         if conclusion.round in self._concluding:
             return []
         self._concluding.add(conclusion.round)
-        return [Conclude(conclusion)]
+        shown = conclusion.shown
+        if shown is not None:
+            self._rounds = (*self._rounds[: shown.first], *shown.before)
+            shown = msgspec.structs.replace(shown, before=self._rounds, first=0)
+        return [Conclude(msgspec.structs.replace(conclusion, shown=shown))]
 
     def repeat_pulls(self) -> list[Instruction]:
         """A partition is another one, or elsewhere: ask again for what has not come."""

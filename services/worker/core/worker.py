@@ -239,6 +239,7 @@ class WorkerCore:
             failed_export=self._exports.failed,
             callbacks=self._callbacks,
             can_wait=self._was_idle,
+            rounds=self._evaluations.rounds,
         )
         return [AskMaster(body)]
 

@@ -394,3 +394,21 @@ def _core_with_a_staged_slot(job: SimulatedJob) -> Any:
         if process is not None and process.core._synchronous is not None and process.core._synchronous.staged:
             return process.core
     raise AssertionError("nothing was ever staged")
+
+
+def test_a_worker_is_told_each_round_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many barriers there have been: else each of them would send them all."""
+    reply, told = MasterShell._reply, []
+
+    def counted(shell: MasterShell, process: Process, answer: Any) -> None:
+        conclude = getattr(answer.body, "conclude", None)
+        if conclude is not None:
+            told.append((conclude.round, conclude.shown.first, len(conclude.shown.before)))
+        reply(shell, process, answer)
+
+    monkeypatch.setattr(MasterShell, "_reply", counted)
+    about = dataclasses.replace(schedule(1, evaluation_steps=2), lengths=(2,) * 60, workers=1)
+    job = SimulatedJob(about).run()
+    rounds = len(job.journal["rounds"])
+    by_round = {number: (first, count) for number, first, count in reversed(told)}
+    assert sorted(by_round.values()) == [(0, 0), *((max(0, n - 1), 1) for n in range(1, rounds))]

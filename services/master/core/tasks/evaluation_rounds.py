@@ -310,10 +310,15 @@ class EvaluationRounds:
         else:
             round_.merged = merge_states([round_.states[task].states for task in sorted(round_.states)])
 
-    def conclusion(self, incarnation: Identity, now: float) -> Conclusion | None:
+    def conclusion(self, incarnation: Identity, now: float, rounds: int = 0) -> Conclusion | None:
         """Return the oldest round, once merged, for this worker to conclude, if it is the one to do it.
 
         One round at a time, so that metrics appear in the order of their versions.
+
+        Parameters
+        ----------
+        rounds : int
+            How many barriers' rounds it has been told of: they are left out.
         """
         oldest = next(iter(self._rounds.values()), None)
         if oldest is None or oldest.merged is None:
@@ -322,7 +327,8 @@ class EvaluationRounds:
             oldest.concluder = (incarnation, now)
         if oldest.concluder[0] != incarnation:
             return None
-        return Conclusion(round=oldest.number, states=oldest.merged, shown=oldest.shown)
+        shown = None if oldest.shown is None else oldest.shown.from_number(rounds)
+        return Conclusion(round=oldest.number, states=oldest.merged, shown=shown)
 
     def conclude(self, result: EvaluationResult) -> Finished | None:
         """Take a round's metrics; None if they were known already."""
