@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from edlz.client.jobs.model_source import model_source
+from edlz.client.job_files.model_source import model_source
 from edlz.services.errors import ConfigError
 from edlz.services.export.exporter import load_model
 from edlz.services.export.tables.table_content import UNKNOWN_IDS, UnknownIds

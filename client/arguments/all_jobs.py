@@ -1,7 +1,7 @@
 """Looking at all jobs at once; no more is imported than what is there asks for."""
 
 from edlz.client.cluster.index import list_places
-from edlz.client.jobs.job_index import earlier_runs, list_jobs
+from edlz.client.job_files.job_index import earlier_runs, list_jobs
 from edlz.client.local.job_view import look_at
 from edlz.client.screen.job_view import JobView
 

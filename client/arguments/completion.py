@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edlz.client.cluster.index import list_places
-from edlz.client.jobs.job_index import list_jobs
+from edlz.client.job_files.job_index import list_jobs
 from edlz.client.screen.job_view import ENDED_STATES
 from edlz.services.configuration.flags import Flag
 from edlz.services.configuration.job_config import JobConfig

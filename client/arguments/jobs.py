@@ -14,7 +14,7 @@ import typer
 from edlz.client.arguments.all_jobs import asks_clusters
 from edlz.client.arguments.completion import complete_job
 from edlz.client.cluster.index import no_job_there, place_of, places_of
-from edlz.client.jobs.job_index import LocalJob, NoSuchJob, find_job, list_jobs
+from edlz.client.job_files.job_index import LocalJob, NoSuchJob, find_job, list_jobs
 from edlz.client.local.job import JobHere
 from edlz.client.local.job_lock import lock_holder, master_by_hand
 from edlz.client.screen.job_view import JobView

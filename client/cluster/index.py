@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from edlz.client.jobs.job_index import NoSuchJob
+from edlz.client.job_files.job_index import NoSuchJob
 from edlz.services import strict_json
 from edlz.services.configuration.job_config import edlz_home
 from edlz.services.protocol.message_types import Finite

@@ -10,7 +10,7 @@ from edlz.client.cluster.index import Place, forget_place, no_job_there
 from edlz.client.cluster.pod_logs import print_pod_logs
 from edlz.client.cluster.queries import look_at_clusters, look_at_job, refuse_missing_namespace
 from edlz.client.cluster.removal import delete_master, delete_pods
-from edlz.client.jobs.settings_text import asked_workers_in, settings_in
+from edlz.client.job_files.settings_text import asked_workers_in, settings_in
 from edlz.client.screen.job_view import not_running
 from edlz.client.screen.log_choice import LogChoice, LogOutput
 from edlz.k8s.cluster.names import CONFIG, MASTER, STOP, WORKERS, pod_name

@@ -9,7 +9,7 @@ import msgspec
 
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.pod_facts import PodFacts, facts_of
-from edlz.client.jobs.settings_text import asked_workers_in, settings_in, status_from
+from edlz.client.job_files.settings_text import asked_workers_in, settings_in, status_from
 from edlz.client.screen.wording import age
 from edlz.k8s.cluster.api_records import Pod
 from edlz.k8s.cluster.names import CONFIG, MASTER, STATUS, WORKERS, pod_name

@@ -12,9 +12,9 @@ from edlz.client.cluster.index import Place
 from edlz.client.cluster.queries import look_at_job
 from edlz.client.cluster.removal import delete_master
 from edlz.client.cluster.submission import launch
-from edlz.client.jobs.preflight import Preflight
-from edlz.client.jobs.resumption import nothing_left, resumed_settings
-from edlz.client.jobs.settings_text import settings_in
+from edlz.client.job_files.preflight import Preflight
+from edlz.client.job_files.resumption import nothing_left, resumed_settings
+from edlz.client.job_files.settings_text import settings_in
 from edlz.k8s.cluster.api_errors import NotFound
 from edlz.k8s.cluster.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
 from edlz.k8s.flags.cluster_spec import load_cluster_spec

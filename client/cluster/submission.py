@@ -27,8 +27,8 @@ from edlz.client.cluster.render_preflight import (
     preflight_lines,
 )
 from edlz.client.images.job_image import check_image_flags, config_in_image, is_built_for_job, job_image
-from edlz.client.jobs.dry_run import print_plan
-from edlz.client.jobs.preflight import check_visible_model
+from edlz.client.job_files.dry_run import print_plan
+from edlz.client.job_files.preflight import check_visible_model
 from edlz.client.screen.job_view import exit_code_of
 from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status

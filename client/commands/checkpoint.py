@@ -9,7 +9,7 @@ import typer
 
 from edlz.client.arguments.completion import complete_checkpoint
 from edlz.client.arguments.flag_values import output_format
-from edlz.client.jobs.job_index import NoSuchJob, find_job, list_jobs
+from edlz.client.job_files.job_index import NoSuchJob, find_job, list_jobs
 from edlz.client.screen.checkpoint import (
     contents_block,
     contents_object,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edlz.client.arguments.completion import complete_checkpoint
-from edlz.client.jobs.model_source import model_source
+from edlz.client.job_files.model_source import model_source
 from edlz.client.local.start_up_noise import without_start_up_noise
 from edlz.client.screen.long_work import Advance, long_work
 from edlz.client.screen.wording import size
@@ -16,7 +16,7 @@ from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.export.exporter import Export, export_model
 
 if TYPE_CHECKING:
-    from edlz.client.jobs.model_source import ModelSource
+    from edlz.client.job_files.model_source import ModelSource
     from edlz.services.export.exporter import Exported
     from edlz.services.storage.whole_cut import WholeCut
 

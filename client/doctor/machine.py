@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from edlz.client.jobs.job_index import list_jobs
+from edlz.client.job_files.job_index import list_jobs
 from edlz.client.local.job_directory import check_sockets
 from edlz.client.screen.checks import Check
 from edlz.client.screen.wording import count_of, size

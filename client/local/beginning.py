@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from edlz.client.jobs.dry_run import print_plan
-from edlz.client.jobs.preflight import Preflight, check_job
+from edlz.client.job_files.dry_run import print_plan
+from edlz.client.job_files.preflight import Preflight, check_job
 from edlz.client.local.model_trial import check_here
 from edlz.client.local.run import run_local
 from edlz.services.configuration.arguments import Reading

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from edlz.client.jobs.job_index import LocalJob
+from edlz.client.job_files.job_index import LocalJob
 from edlz.client.local.job_directory import hold_idle_job
 from edlz.client.local.job_lock import lock_holder, master_by_hand
 from edlz.client.local.job_removal import remove_job

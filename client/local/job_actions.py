@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from edlz.client.jobs.job_index import SETTINGS, LocalJob
-from edlz.client.jobs.preflight import Preflight, check_job
-from edlz.client.jobs.resumption import nothing_left, resumed_settings
+from edlz.client.job_files.job_index import SETTINGS, LocalJob
+from edlz.client.job_files.preflight import Preflight, check_job
+from edlz.client.job_files.resumption import nothing_left, resumed_settings
 from edlz.client.local import master_line
 from edlz.client.local.job_kill import kill_job, processes_left
 from edlz.client.local.job_lock import LockHolder, lock_holder

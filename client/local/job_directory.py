@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from edlz.client.jobs.job_index import JOURNAL, MARK, MASTER_LOCK, SETTINGS, remember
+from edlz.client.job_files.job_index import JOURNAL, MARK, MASTER_LOCK, SETTINGS, remember
 from edlz.client.local.job_lock import LOCK, read_lock, refuse_running_master, take_lock, write_lock
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, LaunchError, LocalProtocolError

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from edlz.client.jobs.job_index import MASTER_LOCK
+from edlz.client.job_files.job_index import MASTER_LOCK
 from edlz.services.errors import ConfigError
 
 __all__ = [

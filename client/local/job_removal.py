@@ -8,7 +8,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from edlz.client.jobs.job_index import MARK, LocalJob, forget
+from edlz.client.job_files.job_index import MARK, LocalJob, forget
 from edlz.client.local.job_directory import hold_idle_job
 from edlz.client.local.job_lock import LOCK, lock_holder
 from edlz.services.errors import ConfigError

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from edlz.client.jobs.job_index import JOURNAL, SETTINGS, LocalJob
-from edlz.client.jobs.settings_text import asked_workers_in, status_from
+from edlz.client.job_files.job_index import JOURNAL, SETTINGS, LocalJob
+from edlz.client.job_files.settings_text import asked_workers_in, status_from
 from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand
 from edlz.client.local.live_status import live_status
 from edlz.client.local.verdict import written_status

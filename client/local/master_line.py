@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from edlz.client.jobs.job_index import JOURNAL, LocalJob
+from edlz.client.job_files.job_index import JOURNAL, LocalJob
 from edlz.client.local.job_lock import LockHolder
 from edlz.services.configuration.endpoints import local_endpoint, parse_endpoint
 from edlz.services.configuration.job_config import JobConfig

@@ -1,6 +1,6 @@
 """A new job whose name is that of one that can be resumed: it is not moved aside by the way."""
 
-from edlz.client.jobs.job_index import LocalJob, is_job
+from edlz.client.job_files.job_index import LocalJob, is_job
 from edlz.client.local.job_view import LocalJobView, look_at
 from edlz.client.screen.wording import percent
 from edlz.services.configuration.job_config import JobConfig

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from edlz.client.jobs.job_index import JOURNAL
+from edlz.client.job_files.job_index import JOURNAL
 from edlz.client.screen.spans import Glyphs, Line, Span
 from edlz.client.screen.verdict_text import Ending, failure_block, stopped_block, success_block
 from edlz.services.master.journal.journal_facts import final_status

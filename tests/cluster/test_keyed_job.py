@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.client.jobs.job_index import LocalJob
+from edlz.client.job_files.job_index import LocalJob
 from edlz.client.local.master_line import address_by_hand, ask
 from edlz.services.protocol.job_status import JobStatus, StatusRequest
 from edlz.services.transport.keys import make_job_keys, write_keys

@@ -10,7 +10,7 @@ from edlz.client.arguments.completion import complete_value
 from edlz.client.cli import main
 from edlz.client.commands import zoo
 from edlz.client.help.pages import DATASETS
-from edlz.client.jobs.preflight import check_visible_model
+from edlz.client.job_files.preflight import check_visible_model
 from edlz.client.local import beginning as local
 from edlz.model_zoo import datasets
 from edlz.services.configuration.arguments import read_config

@@ -7,8 +7,8 @@ import pytest
 
 from edlz.api.recordio import Writer
 from edlz.client.cli import main
-from edlz.client.jobs.preflight import Preflight, check_job
-from edlz.client.jobs.resumption import resumed_settings
+from edlz.client.job_files.preflight import Preflight, check_job
+from edlz.client.job_files.resumption import resumed_settings
 from edlz.client.local import beginning as local
 from edlz.services.configuration.arguments import Reading, read_config
 from edlz.services.configuration.flags import Reader
@@ -42,7 +42,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for _ in range(1000):
             writer.write(b"x")
     (tmp_path / "ckpt").mkdir()
-    monkeypatch.setattr("edlz.client.jobs.preflight._check_checkpoint", lambda config: iter(()))
+    monkeypatch.setattr("edlz.client.job_files.preflight._check_checkpoint", lambda config: iter(()))
     return tmp_path / "data"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from edlz.api.recordio import Writer
 from edlz.client.cli import main
-from edlz.client.jobs.model_source import model_source
+from edlz.client.job_files.model_source import model_source
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.errors import ConfigError

@@ -13,7 +13,7 @@ import pytest
 
 from edlz.client.arguments.completion import complete_checkpoint, complete_job
 from edlz.client.commands.resume import run_resume
-from edlz.client.jobs.job_index import earlier_runs, find_job, forget, list_jobs, remember
+from edlz.client.job_files.job_index import earlier_runs, find_job, forget, list_jobs, remember
 from edlz.client.local import job_lock
 from edlz.client.local.job_directory import hold_idle_job, open_job_directory
 from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand, take_lock

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from edlz.client.cli import main
-from edlz.client.jobs.job_index import LocalJob, find_job
+from edlz.client.job_files.job_index import LocalJob, find_job
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.job_removal import remove_job
 from edlz.services.errors import ConfigError, EdlzError

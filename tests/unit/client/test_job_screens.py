@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.client.jobs.job_index import LocalJob
+from edlz.client.job_files.job_index import LocalJob
 from edlz.client.local.job_lock import LockHolder
 from edlz.client.local.job_view import LocalJobView
 from edlz.client.screen.columns import aligned, cut

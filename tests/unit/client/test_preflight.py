@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edlz.api.recordio import Writer
-from edlz.client.jobs.preflight import check_job
+from edlz.client.job_files.preflight import check_job
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.inputs.model_location import (

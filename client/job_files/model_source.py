@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edlz.client.jobs.job_index import JOURNAL, LocalJob, NoSuchJob, find_job, list_jobs
-from edlz.client.jobs.preflight import check_job
+from edlz.client.job_files.job_index import JOURNAL, LocalJob, NoSuchJob, find_job, list_jobs
+from edlz.client.job_files.preflight import check_job
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.job_config import JobConfig, Scalar
 from edlz.services.configuration.nearest import did_you_mean, nearest

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from edlz.client.cli import main
-from edlz.client.jobs.preflight import Preflight
-from edlz.client.jobs.resumption import resumed_settings
+from edlz.client.job_files.preflight import Preflight
+from edlz.client.job_files.resumption import resumed_settings
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.run import service_command
 from edlz.services.configuration.arguments import read_config

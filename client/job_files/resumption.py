@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edlz.client.help.pages import CHANGEABLE
-from edlz.client.jobs.settings_text import settings_in
+from edlz.client.job_files.settings_text import settings_in
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, Reader
 from edlz.services.configuration.job_config import JobConfig, flags_by_spelling
@@ -14,7 +14,7 @@ from edlz.services.configuration.problems import InvalidConfigError, Problem, pr
 from edlz.services.protocol.job_status import JobStatus
 
 if TYPE_CHECKING:
-    from edlz.client.jobs.preflight import Preflight
+    from edlz.client.job_files.preflight import Preflight
 
 __all__ = ["nothing_left", "resumed_settings"]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edlz.client.jobs.settings_text import settings_in
+from edlz.client.job_files.settings_text import settings_in
 from edlz.services.configuration.job_config import JobConfig, edlz_home
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import EdlzError
