@@ -128,3 +128,10 @@ def test_by_hand(place: Path) -> None:
     blocks["master"].check(output)
     assert "Evaluation metrics[v=620]" in output
     assert "61 tasks created with total of 6000 records." in output
+
+
+def test_python(place: Path) -> None:
+    write_files("python.md", place)
+    blocks = steps("python.md")
+    for name in ("data", "train", "look", "mistake", "loop"):
+        blocks[name].check(run(blocks[name].command, place))

@@ -1,0 +1,1 @@
+"""Jobs from Python: what `from edlz import client` offers to scripts and notebooks."""
