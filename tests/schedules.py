@@ -19,6 +19,7 @@ __all__ = [
     "beginning_schedule",
     "contended_schedule",
     "ending_schedule",
+    "exporting_schedule",
     "quiet_schedule",
     "random_schedule",
     "schedules",

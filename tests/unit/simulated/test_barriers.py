@@ -18,7 +18,14 @@ from edlz.services.ps.core.exchanges import Exchanges
 from edlz.services.ps.core.instructions import Reply
 from edlz.services.storage import complete_checkpoints
 from edlz.services.storage.checkpoint_records import Manifest, Part
-from tests.schedules import ending_schedule, random_schedule, with_callbacks
+from tests.schedules import (
+    ending_schedule,
+    exporting_schedule,
+    random_schedule,
+    with_callbacks,
+    with_checkpoints,
+    with_departures,
+)
 from tests.simulation import job as simulated_job
 from tests.simulation import worker_shell
 from tests.simulation.callbacks import callback_needs
@@ -120,6 +127,15 @@ def test_anything_may_happen_at_a_barrier(seed: int) -> None:
         rng = random.Random(seed)
         about = disturbed(rng, rng.choice(BARRIER_MOMENTS), rng.choice(("m", "p0", "p1", "w0", "w1")))
         SimulatedJob(about).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("seed", range(60))
+def test_anything_may_happen_at_once(mode: str, seed: int) -> None:
+    """Callbacks, lost disks, checkpoints that are pruned or cannot be linked, and partitions that leave."""
+    SimulatedJob(with_departures(with_callbacks(with_checkpoints(random_schedule(seed, mode))))).run()
+    SimulatedJob(with_departures(with_callbacks(exporting_schedule(seed, mode)))).run()
 
 
 @pytest.mark.parametrize("role", ["p0", "m"])
