@@ -16,7 +16,7 @@ from edlz.client.local.run import run_local
 from edlz.client.screen.first_sign import first_sign
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, PeerUnavailable
-from edlz.services.protocol.job_status import JobStatus, StatusRequest
+from edlz.services.protocol.job_status import FINAL_STATES, JobStatus, StatusRequest
 from edlz.services.protocol.messages import Scaled, ScaleRequest
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = ["follow_job", "kill_job", "processes_left", "resume_job", "scale_job"
 
 ANSWER_S = 5.0  # a master that restarts takes about a second
 POLL_S = 0.25
+SILENT_S = 3.0  # until that is spoken of
 
 
 def follow_job(job: LocalJob, screen: "Screen") -> None:
@@ -77,15 +78,16 @@ def _checked(config: JobConfig) -> Preflight:
 
 async def _follow(job: LocalJob, screen: "Screen") -> None:
     seen: int | None = None
-    is_silent = False
+    loop = asyncio.get_running_loop()
+    heard_s, is_due = loop.time(), True  # to be told of silence; not at a job's end, when its master is gone
     while (holder := lock_holder(job.path)) is not None:
         address = master_line.address_of(holder)
         answer = await master_line.ask(address, StatusRequest(since=seen or 0), master_line.ANSWER_S)
         if isinstance(answer, JobStatus):
             newest = max((event.seq for event in answer.events), default=seen or 0)
             screen.update(answer if seen is not None else msgspec.structs.replace(answer, events=()))
-            seen, is_silent = newest, False
-        elif not is_silent:
+            seen, heard_s, is_due = newest, loop.time(), answer.state not in FINAL_STATES
+        elif is_due and loop.time() - heard_s >= SILENT_S:
             screen.say("no answer from the master: it starts, or restarts")
-            is_silent = True
+            is_due = False
         await asyncio.sleep(POLL_S)

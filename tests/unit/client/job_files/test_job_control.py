@@ -7,21 +7,25 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from edlz.client.cli import main
-from edlz.client.local import job_actions
+from edlz.client.jobs.job_index import find_job
+from edlz.client.local import job_actions, master_line
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.screen.job_view import exit_code_of
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.protocol.job_status import (
     FailureView,
+    JobStatus,
 )
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ScaleRequest
 from tests.job_homes import STATUS, config, ended, master, training
+from tests.k8s.any_cluster import wait_for
 
 
 def test_scale(capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,3 +187,45 @@ def test_stopping_all_asks_first(
     assert printed.err.count("nothing was stopped") == 2
     assert "Stopped  mnist" in printed.out
     assert "census  Succeeded" in printed.out
+
+
+class Heard:
+    """A screen that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.states: list[str] = []
+        self.said: list[str] = []
+
+    def update(self, status: JobStatus) -> None:
+        self.states.append(status.state)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.mark.parametrize(("state", "said"), [("Training", 1), ("Succeeded", 0)])
+def test_who_watches_is_told_of_a_silent_master_but_not_of_one_whose_job_is_over(
+    monkeypatch: pytest.MonkeyPatch, state: str, said: int
+) -> None:
+    monkeypatch.setattr(job_actions, "SILENT_S", 0.0)
+    monkeypatch.setattr(master_line, "ANSWER_S", 0.05)
+    unanswered: list[object] = []
+    ask = master_line.ask
+
+    async def counted(*about: Any) -> Any:
+        answer = await ask(*about)
+        unanswered.extend([about] if answer is None else [])
+        return answer
+
+    monkeypatch.setattr(master_line, "ask", counted)
+    screen = Heard()
+    with open_job_directory(config()) as folder:
+        watching = threading.Thread(target=job_actions.follow_job, args=(find_job("mnist"), screen))
+        with master(folder, lambda _: msgspec.structs.replace(STATUS, state=state)):
+            watching.start()
+            wait_for(lambda: screen.states, "it is seen")
+        unanswered.clear()
+        wait_for(lambda: len(unanswered) >= 3, "nobody answers")
+    watching.join()
+    assert set(screen.states) == {state}
+    assert len(screen.said) == said
