@@ -29,6 +29,7 @@ _NAMES = (
     "ctr",
     "recovery",
     "scale",
+    "page",
     "elastic",
 )
 

@@ -10,6 +10,7 @@ held to processor 1, this process to processor 0.
 
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,7 +34,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.transport.codec import Codec
 
-__all__ = ["measure"]
+__all__ = ["MasterProcess", "measure"]
 
 ASYNC, SYNC = Size("async", tasks=100_000), Size("sync", tasks=5_000)
 MOST_CORE_SHARE = 0.5  # CPU seconds in a virtual second
@@ -77,7 +78,7 @@ def _rows_of_job(size: Size, outcome: Outcome) -> list[Row]:
 
 
 def _measure_reports(folder: Path) -> Row:
-    with _Master(folder) as master:
+    with MasterProcess(folder) as master:
         workers = [master.join(str(number)) for number in range(WORKERS)]
         master.exchange(workers, WARM_UP_S)
         began_s, began_cpu_s = time.perf_counter(), master.cpu_s
@@ -105,25 +106,29 @@ class _Worker:
         self.task: int | None = None
 
 
-class _Master:
+class MasterProcess:
     """A master process in its folder, with partitions that say they are there, and no more."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, *, records: int = RECORDS, epochs: int = EPOCHS, flags: Sequence[str] = ()
+    ) -> None:
+        self._records, self._flags = records, [f"--num_epochs={epochs}", *flags]
         self._folder, self._endpoint = folder, f"ipc://{folder}/m"
         self._context = zmq.Context()
         self._codec = Codec("answers")
         self._lives: list[Identity] = []
+        self._run = ""  # of the job, as soon as a partition has heard of it
 
     def __enter__(self) -> Self:
         with Writer(self._folder / "records") as writer:
-            for number in range(RECORDS):
+            for number in range(self._records):
                 writer.write(str(number).encode())
         flags = [
             f"--endpoint={self._endpoint}",
             f"--job_dir={self._folder}",
             f"--num_ps_pods={PARTITIONS}",
             f"--training_data={self._folder}/records",
-            f"--num_epochs={EPOCHS}",
+            *self._flags,
             "--model_file=none.py",
             "--job_name=scale",
             "--use_async",
@@ -175,7 +180,18 @@ class _Master:
                 self._report(worker)
         return noted + sum(map(self._receive, workers))
 
-    def _report(self, worker: _Worker) -> None:
+    def tell(self, workers: list[_Worker], for_s: float) -> None:
+        """Have all workers say once a second that they are at their task."""
+        next_s, end_s = time.perf_counter(), time.perf_counter() + for_s
+        while next_s < end_s:
+            for worker in workers:
+                self._report(worker, is_done=False)
+            for worker in workers:
+                self._receive(worker, is_done=False)
+            next_s += 1.0
+            time.sleep(max(0.0, next_s - time.perf_counter()))
+
+    def _report(self, worker: _Worker, *, is_done: bool = True) -> None:
         worker.seq += 1
         held = () if worker.task is None else (worker.task,)
         lives = tuple(self._lives)
@@ -186,23 +202,26 @@ class _Master:
             seq=worker.seq,
             era=NO_IDENTITY,
             holding=held,
-            done=tuple(DoneTask(task=task, era=NO_IDENTITY, incarnations=lives) for task in held),
+            done=tuple(DoneTask(task=task, era=NO_IDENTITY, incarnations=lives) for task in held if is_done),
             wants_task=True,
             telemetry=WorkerTelemetry(state="training", task=worker.task, loss=0.5, minibatches=1, records=1),
             steps=worker.seq,
+            run=self._run,
             address_list=worker.address_list,
         )
         worker.socket.send_multipart(self._codec.encode(status, worker.seq))
 
-    def _receive(self, worker: _Worker) -> int:
+    def _receive(self, worker: _Worker, *, is_done: bool = True) -> int:
         """Take an answer; return how many done tasks it notes."""
         _, orders = self._codec.decode(worker.socket.recv_multipart())
         assert isinstance(orders, WorkerOrders), f"the master answered {orders}"
         if worker.incarnation is None:
             worker.incarnation = orders.incarnation
             return 0
-        assert orders.noted == (() if worker.task is None else (worker.task,)), f"not noted: {orders}"
-        worker.task = None if orders.lease is None else orders.lease.task
+        noted = (worker.task,) if is_done and worker.task is not None else ()
+        assert orders.noted == noted, f"not noted: {orders}"
+        if is_done or worker.task is None:
+            worker.task = None if orders.lease is None else orders.lease.task
         worker.address_list = orders.address_list
         return len(orders.noted)
 
@@ -219,16 +238,17 @@ class _Master:
         socket = self._connect(f"ps-{index}")
         term, life = 0, None
         for seq in range(1, 4):  # learns the term, its life, and becomes the partition
-            status = _status(index, seq, term, life)
+            status = _status(index, seq, term, life, self._run)
             socket.send_multipart(self._codec.encode(status, seq))
             _, answer = self._codec.decode(socket.recv_multipart())
             if isinstance(answer, Granted):
                 term, life = answer.term, answer.incarnation
+                self._run = answer.job.run if answer.job is not None else self._run
         assert life is not None
         self._lives.append(life)
 
 
-def _status(index: int, seq: int, term: int, life: Identity | None) -> PartitionStatus:
+def _status(index: int, seq: int, term: int, life: Identity | None, run: str) -> PartitionStatus:
     return PartitionStatus(
         partition=index,
         boot=WORKERS + index,
@@ -245,4 +265,5 @@ def _status(index: int, seq: int, term: int, life: Identity | None) -> Partition
         open_minibatches=0,
         snapshots=((NO_IDENTITY, 0),),
         is_sealed=False,
+        run=run,
     )

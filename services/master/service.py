@@ -174,7 +174,7 @@ class MasterService(Shell[Input, Instruction]):
         when_failed(self._server.failed, self.fail)
         self._board = self._opened_board(config, state.began or time.time())
         self._look = looking_at(config, self._core, self._progress, self._clock, self._server.traffic)
-        listening = bound(config)
+        listening = bound(config, state.page_port)
         if listening is not None:
             beside = bound_beside(config, listening)
             self._page = StatusPage(listening, self._look, config.status_host, beside)
@@ -428,6 +428,8 @@ class MasterService(Shell[Input, Instruction]):
     def _write_journal(self, fields: dict[str, object], added: dict[str, Added] | None = None) -> None:
         before_s, events = self._journal.waited_s, self._progress.events.to_keep
         fields = fields if events is None else fields | {"events": events}
+        if "term" in fields and self._page is not None:
+            fields = fields | {"page_port": self._page.port}
         self._journal.write(self._core.term, fields, added)
         if events is not None:
             self._progress.events.on_kept(events, self._clock())

@@ -12,11 +12,11 @@ import msgspec
 from edlz.services.master.page.redaction import shown_text
 from edlz.services.master.progress.measures import Measured
 from edlz.services.protocol.curves import CurveRow
-from edlz.services.protocol.job_status import EventView, JobStatus
+from edlz.services.protocol.job_status import EventView, JobStatus, WorkerView
 from edlz.services.protocol.status_object import event_objects, status_object
 from edlz.services.strict_json import plain
 
-__all__ = ["Content", "shown_events"]
+__all__ = ["Content", "shown_events", "workers_of"]
 
 _DIGITS = 5  # of a number in a curve
 
@@ -53,15 +53,72 @@ class Content:
 
     def tree(self, since: int = 0) -> dict[str, Any]:
         """Return the whole object, with the events after a number; nothing in it is to be hidden."""
-        quiet = msgspec.structs.replace(self.status, events=())
+        found = self.tree_without_workers()
+        found["workers"] = msgspec.to_builtins(workers_of(self.status.workers))
+        found["events"] = shown_events(self.status.events, since)
+        return found
+
+    def tree_without_workers(self) -> dict[str, Any]:
+        """Return the object without workers and events, of which there may be many."""
+        quiet = msgspec.structs.replace(self.status, events=(), workers=())
         found: dict[str, Any] = plain(_redacted(status_object(quiet, self.where)))
-        found["tasks"].update(self.tasks)
+        del found["events"], found["workers"]
+        leased = int(str(self.tasks["leased_count"]))
+        found["tasks"].update(self.tasks, leased=leased)
+        found["tasks"]["todo"] = max(0, self.status.tasks_total - self.status.tasks_done - leased)
         found["curves"] = curves_object(self.rows)
         found["configuration"] = {"settings": list(self.settings), "command": self.command}
         found["now"] = self.status.now
         found["seq"] = max((event.seq for event in self.status.events), default=0)
-        found["events"] = shown_events(self.status.events, since)
         return found
+
+
+class _StepTimes(msgspec.Struct):
+    read: float
+    pull: float
+    compute: float
+    push: float
+    wait: float
+
+
+class WorkerObject(msgspec.Struct):
+    """A worker as it stands in the object of a status: there may be thousands, and dictionaries take their time."""
+
+    id: str
+    state: str
+    task: int | None
+    records_per_s: float
+    step_s: _StepTimes
+    memory_bytes: int
+    note: str | None
+    started_at: float | None
+    joined_at: float | None
+    restarts: int
+
+
+def workers_of(views: Sequence[WorkerView]) -> list[WorkerObject]:
+    """Return workers as they are shown."""
+    return [
+        WorkerObject(
+            view.id,
+            view.state,
+            view.task,
+            view.records_per_s,
+            _StepTimes(
+                view.read_ms / 1000,
+                view.pull_ms / 1000,
+                view.compute_ms / 1000,
+                view.push_ms / 1000,
+                view.wait_ms / 1000,
+            ),
+            view.memory_bytes,
+            shown_text(view.note) if view.note else None,
+            view.started_at or None,
+            view.joined_at or None,
+            view.restarts,
+        )
+        for view in views
+    ]
 
 
 def curves_object(rows: Sequence[CurveRow]) -> dict[str, list[Any]]:
@@ -97,7 +154,7 @@ def _redacted(found: dict[str, Any]) -> dict[str, Any]:
     """Return the object of a status without secrets in what a user's code or a cluster says."""
     if found["job"]["reason"]:
         found["job"]["reason"] = shown_text(found["job"]["reason"])
-    for row in [*found["workers"], *found["ps"]]:
+    for row in found["ps"]:
         if row["note"]:
             row["note"] = shown_text(row["note"])
     return found

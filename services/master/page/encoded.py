@@ -2,7 +2,7 @@
 
 import msgspec
 
-from edlz.services.master.page.content import Content, shown_events
+from edlz.services.master.page.content import Content, shown_events, workers_of
 from edlz.services.master.page.rendering import header_policy, render
 
 __all__ = ["Encoded"]
@@ -25,9 +25,8 @@ class Encoded:
 
     def __init__(self, content: Content) -> None:
         self.content = content
-        events = content.status.events
-        tree = content.tree(since=events[-1].seq if events else 0)
-        del tree["events"]
+        tree = content.tree_without_workers()
+        tree["workers"] = msgspec.Raw(msgspec.json.encode(workers_of(content.status.workers)))
         self._body = msgspec.json.encode(tree)[:-1]
 
     def json(self, since: int = 0) -> bytes:

@@ -24,7 +24,7 @@ from edlz.services.master.page.http import Answer, Ask, HttpServer
 __all__ = ["STATUS_PORT", "StatusPage", "bound", "bound_beside"]
 
 STATUS_PORT = 50002
-LOOK_S = 1.0
+LOOK_S = 2.0  # as often as a page asks
 _BACKLOG = 64
 _LOOPBACK = "127.0.0.1"
 
@@ -33,8 +33,14 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 logger = logging.getLogger(__name__)
 
 
-def bound(config: JobConfig) -> socket.socket | None:
+def bound(config: JobConfig, before: int = 0) -> socket.socket | None:
     """Return a socket that listens where the page is to be; None for no page.
+
+    Parameters
+    ----------
+    config : JobConfig
+    before : int
+        The port that the job's page had, if it had one: open pages ask there.
 
     Raises
     ------
@@ -44,12 +50,13 @@ def bound(config: JobConfig) -> socket.socket | None:
     if config.status_port == "none":
         return None
     host = "::" if config.status_host == "*" else config.status_host or _LOOPBACK
-    if config.status_port:
+    if config.status_port not in ("", "0"):
         try:
             return _listening(host, int(config.status_port))
         except OSError as error:
             raise _refusal(config, error) from error
-    for port in (STATUS_PORT, 0):
+    usual = STATUS_PORT if not config.status_port else 0
+    for port in dict.fromkeys((before or usual, usual, 0)):
         try:
             return _listening(host, port)
         except OSError as error:
@@ -111,6 +118,7 @@ class StatusPage:
     ----------
     address : str
         Its URL, for a browser on this machine.
+    port : int
     """
 
     def __init__(
@@ -130,9 +138,9 @@ class StatusPage:
         self._servers = [HttpServer(listening, {**paths, **open_paths}, [host] if host else [])]
         if beside is not None:  # no text of the job is in them, but its name and its numbers
             self._servers.append(HttpServer(beside, open_paths))
-        bound_host, port = listening.getsockname()[:2]
+        bound_host, self.port = listening.getsockname()[:2]
         name = "localhost" if bound_host == _LOOPBACK or is_wildcard(bound_host) else bound_host
-        self.address = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+        self.address = f"http://{f'[{name}]' if ':' in name else name}:{self.port}"
 
     async def run(self) -> None:
         """Serve until cancelled."""

@@ -91,6 +91,7 @@ class JournalState:
     events: tuple[EventView, ...] = ()  # the newest, for display
     curves: tuple[tuple[CurveRow, ...], ...] = ()  # in chunks, for display
     curve_end: CurveEnd | None = None
+    page_port: int = 0  # of the status page: whoever looks at it asks there again
     export_wish: ExportWish | None = None  # of the model's callbacks()
     exported: ExportReport | None = None
     callbacks: CallbackNeeds | None = None  # of the model: before the first lease

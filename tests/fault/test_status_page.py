@@ -1,0 +1,123 @@
+"""The page, the curves and TensorBoard's files of a job that loses a worker, then its master."""
+
+import asyncio
+import json
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edlz.services.master.journal.journal import Journal
+from tests.processes import TrainJob, check_exactly_once
+from tests.tiny_job import FLAGS, MODES
+
+pytestmark = [
+    pytest.mark.fault,
+    # A browser's driver leaves its pipes to the end of the interpreter.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+BROWSER = next((path for path in map(shutil.which, ("chromium", "google-chrome")) if path), None)
+LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+
+@pytest.fixture
+def job(tmp_path: Path, small_mnist: Path) -> Iterator[TrainJob]:
+    flags = (
+        *FLAGS,
+        "--num_epochs=20",
+        MODES["sync"],
+        f"--training_data={small_mnist}/train",
+        "--num_workers=2",
+    )
+    pages = ("--status_port=0", f"--tensorboard_log_dir={tmp_path}/tb", "--recovery_snapshot_secs=0.5")
+    job = TrainJob(tmp_path, *flags, *pages)
+    yield job
+    job.__exit__()
+
+
+def status_of(address: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{address}/api/status", timeout=30) as answer:
+        found: dict[str, Any] = json.loads(answer.read())
+    return found
+
+
+def address_of(job: TrainJob) -> str:
+    live = next(iter(Path(job.lock()["sockets"]).glob("status.json")))
+    return str(json.loads(live.read_text())["page"])
+
+
+def lose_worker_and_master(job: TrainJob) -> None:
+    job.kill("worker-0")
+    job.wait_for_output("worker-2 starts in its place")
+    job.wait_for_output("worker-2 training after")
+    job.kill("master")
+    job.wait_for_output("term=2")
+
+
+def test_curves_have_no_gap_and_nothing_twice_and_the_page_is_where_it_was(
+    job: TrainJob, tmp_path: Path
+) -> None:
+    job.wait_for_output("Task:3 completed")
+    address = address_of(job)
+    assert status_of(address)["job"]["state"] == "Training"
+    lose_worker_and_master(job)
+    job.wait_for_output("training begins at", count=2)
+    again = status_of(address)  # of the next master, at the same port
+    assert any("worker-0 lost" in event["text"] for event in again["events"])
+    job.finish()
+    check_exactly_once(job.folder)
+    with Journal(job.folder / "journal.sqlite") as journal:
+        state = journal.state()
+    rows = [row for chunk in state.curves for row in chunk]
+    end = state.curve_end
+    assert end is not None
+    assert all(row.at - row.span_s == pytest.approx(before.at) for before, row in pairwise(rows))
+    assert sum(row.records for row in rows) == end.records
+    assert sum(row.loss_count for row in rows) == end.losses.count
+    report = (job.folder / "report.html").read_text()
+    assert "worker-0 lost" in report
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    found = reader.EventAccumulator(str(tmp_path / "tb" / "train"))
+    found.Reload()
+    steps = [event.step for event in found.Scalars("loss")]
+    assert len(steps) > 3
+    assert steps == sorted(set(steps))
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+def test_a_browser_looks_on(job: TrainJob, tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.async_api", reason="no playwright")
+    axe = pytest.importorskip("axe_playwright_python.async_playwright", reason="no axe-core")
+
+    async def look() -> None:
+        async with playwright.async_playwright() as driver:
+            rules = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost"
+            browser = await driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", rules])
+            page = await browser.new_page()
+            said: list[str] = []
+            page.on("pageerror", lambda error: said.append(str(error)))
+            page.on("console", lambda message: said.append(message.text))
+            await page.goto(address_of(job))
+            await page.wait_for_selector("#charts svg path")
+            job.kill("worker-0")
+            await asyncio.to_thread(job.wait_for_output, "worker-2 training after")
+            await page.wait_for_selector("#events td:has-text('worker-0 lost')")
+            await page.wait_for_selector("line.m-lost")
+            for scheme in ("light", "dark"):
+                await page.emulate_media(color_scheme=scheme)
+                for width in (400, 1000, 1600):
+                    await page.set_viewport_size({"width": width, "height": 900})
+                    await page.screenshot(path=tmp_path / f"{scheme}-{width}.png", full_page=True)
+                    found = await axe.Axe().run(page, options={"runOnly": LEVELS})
+                    assert [each["id"] for each in found.response["violations"]] == []
+            assert said == []
+            await browser.close()
+
+    job.wait_for_output("Task:3 completed")
+    asyncio.run(look())
+    job.finish()
