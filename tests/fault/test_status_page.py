@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from edlz.services.master.journal.journal import Journal
-from tests.processes import TrainJob, check_exactly_once
+from tests.processes import TrainJob, check_exactly_once, wait_for
 from tests.tiny_job import FLAGS, MODES
 
 pytestmark = [
@@ -46,11 +46,6 @@ def status_of(address: str) -> dict[str, Any]:
     return found
 
 
-def address_of(job: TrainJob) -> str:
-    live = next(iter(Path(job.lock()["sockets"]).glob("status.json")))
-    return str(json.loads(live.read_text())["page"])
-
-
 def lose_worker_and_master(job: TrainJob) -> None:
     job.kill("worker-0")
     job.wait_for_output("worker-2 starts in its place")
@@ -63,11 +58,11 @@ def test_curves_have_no_gap_and_nothing_twice_and_the_page_is_where_it_was(
     job: TrainJob, tmp_path: Path
 ) -> None:
     job.wait_for_output("Task:3 completed")
-    address = address_of(job)
+    address = job.status().page
     assert status_of(address)["job"]["state"] == "Training"
     lose_worker_and_master(job)
-    job.wait_for_output("training begins at", count=2)
-    again = status_of(address)  # of the next master, at the same port
+    wait_for(lambda: job.log("master").count("training begins at") >= 2, "the next master leads the job")
+    again = status_of(address)  # at the same port
     assert any("worker-0 lost" in event["text"] for event in again["events"])
     job.finish()
     check_exactly_once(job.folder)
@@ -102,7 +97,7 @@ def test_a_browser_looks_on(job: TrainJob, tmp_path: Path) -> None:
             said: list[str] = []
             page.on("pageerror", lambda error: said.append(str(error)))
             page.on("console", lambda message: said.append(message.text))
-            await page.goto(address_of(job))
+            await page.goto(address)
             await page.wait_for_selector("#charts svg path")
             job.kill("worker-0")
             await asyncio.to_thread(job.wait_for_output, "worker-2 training after")
@@ -119,5 +114,6 @@ def test_a_browser_looks_on(job: TrainJob, tmp_path: Path) -> None:
             await browser.close()
 
     job.wait_for_output("Task:3 completed")
+    address = job.status().page
     asyncio.run(look())
     job.finish()
