@@ -6,6 +6,7 @@ browser does; and how long their answers take.
 """
 
 import http.client
+import json
 import socket
 import statistics
 import tempfile
@@ -86,13 +87,16 @@ class _Pages:
 
     def _watch(self, number: int) -> None:
         self._over.wait(number * POLL_S / PAGES)
+        look = 0
         while not self._over.is_set():
             began_s = time.perf_counter()
             line = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
-            line.request("GET", "/api/status?since=0")
+            line.request("GET", f"/api/status?since=0&look={look}")
             answer = line.getresponse()
             assert answer.status == 200, answer.status
-            assert len(answer.read()) > WORKERS * 100
+            told = json.loads(answer.read())
+            assert told.get("unchanged") or len(told["workers"]) == WORKERS
+            look = told["look"]
             line.close()
             self.answers_s.append(time.perf_counter() - began_s)
             self._over.wait(POLL_S)

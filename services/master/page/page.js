@@ -5,7 +5,7 @@ const FINAL = ["Succeeded", "Failed", "Stopped"], POLL_MS = 2000, HIDDEN_MS = 15
 const MARKS = ["lost", "joined", "checkpoint", "evaluation"];
 const first = JSON.parse($("data").textContent);
 const isReport = first.is_report, events = new Map();
-let now = first.status, heard = Date.now(), wait = POLL_MS, isSilent = false, cross = null;
+let now = first.status, heard = Date.now(), answered = heard, wait = POLL_MS, isSilent = false, cross = null;
 const showAll = new Set(), sorted = {}, openTables = new Set(), charts = [];
 
 /* ---- words */
@@ -61,7 +61,7 @@ function head() {
 }
 function fresh() {
   if (isReport) return;
-  const ago = (Date.now() - heard) / 1000, isOver = FINAL.includes(now.job.state);
+  const ago = (Date.now() - (isSilent ? answered : heard)) / 1000, isOver = FINAL.includes(now.job.state);
   put("fresh", isSilent ? (isOver ? "the job has ended" : "no answer for " + span(ago)) : "updated " + span(ago) + " ago", "push " + (isSilent && !isOver ? "wait" : "dim"));
 }
 
@@ -305,7 +305,7 @@ function makeCharts() {
 
 /* ---- all of it */
 function take(status) {
-  now = status; heard = Date.now(); isSilent = false;
+  now = status; heard = Date.now();
   for (const e of status.events) events.set(e.seq, e);
   if (events.size > 200) for (const seq of [...events.keys()].sort((a, b) => a - b).slice(0, events.size - 200)) events.delete(seq);
   show();
@@ -314,9 +314,11 @@ function show() { head(); fresh(); Object.keys(columns).forEach(table); charts.f
 async function poll() {
   const seq = Math.max(0, ...events.keys());
   try {
-    const answer = await fetch("/api/status?since=" + seq, {cache: "no-store", signal: AbortSignal.timeout(9000)});
+    const answer = await fetch("/api/status?since=" + seq + "&look=" + (now.look || 0), {cache: "no-store", signal: AbortSignal.timeout(9000)});
     if (!answer.ok) throw new Error(answer.status);
-    take(await answer.json()); wait = POLL_MS;
+    const status = await answer.json();
+    isSilent = false; answered = Date.now(); wait = POLL_MS;
+    if (status.unchanged) fresh(); else take(status);
   } catch { isSilent = true; wait = Math.min(MOST_MS, wait * 1.6); fresh(); }
   setTimeout(poll, document.hidden ? Math.max(wait, HIDDEN_MS) : wait);
 }

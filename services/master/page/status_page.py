@@ -1,7 +1,8 @@
 """The status page of a job while its master lives: where it listens, and how often it looks at the job.
 
 Theory of operation.  The page is never in the way of the job.  However many watch it, the job is looked at once in LOOK_S
-at most, on the master's loop, which takes some milliseconds; what was seen becomes JSON, HTML or metrics on a thread.
+at most, and less often if that would take more than SHARE of a processor.  It is looked at on the master's loop, in some
+milliseconds; what was seen becomes JSON, HTML or metrics on a thread.  Who has seen it already is told so in a few bytes.
 """
 
 import asyncio
@@ -24,7 +25,8 @@ from edlz.services.master.page.http import Answer, Ask, HttpServer
 __all__ = ["STATUS_PORT", "StatusPage", "bound", "bound_beside"]
 
 STATUS_PORT = 50002
-LOOK_S = 2.0  # as often as a page asks
+LOOK_S, MOST_LOOK_S = 2.0, 15.0  # a page asks as often
+SHARE = 0.002
 _BACKLOG = 64
 _LOOPBACK = "127.0.0.1"
 
@@ -129,7 +131,8 @@ class StatusPage:
         beside: socket.socket | None = None,
     ) -> None:
         self._look = look
-        self._seen: tuple[float, asyncio.Future[Encoded]] | None = None
+        self._looks = 0
+        self._seen: tuple[float, asyncio.Future[Encoded]] | None = None  # until when it is shown
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
         self._page: tuple[Encoded, bytes] | None = None
         self._metrics: tuple[Content, bytes] | None = None
@@ -157,8 +160,9 @@ class StatusPage:
     # -- what is asked
 
     async def _status(self, query: Mapping[str, str]) -> Answer:
-        since = int(query.get("since", "0"))
-        return Answer((await self._encoded()).json(since))
+        since, seen = int(query.get("since", "0")), int(query.get("look", "0"))
+        encoded = await self._encoded()
+        return Answer(encoded.unchanged() if seen == encoded.number else encoded.json(since))
 
     async def _html(self, _: Mapping[str, str]) -> Answer:
         encoded = await self._encoded()
@@ -179,11 +183,17 @@ class StatusPage:
     # -- looking at the job
 
     async def _encoded(self) -> Encoded:
-        """Return what was seen of the job within the last LOOK_S, looking at it if nobody has."""
+        """Return what was seen of the job lately, looking at it if nobody has."""
         now = time.monotonic()
-        if self._seen is None or now - self._seen[0] >= LOOK_S:
-            content = self._look()
-            self._seen = (now, asyncio.ensure_future(self._on_thread(lambda: Encoded(content))))
+        if self._seen is None or now >= self._seen[0]:
+            self._looks += 1
+            content, number = self._look(), self._looks
+            took_s = time.monotonic() - now
+            encoding = asyncio.ensure_future(self._on_thread(lambda: Encoded(content, number)))
+            self._seen = (now + LOOK_S, encoding)
+            encoded: Encoded = await asyncio.shield(encoding)
+            pause_s = (took_s + encoded.took_s) / SHARE
+            self._seen = (now + min(max(LOOK_S, pause_s), MOST_LOOK_S), encoding)
         return await asyncio.shield(self._seen[1])
 
     async def _on_thread(self, work: Callable[[], Any]) -> Any:

@@ -147,7 +147,7 @@ def test_what_scripts_read_is_the_same_bytes_or_whole() -> None:
     text = Encoded(seen).json(0)
     assert [text.count(b'"%s":[' % name) for name in (b"events", b"workers", b"ps")] == [1, 1, 1]
     whole: dict[str, Any] = json.loads(text)
-    assert whole == json.loads(json.dumps(seen.tree()))
+    assert whole == {**json.loads(json.dumps(seen.tree())), "look": 1}
     assert len(whole["curves"]["at"]) == len(seen.rows)
     assert whole["curves"]["staleness_p95"][0] is not None
 
@@ -166,3 +166,21 @@ def test_tasks_are_cells_and_many_tasks_are_a_thousand_cells() -> None:
     assert marks[-1] == "r"
     assert task_map(0, TaskSet(), [], TaskSet())["done_map"] == ""
     assert task_map(10, TaskSet((5, 20)), [15], TaskSet((9, 30)))["done_map"] == "00000ddddd"
+
+
+def test_who_has_seen_it_already_gets_a_few_bytes() -> None:
+    async def work() -> None:
+        listening = bound(settings(status_port="0"))
+        assert listening is not None
+        page = StatusPage(listening, content)
+        serving = asyncio.create_task(page.run(), name="page")
+        first = json.loads((await asyncio.to_thread(got, f"{page.address}/api/status"))[0])
+        again = await asyncio.to_thread(got, f"{page.address}/api/status?look={first['look']}")
+        assert json.loads(again[0]) == {"api": 1, "look": first["look"], "unchanged": True}
+        other = await asyncio.to_thread(got, f"{page.address}/api/status?look={first['look'] + 1}")
+        assert json.loads(other[0])["workers"] == first["workers"]
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        page.close()
+
+    asyncio.run(work())
