@@ -102,7 +102,7 @@ def test_a_browser_looks_on(job: TrainJob, tmp_path: Path) -> None:
             job.kill("worker-0")
             await asyncio.to_thread(job.wait_for_output, "worker-2 training after")
             await page.wait_for_selector("#events td:has-text('worker-0 lost')")
-            await page.wait_for_selector("line.m-lost")
+            await page.wait_for_selector("line.m-lost", state="attached")
             for scheme in ("light", "dark"):
                 await page.emulate_media(color_scheme=scheme)
                 for width in (400, 1000, 1600):
