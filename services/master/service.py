@@ -156,7 +156,6 @@ class MasterService(Shell[Input, Instruction]):
         # Waiting for the disk, this master hears nobody: that time is nobody's silence.
         self._clock = AwakeClock(lambda: loop.time() - journal.waited_s)
         self._progress = Progress(self._core, time.time(), self._clock(), state)
-        self._page: StatusPage | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._is_outdated = False  # a younger master has begun
         self._reading: asyncio.Task[None] | None = None  # of the digest
@@ -174,16 +173,20 @@ class MasterService(Shell[Input, Instruction]):
         when_failed(self._server.failed, self.fail)
         self._board = self._opened_board(config, state.began or time.time())
         self._look = looking_at(config, self._core, self._progress, self._clock, self._server.traffic)
-        listening = bound(config, state.page_port)
-        if listening is not None:
-            beside = bound_beside(config, listening)
-            self._page = StatusPage(listening, self._look, config.status_host, beside)
-            self._progress.page = self._page.address
+        self._page = self._opened_page(config, state.page_port)
         self._hosted_stop = Stop()
         self._hosted: PartitionService | None = None
         self._line: RpcClient | None = None
         if config.num_ps_pods == 0 and not self._core.verdict.is_complete:
             self._host_partition()
+
+    def _opened_page(self, config: JobConfig, port: int) -> StatusPage | None:
+        listening = bound(config, port)
+        if listening is None:
+            return None
+        page = StatusPage(listening, self._look, config.status_host, bound_beside(config, listening))
+        self._progress.page = page.address
+        return page
 
     def _opened_board(self, config: JobConfig, began: float) -> Board | None:
         if not config.tensorboard_log_dir or self._core.verdict.was_complete:

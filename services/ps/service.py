@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -82,38 +83,28 @@ async def serve_partition(
     attend : callable, optional
         Given the service before it begins.
     """
-    security = Security.of(config, "ps")
-    server = RpcServer(
-        config.listen_endpoint,
-        lambda to, body: None,
-        role=f"ps-{config.ps_id}",
-        job=config.job_name,
-        security=security,
-    )
-    service: PartitionService | None = None
-    master: RpcClient | None = None
-    try:
+    name, security = f"ps-{config.ps_id}", Security.of(config, "ps")
+    at, folder = config.listen_endpoint, Path(config.job_dir) if config.job_dir else None
+    with ExitStack() as opened:  # closed from the last to the first
+        server = RpcServer(at, lambda to, body: None, role=name, job=config.job_name, security=security)
+        opened.callback(server.close)
         master = RpcClient(config.master_endpoint, role="ps", identity=str(config.ps_id), security=security)
+        opened.callback(master.close)
         service = PartitionService(
             config.ps_id,
             config.reachable_at(server.endpoint),
             server,
             master,
-            Path(config.job_dir) if config.job_dir else None,
+            folder,
             stop,
             Contact(config.master_endpoint, config.orphan_secs),
             server.traffic,
         )
+        opened.callback(service.close)
         server.handler = service.on_request
         when_failed(server.failed, service.fail)
         attend(service)
         await service.run()
-    finally:
-        if service:
-            service.close()
-        if master:
-            master.close()
-        server.close()
     return stop.code
 
 

@@ -16,7 +16,7 @@ from enum import Enum
 from edlz.services.master.core.vocabulary.instructions import Announce, DropParts, WriteManifest
 from edlz.services.master.core.vocabulary.records import PartitionEntry
 from edlz.services.protocol.ledger import Ledger, LedgerRecord
-from edlz.services.protocol.messages import CheckpointOrder, Ends, Identity, PartInfo
+from edlz.services.protocol.messages import CheckpointOrder, CheckpointPart, Ends, Identity, PartInfo
 from edlz.services.transitions import Transitions
 
 __all__ = ["STAGES", "Checkpoints", "Stage"]
@@ -275,21 +275,11 @@ class Checkpoints:
         """Find the greatest number of which every partition has reported its part, and those that failed."""
         if not any(entry.status.parts for entry in entries):
             return []
-        out: list[WriteManifest | DropParts | Announce] = []
         reported = [{part.number: part for part in entry.status.parts} for entry in entries]
+        out: list[WriteManifest | DropParts | Announce] = []
         for index, parts in enumerate(reported):
-            for number, part in parts.items():
-                key = (index, number, part.attempt)
-                if part.error and number > self.completed and key not in self._failed:
-                    self._failed.add(key)
-                    text = f"checkpoint v{part.version} fails on ps-{index}: {part.error}"
-                    out.append(Announce("checkpoint", text, 10 if part.error in self._told else 30))
-                    self._told.add(part.error)
-                    out.append(DropParts(part.version))
-                    if self._cut is not None and self._cut.number == number:
-                        self._go_on(None)
-                    if self._is_sync and part.version >= self._wanted_since:
-                        self._wanted = 0
+            for part in parts.values():
+                out += self._take_failure(index, part) if part.error else ()
         whole = [{number for number, part in parts.items() if part.info} for parts in reported]
         numbers = {number for number in set.intersection(*whole) if number > self.completed}
         if self._written is not None or not numbers:
@@ -300,6 +290,21 @@ class Checkpoints:
         self._end(number)
         infos: tuple[PartInfo, ...] = tuple(part.info for part in parts_of if part.info is not None)
         return [*out, WriteManifest(self._written, number, infos)]
+
+    def _take_failure(self, index: int, part: CheckpointPart) -> tuple[Announce | DropParts, ...]:
+        """A partition could not write its part: once for each attempt, the checkpoint is given up."""
+        key = (index, part.number, part.attempt)
+        if part.number <= self.completed or key in self._failed:
+            return ()
+        self._failed.add(key)
+        is_known = part.error in self._told
+        self._told.add(part.error)
+        if self._cut is not None and self._cut.number == part.number:
+            self._go_on(None)
+        if self._is_sync and part.version >= self._wanted_since:
+            self._wanted = 0
+        text = f"checkpoint v{part.version} fails on ps-{index}: {part.error}"
+        return Announce("checkpoint", text, 10 if is_known else 30), DropParts(part.version)
 
     def _end(self, number: int) -> None:
         """A checkpoint is complete."""

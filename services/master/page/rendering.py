@@ -115,34 +115,11 @@ def _tables(tree: dict[str, Any]) -> dict[str, _Table]:
     return {
         "workers": (
             ("id", "state", "task", "rec/s", *_WORKER_TIMES, "memory", "note"),
-            [
-                (
-                    row["id"],
-                    row["state"],
-                    _number(row["task"]),
-                    _number(row["records_per_s"]),
-                    *(f"{row['step_s'][name] * 1000:,.1f} ms" for name in _WORKER_TIMES),
-                    _megabytes(row["memory_bytes"]),
-                    row["note"] or "",
-                )
-                for row in tree["workers"]
-            ],
+            [_of_worker(row) for row in tree["workers"]],
         ),
         "ps": (
             ("id", "state", "version", "rows", "memory", "cpu", "checkpoint", "note"),
-            [
-                (
-                    row["id"],
-                    row["state"],
-                    _number(row["version"]),
-                    _number(row["rows"]),
-                    _megabytes(row["memory_bytes"]),
-                    _percent(row["cpu_share"]),
-                    _number(row["checkpoint_version"]),
-                    row["note"] or "",
-                )
-                for row in tree["ps"]
-            ],
+            [_of_server(row) for row in tree["ps"]],
         ),
         "tables": (
             ("name", "rows", "memory"),
@@ -167,6 +144,31 @@ def _tables(tree: dict[str, Any]) -> dict[str, _Table]:
             [(row["name"], row["value"], row["origin"]) for row in tree["configuration"]["settings"]],
         ),
     }
+
+
+def _of_worker(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["id"],
+        row["state"],
+        _number(row["task"]),
+        _number(row["records_per_s"]),
+        *(f"{row['step_s'][name] * 1000:,.1f} ms" for name in _WORKER_TIMES),
+        _megabytes(row["memory_bytes"]),
+        row["note"] or "",
+    )
+
+
+def _of_server(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["id"],
+        row["state"],
+        _number(row["version"]),
+        _number(row["rows"]),
+        _megabytes(row["memory_bytes"]),
+        _percent(row["cpu_share"]),
+        _number(row["checkpoint_version"]),
+        row["note"] or "",
+    )
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -228,11 +228,10 @@ class Partition(Standing):
             return self._status(now)
         if isinstance(answer, Granted):
             return self._on_granted(answer, now)
-        # Answers may overtake each other: an older one must not undo what a newer one has asked for.
         if answer.number < self._obeyed or answer.incarnation != self.incarnation:
             return [Exit("another process has taken this partition's place")] if answer.stop else []
         check_orders(answer, is_sync=self.plan.is_sync)
-        self._obeyed = answer.number
+        self._obeyed = answer.number  # one that was overtaken must not undo what this one asks for
         if asked.ledger is not None:  # this very ledger has been heard, not merely sent
             self._ledger_known = (asked.term, asked.incarnation, asked.era, asked.frozen)
         out = self._obey(answer, now)
@@ -329,7 +328,6 @@ class Partition(Standing):
                 out += self._snapshot(now)
         if is_closing:  # the master waits for where this partition stands
             out += self._status(now)
-        # The master says when all tasks are done by its reports; here the ledger must say so too.
         is_full = store.ledger.finished.first_missing() >= task_count
         if orders.seal and is_full and self.condition is Condition.SERVING and not self._is_sealing:
             self._is_sealing = True
