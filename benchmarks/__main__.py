@@ -20,6 +20,7 @@ _NAMES = (
     "rpc",
     "ps",
     "recordio",
+    "readers",
     "memory",
     "checkpoint",
     "export",

@@ -154,28 +154,28 @@ class OpenCSV:
                 for place, column in enumerate(columns)
             }
         except MissingValueError as error:
-            raise self._placed(data, start, explain_missing(data, dialect, error)) from error
+            raise self._placed(start, explain_missing(bytes(data), dialect, error)) from error
         except Exception as error:  # pyarrow's have many classes
-            raise self._placed(data, start, explain(data, dialect, self._names, columns, error)) from error
+            raise self._placed(start, explain(bytes(data), dialect, self._names, columns, error)) from error
         if table.num_rows != count:
-            raise self._placed(data, start, explain_count(data, dialect, count, table.num_rows))
+            raise self._placed(start, explain_count(bytes(data), dialect, count, table.num_rows))
         found = Columns(values, count)
         return found if order is None else found.take(order)
 
     def close(self) -> None:
         self._content.close()
 
-    def _rows(self, first: int, count: int) -> tuple[bytes, int]:
+    def _rows(self, first: int, count: int) -> tuple[memoryview, int]:
         """Return the bytes of some rows, and where they begin."""
         spans = self._index.holding(first, count)
         if not spans:
-            return b"", 0
+            return memoryview(b""), 0
         data = read_spans(self._name, self._facts, self._content.data, spans)
         rules = self._settings.rules
         starts, ends, _ = scanning.row_bounds(data, rules.quote, True, first - spans[0].first, count)
         return data[int(starts[0]) : int(ends[-1])], spans[0].start + int(starts[0])
 
-    def _placed(self, data: bytes, start: int, what: Wrong) -> DataError:
+    def _placed(self, start: int, what: Wrong) -> DataError:
         """Return the error for what is wrong at an offset of some rows: it names the line."""
         offset, text, advice = what
         line = line_at(self._content.data, start + offset)

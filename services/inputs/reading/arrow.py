@@ -80,9 +80,7 @@ def to_numpy(column: Column, values: Any, defaults: Mapping[str, Any]) -> npt.ND
     import pyarrow
 
     if isinstance(values, pyarrow.ChunkedArray):
-        values = values.combine_chunks()
-    if isinstance(values, pyarrow.ChunkedArray):  # of no chunks, or of too much text for one
-        values = pyarrow.concat_arrays(values.chunks) if values.num_chunks else pyarrow.array([], values.type)
+        values = values.chunk(0) if values.num_chunks == 1 else _joined(values)
     if column.width:
         if values.null_count:
             raise MissingValueError(column.name, _first_null(values))
@@ -96,6 +94,12 @@ def to_numpy(column: Column, values: Any, defaults: Mapping[str, Any]) -> npt.ND
         return np.asarray((values.cast(binary) if is_text else values).to_numpy(zero_copy_only=False), object)
     array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return array.astype(column.kind, copy=False)
+
+
+def _joined(values: Any) -> Any:
+    import pyarrow
+
+    return pyarrow.concat_arrays(values.chunks) if values.num_chunks else pyarrow.array([], values.type)
 
 
 class MissingValueError(Exception):

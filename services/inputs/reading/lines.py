@@ -164,19 +164,18 @@ def find_head(name: str, sample: bytes, rules: LineRules) -> tuple[int, bytes]:
     return (after + 1 if after >= 0 else len(sample)), header
 
 
-def read_spans(name: str, facts: FileFacts, data: "scanning.Data", spans: list[Span]) -> bytes:
-    """Return the bytes of spans that follow one another, as they were when the job was planned.
+def read_spans(name: str, facts: FileFacts, data: "scanning.Data", spans: list[Span]) -> memoryview:
+    """Return the bytes of spans that follow one another, as they were when the job was planned; nothing is copied.
 
     Raises
     ------
     DataError
         If they are others.
     """
-    found = bytes(memoryview(data)[spans[0].start : spans[-1].end])
+    view = memoryview(data)
     for span in spans:
-        part = memoryview(found)[span.start - spans[0].start : span.end - spans[0].start]
-        check_span(name, facts, span, scanning.crc32c(part))
-    return found
+        check_span(name, facts, span, scanning.crc32c(view[span.start : span.end]))
+    return view[spans[0].start : spans[-1].end]
 
 
 def line_at(data: "scanning.Data", offset: int) -> int:

@@ -30,7 +30,12 @@ class Dialect:
 
 
 def parse_rows(
-    data: bytes, dialect: Dialect, names: Sequence[str], columns: Sequence[Column], *, infers: bool = False
+    data: bytes | memoryview,
+    dialect: Dialect,
+    names: Sequence[str],
+    columns: Sequence[Column],
+    *,
+    infers: bool = False,
 ) -> Any:
     """Return the table of some whole rows.
 
@@ -52,7 +57,7 @@ def parse_rows(
     from pyarrow import csv as arrow_csv
 
     types = {column.name: arrow_type(column.kind) for column in columns}
-    if not data:
+    if not len(data):
         return pyarrow.table({name: pyarrow.array([], kind) for name, kind in types.items()})
     # One block in one thread: errors name rows, and what the table is does not depend on where blocks end.
     read = arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=list(names))
