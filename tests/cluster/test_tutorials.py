@@ -135,3 +135,10 @@ def test_python(place: Path) -> None:
     blocks = steps("python.md")
     for name in ("data", "train", "look", "mistake", "loop"):
         blocks[name].check(run(blocks[name].command, place))
+
+
+def test_your_data(place: Path) -> None:
+    write_files("your_data.md", place)
+    blocks = steps("your_data.md")
+    for name in ("info", "train", "convert", "custom"):
+        blocks[name].check(run(blocks[name].command, place))

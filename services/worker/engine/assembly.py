@@ -12,6 +12,7 @@ from edlz.services.protocol.plan import Plan
 from edlz.services.worker.engine.callbacks.calls import CallbackCalls
 from edlz.services.worker.engine.callbacks.kinds import SortedCallbacks, check_monitors, sort_callbacks
 from edlz.services.worker.engine.evaluator import Evaluator
+from edlz.services.worker.engine.feed.slow_feed import SlowFeed
 from edlz.services.worker.engine.feed.task_reader import TaskReader
 from edlz.services.worker.engine.model.job_model import JobModel
 from edlz.services.worker.engine.model.model_updates import ModelUpdates
@@ -41,6 +42,8 @@ class Assembly:
         Of what the feed yields.
     vectors : LoadedVectors
         What is computed on: the initial values at first.
+    slow_feed : SlowFeed or None
+        For a feed of single records.
     callbacks : CallbackCalls or None
         If there are any to be called.
     max_steps : int
@@ -55,6 +58,7 @@ class Assembly:
         contract, spec = self._model.contract, self._model.feed.spec
         self.contract, self.spec = contract, spec
         self.lanes, self.built = self._model.lanes, self._model.built
+        self.slow_feed = None if contract.is_batched else SlowFeed(contract.feed)
         self.initial = self.built.initial_vectors()
         found = SortedCallbacks()
         if plan.is_training:

@@ -199,6 +199,8 @@ class KerasEngine:
         if minibatch.element is None:
             return self._without_records(task, index, read - started)
         step = self._step(task, index, minibatch.element, found.inputs(rows) if found else ())
+        if assembly.slow_feed is not None:
+            assembly.slow_feed.note(read - started, time.perf_counter() - read)
         of_rows = found.sum(step.row_gradients) if found else ()
         ids = [group.ids for group in found.groups] if found else ()
         return Computed(
