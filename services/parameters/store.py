@@ -199,6 +199,19 @@ class Store:
     def slots(self) -> tuple[str, ...]:
         return tuple(self._optimizer.slots)
 
+    @property
+    def dense(self) -> Vector:
+        """The newest values themselves, 64-byte aligned: not written before the next step, and by nobody else."""
+        return self._dense
+
+    @property
+    def state(self) -> Vector:
+        return self._state
+
+    @property
+    def counters(self) -> Counters:
+        return self._counters
+
     def values(self) -> Values:
         """Return the newest values; they are not written while they are held."""
         return Values(

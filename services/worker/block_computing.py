@@ -1,0 +1,120 @@
+"""What a member of an all-reduce group computes: the slots of its block, on its replica as it lies in memory."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from edlz.core_ext.memory import aligned_empty
+from edlz.services.parameters.store import Store
+from edlz.services.process.shell import Fail
+from edlz.services.protocol.messages import SlotHeader
+from edlz.services.worker.core.computation import Computed, Engine
+from edlz.services.worker.core.groups.inputs import BlockComputed, SlotComputed, SlotFailed
+from edlz.services.worker.core.groups.instructions import Compute, Slot
+from edlz.services.worker.engine.user_code.user_code import TaskError
+from edlz.services.worker.keras_thread import KerasThread
+
+__all__ = ["BlockComputing"]
+
+
+class BlockComputing:
+    """Drives an engine as a `Replica` asks for it.
+
+    TensorFlow looks at the dense vector where it is.  That is safe: a replica takes no step, and takes no state over, by
+    which a vector would change under a block that counts, and what is computed of one that does not count is not told.
+
+    Parameters
+    ----------
+    engine : Engine
+        It is built.
+    thread : KerasThread
+        The one that it runs in.
+    tell : callable
+        Given what has come of a slot, or of a block, on the loop.
+    fail : callable
+        Told of an error that is not of one task's.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        thread: KerasThread,
+        tell: Callable[[SlotComputed | SlotFailed | BlockComputed], None],
+        fail: Fail,
+    ) -> None:
+        self._engine, self._thread, self._tell, self._fail = engine, thread, tell, fail
+        self._in_hand: set[int] = set()  # tasks that the engine reads ahead
+        self._attempt = 0  # the newest block
+
+    def compute(self, order: Compute, store: Store) -> None:
+        """Compute a block on this state."""
+        self._attempt = order.attempt
+        self._thread.submit(
+            "task", lambda: self._begin(order, store), lambda _: self._go_on(order, 0), self._fail
+        )
+
+    def abandon(self) -> None:
+        """Compute nothing more of the block in work."""
+        self._attempt = 0
+
+    def _begin(self, order: Compute, store: Store) -> None:
+        """In the engine's thread: load the state, and have the block's tasks in hand and no others."""
+        state, counters = (
+            aligned_empty(len(store.state), np.float32),
+            aligned_empty(len(store.counters), np.int64),
+        )
+        state[:], counters[:] = store.state, store.counters
+        self._engine.load(store.dense, state, counters)
+        tasks = {slot.task for slot in order.slots}
+        for task in self._in_hand - tasks:
+            self._engine.drop(task)
+        for slot in order.slots:
+            self._engine.begin(slot.task, slot.slot, slot.index, slot.end_at)
+        self._in_hand = tasks
+
+    def _go_on(self, order: Compute, place: int) -> None:
+        """Compute the next slot of the block, or say that it is done."""
+        if order.attempt != self._attempt:
+            return
+        if place == len(order.slots):
+            self._thread.submit(
+                "step",
+                lambda: self._engine.learning_rate(order.version),
+                lambda rate: self._tell(BlockComputed(order.attempt, rate)),
+                self._fail,
+            )
+            return
+        slot = order.slots[place]
+
+        def then(computed: Computed) -> None:
+            if order.attempt == self._attempt:
+                self._tell(_told(order.attempt, slot, computed))
+            self._go_on(order, place + 1)
+
+        self._thread.submit(
+            "step",
+            lambda: self._engine.compute(slot.task, slot.index),
+            then,
+            lambda error: self._on_error(order.attempt, error),
+        )
+
+    def _on_error(self, attempt: int, error: BaseException) -> None:
+        if not isinstance(error, TaskError):
+            self._fail(error)
+        elif attempt == self._attempt:
+            self._tell(SlotFailed(attempt, error.task, error.index, error.error))
+
+
+def _told(attempt: int, slot: Slot, computed: Computed) -> SlotComputed:
+    """Return what the replica is told of a slot; a task with a journalled end ends there by an empty one."""
+    is_empty = computed.gradient is None
+    header = SlotHeader(
+        slot=slot.slot,
+        task=slot.task,
+        index=slot.index,
+        is_last=computed.is_last and (slot.end_at is None or is_empty),
+        is_empty=is_empty,
+        records=computed.records,
+        loss=computed.loss,
+    )
+    return SlotComputed(attempt, header, computed.gradient, computed.state, computed.counters)
