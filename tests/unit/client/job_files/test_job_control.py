@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from edlz.client.cli import main
-from edlz.client.jobs.job_index import find_job
+from edlz.client.job_files.job_index import find_job
 from edlz.client.local import job_actions, master_line
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.screen.job_view import exit_code_of
