@@ -25,11 +25,11 @@ BROWSER = next((path for path in map(shutil.which, ("chromium", "google-chrome")
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
-@pytest.fixture
-def job(tmp_path: Path, small_mnist: Path) -> Iterator[TrainJob]:
+@pytest.fixture(params=[20])
+def job(tmp_path: Path, small_mnist: Path, request: pytest.FixtureRequest) -> Iterator[TrainJob]:
     flags = (
         *FLAGS,
-        "--num_epochs=20",
+        f"--num_epochs={request.param}",
         MODES["sync"],
         f"--training_data={small_mnist}/train",
         "--num_workers=2",
@@ -85,6 +85,7 @@ def test_curves_have_no_gap_and_nothing_twice_and_the_page_is_where_it_was(
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("job", [1000], indirect=True, ids=["until-it-has-seen-all"])
 def test_a_browser_looks_on(job: TrainJob, tmp_path: Path) -> None:
     playwright = pytest.importorskip("playwright.async_api", reason="no playwright")
     axe = pytest.importorskip("axe_playwright_python.async_playwright", reason="no axe-core")
@@ -116,4 +117,3 @@ def test_a_browser_looks_on(job: TrainJob, tmp_path: Path) -> None:
     job.wait_for_output("Task:3 completed")
     address = job.status().page
     asyncio.run(look())
-    job.finish()
