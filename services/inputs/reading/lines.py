@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from edlz.core_ext import scanning
 from edlz.services.errors import DataError
-from edlz.services.inputs.reading.content import open_content, size_of
+from edlz.services.inputs.reading.content import QUICK_BYTES, open_content, read_start, size_of
 from edlz.services.inputs.reading.spans import Span, SpanIndex, check_span, find_spans, pack_spans, span_bytes
 from edlz.services.protocol.plan import FileFacts
 
@@ -25,7 +25,6 @@ __all__ = [
 ]
 
 NO_QUOTE = -1
-QUICK_BYTES = 64 << 20  # a file of this size is counted in a tenth of a second
 SAMPLE_BYTES = 1 << 20
 _LONGEST_ROW = 64 << 20
 _COUNTED_BYTES = 16 << 20
@@ -78,7 +77,7 @@ def index_lines(name: str, rules: LineRules, all_bytes: int = 0, *, is_quick: bo
     all_bytes : int
         Of all files of the job.
     is_quick : bool
-        A large file is not read to its end.
+        Large files are not read to their ends.
 
     Raises
     ------
@@ -87,28 +86,30 @@ def index_lines(name: str, rules: LineRules, all_bytes: int = 0, *, is_quick: bo
     DataError
         If it is in UTF-16, or quotes are not closed.
     """
-    with open_content(name) as file:
-        content_bytes = os.fstat(file.fileno()).st_size
-        sample = file.read(SAMPLE_BYTES)
-        start, header = find_head(name, sample, rules)
-        is_whole = not is_quick or content_bytes <= QUICK_BYTES
-        index = b""
-        if is_whole:
-            file.seek(start)
-            finder = _Finder(name, rules, start)
-            index = pack_spans(find_spans(file, span_bytes(content_bytes, all_bytes), finder.find))
+    sample = read_start(name, SAMPLE_BYTES)
+    start, header = find_head(name, sample, rules)
+    is_cut = len(sample) == SAMPLE_BYTES
+    sample = sample[start:]
+    ended, end, _ = scanning.count_rows(sample, rules.quote, rules.skips_empty)
+    if end and is_cut:
+        sample = sample[:end]
+    is_whole = not is_quick or all_bytes <= QUICK_BYTES
+    index = _index(name, rules, start, all_bytes) if is_whole else b""
     facts = FileFacts(
         name=name,
         size_bytes=size_of(name),
         checksum=scanning.crc32c(header + index),
         index=index,
     )
-    sample = sample[start:]
-    ended, end, _ = scanning.count_rows(sample, rules.quote, rules.skips_empty)
-    if end and content_bytes > start + len(sample):
-        sample = sample[:end]
     rows = SpanIndex(index).records if is_whole else ended
     return Lines(facts=facts, rows=rows, start=start, header=header, sample=sample, is_whole=is_whole)
+
+
+def _index(name: str, rules: LineRules, start: int, all_bytes: int) -> bytes:
+    with open_content(name) as file:
+        step = span_bytes(os.fstat(file.fileno()).st_size, all_bytes)
+        file.seek(start)
+        return pack_spans(find_spans(file, step, _Finder(name, rules, start).find))
 
 
 class _Finder:

@@ -19,8 +19,9 @@ from edlz.api.example import encode_example
 from edlz.core_ext import scanning, scanning_numpy
 from edlz.services.errors import DataError
 from edlz.services.inputs.data import RecordSource
+from edlz.services.inputs.formats import tfrecord as tfrecord_format
 from edlz.services.inputs.listing import list_data
-from edlz.services.inputs.reading import spans
+from edlz.services.inputs.reading import lines, spans
 from edlz.services.inputs.reading.records import Columns
 from edlz.services.protocol.plan import Column, TaskRange
 from tests import builders
@@ -163,6 +164,24 @@ def test_a_file_that_has_changed_is_refused_by_name(name: str) -> None:
     with pytest.raises(DataError, match=f"^{name} ") as error:
         RecordSource(listed.source).read(TaskRange(name=name, first=0, count=COUNT))
     assert error.value.help
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "lines.txt", "x.tfrecord.gz"])
+def test_large_files_are_not_counted_before_a_job_is_planned(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name in BYTES:
+        write(name, BYTES[name]())
+    else:
+        TABLES[name](name, table())
+    whole = list_data(name, is_quick=True)
+    assert (whole.is_counted, whole.shards[0].count) == (True, COUNT)
+    for module in (lines, tfrecord_format):
+        monkeypatch.setattr(module, "QUICK_BYTES", 100)
+        monkeypatch.setattr(module, "open_content", None)  # what reads all of a file
+    quick = list_data(name, is_quick=True)
+    assert not quick.is_counted
+    assert quick.source.columns == whole.source.columns
 
 
 def test_types_stay_what_the_plan_says() -> None:
