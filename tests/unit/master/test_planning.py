@@ -8,6 +8,7 @@ import pytest
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
+from edlz.services.master import planning
 from edlz.services.master.core.vocabulary.records import FleetRecord
 from edlz.services.master.journal.journal import Journal
 from edlz.services.master.planning import open_journal
@@ -112,3 +113,19 @@ def test_a_job_of_an_edlz_that_did_not_number_runs_gets_a_number(
         patch.setattr("edlz.services.master.planning.next_run_number", lambda *_: 0)
         assert opened(config).run_number == 0
     assert opened(config, resume=True).run_number == 1
+
+
+def test_a_job_that_goes_on_does_not_look_at_its_data_again(
+    config: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index of a file, and the types of its columns, come with the plan; what is in the file now does not matter."""
+    data = tmp_path / "rows.csv"
+    data.write_text("x,y\n" + "1,2\n" * 500)
+    first = opened(config, training_data=str(data))
+    assert first.plan.source is not None
+    assert len(first.plan.source.files[0].index) >= 12
+    assert [column.kind for column in first.plan.source.columns] == ["int64", "int64"]
+    data.write_text("x\nanother\n")
+    monkeypatch.setattr(planning, "make_plan", None)
+    assert opened(config, training_data=str(data)) == first
+    assert opened(config, training_data=str(data), resume=True).plan == first.plan
