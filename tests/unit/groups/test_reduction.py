@@ -139,6 +139,17 @@ def test_parts_that_do_not_fit() -> None:
         reduction.take("b", part(1, dense=(np.zeros(7, np.float32),)), 0)
 
 
+def test_counters_are_the_largest_of_all_members_and_of_one_length() -> None:
+    reduction = formed(2)
+    reduction.take("a", part(0, counters=np.array([1, 5])), 0)
+    mean = mean_of(reduction.take("b", part(1, counters=np.array([3, 2])), 0))
+    assert mean.counters is not None
+    assert mean.counters.tolist() == [3, 5]
+    reduction.take("a", part(0, 1, counters=np.array([1, 5])), 1)
+    with pytest.raises(RemoteProtocolError, match="counters of two lengths"):
+        reduction.take("b", part(1, 1, counters=np.array([3])), 1)
+
+
 def test_two_members_cannot_have_one_slot() -> None:
     reduction, first = formed(2), part(0)
     reduction.take("a", first, 0)

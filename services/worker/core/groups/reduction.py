@@ -136,6 +136,8 @@ class Reduction:
         count = sum(not header.is_empty for header in headers)
         places = [place for part in parts for place in part.places]
         counters = [part.counters for part in parts if part.counters is not None]
+        if len({each.shape for each in counters}) > 1:
+            raise RemoteProtocolError("parts of a step that do not fit each other: counters of two lengths")
         return Reduced(
             generation=first.generation,
             version=first.version,
