@@ -116,7 +116,7 @@ TABLES: dict[str, tuple[str, dict[str, Any], str]] = {
         computed                  | p0 push 0.0 pull 0.1, p1 push 0.0 pull 0.1
         p0 refuses era            | drop 0
         lease 0                   | begin 0, p0 pull 0.0, p1 pull 0.0, tell
-        era                       | drop 0
+        era                       | drop 0, tell
         """,
     ),
     "sync: a report that is not believed begins again with its records": (
