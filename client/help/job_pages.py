@@ -7,7 +7,7 @@ JOB_COMMANDS = {
     "status": "how a job fares: workers, parameter servers, events",
     "top": "the same, until the job ends",
     "logs": "what the services of a job have written",
-    "open": "the status page of a job, or the report that it has left",
+    "open": "the status page of a job, or the report it left",
     "wait": "wait until a job ends; leaves with its exit code",
     "stop": "save a job and stop it",
     "scale": "another number of workers for a job that runs",

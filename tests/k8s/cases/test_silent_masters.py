@@ -136,7 +136,7 @@ def test_the_commands_say_what_only_the_log_of_the_master_does(
     assert "the master starts: no answer yet" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("age_s", "is_told"), [(300.0, True), (5.0, False)])
+@pytest.mark.parametrize(("age_s", "is_told"), [(330.0, True), (5.0, False)])
 def test_a_master_that_was_cut_off_later_is_told_with_its_old_figures(
     cluster: PlayedCluster, capsys: pytest.CaptureFixture[str], age_s: float, is_told: bool
 ) -> None:

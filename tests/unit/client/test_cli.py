@@ -155,7 +155,7 @@ def test_zoo_data_converts(
 ) -> None:
     calls: list[tuple[str, Path | None, Path]] = []
 
-    def convert(name: str, source: Path | None, output: Path) -> datasets.Converted:
+    def convert(name: str, source: Path | None, output: Path, *, watch: object) -> datasets.Converted:
         calls.append((name, source, output))
         return datasets.Converted(
             train_records=6000, test_records=1000, paths=(), origin="somewhere", was_there=False

@@ -136,7 +136,7 @@ def test_row_11_wrong_format() -> None:
     Path("data/zip/part-0").write_text("age,income\n1,2\n")
     message, help_line = only_error(job(training_data="data/zip"))
     assert message == 'data/zip/part-0 is not RecordIO (starts with "age,income": a text file)'
-    assert help_line == "write its records as RecordIO; how: python -m pydoc edlz.api.recordio"
+    assert help_line == 'say what it is: --data_reader_params="reader_type=CSV"; see edlz data --help'
 
 
 def test_data_that_holds_nothing() -> None:
