@@ -7,6 +7,7 @@ milliseconds; what was seen becomes JSON, HTML or metrics on a thread.  Who has 
 
 import asyncio
 import logging
+import math
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -26,7 +27,7 @@ __all__ = ["STATUS_PORT", "StatusPage", "bound", "bound_beside"]
 
 STATUS_PORT = 50002
 LOOK_S, MOST_LOOK_S = 2.0, 15.0  # a page asks as often
-SHARE = 0.002
+SHARE = 0.001
 _BACKLOG = 64
 _LOOPBACK = "127.0.0.1"
 
@@ -132,7 +133,10 @@ class StatusPage:
     ) -> None:
         self._look = look
         self._looks = 0
-        self._seen: tuple[float, asyncio.Future[Encoded]] | None = None  # until when it is shown
+        self._made_last: Encoded | None = None
+        self._due_s = -math.inf  # when the job is looked at again, if somebody asks
+        self._stale_s = -math.inf  # when what was seen is too old to be shown
+        self._making: asyncio.Future[Encoded] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="page")
         self._page: tuple[Encoded, bytes] | None = None
         self._metrics: tuple[Content, bytes] | None = None
@@ -183,18 +187,25 @@ class StatusPage:
     # -- looking at the job
 
     async def _encoded(self) -> Encoded:
-        """Return what was seen of the job lately, looking at it if nobody has."""
+        """Return what was seen of the job lately, looking at it if nobody has; what is a little older need not be waited for."""
         now = time.monotonic()
-        if self._seen is None or now >= self._seen[0]:
-            self._looks += 1
-            content, number = self._look(), self._looks
-            took_s = time.monotonic() - now
-            encoding = asyncio.ensure_future(self._on_thread(lambda: Encoded(content, number)))
-            self._seen = (now + LOOK_S, encoding)
-            encoded: Encoded = await asyncio.shield(encoding)
-            pause_s = (took_s + encoded.took_s) / SHARE
-            self._seen = (now + min(max(LOOK_S, pause_s), MOST_LOOK_S), encoding)
-        return await asyncio.shield(self._seen[1])
+        if now >= self._due_s:
+            self._due_s = now + LOOK_S
+            self._making = asyncio.ensure_future(self._made(now))
+        if self._made_last is None or now >= self._stale_s:
+            assert self._making is not None
+            return await asyncio.shield(self._making)
+        return self._made_last
+
+    async def _made(self, now: float) -> Encoded:
+        """Look at the job, and make of it what is asked for."""
+        self._looks += 1
+        content, number = self._look(), self._looks
+        took_s = time.monotonic() - now
+        encoded: Encoded = await self._on_thread(lambda: Encoded(content, number))
+        pause_s = min(max(LOOK_S, (took_s + encoded.took_s) / SHARE), MOST_LOOK_S)
+        self._made_last, self._due_s, self._stale_s = encoded, now + pause_s, now + 2 * pause_s
+        return encoded
 
     async def _on_thread(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -184,3 +184,20 @@ def test_who_has_seen_it_already_gets_a_few_bytes() -> None:
         page.close()
 
     asyncio.run(work())
+
+
+def test_what_was_seen_long_ago_is_not_shown() -> None:
+    shown = ["Training"]
+
+    async def work() -> None:
+        listening = bound(settings(status_port="0"))
+        assert listening is not None
+        page = StatusPage(listening, lambda: content(state=shown[0]))
+        assert (await page._encoded()).content.status.state == "Training"
+        shown[0] = "Succeeded"
+        assert (await page._encoded()).content.status.state == "Training", "it was seen just now"
+        page._due_s = page._stale_s = 0.0  # some seconds pass
+        assert (await page._encoded()).content.status.state == "Succeeded"
+        page.close()
+
+    asyncio.run(work())
