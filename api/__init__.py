@@ -7,10 +7,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edlz.api.batches import batched
     from edlz.api.callbacks import LearningRateScheduler, MaxStepsStopping, SavedModelExporter
     from edlz.api.embedding import Embedding, SparseEmbedding
     from edlz.api.feature_columns import DenseFeatures, concatenated_categorical_column
+    from edlz.api.feeds import batched
     from edlz.api.loading import load
     from edlz.api.optimizers import RowwiseAdagrad
     from edlz.api.predictions import BasePredictionOutputsProcessor, PredictionContext
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "batched": "edlz.api.batches",
+    "batched": "edlz.api.feeds",
     "AbstractDataReader": "edlz.api.readers",
     "Metadata": "edlz.api.readers",
     "BasePredictionOutputsProcessor": "edlz.api.predictions",

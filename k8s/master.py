@@ -18,10 +18,9 @@ from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.api_errors import told
 from edlz.k8s.cluster.master_trouble import check_rights
 from edlz.k8s.cluster.names import MASTER, MASTER_PORT, Owner, pod_name
-from edlz.k8s.ended_mark import read_mark, write_mark
+from edlz.k8s.container_end import read_mark, with_last_word, write_mark
 from edlz.k8s.job_folders import check_folders
 from edlz.k8s.job_keys import hand_on_keys, with_keys
-from edlz.k8s.last_word import with_last_word
 from edlz.k8s.pods.log_folder import LogFolder
 from edlz.k8s.pods.log_keeper import LogKeeper
 from edlz.k8s.pods.pod_supervisor import PodSupervisor
@@ -30,11 +29,11 @@ from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError
 from edlz.services.master.service import MasterService, serve_master
-from edlz.services.pauses import Pauses
 from edlz.services.process.logs import configure_logging
 from edlz.services.process.outputs import guard_outputs
 from edlz.services.process.runtime import Stop, run_service
 from edlz.services.protocol.job_status import JobStatus
+from edlz.services.supervision.backoff import Pauses
 from edlz.services.transport.keys import JobKeys
 
 __all__ = ["OwnPod", "own_pod", "run_master"]

@@ -17,9 +17,8 @@ from pathlib import Path
 
 from edlz.api.recordio import RecordIOError, count_records
 from edlz.model_zoo.census.converter import read_adult
-from edlz.model_zoo.conversion.dataset_error import DatasetError
 from edlz.model_zoo.conversion.images import read_images
-from edlz.model_zoo.conversion.shards import SAMPLE_FOLDER, Source, write_shards
+from edlz.model_zoo.conversion.shards import SAMPLE_FOLDER, DatasetError, Source, write_shards
 from edlz.model_zoo.criteo.converter import read_criteo
 from edlz.model_zoo.criteo.generator import generate_criteo
 from edlz.model_zoo.dataset_names import DATASETS, GENERATED, IMAGES

@@ -11,14 +11,14 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from edlz.k8s.pods.pod_life import STEPS as POD_STEPS
+from edlz.k8s.pods.pod_inventory import STEPS as POD_STEPS
 from edlz.services.master.core.checkpoints import STAGES
 from edlz.services.master.core.groups.rendezvous import STEPS as GROUP_STEPS
 from edlz.services.master.core.vocabulary.phase import STEPS as PHASES
 from edlz.services.protocol import messages
 from edlz.services.protocol.message_types import Record
 from edlz.services.ps.core.checkpointing import STEPS as CUT_STEPS
-from edlz.services.ps.core.conditions import STEPS as PARTITION_STEPS
+from edlz.services.ps.core.standing import STEPS as PARTITION_STEPS
 from edlz.services.transitions import Transitions
 from edlz.services.worker.core.groups.replica_phases import STEPS as REPLICA_STEPS
 from edlz.services.worker.core.held_tasks import STEPS as TASK_STEPS

@@ -5,6 +5,7 @@ A job has one of two homes: a folder of this machine (`local.job`), or a namespa
 a namespace is given; until then nothing of Kubernetes is imported.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Protocol
@@ -21,6 +22,8 @@ from edlz.client.screen.job_view import JobView
 from edlz.client.screen.log_choice import LogChoice, LogOutput
 from edlz.services.configuration.job_config import legal_job_name
 from edlz.services.errors import ConfigError
+
+__all__ = ["is_agreed"]
 
 if TYPE_CHECKING:
     from edlz.client.screen.screens import Screen
@@ -169,6 +172,12 @@ def all_that_run(namespace: str = "", *, with_by_hand: bool = False) -> list[Job
     if asks_clusters(namespace):
         found += _cluster_jobs().running_jobs(namespace)
     return found
+
+
+def is_agreed(verb: str, jobs: Sequence[Job]) -> bool:
+    """Return whether the answer to `VERB JOB, JOB? [y/N]` is yes."""
+    print(f"{verb} {', '.join(job.word for job in jobs)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return (sys.stdin.readline() if sys.stdin else "").strip().lower() in ("y", "yes")
 
 
 def _here(job: LocalJob) -> Job:

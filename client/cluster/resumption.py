@@ -19,7 +19,7 @@ from edlz.k8s.cluster.api_errors import NotFound
 from edlz.k8s.cluster.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
 from edlz.k8s.flags.cluster_spec import load_cluster_spec
 from edlz.k8s.flags.volumes import parse_volumes
-from edlz.k8s.objects.pods_of_roles import pods_of_roles
+from edlz.k8s.objects.pods import pods_of_roles
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
 

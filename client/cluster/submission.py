@@ -43,7 +43,7 @@ from edlz.k8s.cluster.names import CLUSTER_SPEC, CONFIG, MASTER, SUBMISSION, pod
 from edlz.k8s.flags.cluster_flags import check_cluster_flags
 from edlz.k8s.flags.cluster_spec import load_cluster_spec
 from edlz.k8s.flags.volumes import parse_volumes
-from edlz.k8s.objects.pods_of_roles import pods_of_roles
+from edlz.k8s.objects.pods import pods_of_roles
 from edlz.services.configuration.arguments import Reading
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems

@@ -8,8 +8,7 @@ import typer
 
 from edlz.client.arguments.all_jobs import look_at_all
 from edlz.client.arguments.completion import complete_ended_state, complete_job
-from edlz.client.arguments.jobs import Job, NamespaceFlag, named_job
-from edlz.client.commands.consent import is_agreed
+from edlz.client.arguments.jobs import Job, NamespaceFlag, is_agreed, named_job
 from edlz.client.screen.job_view import ENDED_STATES, JobView
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.errors import ConfigError, EdlzError

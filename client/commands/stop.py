@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from edlz.client.arguments.jobs import Job, JobArgument, NamespaceFlag, all_that_run, chosen_job
-from edlz.client.commands.consent import is_agreed
+from edlz.client.arguments.jobs import Job, JobArgument, NamespaceFlag, all_that_run, chosen_job, is_agreed
 from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.terminal import print_text

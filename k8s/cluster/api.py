@@ -23,7 +23,7 @@ from edlz.k8s.cluster.connection import Connection, Login, find_connection
 from edlz.services import strict_json
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, PeerUnavailable
-from edlz.services.pauses import Pauses
+from edlz.services.supervision.backoff import Pauses
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse

@@ -23,6 +23,7 @@ from edlz.k8s.cluster.names import (
     Owner,
     pod_name,
 )
+from edlz.k8s.flags.cluster_spec import ClusterSpec
 from edlz.k8s.flags.envs import parse_envs, populated_envs
 from edlz.k8s.flags.priorities import pod_priority
 from edlz.k8s.flags.resources import cores_of, limits_of, requests_of
@@ -34,7 +35,7 @@ from edlz.services.configuration.export_flags import checkpoints_beside
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.supervision.launcher import split_name
 
-__all__ = ["Owner", "grace_s", "master_pod", "service_pod", "settings_in_pods"]
+__all__ = ["Owner", "grace_s", "master_pod", "pods_of_roles", "service_pod", "settings_in_pods"]
 
 _GRACE_S = {"master": 30, "ps": 20, "worker": 10}
 WORKER_PATIENCE_S = (
@@ -42,6 +43,8 @@ WORKER_PATIENCE_S = (
 )
 _USER = 1000
 ORPHAN_S = 600.0  # longer than Kubernetes ever waits before it starts a master's container again
+_NOT_YET = "not-yet-known"  # the uid of a master that is still to be created
+_SOMEWHERE = "127.0.0.1"
 
 
 def master_pod(config: JobConfig, image: str) -> client.V1Pod:
@@ -171,6 +174,17 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
 def grace_s(name: str) -> int:
     """Return the seconds that a pod has to end in order, by its name: master, ps-0, worker-3."""
     return _GRACE_S[split_name(name)[0]]
+
+
+def pods_of_roles(config: JobConfig, image: str, spec: ClusterSpec) -> dict[str, client.V1Pod]:
+    """Return pods by role, the master's first, which is the one to create."""
+    pods = {MASTER: spec.pod(master_pod(config, image), MASTER)}
+    settings, owner = settings_in_pods(config, image), Owner(pod_name(config.job_name, MASTER), _NOT_YET)
+    for role in (("ps",) if config.num_ps_pods else ()) + ("worker",):
+        address = f"{_SOMEWHERE}:{MASTER_PORT}"
+        pod = service_pod(settings, f"{role}-0", owner=owner, master_addr=address, environ={})
+        pods[role] = spec.pod(pod, role)
+    return pods
 
 
 def _service_command(config: JobConfig, role: str, index: int, master_addr: str) -> list[str]:

@@ -21,8 +21,8 @@ from edlz.k8s.flags.quantities import number_of
 from edlz.k8s.pods.pod_inventory import PodInventory
 from edlz.k8s.pods.stuck_pods import StuckPods
 from edlz.services.errors import EdlzError, PeerUnavailable
-from edlz.services.pauses import Pauses
 from edlz.services.protocol.messages import ProcessExit
+from edlz.services.supervision.backoff import Pauses
 from edlz.services.supervision.launcher import HUNG_GRACE_S, Facts, count_workers, is_worker, split_name
 
 if TYPE_CHECKING:  # it needs the kubernetes package

@@ -1,6 +1,6 @@
 """The core that knows which pods of a job there are, from lists and watch events that come in any order.
 
-Theory of operation.  A pod is known by its uid, and its life (`pod_life`) goes one way only.  So what is known of it is
+Theory of operation.  A pod is known by its uid, and its life (`Life`) goes one way only.  So what is known of it is
 the furthest that anybody has said: an event that comes twice, late or out of order changes nothing, and resource
 versions need not be compared (to a client they are opaque).
 A list is the ground truth.  What it lacks is gone, if it was known before the list was asked for; a pod that
@@ -11,19 +11,54 @@ Pods that another master pod owns are no part of the job: they are leftovers tha
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 
 from edlz.k8s.cluster.api_records import Pod, PodEvent
-from edlz.k8s.pods.pod_exits import exit_of, is_behind, is_out_of_reach, lacks_room, note_of, vanished
-from edlz.k8s.pods.pod_life import STEPS, Life, life_of
+from edlz.k8s.pods.pod_exits import (
+    exit_of,
+    has_begun,
+    has_ended,
+    is_behind,
+    is_out_of_reach,
+    lacks_room,
+    note_of,
+    vanished,
+)
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.launcher import is_worker
+from edlz.services.transitions import Transitions
 
-__all__ = ["KEPT_ENDED", "PodInventory", "Ticket"]
+__all__ = ["KEPT_ENDED", "STEPS", "Life", "PodInventory", "Ticket", "life_of"]
 
 KEPT_ENDED = 20  # pods of workers that have ended: their logs can still be read
 _REMEMBERED = 10_000  # uids that are gone
 
 Ticket = int
+
+
+class Life(Enum):
+    """How far a pod is, as far as anybody has said."""
+
+    MADE = "made"  # the server has taken it, and has not shown it yet
+    PENDING = "pending"  # shown: it waits for a node, or for its image
+    RUNNING = "running"
+    LEAVING = "leaving"  # asked to go; it may never have run
+    ENDED = "ended"  # it runs no more, and holds its name
+    GONE = "gone"
+
+
+# It goes one way only.  Whoever watches may miss any number of steps, so each may follow all that come before it.
+_IN_ORDER = list(Life)
+STEPS = Transitions("a pod", Life.MADE, {life: set(_IN_ORDER[at + 1 :]) for at, life in enumerate(_IN_ORDER)})
+
+
+def life_of(pod: Pod) -> Life:
+    """Return how far a pod is, by what the server says of it."""
+    if has_ended(pod):
+        return Life.ENDED
+    if pod.is_deleted:
+        return Life.LEAVING
+    return Life.RUNNING if has_begun(pod) else Life.PENDING
 
 
 @dataclass(slots=True)

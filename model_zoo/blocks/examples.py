@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 
 __all__ = ["parse_examples"]
 

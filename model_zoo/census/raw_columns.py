@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from edlz.api.batches import batched
+from edlz.api.feeds import batched
 from edlz.model_zoo.blocks.examples import parse_examples
 from edlz.model_zoo.census.inputs import SCHEMA
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from edlz.model_zoo.conversion.dataset_error import DatasetError
+from edlz.model_zoo.conversion.shards import DatasetError
 
 __all__ = ["CLASSES", "IMAGE_SHAPE", "DatasetError", "Images", "Splits", "read_idx_folder", "read_npz"]
 

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from edlz.api.example import encode_example
-from edlz.model_zoo.conversion.dataset_error import DatasetError
 from edlz.model_zoo.conversion.idx import Images, Splits, read_idx_folder, read_npz
-from edlz.model_zoo.conversion.shards import SAMPLE_FOLDER, Piece, Source
+from edlz.model_zoo.conversion.shards import SAMPLE_FOLDER, DatasetError, Piece, Source
 
 __all__ = ["image_records", "read_images"]
 

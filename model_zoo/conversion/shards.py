@@ -16,15 +16,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edlz.api.recordio import Reader, RecordIOError, Writer
-from edlz.model_zoo.conversion.dataset_error import DatasetError
 
-__all__ = ["PARTS", "SAMPLE_FOLDER", "Piece", "Source", "Written", "write_shards"]
+__all__ = ["PARTS", "SAMPLE_FOLDER", "DatasetError", "Piece", "Source", "Written", "write_shards"]
 
 SAMPLE_FOLDER = Path(__file__).parents[1] / "data"
 """Where the samples of data sets lie that come with edlz; their licences lie beside them."""
 
 PARTS = ("train", "test")
 _SHARD = re.compile(r"data-\d{5,}")
+
+
+class DatasetError(ValueError):
+    """A data set cannot be read or converted; `message` says what happened, `help` what to do."""
+
+    def __init__(self, message: str, help: str) -> None:  # noqa: A002
+        super().__init__(message, help)
+        self.message = message
+        self.help = help
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.help}"
 
 
 class Piece(NamedTuple):

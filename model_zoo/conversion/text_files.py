@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from edlz.model_zoo.conversion.dataset_error import DatasetError
+from edlz.model_zoo.conversion.shards import DatasetError
 
 __all__ = ["Row", "bad_row", "find_file", "number_in", "open_unpacked", "read_rows"]
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from edlz.model_zoo.conversion.dataset_error import DatasetError
-from edlz.model_zoo.conversion.shards import Piece, Source
+from edlz.model_zoo.conversion.shards import DatasetError, Piece, Source
 from edlz.model_zoo.conversion.text_files import Row, bad_row, find_file, open_unpacked
 from edlz.model_zoo.criteo.layout import CATEGORICAL, MISSING, NUMERIC, PRESENT, encode_clicks
 

@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from edlz.model_zoo.conversion.dataset_error import DatasetError
 from edlz.model_zoo.conversion.mixing import mixed, unit_interval
-from edlz.model_zoo.conversion.shards import Piece, Source
+from edlz.model_zoo.conversion.shards import DatasetError, Piece, Source
 from edlz.model_zoo.criteo.converter import TEST_EVERY
 from edlz.model_zoo.criteo.layout import CATEGORICAL, MISSING, NUMERIC, PRESENT, encode_clicks
 

@@ -13,7 +13,7 @@ import keras
 from keras import layers
 
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
-from edlz.model_zoo.blocks.interaction_network import InteractionNetwork
+from edlz.model_zoo.blocks.interactions import InteractionNetwork
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.criteo.inputs import Inputs, embed, feed, linear_part, optimizer
 

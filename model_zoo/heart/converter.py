@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edlz.api.example import FeatureValue, encode_example
-from edlz.model_zoo.conversion.dataset_error import DatasetError
-from edlz.model_zoo.conversion.shards import Piece, Source
+from edlz.model_zoo.conversion.shards import DatasetError, Piece, Source
 from edlz.model_zoo.conversion.text_files import Row, find_file, number_in, read_rows
 
 __all__ = ["COLUMNS", "read_heart"]

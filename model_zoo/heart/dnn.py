@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-from edlz.api.batches import batched
+from edlz.api.feeds import batched
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
 from edlz.model_zoo.blocks.examples import parse_examples
 from edlz.model_zoo.blocks.perceptron import perceptron

@@ -10,8 +10,8 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-from edlz.api.batches import batched
 from edlz.api.feature_columns import DenseFeatures
+from edlz.api.feeds import batched
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
 from edlz.model_zoo.blocks.examples import parse_examples
 from edlz.model_zoo.blocks.perceptron import perceptron

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 from keras import layers
 
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 
 __all__ = ["custom_model", "eval_metrics_fn", "feed", "loss", "optimizer"]
 

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.api.example import encode_example
-from edlz.model_zoo.conversion.dataset_error import DatasetError
 from edlz.model_zoo.conversion.mixing import mixed
-from edlz.model_zoo.conversion.shards import Piece, Source
+from edlz.model_zoo.conversion.shards import DatasetError, Piece, Source
 from edlz.model_zoo.conversion.text_files import Row, bad_row, find_file, number_in, read_rows
 
 __all__ = ["read_movielens"]

@@ -15,8 +15,7 @@ from keras import layers
 
 from edlz.api.embedding import Embedding
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
-from edlz.model_zoo.blocks.factorization_machine import FactorizationMachine
-from edlz.model_zoo.blocks.masked_mean import MaskedMean
+from edlz.model_zoo.blocks.interactions import FactorizationMachine, MaskedMean
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.movielens.inputs import GENRE_FIELDS, MOST_GENRES, SINGLE_FIELDS, feed
 

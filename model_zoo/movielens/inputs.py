@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from edlz.api.batches import batched
+from edlz.api.feeds import batched
 from edlz.model_zoo.blocks.examples import parse_examples
 from edlz.model_zoo.blocks.ids import crossed_ids, field_ids, text_values
 

@@ -12,7 +12,7 @@ from tensorflow.python.checkpoint import trackable_view
 from tensorflow.python.saved_model import save as saving
 from tensorflow.python.trackable import resource
 
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 from edlz.services.errors import ModelError
 from edlz.services.export.signature import FlatSignature, named_outputs
 from edlz.services.worker.engine.feed.batch_structure import shown, split_element

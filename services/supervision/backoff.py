@@ -1,13 +1,39 @@
-"""How long to wait before something that keeps ending is started again, and how often it has been in vain."""
+"""How long to wait before another attempt at what fails, or before something that keeps ending is started again."""
 
 from dataclasses import dataclass, field
 
-from edlz.services.pauses import Pauses
-
-__all__ = ["Backoff"]
+__all__ = ["Backoff", "Pauses"]
 
 SHORT_LIFE_S = 10.0
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
+
+
+@dataclass(slots=True)
+class Pauses:
+    """How long to wait after each attempt that has failed.
+
+    Parameters
+    ----------
+    next_s : float
+        The first pause; from then on the one that comes next.
+    longest_s : float
+    """
+
+    next_s: float
+    longest_s: float
+
+    def take(self, longest_s: float | None = None) -> float:
+        """Return how long to wait now.
+
+        Parameters
+        ----------
+        longest_s : float, optional
+            The limit for this pause and the next one, in place of the usual one.
+        """
+        longest_s = self.longest_s if longest_s is None else longest_s
+        pause_s = min(self.next_s, longest_s)
+        self.next_s = min(2.0 * pause_s, longest_s)
+        return pause_s
 
 
 @dataclass(slots=True)

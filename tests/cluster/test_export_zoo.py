@@ -73,7 +73,7 @@ def predicted_features(model: TrainedModel, records: list[bytes]) -> Any:
     """Return what the feed makes of records in prediction mode."""
     import tensorflow as tf
 
-    from edlz.api.mode import Mode
+    from edlz.api.feeds import Mode
 
     contract = model.model.contract
     dataset = tf.data.Dataset.from_tensor_slices(records)

@@ -14,7 +14,7 @@ import pytest
 from edlz.api.recordio import Reader, RecordIOError, Writer, count_records
 from edlz.client.cli import OUR_BUG, main
 from edlz.client.local.share.share_file import LocalSlots
-from edlz.k8s.ended_mark import read_mark, write_mark
+from edlz.k8s.container_end import read_mark, write_mark
 from edlz.services import strict_json
 from edlz.services.configuration.arguments import read_config
 from edlz.services.errors import EdlzError

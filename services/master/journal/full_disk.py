@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from edlz.services.errors import EdlzError
-from edlz.services.pauses import Pauses
 from edlz.services.storage.durable import NO_ROOM
+from edlz.services.supervision.backoff import Pauses
 
 __all__ = ["DiskFull", "FullDisk"]
 

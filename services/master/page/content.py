@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from edlz.services.master.page.redaction import shown_text
 from edlz.services.master.progress.measures import Measured
 from edlz.services.protocol.curves import CurveRow
 from edlz.services.protocol.job_status import EventView, JobStatus, WorkerView
 from edlz.services.protocol.status_object import event_objects, status_object
+from edlz.services.redaction import without_secrets
 from edlz.services.strict_json import plain
 
 __all__ = ["Content", "shown_events", "workers_of"]
@@ -112,7 +112,7 @@ def workers_of(views: Sequence[WorkerView]) -> list[WorkerObject]:
                 view.wait_ms / 1000,
             ),
             view.memory_bytes,
-            shown_text(view.note) if view.note else None,
+            without_secrets(view.note) if view.note else None,
             view.started_at or None,
             view.joined_at or None,
             view.restarts,
@@ -146,15 +146,15 @@ def _short(number: float | None) -> float | None:
 def shown_events(events: Sequence[EventView], since: int) -> list[dict[str, Any]]:
     shown = event_objects([event for event in events if event.seq > since])
     for event in shown:
-        event["text"] = shown_text(event["text"])
+        event["text"] = without_secrets(event["text"])
     return shown
 
 
 def _redacted(found: dict[str, Any]) -> dict[str, Any]:
     """Return the object of a status without secrets in what a user's code or a cluster says."""
     if found["job"]["reason"]:
-        found["job"]["reason"] = shown_text(found["job"]["reason"])
+        found["job"]["reason"] = without_secrets(found["job"]["reason"])
     for row in found["ps"]:
         if row["note"]:
-            row["note"] = shown_text(row["note"])
+            row["note"] = without_secrets(row["note"])
     return found

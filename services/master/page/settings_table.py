@@ -1,12 +1,17 @@
-"""The settings of a job as its page shows them: those that are not defaults, where they come from, the command to repeat it."""
+"""The settings of a job as its page shows them: those that are not defaults, where they come from, the command to repeat it.
 
+Values of `--envs`, passwords in addresses and keys are not shown to whoever may look at a page.
+"""
+
+import json
 import shlex
+from typing import Any
 
 from edlz.services.configuration.flags import COMMANDS
 from edlz.services.configuration.job_config import JobConfig, flags
-from edlz.services.master.page.redaction import HIDDEN, shown_setting
+from edlz.services.redaction import HIDDEN, without_secrets
 
-__all__ = ["command_to_repeat", "settings_rows"]
+__all__ = ["command_to_repeat", "settings_rows", "shown_setting"]
 
 _NOT_TO_REPEAT = frozenset(("config", "fresh", "progress"))
 
@@ -39,3 +44,37 @@ def command_to_repeat(config: JobConfig) -> str:
         words.append(f"--{about.name}={shown_setting(about.name, value)}")
     text = shlex.join(words)
     return f"{text}   # {HIDDEN}: not shown here" if HIDDEN in text else text
+
+
+def shown_setting(name: str, value: object) -> str:
+    """Return the value of a flag as anybody may see it."""
+    text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    if name == "envs":
+        return ",".join(_without_value(part) for part in text.split(","))
+    if name == "cluster_spec_json":
+        return _shown_json(text)
+    return without_secrets(text)
+
+
+def _without_value(part: str) -> str:
+    key, equals, _ = part.partition("=")
+    return f"{key}={HIDDEN}" if equals else HIDDEN  # a value may hold a comma
+
+
+def _shown_json(text: str) -> str:
+    """Return JSON with no text but names and kinds: any other may be a variable's value."""
+    try:
+        return json.dumps(_shown_tree(json.loads(text)))
+    except (ValueError, RecursionError):
+        return HIDDEN
+
+
+def _shown_tree(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {
+            key: value if key in ("name", "kind") and isinstance(value, str) else _shown_tree(value)
+            for key, value in tree.items()
+        }
+    if isinstance(tree, list):
+        return [_shown_tree(item) for item in tree]
+    return HIDDEN if isinstance(tree, str) else tree

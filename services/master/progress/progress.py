@@ -15,8 +15,7 @@ from edlz.services.master.core.vocabulary.phase import Phase
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.progress.curves import Curves, Figures
 from edlz.services.master.progress.events import Events
-from edlz.services.master.progress.measured import measured
-from edlz.services.master.progress.measures import Measured, Measures, p99
+from edlz.services.master.progress.measures import Measured, Measures, measured, p99
 from edlz.services.master.progress.rates import Rate
 from edlz.services.master.progress.table_figures import TableFigures
 from edlz.services.protocol.buckets import DURATIONS_S

@@ -33,10 +33,9 @@ from edlz.services.protocol.messages import (
     Refused,
     SnapshotName,
 )
+from edlz.services.ps.core.answers import check_joining, check_orders, misdirected, read_for_digest
 from edlz.services.ps.core.asynchronous import Asynchronous
 from edlz.services.ps.core.checkpointing import Checkpointing, CutPhase
-from edlz.services.ps.core.conditions import STEPS, Condition
-from edlz.services.ps.core.digest_reads import read
 from edlz.services.ps.core.heartbeat import NEAR_HEARTBEAT_S
 from edlz.services.ps.core.initialisation import Initialisation, begun_from, difference
 from edlz.services.ps.core.inputs import (
@@ -64,13 +63,11 @@ from edlz.services.ps.core.instructions import (
     Write,
 )
 from edlz.services.ps.core.leaving import Leaving, left
-from edlz.services.ps.core.refusals import check_joining, check_orders, misdirected
-from edlz.services.ps.core.standing import Standing
+from edlz.services.ps.core.standing import STEPS, Condition, Standing
 from edlz.services.ps.core.synchronous import Synchronous
 
-__all__ = ["BASE", "Partition"]
+__all__ = ["Partition"]
 
-BASE: SnapshotName = (NO_IDENTITY, 0)
 TICK_S = 0.1
 RETRY_S = 1.0  # on a full disk
 
@@ -434,8 +431,7 @@ class Partition(Standing):
     # -- requests
 
     def _on_request(self, to: Hashable, body: Message, now: float) -> list[Instruction]:
-        refusal = None if self.job is None else misdirected(body, self.job.run, self.incarnation)
-        if refusal is not None:
+        if self.job and (refusal := misdirected(body, self.job.run, self.incarnation)):
             return [Reply(to, refusal)]
         exchanges = self._exchanges
         if isinstance(body, Exchange) and isinstance(exchanges, Asynchronous):  # it serves: most requests
@@ -452,7 +448,7 @@ class Partition(Standing):
         if isinstance(body, NewestPull):
             return list(self._exchanges.newest(to, body))
         if isinstance(body, ReadVector | ReadTables):
-            return [Reply(to, read(body, self.store))]
+            return [Reply(to, read_for_digest(body, self.store))]
         if not isinstance(body, Exchange):
             raise RemoteProtocolError(f"a partition takes no {type(body).__name__}")
         assert isinstance(self._exchanges, Synchronous)

@@ -1,22 +1,54 @@
-"""What a partition stands at: its job, its life, its era, and the state that it serves."""
+"""What a partition stands at: its job, its life, its era, and the state that it serves.
+
+The ledger says what should be in a state; `Store.counts` says what was applied, task by task, and nothing in the ledger
+moves it.  The two agree, or the promise of exactly once is broken: `recount` compares them.
+"""
 
 from abc import ABC, abstractmethod
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
 
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError
 from edlz.services.parameters.store import Store
+from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import ClosedTask, Identity, Job, Recount, SnapshotName
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.core.asynchronous import Asynchronous, AsyncSettings
-from edlz.services.ps.core.audit import recount
-from edlz.services.ps.core.conditions import Condition
 from edlz.services.ps.core.heartbeat import Heartbeat
 from edlz.services.ps.core.instructions import Instruction, Snapshots, Warn
 from edlz.services.ps.core.recovery import RecoverySnapshots, Targets
 from edlz.services.ps.core.synchronous import Synchronous
 from edlz.services.ps.core.task_ends import TaskEnds
+from edlz.services.transitions import Transitions
 
-__all__ = ["Standing"]
+__all__ = ["STEPS", "Condition", "Standing", "recount"]
+
+
+class Condition(Enum):
+    """Where a partition stands; derived from its state, never stored."""
+
+    JOINING = "joining"  # the master has not named it
+    BARE = "bare"  # it has no state
+    UNRESTORED = "unrestored"  # sync: it has one, and the master has not said which era it is of
+    SERVING = "serving"
+    SEALED = "sealed"  # it has every minibatch, and has said so on disk
+
+
+# A state that is found damaged when an era is to begin with it is lost; then an older one takes its place, or none.
+STEPS = Transitions(
+    "a partition",
+    Condition.JOINING,
+    {
+        Condition.JOINING: {Condition.BARE, Condition.UNRESTORED, Condition.SERVING},
+        Condition.BARE: {Condition.UNRESTORED, Condition.SERVING},
+        Condition.UNRESTORED: {Condition.SERVING, Condition.BARE},
+        Condition.SERVING: {Condition.SEALED, Condition.UNRESTORED, Condition.BARE},
+        Condition.SEALED: {Condition.SERVING, Condition.UNRESTORED, Condition.BARE},
+    },
+)
 
 
 class Standing(ABC):
@@ -165,3 +197,37 @@ class Standing(ABC):
         synchronous = self._synchronous
         if synchronous is not None:
             assert set(synchronous.staged) <= set(synchronous.open_tasks()), "a staged slot is not open"
+
+
+def recount(counts: npt.NDArray[np.int32], ledger: Ledger, planned: npt.NDArray[np.int32]) -> Recount:
+    """Compare what was applied with what the ledger and the plan ask for.
+
+    An open task should have its mark.  A finished one should have what the plan gives it, unless its feed left
+    records out: then only the ledger's sum over all finished tasks is known, and a minibatch that is missing in
+    one task may hide one that is doubled in another.
+
+    Parameters
+    ----------
+    counts : ndarray, shape (tasks,), int32
+        Minibatches applied, counted where they are applied.
+    ledger : Ledger
+    planned : ndarray, shape (tasks,), int32
+        Minibatches of each task, for a feed that keeps every record.
+    """
+    expected = np.zeros(len(counts), np.int64)
+    bounds = ledger.finished.bounds
+    for lo, hi in zip(bounds[::2], bounds[1::2], strict=True):
+        expected[lo:hi] = planned[lo:hi]
+    is_open = np.zeros(len(counts), np.bool_)
+    for task, mark in ledger.marks.items():
+        expected[task], is_open[task] = mark, True
+    surplus = counts - expected
+    if int(expected.sum()) != ledger.minibatches:
+        closed = int(counts.sum(where=~is_open)) - (ledger.minibatches - sum(ledger.marks.values()))
+        surplus = np.append(surplus[is_open], closed)
+    return Recount(
+        expected=ledger.minibatches,
+        applied=int(counts.sum()),
+        missing=int(-surplus.sum(where=surplus < 0)),
+        doubled=int(surplus.sum(where=surplus > 0)),
+    )

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError
@@ -12,7 +12,7 @@ from edlz.services.protocol.plan import Plan
 from edlz.services.worker.engine.callbacks.calls import CallbackCalls
 from edlz.services.worker.engine.callbacks.kinds import SortedCallbacks, check_monitors, sort_callbacks
 from edlz.services.worker.engine.evaluator import Evaluator
-from edlz.services.worker.engine.feed.slow_feed import SlowFeed
+from edlz.services.worker.engine.feed.feed import SlowFeed
 from edlz.services.worker.engine.feed.task_reader import TaskReader
 from edlz.services.worker.engine.model.job_model import JobModel
 from edlz.services.worker.engine.model.model_updates import ModelUpdates

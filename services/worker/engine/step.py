@@ -23,16 +23,15 @@ from edlz.services.worker.engine.feed.batch_structure import record_count, shown
 from edlz.services.worker.engine.model.keras_model import BuiltModel
 from edlz.services.worker.engine.model.lookups import inlined_functions, serving
 from edlz.services.worker.engine.model.vectors import assign, flatten, shared_array, shared_tensor
-from edlz.services.worker.engine.rows.embedding_ranges import named_ranges
 from edlz.services.worker.engine.rows.ids_function import IdsFunction
 from edlz.services.worker.engine.rows.row_inputs import RowInputs
-from edlz.services.worker.engine.tensorflow.backend import tf
+from edlz.services.worker.engine.tensorflow.backend import keras, tf
 from edlz.services.worker.engine.tensorflow.random_ops import stateful_random_ops, stateless
 from edlz.services.worker.engine.tensorflow.traced_function import TracedFunction, flat_tensors, packed
 from edlz.services.worker.engine.user_code.advice import advice_for
 from edlz.services.worker.engine.user_code.user_code import TaskError, message_of, told
 
-__all__ = ["Forward", "Gradient", "LoadedVectors", "TrainingStep"]
+__all__ = ["Forward", "Gradient", "LoadedVectors", "TrainingStep", "named_ranges"]
 
 logger = logging.getLogger(__name__)
 
@@ -329,6 +328,23 @@ class Forward:
 
 
 @contextmanager
+def named_ranges() -> Iterator[None]:
+    """While this lasts, plain embeddings that are called eagerly check their ids, and say who they are."""
+    cls = keras.layers.Embedding
+    original = cls.call
+
+    def call(self: Any, inputs: Any) -> Any:
+        _check(self, inputs)
+        return original(self, inputs)
+
+    cls.call = call
+    try:
+        yield
+    finally:
+        cls.call = original
+
+
+@contextmanager
 def _served(
     built: BuiltModel,
     inputs: RowInputs,
@@ -372,3 +388,13 @@ def _assign_all(built: BuiltModel, vectors: Sequence[Any]) -> None:
         assign(built.state, tf.raw_ops.DeepCopy(x=next(given)), built.layout.state)
     if built.counters:
         assign(built.counters, tf.raw_ops.DeepCopy(x=next(given)), built.layout.counters)
+
+
+def _check(layer: Any, inputs: Any) -> None:
+    flat = inputs.values if isinstance(inputs, tf.SparseTensor) else getattr(inputs, "flat_values", inputs)
+    if not isinstance(flat, tf.Tensor) or not hasattr(flat, "numpy"):
+        return
+    ids, size = flat.numpy(), layer.input_dim
+    wrong = ids[(ids < -size) | (ids >= size)]  # -1 is the last row
+    if wrong.size:
+        raise ValueError(f"layer {layer.name}: id {np.ravel(wrong)[0]} is not within [0, {size})")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edlz.k8s.cluster.names import STATUS
-from edlz.k8s.ended_mark import read_mark
+from edlz.k8s.container_end import read_mark
 from edlz.k8s.master import OwnPod, run_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol import named_status

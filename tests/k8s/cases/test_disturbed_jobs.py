@@ -15,7 +15,7 @@ import yaml
 
 from benchmarks.processes import is_complete
 from edlz.k8s.cluster.names import CONFIG, pod_name, selector
-from edlz.k8s.ended_mark import read_mark
+from edlz.k8s.container_end import read_mark
 from tests.k8s.any_cluster import make_claim
 from tests.k8s.cluster import TestCluster
 from tests.k8s.command_line import ENDED, JOB_S, Shell, check_ledger, grant, told, told_last

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edlz.api.example import encode_example
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 
 
 def test_known_bytes():

@@ -8,7 +8,7 @@ import pytest
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, ModelError
-from edlz.services.master.core.tasks.metric_state import merge_states
+from edlz.services.master.core.tasks.evaluation_rounds import merge_states
 from edlz.services.worker.engine.contract.model_module import load_contract
 from edlz.services.worker.engine.model.metrics import MetricSet
 from edlz.services.worker.engine.tensorflow.backend import tf

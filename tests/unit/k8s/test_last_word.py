@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.k8s.last_word import last_word, with_last_word
+from edlz.k8s.container_end import last_word, with_last_word
 from edlz.services.master.journal.full_disk import DiskFull
 from edlz.services.supervision.post_mortem import last_words
 

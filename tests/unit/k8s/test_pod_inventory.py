@@ -20,8 +20,7 @@ from edlz.k8s.cluster.api_records import (
     PodStatus,
     Terminated,
 )
-from edlz.k8s.pods.pod_inventory import KEPT_ENDED, PodInventory
-from edlz.k8s.pods.pod_life import STEPS, Life, life_of
+from edlz.k8s.pods.pod_inventory import KEPT_ENDED, STEPS, Life, PodInventory, life_of
 from edlz.services.errors import LocalProtocolError
 
 OURS, OTHERS = "master-uid", "older-master-uid"

@@ -18,7 +18,7 @@ from edlz.client.local.verdict import written_status
 from edlz.client.screen.json_objects import json_line
 from edlz.k8s.cluster.api_errors import decoded, refusal
 from edlz.k8s.cluster.api_records import Status
-from edlz.k8s.ended_mark import read_mark, write_mark
+from edlz.k8s.container_end import read_mark, write_mark
 from edlz.k8s.pods.status_note import status_text
 from edlz.services import strict_json
 from edlz.services.errors import ConfigError, DataError, PeerUnavailable

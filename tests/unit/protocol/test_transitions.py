@@ -4,10 +4,10 @@ from enum import Enum
 
 import pytest
 
-from edlz.k8s.pods.pod_life import STEPS as POD_STEPS
+from edlz.k8s.pods.pod_inventory import STEPS as POD_STEPS
 from edlz.services.errors import LocalProtocolError
 from edlz.services.ps.core.checkpointing import STEPS as CUT_STEPS
-from edlz.services.ps.core.conditions import STEPS as PARTITION_STEPS
+from edlz.services.ps.core.standing import STEPS as PARTITION_STEPS
 from edlz.services.transitions import Transitions
 from edlz.services.worker.core.held_tasks import STEPS as TASK_STEPS
 

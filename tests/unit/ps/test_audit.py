@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import Recount
 from edlz.services.protocol.plan import Shard
-from edlz.services.ps.core.audit import recount
+from edlz.services.ps.core.standing import recount
 from tests import builders
 
 TASKS = 6

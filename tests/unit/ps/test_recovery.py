@@ -5,10 +5,11 @@ import dataclasses
 import pytest
 
 from edlz.services.master.core.checkpoints import Checkpoints
+from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.messages import PartitionOrders, SnapshotName
 from edlz.services.ps.core.inputs import Answered, Request
 from edlz.services.ps.core.instructions import Exit
-from edlz.services.ps.core.partition import BASE, Partition
+from edlz.services.ps.core.partition import Partition
 from tests import builders
 from tests.bare_partition import bare_partition, become_based, initial_values
 from tests.schedules import quiet_schedule

@@ -21,7 +21,7 @@ from edlz.services.protocol.messages import (
     TableDigests,
     VectorPart,
 )
-from edlz.services.ps.core import partition, refusals
+from edlz.services.ps.core import answers, partition
 from edlz.services.ps.core.inputs import Request
 from edlz.services.ps.core.instructions import Reply, Write
 from edlz.services.ps.core.partition import Partition
@@ -104,7 +104,7 @@ def test_a_base_that_a_former_life_has_is_not_its_successors(
 
 
 def whoever_is_meant(body: Message, run: str, incarnation: Identity | None) -> Refused | None:
-    return refusals.misdirected(body, run, getattr(body, "incarnation", None))
+    return answers.misdirected(body, run, getattr(body, "incarnation", None))
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -1,6 +1,6 @@
 """Pauses that double."""
 
-from edlz.services.pauses import Pauses
+from edlz.services.supervision.backoff import Pauses
 
 
 def test_a_pause_is_twice_as_long_as_the_one_before_up_to_the_longest() -> None:

@@ -16,10 +16,10 @@ from edlz.services.protocol.messages import (
     WorkerOrders,
 )
 from edlz.services.protocol.plan import Shard
-from edlz.services.ps.core.conditions import Condition
 from edlz.services.ps.core.inputs import Answered
 from edlz.services.ps.core.instructions import Write
 from edlz.services.ps.core.partition import Partition
+from edlz.services.ps.core.standing import Condition
 from edlz.services.worker.core.inputs import Ordered, Tick
 from edlz.services.worker.core.instructions import Build
 from edlz.services.worker.core.order_check import check_orders

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 from edlz.model_zoo import datasets
 from edlz.model_zoo.conversion.idx import read_idx_folder
 from edlz.model_zoo.conversion.images import image_records

@@ -9,12 +9,14 @@ import tensorflow as tf
 
 from edlz.api.example import encode_example
 from edlz.model_zoo.blocks import binary_label
-from edlz.model_zoo.blocks.cross_network import CrossNetwork
 from edlz.model_zoo.blocks.examples import parse_examples
-from edlz.model_zoo.blocks.factorization_machine import FactorizationMachine
 from edlz.model_zoo.blocks.ids import crossed_ids, field_ids, mixed, text_values
-from edlz.model_zoo.blocks.interaction_network import InteractionNetwork
-from edlz.model_zoo.blocks.masked_mean import MaskedMean
+from edlz.model_zoo.blocks.interactions import (
+    CrossNetwork,
+    FactorizationMachine,
+    InteractionNetwork,
+    MaskedMean,
+)
 from edlz.model_zoo.conversion import mixing
 from tests.rounding import near
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from edlz.api.batches import takes_batches
 from edlz.api.embedding import Embedding
 from edlz.api.example import encode_example
+from edlz.api.feeds import takes_batches
 from edlz.api.recordio import Reader
 from edlz.model_zoo import datasets
 from edlz.model_zoo.blocks.ids import field_ids

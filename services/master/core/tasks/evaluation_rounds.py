@@ -9,13 +9,14 @@ is over with the last task, and what an earlier master has noted of it is not do
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.tasks.failed_attempts import Attempts, FailedAttempts
 from edlz.services.master.core.tasks.leases import Leases
-from edlz.services.master.core.tasks.metric_state import merge_states
 from edlz.services.master.core.tasks.refusals import difference
 from edlz.services.protocol.concluded_rounds import Decision, ShownRound
 from edlz.services.protocol.ledger import TaskSet
@@ -31,7 +32,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 
-__all__ = ["EvaluationRounds", "Finished"]
+__all__ = ["EvaluationRounds", "Finished", "merge_states"]
 
 LEASE_TIMEOUT_S = 60.0
 
@@ -360,3 +361,31 @@ class EvaluationRounds:
             round_.leases.check_invariants(closed)
             is_whole = self._is_whole(round_)
             assert (round_.merged is not None) == is_whole, "a round is merged when it is whole"
+
+
+def merge_states(states: Sequence[MetricState]) -> MetricState:
+    """Add metric states array by array, in the given order.
+
+    Float addition is not associative, so a fixed order keeps the sum's bits whoever reported first.
+
+    Returns
+    -------
+    dict of lists of ndarray, float64
+
+    Raises
+    ------
+    ValueError
+        If the states are not of the same metrics and shapes.
+    """
+    if not states:
+        return {}
+    total = {name: [np.array(part, np.float64) for part in parts] for name, parts in states[0].items()}
+    for state in states[1:]:
+        if state.keys() != total.keys():
+            raise ValueError(f"metric states of {sorted(state)} and {sorted(total)} cannot be added")
+        for name, parts in state.items():
+            if [part.shape for part in parts] != [part.shape for part in total[name]]:
+                raise ValueError(f"states of metric {name!r} differ in shape")
+            for into, part in zip(total[name], parts, strict=True):
+                into += part
+    return total

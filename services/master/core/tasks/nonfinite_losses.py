@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Journal
 from edlz.services.master.core.vocabulary.records import LossRecord
-from edlz.services.pauses import Pauses
 from edlz.services.protocol.messages import NonFiniteLoss, WorkerStatus
+from edlz.services.supervision.backoff import Pauses
 
 __all__ = ["NonFiniteLosses"]
 

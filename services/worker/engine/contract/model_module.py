@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from keras.src.backend import get_keras_mask
 
-from edlz.api.batches import batched, takes_batches
 from edlz.api.callbacks import LearningRateScheduler
+from edlz.api.feeds import batched, takes_batches
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.inputs.model_location import (

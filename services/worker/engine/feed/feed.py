@@ -1,10 +1,14 @@
 """From the records of tasks to minibatches, through the user's `feed`: which form it takes.
 
 Either way a minibatch follows from (plan, task, index) alone.  This module knows one task after another;
-`lanes` owns which, and from where on.
+`minibatch_streams` owns which, and from where on.
+
+A feed of single records that holds training up is told of once (`SlowFeed`): a batched one would be many times as fast.
 """
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from edlz.services.worker.engine.contract.model_module import ModelContract
 from edlz.services.worker.engine.feed.pipeline import Feed, FeedSettings, Stream
@@ -12,7 +16,10 @@ from edlz.services.worker.engine.feed.rebuilt_feed import RebuiltFeed, RecordsFe
 from edlz.services.worker.engine.feed.streamed_feed import StreamedFeed
 from edlz.services.worker.engine.user_code.user_code import brief, describe
 
-__all__ = ["Feed", "FeedSettings", "Stream", "open_feed"]
+__all__ = ["Feed", "FeedSettings", "SlowFeed", "Stream", "open_feed"]
+
+logger = logging.getLogger(__name__)
+FIRST, LOOKED_AT = 20, 100  # minibatches of a slow feed: the first ones are read while everything begins
 
 logger = logging.getLogger(__name__)
 
@@ -50,3 +57,33 @@ def _streamed(contract: ModelContract, settings: FeedSettings) -> StreamedFeed |
     if streamed.calls_python:
         logger.info("feed mode=%s calls Python: what that returns must follow from the record alone", mode)
     return streamed
+
+
+class SlowFeed:
+    """Adds up what training waits for and what it computes.
+
+    Parameters
+    ----------
+    feed : callable
+        The user's, which takes single records.
+    """
+
+    def __init__(self, feed: Callable[..., Any]) -> None:
+        self._feed, self._count = feed, 0
+        self._waited_s = self._computed_s = 0.0
+
+    def note(self, waited_s: float, computed_s: float) -> None:
+        """Take what one minibatch was waited for, and computed."""
+        self._count += 1
+        if not FIRST < self._count <= FIRST + LOOKED_AT:
+            return
+        self._waited_s += waited_s
+        self._computed_s += computed_s
+        if self._count == FIRST + LOOKED_AT and self._waited_s > self._computed_s:
+            logger.info(
+                "%s() takes longer than the model: of a step, %.1f ms are waiting for records and %.1f ms computing; "
+                "with @edlz.api.batched it gets minibatches, which is many times as fast",
+                describe(self._feed),
+                1e3 * self._waited_s / LOOKED_AT,
+                1e3 * self._computed_s / LOOKED_AT,
+            )

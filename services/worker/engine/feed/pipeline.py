@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tensorflow.python.data.ops import debug_mode, unbatch_op
 
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 from edlz.services.errors import ModelError
 from edlz.services.inputs.reading.records import Records
 from edlz.services.worker.engine.contract.model_module import ModelContract

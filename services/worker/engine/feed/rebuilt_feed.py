@@ -8,7 +8,7 @@ is called for each minibatch.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 from edlz.services.errors import ModelError
 from edlz.services.inputs.reading.records import Records
 from edlz.services.protocol.plan import TaskRange

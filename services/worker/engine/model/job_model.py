@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.inputs.custom_listing import CUSTOM

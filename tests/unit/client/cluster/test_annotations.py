@@ -3,7 +3,7 @@
 import msgspec
 
 from edlz.k8s.cluster.names import STATUS, STOP, WORKERS
-from edlz.k8s.ended_mark import read_mark, write_mark
+from edlz.k8s.container_end import read_mark, write_mark
 from edlz.k8s.pods.commands import Asked, Commands
 from edlz.k8s.pods.status_note import (
     BEAT_S,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.protocol.seeds import permutation
 from edlz.services.worker.engine.contract.model_module import load_contract

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 from edlz.services.errors import ModelError
 from edlz.services.inputs.reading.records import Columns
 from edlz.services.protocol.plan import Column, DataSource

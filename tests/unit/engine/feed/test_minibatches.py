@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from edlz.api.mode import Mode
+from edlz.api.feeds import Mode
 from edlz.services.protocol.seeds import permutation
 from edlz.services.worker.engine.feed.batch_structure import record_count
 from tests.feeds import (

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from edlz.services.worker.engine.feed.slow_feed import FIRST, LOOKED_AT, SlowFeed
+from edlz.services.worker.engine.feed.feed import FIRST, LOOKED_AT, SlowFeed
 
 
 def feed(dataset, mode, metadata):

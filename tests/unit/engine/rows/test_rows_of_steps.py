@@ -5,7 +5,7 @@ import pytest
 
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.errors import LocalProtocolError
-from edlz.services.master.core.tasks.metric_state import merge_states
+from edlz.services.master.core.tasks.evaluation_rounds import merge_states
 from edlz.services.protocol.messages import InitializerSpec
 from edlz.services.worker.engine.keras_engine import TaskError
 from tests.rounding import near

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from edlz.services.errors import ConfigError, ModelError
-from edlz.services.master.core.tasks.metric_state import merge_states
+from edlz.services.master.core.tasks.evaluation_rounds import merge_states
 from edlz.services.protocol.plan import TaskRange
 from tests.rounding import near
 from tests.trainer_jobs import MODEL, as_bits

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from edlz.services.master.page.redaction import shown_setting, shown_text
 from edlz.services.master.page.rendering import render
-from edlz.services.master.page.settings_table import command_to_repeat, settings_rows
+from edlz.services.master.page.settings_table import command_to_repeat, settings_rows, shown_setting
+from edlz.services.redaction import without_secrets
 from tests import builders
 from tests.shown_pages import content
 
@@ -18,6 +18,9 @@ SECRETS = ("s3cret", "hunter2", "a,b")
     [
         ("https://me:hunter2@index.example/simple", "https://***@index.example/simple"),
         ("no room in s3://key:hunter2@bucket/x, tried twice", "no room in s3://***@bucket/x, tried twice"),
+        ("s3://key:hun/ter@2@bucket/x is not there", "s3://***@bucket/x is not there"),
+        ("https://index.example/simple?sig=s3cret&n=1", "https://index.example/simple?sig=***&n=1"),
+        ("registry.example:5000/edlz@sha256:0123", "registry.example:5000/edlz@sha256:0123"),
         ("token=s3cret", "token=***"),
         ("AWS_SECRET_ACCESS_KEY=s3cret&region=eu", "AWS_SECRET_ACCESS_KEY=***&region=eu"),
         ("KeyError: {'password': 's3cret word', 'n': 1}", "KeyError: {'password': ***, 'n': 1}"),
@@ -27,7 +30,7 @@ SECRETS = ("s3cret", "hunter2", "a,b")
     ],
 )
 def test_texts(text: str, shown: str) -> None:
-    assert shown_text(text) == shown
+    assert without_secrets(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from edlz.services.master.core.tasks.evaluation_rounds import LEASE_TIMEOUT_S, EvaluationRounds
-from edlz.services.master.core.tasks.metric_state import merge_states
+from edlz.services.master.core.tasks.evaluation_rounds import LEASE_TIMEOUT_S, EvaluationRounds, merge_states
 from edlz.services.protocol.messages import DoneEvaluation, EvaluationResult
 from edlz.services.protocol.plan import Shard
 from tests import builders

@@ -1,12 +1,21 @@
-"""Feeds that take minibatches: `batched` marks them."""
+"""What a model's `feed` is asked for, and the mark of one that takes minibatches."""
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any, TypeVar
 
-__all__ = ["batched", "takes_batches"]
+__all__ = ["Mode", "batched", "takes_batches"]
 
 _MARK = "_edlz_takes_batches"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Mode(StrEnum):
+    """The second argument of `feed(dataset, mode, metadata)`; equal to its string."""
+
+    TRAINING = "training"
+    EVALUATION = "evaluation"
+    PREDICTION = "prediction"
 
 
 def batched(feed: _Function) -> _Function:
