@@ -181,15 +181,16 @@ class MasterProcess:
         return noted + sum(map(self._receive, workers))
 
     def tell(self, workers: list[_Worker], for_s: float) -> None:
-        """Have all workers say once a second that they are at their task."""
-        next_s, end_s = time.perf_counter(), time.perf_counter() + for_s
-        while next_s < end_s:
-            for worker in workers:
-                self._report(worker, is_done=False)
-            for worker in workers:
+        """Have all workers say once a second that they are at their task, each at its own moment of the second."""
+        began_s, asked = time.perf_counter(), min(len(workers), round(for_s * len(workers)))
+        for number in range(round(for_s * len(workers))):
+            time.sleep(max(0.0, began_s + number / len(workers) - time.perf_counter()))
+            worker = workers[number % len(workers)]
+            if number >= len(workers):
                 self._receive(worker, is_done=False)
-            next_s += 1.0
-            time.sleep(max(0.0, next_s - time.perf_counter()))
+            self._report(worker, is_done=False)
+        for worker in workers[:asked]:
+            self._receive(worker, is_done=False)
 
     def _report(self, worker: _Worker, *, is_done: bool = True) -> None:
         worker.seq += 1
