@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterJob", "running_jobs"]
 
-REPORT = "report.html"
 POLL_S = 1.0
 WAIT_S = 60.0  # that a cluster may be silent while a job is waited for
 
@@ -198,8 +197,7 @@ class ClusterJob:
         """Return the port of the status page in the master's pod; errors as of `open_page`."""
         status = f"edlz status {self.word}"
         if not view.is_live:
-            report = f"{self._at.job_dir}/{REPORT}" if self._at.job_dir else ""
-            kept = f"its report is {report}, on the volume" if report else "its report went with its pod"
+            kept = f"its report is {view.report}" if view.report else "its report went with its pod"
             raise ConfigError(f'job "{self.word}" is not running; {kept}', status)
         port = view.status.page.rpartition(":")[2]
         if not port.isdecimal():

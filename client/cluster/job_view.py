@@ -9,6 +9,7 @@ import msgspec
 
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.pod_facts import PodFacts, facts_of
+from edlz.client.job_files.job_index import REPORT
 from edlz.client.job_files.settings_text import asked_workers_in, settings_in, status_from
 from edlz.client.screen.wording import age
 from edlz.k8s.cluster.api_records import Pod
@@ -73,6 +74,11 @@ class ClusterJobView:
     @property
     def logs(self) -> str:
         return f"edlz logs {self.word}"
+
+    @property
+    def report(self) -> str:
+        has_one = self.at.job_dir and self.has_figures and not self.is_live
+        return f"{self.at.job_dir}/{REPORT}, on the volume" if has_one else ""
 
     @property
     def is_led(self) -> bool:

@@ -324,8 +324,8 @@ def _conclude(job_view: ClusterJobView) -> int:
     """Print how the job ended; return its exit code."""
     status = job_view.status
     if status.state == "Succeeded":
-        block = success_block(status, Ending(status.now - status.started_at, job_view.logs))
-        print_text(block)
+        took_s = status.now - status.started_at
+        print_text(success_block(status, Ending(took_s, job_view.logs, report=job_view.report)))
     else:
         print_status(job_view)
     return exit_code_of(status)

@@ -77,6 +77,6 @@ def _await(job: Job) -> None:
 def _print_end(job: Job) -> None:
     view = job.view()
     if view.status.state == "Stopped" and view.can_resume and not view.note:
-        print_text(stopped_block(view.status, view.word, Ending(0.0, view.logs)))
+        print_text(stopped_block(view.status, view.word, Ending(0.0, view.logs, report=view.report)))
     else:
         print_status(view)

@@ -25,6 +25,7 @@ __all__ = [
     "JOURNAL",
     "MARK",
     "MASTER_LOCK",
+    "REPORT",
     "SETTINGS",
     "LocalJob",
     "NoSuchJob",
@@ -40,6 +41,7 @@ __all__ = [
 MARK = ".edlz-job"  # we made this folder, so we may move or remove what is in it
 SETTINGS = "job.yaml"
 MASTER_LOCK, JOURNAL = "master.lock", "journal.sqlite"  # of a master, also of one started by hand
+REPORT = "report.html"  # that it leaves at its end
 _SIGNS = (MARK, SETTINGS, JOURNAL)
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*(\.\d+)?")
 _EARLIER = re.compile(r"\.\d+")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from edlz.client.job_files.job_index import LocalJob
+from edlz.client.job_files.job_index import REPORT, LocalJob
 from edlz.client.local.job_directory import hold_idle_job
 from edlz.client.local.job_lock import lock_holder, master_by_hand
 from edlz.client.local.job_removal import remove_job
@@ -31,7 +31,6 @@ STOP_SIGNAL = signal.SIGTERM
 AGAIN_S = 0.5  # signals of one number that come at once are one signal
 NOW_S = 5.0  # for a supervisor to end its processes itself
 START_S = 2.0  # a job's first moment, in which nobody can be told yet
-REPORT = "report.html"  # of its master
 LOG_POLL_S, END_POLL_S = 0.2, 0.1
 
 

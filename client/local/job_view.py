@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from edlz.client.job_files.job_index import JOURNAL, SETTINGS, LocalJob
+from edlz.client.job_files.job_index import JOURNAL, REPORT, SETTINGS, LocalJob
 from edlz.client.job_files.settings_text import asked_workers_in, status_from
 from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand
 from edlz.client.local.live_status import live_status
@@ -77,6 +77,10 @@ class LocalJobView:
     @property
     def logs(self) -> str:
         return str(self.job.logs)
+
+    @property
+    def report(self) -> str:
+        return f"edlz open {self.word}" if not self.is_live and (self.job.path / REPORT).is_file() else ""
 
     @property
     def trouble(self) -> str:

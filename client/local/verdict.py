@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from edlz.client.job_files.job_index import JOURNAL
+from edlz.client.job_files.job_index import JOURNAL, REPORT
 from edlz.client.screen.spans import Glyphs, Line, Span
 from edlz.client.screen.verdict_text import Ending, failure_block, stopped_block, success_block
 from edlz.services.master.journal.journal_facts import final_status
@@ -64,7 +64,8 @@ class Evidence:
 def conclude(evidence: Evidence, glyphs: Glyphs, *, is_full: bool) -> tuple[Sequence[Line], bool, int]:
     """Return what to show at the end, whether it is an error, and the exit code."""
     status = evidence.status
-    ending = Ending(evidence.took_s, evidence.logs, is_full)
+    report = f"edlz open {evidence.job_name}" if (evidence.logs.parent / REPORT).is_file() else ""
+    ending = Ending(evidence.took_s, evidence.logs, is_full, report=report)
     if evidence.signal is not None and (status is None or status.state not in ("Succeeded", "Failed")):
         return stopped_block(status, evidence.job_name, ending), True, 128 + evidence.signal
     code = _exit_code(evidence.master, status)

@@ -42,6 +42,11 @@ class JobView(Protocol):
         ...
 
     @property
+    def report(self) -> str:
+        """What shows the report that it has left: a command, or a file on a volume; nothing while it runs."""
+        ...
+
+    @property
     def status(self) -> JobStatus:
         """What its master says or has said last; figures are zero where it never spoke."""
         ...

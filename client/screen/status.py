@@ -60,7 +60,7 @@ def status_screen(
     body = _body(job_view, now, is_wide=is_wide)
     lines = [*wrapped(said, width, glyphs), *(cut(line, width, glyphs) for line in body)]
     if status.state == "Failed" and status.failure is not None:
-        ending = Ending(0.0, job_view.logs, word=job_view.word)
+        ending = Ending(0.0, job_view.logs, word=job_view.word, report=job_view.report)
         lines += wrapped(
             failure_block(status.failure, status.name, ending, _aged(status, now)), width, glyphs
         )

@@ -32,12 +32,15 @@ class Ending:
         For a file: nothing is shortened.
     word : str
         What finds the job on a command line; its name if empty.
+    report : str
+        What shows the report that the master has left: a command, or a file on a volume; nothing if there is none.
     """
 
     took_s: float
     logs: Path | str
     is_full: bool = False
     word: str = ""
+    report: str = ""
 
 
 def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -> list[Line]:
@@ -65,8 +68,9 @@ def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -
         lines.append([Span("  output   ", "dim"), Span(status.predictions)])
     if status.digest:
         lines += _digest_lines(status, ending, glyphs)
-    lines.append([Span("  logs     ", "dim"), Span(str(ending.logs))])
-    return lines
+    if ending.report:
+        lines.append([Span("  report   ", "dim"), Span(ending.report)])
+    return [*lines, [Span("  logs     ", "dim"), Span(str(ending.logs))]]
 
 
 def exported_text(exported: ExportView) -> str:
@@ -107,6 +111,7 @@ def failure_block(
         and (status.snapshot or failure.exit_code != MISTAKE)
     ):
         lines.append([Span("  kept    ", "dim"), Span(_kept(status))])
+    lines += _report_line(ending)
     if failure.task is None:
         lines.append([Span("  logs    ", "dim"), Span(str(ending.logs))])
     else:
@@ -191,7 +196,11 @@ def stopped_block(status: JobStatus | None, job_name: str, ending: Ending) -> li
         go_on = [Span("  go on   ", "dim"), Span(f"edlz resume {job_name}")]
         lines.append([*go_on, Span(fewer, "dim")] if has_more else go_on)
         lines.append([Span("  forget  ", "dim"), Span(f"edlz rm {job_name}")])
-    return [*lines, [Span("  logs    ", "dim"), Span(str(ending.logs))]]
+    return [*lines, *_report_line(ending), [Span("  logs    ", "dim"), Span(str(ending.logs))]]
+
+
+def _report_line(ending: Ending) -> list[Line]:
+    return [[Span("  report  ", "dim"), Span(ending.report)]] if ending.report else []
 
 
 def _saved(status: JobStatus) -> str:

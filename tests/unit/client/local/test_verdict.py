@@ -32,6 +32,14 @@ def test_success_needs_the_status_and_the_exit_code(tmp_path: Path) -> None:
     assert concluded(tmp_path, status=DONE)[1:] == (False, 0)
 
 
+def test_a_report_is_named_if_the_master_has_left_one(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    assert "edlz open" not in concluded(logs, status=DONE)[0]
+    (tmp_path / "report.html").write_text("<html>")
+    assert "  report   edlz open mnist\n" in concluded(logs, status=DONE)[0]
+
+
 @pytest.mark.parametrize(("signal", "code"), [(2, 130), (15, 143)])
 def test_a_signal_decides_the_code(signal: int, code: int, tmp_path: Path) -> None:
     text, _, found = concluded(tmp_path, status=STATUS, signal=signal, master=ended("master", 0))

@@ -168,6 +168,19 @@ def test_a_stop_says_what_it_has_kept(fields: dict[str, object], said: str) -> N
     assert said in " ".join(text.split())
 
 
+def test_every_end_says_what_shows_its_report() -> None:
+    ending = Ending(34.2, ENDING.logs, report="edlz open mnist")
+    assert plain(success_block(DONE, ending)).splitlines()[-2:] == [
+        "  report   edlz open mnist",
+        "  logs     /jobs/mnist/logs",
+    ]
+    for lines in (
+        stopped_block(changed(), "mnist", ending),
+        failure_block(FailureView(text="x"), "mnist", ending),
+    ):
+        assert plain(lines).splitlines()[-2:] == ["  report  edlz open mnist", "  logs    /jobs/mnist/logs"]
+
+
 def test_the_end_at_120_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     job = msgspec.structs.replace(DONE, threads=2)
     assert shown(success_block(job, ENDING), 120, monkeypatch) == [
