@@ -11,6 +11,8 @@ __all__ = [
     "JobFailed",
     "JobResult",
     "JobStopped",
+    "analyze",
+    "analyze_async",
     "evaluate",
     "evaluate_async",
     "get",
@@ -21,7 +23,16 @@ __all__ = [
     "train_async",
 ]
 
-_CALLS = ("evaluate", "evaluate_async", "predict", "predict_async", "train", "train_async")
+_CALLS = (
+    "analyze",
+    "analyze_async",
+    "evaluate",
+    "evaluate_async",
+    "predict",
+    "predict_async",
+    "train",
+    "train_async",
+)
 
 
 def __getattr__(name: str) -> Any:

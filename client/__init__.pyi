@@ -21,6 +21,7 @@ def train(
     optimizer: str = "optimizer",  # function that gives the optimizer
     eval_metrics_fn: str = "eval_metrics_fn",  # function that gives the metrics
     data_reader_params: str = "",  # how data is read: reader_type=CSV;sep=,
+    statistics: str = "",  # statistics.json, for edlz.api.statistics
     custom_data_reader: str = "custom_data_reader",  # function that gives a data reader
     codec_type: str = "bytes",  # what a record is: bytes | tf_example
     num_epochs: int = 1,  # passes over the data
@@ -117,6 +118,7 @@ async def train_async(
     optimizer: str = "optimizer",  # function that gives the optimizer
     eval_metrics_fn: str = "eval_metrics_fn",  # function that gives the metrics
     data_reader_params: str = "",  # how data is read: reader_type=CSV;sep=,
+    statistics: str = "",  # statistics.json, for edlz.api.statistics
     custom_data_reader: str = "custom_data_reader",  # function that gives a data reader
     codec_type: str = "bytes",  # what a record is: bytes | tf_example
     num_epochs: int = 1,  # passes over the data
@@ -212,6 +214,7 @@ def evaluate(
     optimizer: str = "optimizer",  # function that gives the optimizer
     eval_metrics_fn: str = "eval_metrics_fn",  # function that gives the metrics
     data_reader_params: str = "",  # how data is read: reader_type=CSV;sep=,
+    statistics: str = "",  # statistics.json, for edlz.api.statistics
     custom_data_reader: str = "custom_data_reader",  # function that gives a data reader
     codec_type: str = "bytes",  # what a record is: bytes | tf_example
     minibatch_size: int = 64,  # records computed at once
@@ -288,6 +291,7 @@ async def evaluate_async(
     optimizer: str = "optimizer",  # function that gives the optimizer
     eval_metrics_fn: str = "eval_metrics_fn",  # function that gives the metrics
     data_reader_params: str = "",  # how data is read: reader_type=CSV;sep=,
+    statistics: str = "",  # statistics.json, for edlz.api.statistics
     custom_data_reader: str = "custom_data_reader",  # function that gives a data reader
     codec_type: str = "bytes",  # what a record is: bytes | tf_example
     minibatch_size: int = 64,  # records computed at once
@@ -367,6 +371,7 @@ def predict(
     prediction_output: str = "",  # folder for the predictions' files
     prediction_format: str = "jsonl",  # jsonl | csv | recordio | parquet
     data_reader_params: str = "",  # how data is read: reader_type=CSV;sep=,
+    statistics: str = "",  # statistics.json, for edlz.api.statistics
     custom_data_reader: str = "custom_data_reader",  # function that gives a data reader
     codec_type: str = "bytes",  # what a record is: bytes | tf_example
     minibatch_size: int = 64,  # records computed at once
@@ -446,6 +451,7 @@ async def predict_async(
     prediction_output: str = "",  # folder for the predictions' files
     prediction_format: str = "jsonl",  # jsonl | csv | recordio | parquet
     data_reader_params: str = "",  # how data is read: reader_type=CSV;sep=,
+    statistics: str = "",  # statistics.json, for edlz.api.statistics
     custom_data_reader: str = "custom_data_reader",  # function that gives a data reader
     codec_type: str = "bytes",  # what a record is: bytes | tf_example
     minibatch_size: int = 64,  # records computed at once
@@ -466,6 +472,126 @@ async def predict_async(
     local_slots: int = 0,  # workers of all your jobs here; 0: no limit
     worker_pod_priority: str = "",  # goes first: high | low | high=0.5 | CLASS
     skip_bad_tasks: bool = False,  # end tasks that always fail, go on without
+    image_name: str = "",  # run on Kubernetes, with this image
+    worker_image: str = "",  # of ps and workers, if another one
+    namespace: str = "",  # where the job runs
+    master_resource_request: str = "cpu=0.1,memory=1024Mi",  # what the master asks for
+    master_resource_limit: str = "",  # its limits
+    ps_resource_request: str = "cpu=1,memory=4096Mi",  # what each ps asks for
+    ps_resource_limit: str = "",  # its limits
+    worker_resource_request: str = "cpu=1,memory=4096Mi",  # what each worker asks for
+    worker_resource_limit: str = "",  # its limits
+    max_worker_memory: str = "",  # a worker out of memory gets up to this
+    master_pod_priority: str = "",  # priority class of the master
+    ps_pod_priority: str = "",  # priority class of the ps
+    volume: str = "",  # claim_name= or host_path=, mount_path=
+    image_pull_policy: str = "Always",  # Always | IfNotPresent | Never
+    restart_policy: str = "OnFailure",  # of the master's container
+    envs: str = "",  # environment of every pod
+    populate_env_names: str = "",  # the master's variables for ps and workers
+    cluster_spec: str = "",  # Python: an object that changes pods
+    cluster_spec_json: str = "",  # the same as data
+    log_file_path: str = "",  # each pod's output goes there too
+    force_use_kube_config_file: bool = False,  # the kubeconfig, even inside a pod
+    yaml: str = "",  # write the manifests, create nothing
+    skip_preflight: bool = False,  # submit without the checks
+    image_base: str = "",  # build the job's image on this one
+    docker_image_prefix: str = "",  # push the built image there
+    push_image: bool = False,  # push the built image
+    extra_pypi_index: str = "",  # another package index for the build
+    ca_bundle: str = "",  # PEM file: certificates that its pip trusts
+    local_pkg_dir: str = "",  # install edlz from the wheels there
+    docker_base_url: str = "",  # the Docker daemon
+    docker_tlscert: str = "",  # certificate for the daemon
+    docker_tlskey: str = "",  # key for the daemon
+    job_name: str | None = None,  # a-z, digits and -
+    job_dir: str = "",  # the job's files
+    status_port: str = "",  # of the status page; 0: a free one; none
+    status_host: str = "",  # where the status page may be seen from
+    fresh: bool = False,  # begin anew, though a job was stopped there
+    restart_master: bool = True,  # start the master again if it is lost
+    orphan_secs: float = 0.0,  # ps, worker end without master; in pods 600
+    transport_security: str = "curve",  # beyond this machine: curve | none
+    log_level: str = "INFO",  # DEBUG | INFO | WARNING | ERROR | CRITICAL
+    log_format: str = "text",  # text | json: one object a line
+) -> Job: ...
+def analyze(
+    *,
+    analysis_data: str = "",  # files of records, or a directory of them
+    columns: str = "",  # columns to analyze
+    data_reader_params: str = "",  # how data is read: reader_type=CSV;sep=,
+    records_per_task: int = 65536,  # records in one task
+    num_workers: int = 2,  # workers to start
+    min_workers: int = 0,  # scaling goes no lower
+    max_workers: int = 0,  # scaling goes no higher; 0: no limit
+    warm_spares: int = 0,  # idle workers, ready to replace lost ones
+    relaunch_on_worker_failure: int = 1,  # replacements after errors without progress
+    worker_hang_secs: float = 60.0,  # without progress until a worker is replaced
+    local_slots: int = 0,  # workers of all your jobs here; 0: no limit
+    worker_pod_priority: str = "",  # goes first: high | low | high=0.5 | CLASS
+    skip_bad_tasks: bool = False,  # end tasks that always fail, go on without
+    statistics_output: str = "",  # folder for statistics.json
+    vocabulary_size: int = 100000,  # most frequent values that are named
+    image_name: str = "",  # run on Kubernetes, with this image
+    worker_image: str = "",  # of ps and workers, if another one
+    namespace: str = "",  # where the job runs
+    master_resource_request: str = "cpu=0.1,memory=1024Mi",  # what the master asks for
+    master_resource_limit: str = "",  # its limits
+    ps_resource_request: str = "cpu=1,memory=4096Mi",  # what each ps asks for
+    ps_resource_limit: str = "",  # its limits
+    worker_resource_request: str = "cpu=1,memory=4096Mi",  # what each worker asks for
+    worker_resource_limit: str = "",  # its limits
+    max_worker_memory: str = "",  # a worker out of memory gets up to this
+    master_pod_priority: str = "",  # priority class of the master
+    ps_pod_priority: str = "",  # priority class of the ps
+    volume: str = "",  # claim_name= or host_path=, mount_path=
+    image_pull_policy: str = "Always",  # Always | IfNotPresent | Never
+    restart_policy: str = "OnFailure",  # of the master's container
+    envs: str = "",  # environment of every pod
+    populate_env_names: str = "",  # the master's variables for ps and workers
+    cluster_spec: str = "",  # Python: an object that changes pods
+    cluster_spec_json: str = "",  # the same as data
+    log_file_path: str = "",  # each pod's output goes there too
+    force_use_kube_config_file: bool = False,  # the kubeconfig, even inside a pod
+    yaml: str = "",  # write the manifests, create nothing
+    skip_preflight: bool = False,  # submit without the checks
+    image_base: str = "",  # build the job's image on this one
+    docker_image_prefix: str = "",  # push the built image there
+    push_image: bool = False,  # push the built image
+    extra_pypi_index: str = "",  # another package index for the build
+    ca_bundle: str = "",  # PEM file: certificates that its pip trusts
+    local_pkg_dir: str = "",  # install edlz from the wheels there
+    docker_base_url: str = "",  # the Docker daemon
+    docker_tlscert: str = "",  # certificate for the daemon
+    docker_tlskey: str = "",  # key for the daemon
+    job_name: str | None = None,  # a-z, digits and -
+    job_dir: str = "",  # the job's files
+    status_port: str = "",  # of the status page; 0: a free one; none
+    status_host: str = "",  # where the status page may be seen from
+    fresh: bool = False,  # begin anew, though a job was stopped there
+    restart_master: bool = True,  # start the master again if it is lost
+    orphan_secs: float = 0.0,  # ps, worker end without master; in pods 600
+    transport_security: str = "curve",  # beyond this machine: curve | none
+    log_level: str = "INFO",  # DEBUG | INFO | WARNING | ERROR | CRITICAL
+    log_format: str = "text",  # text | json: one object a line
+) -> Job: ...
+async def analyze_async(
+    *,
+    analysis_data: str = "",  # files of records, or a directory of them
+    columns: str = "",  # columns to analyze
+    data_reader_params: str = "",  # how data is read: reader_type=CSV;sep=,
+    records_per_task: int = 65536,  # records in one task
+    num_workers: int = 2,  # workers to start
+    min_workers: int = 0,  # scaling goes no lower
+    max_workers: int = 0,  # scaling goes no higher; 0: no limit
+    warm_spares: int = 0,  # idle workers, ready to replace lost ones
+    relaunch_on_worker_failure: int = 1,  # replacements after errors without progress
+    worker_hang_secs: float = 60.0,  # without progress until a worker is replaced
+    local_slots: int = 0,  # workers of all your jobs here; 0: no limit
+    worker_pod_priority: str = "",  # goes first: high | low | high=0.5 | CLASS
+    skip_bad_tasks: bool = False,  # end tasks that always fail, go on without
+    statistics_output: str = "",  # folder for statistics.json
+    vocabulary_size: int = 100000,  # most frequent values that are named
     image_name: str = "",  # run on Kubernetes, with this image
     worker_image: str = "",  # of ps and workers, if another one
     namespace: str = "",  # where the job runs

@@ -31,6 +31,7 @@ _MODULES = {
     "train": "train",
     "evaluate": "train",
     "predict": "train",
+    "analyze": "train",
     "resume": "resume",
     "ls": "ls",
     "status": "status",

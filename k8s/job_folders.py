@@ -30,6 +30,8 @@ def check_folders(config: JobConfig) -> None:
         folders["tensorboard_log_dir"] = Path(config.tensorboard_log_dir)
     if config.purpose == "prediction" and config.prediction_output:
         folders["prediction_output"] = Path(config.prediction_output)
+    if config.purpose == "analysis":
+        folders["statistics_output"] = Path(config.statistics_output)
     for flag, folder in folders.items():
         try:
             folder.mkdir(parents=True, exist_ok=True)

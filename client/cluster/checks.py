@@ -28,6 +28,7 @@ from edlz.k8s.flags.volumes import parse_volumes
 from edlz.services.configuration.export_flags import checkpoints_beside
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
+from edlz.services.predictions.kinds import PREDICTIONS, STATISTICS
 
 if TYPE_CHECKING:
     from edlz.k8s.cluster.api import Cluster
@@ -372,19 +373,21 @@ def _export(config: JobConfig) -> Sequence[Check]:
 
 
 def _predictions(config: JobConfig) -> Sequence[Check]:
-    """See that all pods of a job write its predictions into one folder, which outlives them."""
-    folder = config.prediction_output
-    if config.purpose != "prediction" or not folder:
+    """See that all pods of a job write its predictions, or statistics, into one folder, which outlives them."""
+    flags = {"prediction": PREDICTIONS.flag, "analysis": STATISTICS.flag}
+    flag = flags.get(config.purpose, "")
+    folder = getattr(config, flag) if flag else ""
+    if not folder:
         return []
     if parse_volumes(config.volume).holds(folder):
         return [Check("ok", "output", f"{folder} lies on a volume")]
-    text = (
-        f'prediction_output "{folder}" lies on no volume: master and workers would each write into their own'
-    )
+    text = f'{flag} "{folder}" lies on no volume: master and workers would each write into their own'
     return [Check("no", "output", text, f"mount one: --volume=claim_name=…,mount_path={folder}")]
 
 
 def _model_and_data(config: JobConfig) -> Check:
     return Check(
-        "later", "model, data", "not readable from here; the master checks them before anything else"
+        "later",
+        "data" if config.purpose == "analysis" else "model, data",
+        "not readable from here; the master checks them before anything else",
     )

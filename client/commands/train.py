@@ -1,4 +1,4 @@
-"""`edlz train`, `evaluate` and `predict`: read the flags, check what can be checked, and hand the job over."""
+"""`edlz train`, `evaluate`, `predict` and `analyze`: read the flags, check what can be checked, and hand the job over."""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from edlz.services.process.outputs import outlive_output
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["evaluate", "predict", "run_job", "train"]
+__all__ = ["analyze", "evaluate", "predict", "run_job", "train"]
 
 _HEEDED_HERE = ("dry_run", "follow")
 
@@ -37,8 +37,13 @@ def predict(ctx: "typer.Context") -> int:
     return run_job("predict", ctx.args)
 
 
+def analyze(ctx: "typer.Context") -> int:
+    """Compute statistics of data on this machine; with an image, on Kubernetes."""
+    return run_job("analyze", ctx.args)
+
+
 def run_job(command: Reader, argv: Sequence[str]) -> int:
-    """Run `edlz train`, `evaluate` or `predict` with these arguments; return its exit code.
+    """Run `edlz train`, `evaluate`, `predict` or `analyze` with these arguments; return its exit code.
 
     Raises
     ------
@@ -64,7 +69,8 @@ def _run_here(reading: Reading) -> int:
         print_problems(reading.warnings, "warning")
         raise InvalidConfigError(errors)
     # Not above: from here on it takes seconds on a busy machine, to import and to read, and there is a first sign.
-    with nullcontext() if reading.config.dry_run else first_sign(reading.config, "checking model and data"):
+    what = "the data" if reading.config.purpose == "analysis" else "model and data"
+    with nullcontext() if reading.config.dry_run else first_sign(reading.config, f"checking {what}"):
         from edlz.client.local.beginning import begin, check_for
 
         preflight = check_for(reading.config)

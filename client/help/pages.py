@@ -18,6 +18,7 @@ COMMANDS = {
     "train": "train a Keras model, here or on Kubernetes",
     "evaluate": "evaluate a checkpoint, here or on Kubernetes",
     "predict": "predict with a checkpoint, here or on Kubernetes",
+    "analyze": "compute statistics of data, here or on Kubernetes",
     "resume": "go on with a job that was stopped",
     **JOB_COMMANDS,
     "export": "write a trained model for others to run",
@@ -93,6 +94,7 @@ Train Keras models on machines that come and go.
   edlz train              {COMMANDS["train"]}
   edlz evaluate           {COMMANDS["evaluate"]}
   edlz predict            {COMMANDS["predict"]}
+  edlz analyze            {COMMANDS["analyze"]}
   edlz resume             {COMMANDS["resume"]}
 {_listed(JOB_COMMANDS)}
   edlz export             {COMMANDS["export"]}

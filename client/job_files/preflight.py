@@ -27,6 +27,7 @@ from edlz.services.inputs.model_location import (
 from edlz.services.inputs.model_symbols import ModuleSymbols, read_symbols
 from edlz.services.inputs.paths import nearest_path
 from edlz.services.predictions.formats import check_format
+from edlz.services.predictions.kinds import STATISTICS
 from edlz.services.predictions.output import check_free
 from edlz.services.storage.checkpoint_records import version_of
 from edlz.services.storage.versions import list_versions, look_at
@@ -60,8 +61,9 @@ class Preflight:
 
 def check_job(config: JobConfig) -> Preflight:
     """Check that a job can begin on this machine."""
-    errors = list(_check_model(config))
-    warnings = list(_warn_of_model(config))
+    has_model = config.purpose != "analysis"
+    errors = list(_check_model(config)) if has_model else []
+    warnings = list(_warn_of_model(config)) if has_model else []
     data_errors, data = _check_data(config, config.data, DATA_FLAGS[config.purpose], warnings)
     errors += data_errors
     if config.validation_data and config.purpose == "training":
@@ -72,6 +74,8 @@ def check_job(config: JobConfig) -> Preflight:
         errors += _check_output(Path(config.output))
     if config.purpose == "prediction" and config.prediction_output and not config.resume:
         errors += _check_predictions(config)
+    if not has_model and not config.resume:
+        errors += _found(lambda: check_free(Path(config.statistics_output), config.job_name, STATISTICS))
     sizes = [shard.count for shard in data.shards] if data is not None and data.is_counted else []
     records = sum(sizes) or None
     if records:
@@ -90,6 +94,8 @@ def check_visible_model(config: JobConfig, *, must_be_here: bool) -> Preflight:
     must_be_here : bool
         It goes into an image from here; else an image may hold one that nobody sees here.
     """
+    if config.purpose == "analysis":
+        return Preflight()
     try:
         locate_model(config)
     except EdlzError:
@@ -167,15 +173,16 @@ def _check_output(output: Path) -> Iterator[Problem]:
 
 def _check_predictions(config: JobConfig) -> Iterator[Problem]:
     """See whether the predictions can be written, as far as that is known before they are."""
-    checks: list[Callable[[], None]] = [
-        lambda: check_format(config.prediction_format),
-        lambda: check_free(Path(config.prediction_output), config.job_name),
-    ]
-    for check in checks:
-        try:
-            check()
-        except EdlzError as e:
-            yield Problem(e.message, e.help)
+    yield from _found(lambda: check_format(config.prediction_format))
+    yield from _found(lambda: check_free(Path(config.prediction_output), config.job_name))
+
+
+def _found(check: Callable[[], None]) -> Iterator[Problem]:
+    """Return what a check raises as what is wrong."""
+    try:
+        check()
+    except EdlzError as e:
+        yield Problem(e.message, e.help)
 
 
 def _check_taker(config: JobConfig, model: ModelLocation, symbols: ModuleSymbols) -> Iterator[Problem]:

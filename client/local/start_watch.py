@@ -12,7 +12,7 @@ __all__ = ["StartWatch"]
 
 FIRST_S, OFTEN_S, SELDOM_S = 5.0, 10.0, 60.0
 _NOT_YET = ("Pending", "Starting")
-_AT_WORK = ("Training", "Evaluating", "Exporting", "Predicting")
+_AT_WORK = ("Training", "Evaluating", "Exporting", "Predicting", "Analyzing")
 
 
 class StartWatch:
@@ -64,10 +64,11 @@ def _awaited(status: JobStatus | None, running: Collection[str]) -> str:
         return ", ".join(servers)
     workers = _starting(status.workers, running)
     if workers:
-        return f"{_listed(workers)}: loading TensorFlow, building the model"
+        doing = "starting" if status.is_analysis else "loading TensorFlow, building the model"
+        return f"{_listed(workers)}: {doing}"
     if status.state in _NOT_YET:
         return "the first values of the model's parameters" if running else "a place for its processes"
-    return "the first minibatch: TensorFlow traces the model"
+    return "the first task" if status.is_analysis else "the first minibatch: TensorFlow traces the model"
 
 
 def _starting(views: Sequence[WorkerView], running: Collection[str]) -> list[str]:

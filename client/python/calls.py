@@ -18,12 +18,22 @@ from edlz.services.configuration.flags import Reader
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError
 
-__all__ = ["evaluate", "evaluate_async", "predict", "predict_async", "train", "train_async"]
+__all__ = [
+    "analyze",
+    "analyze_async",
+    "evaluate",
+    "evaluate_async",
+    "predict",
+    "predict_async",
+    "train",
+    "train_async",
+]
 
 SUMMARIES: dict[Reader, str] = {
     "train": "Begin to train a Keras model, on this machine or with an image on Kubernetes; return the job.",
     "evaluate": "Begin to evaluate a checkpoint; return the job.",
     "predict": "Begin to predict with a checkpoint; return the job.",
+    "analyze": "Begin to compute statistics of data; return the job.",
 }
 
 
@@ -78,3 +88,4 @@ def _made(command: Reader) -> tuple[Callable[..., Job], Callable[..., Any]]:
 train, train_async = _made("train")
 evaluate, evaluate_async = _made("evaluate")
 predict, predict_async = _made("predict")
+analyze, analyze_async = _made("analyze")

@@ -9,7 +9,7 @@ __all__ = ["Cell", "aligned", "cut", "shortened", "wrapped"]
 
 Cell = str | Span
 _CODE = re.compile(r"\s+\d+ \| ")
-_COMMAND = "edlz (?:checkpoint|doctor|evaluate|export|keys|logs|ls|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
+_COMMAND = "edlz (?:analyze|checkpoint|doctor|evaluate|export|keys|logs|ls|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
 _WORD = re.compile(rf"\s*{_COMMAND}\b(?: \S+)*|\s*\S+|\s+$")  # a command is one
 _LONGEST_CELLS = 24  # of a row before its text
 _LONGEST_LABEL = 12

@@ -19,6 +19,7 @@ STATE_ROLES: dict[str, Role] = {
     "Evaluating": "good",
     "Exporting": "good",
     "Predicting": "good",
+    "Analyzing": "good",
     "Succeeded": "good",
     "Failed": "bad",
     "Stopped": "wait",

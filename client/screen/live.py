@@ -98,7 +98,7 @@ def _progress_line(
             f"{len(status.partitions)} ps, {joined(status.workers)} of {count_of(asked_workers, 'worker')}"
         )
         is_building = any(worker.state == "starting" and not worker.note for worker in status.workers)
-        what = ", building the model" if is_building else ""
+        what = ", building the model" if is_building and not status.is_analysis else ""
         return [label, Span(f"{status.state.lower()}: {there} there{what}", "wait")]
     epoch = f"epoch {status.epoch}/{status.epochs} " if status.is_training else ""
     share = f"{percent(status.ratio):>6}"
@@ -117,9 +117,9 @@ def _end_of_progress(status: JobStatus, is_eta_rough: bool) -> Span:
         last = next((worker for worker in status.workers if worker.task is not None), None)
         where = f", last: task {last.task} on worker-{last.id}" if last else ""
         return Span(f"  stalled {duration(status.stalled_s)}{where}", "wait")
-    if status.state == "Evaluating" or (status.state == "Predicting" and status.eta_s is None):
+    if status.state == "Evaluating" or (status.state in ("Predicting", "Analyzing") and status.eta_s is None):
         return Span(f"  {status.state.lower()}")
-    if status.state not in ("Training", "Predicting"):
+    if status.state not in ("Training", "Predicting", "Analyzing"):
         return Span(f"  {status.state.lower()}")
     if status.eta_s is None:
         return Span("")

@@ -27,7 +27,7 @@ __all__ = ["JsonScreen", "LiveScreen", "PlainScreen", "QuietScreen", "Screen", "
 logger = logging.getLogger(__name__)
 
 _LOG_LINE = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+\] \[(?P<level>[A-Z]+)\] \[[^\]]+\] (?P<text>.*)")
-_AT_WORK = ("Training", "Evaluating", "Exporting", "Predicting")
+_AT_WORK = ("Training", "Evaluating", "Exporting", "Predicting", "Analyzing")
 _SHOWN_LEVELS = frozenset(("WARNING", "ERROR", "CRITICAL"))
 _REPEATED = re.compile(r" \(\d+ times in \d+s\)$")  # what a handler counts; see services.logs
 _JOB_FAILED = re.compile(r'job "[^"]*" failed: ')  # the master's last line, which the end says as well

@@ -66,7 +66,7 @@ def success_block(status: JobStatus, ending: Ending, glyphs: Glyphs = UNICODE) -
         lines.append([Span("  exported ", "dim"), Span(exported_text(status.exported))])
     if status.predictions:
         lines.append([Span("  output   ", "dim"), Span(status.predictions)])
-    if status.digest:
+    if status.digest and not status.is_analysis:  # which has no parameters
         lines += _digest_lines(status, ending, glyphs)
     if ending.report:
         lines.append([Span("  report   ", "dim"), Span(ending.report)])
@@ -80,6 +80,8 @@ def exported_text(exported: ExportView) -> str:
 
 def _work_done(status: JobStatus) -> str:
     if not status.is_training:
+        if status.is_analysis:
+            return f"{count_of(status.records, 'record')} analyzed"
         done = "predicted" if status.is_prediction else "evaluated"
         return f"{count_of(status.records, 'record')} {done} with v{status.version:,}"
     steps = f"{count_of(status.version, 'step')}, {count_of(status.minibatches, 'minibatch')}"
@@ -176,9 +178,12 @@ def _left_out(status: JobStatus) -> list[str]:
         minibatches = count_of(status.skipped_minibatches, "minibatch")
         lines.append(f"{count_of(status.skipped_tasks, 'task')} skipped after errors: {minibatches} left out")
     if status.skipped_evaluation_tasks:
-        kind = "prediction" if status.is_prediction else "evaluation"
+        kind, without = "evaluation", "the metrics are without"
+        if status.is_prediction:
+            kind, without = "prediction", "there are no rows for"
+        if status.is_analysis:
+            kind, without = "analysis", "the statistics are without"
         tasks = count_of(status.skipped_evaluation_tasks, f"{kind} task")
-        without = "there are no rows for" if status.is_prediction else "the metrics are without"
         lines.append(f"{tasks} skipped after errors: {without} their records")
     return lines
 

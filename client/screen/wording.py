@@ -28,6 +28,7 @@ _ROLES: dict[str, Role] = {
     "training": "good",
     "evaluating": "good",
     "predicting": "good",
+    "analyzing": "good",
     "serving": "good",
     "done": "good",
     "sealed": "good",
@@ -35,7 +36,7 @@ _ROLES: dict[str, Role] = {
     "lost": "bad",
     "failed": "bad",
 }
-_WORKING = frozenset(("training", "waiting", "evaluating", "predicting"))
+_WORKING = frozenset(("training", "waiting", "evaluating", "predicting", "analyzing"))
 _SMALLER_IS_BETTER = ("loss", "error", "mse", "mae", "rmse", "perplexity", "crossentropy", "deviance")
 
 
@@ -138,7 +139,7 @@ def best_evaluation(status: JobStatus, name: str) -> EvaluationView | None:
 def rate_now(status: JobStatus) -> float:
     """Return records per second, of a job that works on records just now; 0 if that is over, or not known."""
     is_alone = status.state == "Evaluating" and not status.is_training  # not the last part of a training job
-    is_at_work = is_alone or status.state in ("Training", "Predicting")
+    is_at_work = is_alone or status.state in ("Training", "Predicting", "Analyzing")
     return status.records_per_s if is_at_work else 0.0
 
 

@@ -69,7 +69,7 @@ def _folder_problems(config: JobConfig, volumes: Volumes) -> Iterator[Problem]:
         yield problem_of(
             "volume", f"mount_path={KEYS_DIR}", "edlz mounts the job's keys there", "e.g. mount_path=/data"
         )
-    for flag in ("checkpoint_dir", "prediction_output", "log_file_path"):
+    for flag in ("checkpoint_dir", "prediction_output", "statistics_output", "log_file_path"):
         path = getattr(config, flag)
         if path and not path.startswith("/"):
             yield problem_of_value(

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 
 from edlz.services.configuration.checks import check_flags
 from edlz.services.configuration.config_file import settings_from_file
-from edlz.services.configuration.flags import DATA_FLAGS, LATER_FLAGS, PURPOSES, READERS, Flag, Reader
+from edlz.services.configuration.flags import (
+    DATA_FLAGS,
+    FIRST_WORDS,
+    LATER_FLAGS,
+    PURPOSES,
+    READERS,
+    Flag,
+    Reader,
+)
 from edlz.services.configuration.help_page import help_page, help_topic
 from edlz.services.configuration.job_config import JobConfig, Scalar, flags, flags_by_spelling
 from edlz.services.configuration.nearest import did_you_mean, edit_distance, nearest
@@ -154,6 +162,9 @@ def _settings_from_arguments(argv: Sequence[str], reader: Reader) -> tuple[dict[
         token = waiting.pop(0)
         name, equals, text = token.partition("=")
         setting = Setting(name.removeprefix("--").replace("-", "_"), text if equals else None)
+        if not token.startswith("-") and reader in FIRST_WORDS and FIRST_WORDS[reader] not in found:
+            found[FIRST_WORDS[reader]] = Setting(FIRST_WORDS[reader], token)
+            continue
         if not token.startswith("-") or token in ("-", "--"):
             problems.append(Problem(f'"{token}" belongs to no flag', "flags are written --name=value"))
             continue

@@ -84,6 +84,7 @@ def idle_workers(config: JobConfig, tasks: int | None = None) -> Problem | None:
             f"--grads_to_wait={workers}, or --num_workers={slots}",
         )
     if tasks is not None and workers > tasks > 0:
+        smaller = "records_per_task" if config.purpose == "analysis" else "num_minibatches_per_task"
         where = (
             "an epoch has"
             if config.purpose == "training"
@@ -93,28 +94,32 @@ def idle_workers(config: JobConfig, tasks: int | None = None) -> Problem | None:
         )
         return Problem(
             f"num_workers={workers}, but {where} {_count(tasks, 'task')}: {would_wait(workers - tasks)}",
-            f"a smaller --num_minibatches_per_task, or --num_workers={tasks}",
+            f"a smaller --{smaller}, or --num_workers={tasks}",
         )
     return None
 
 
 def _purpose_by_hand(config: JobConfig) -> Purpose:
     """Return what a master is for that was given some data: with nothing to begin from it can only train."""
-    return config.purpose if config.checkpoint_dir_for_init or config.prediction_data else "training"
+    is_told = config.checkpoint_dir_for_init or config.prediction_data or config.analysis_data
+    return config.purpose if is_told else "training"
 
 
 def _check_required(config: JobConfig, purpose: Purpose) -> Iterator[Finding]:
-    if not (config.model_def or config.model_file):
+    if not (config.model_def or config.model_file or purpose == "analysis"):
         yield _error("--model_def is missing", _MODEL_EXAMPLE, "model_def", "model_file")
     data = DATA_FLAGS[purpose]
     if not getattr(config, data):
         yield _missing(data)
-    if purpose == "prediction":
-        for other in ("training_data", "validation_data"):
-            if getattr(config, other):
-                message = f"--prediction_data with --{other}: a job either predicts or not"
-                yield _error(message, "drop one of the two", "prediction_data", other)
-    if purpose != "training" and not config.checkpoint_dir_for_init:
+    if config.analysis_data and not config.statistics_output:  # on a cluster, where pods share volumes alone
+        yield _missing("statistics_output")
+    alone = {"prediction": "predicts", "analysis": "analyzes"}.get(purpose)
+    if alone:
+        for other in ("training_data", "validation_data", "prediction_data"):
+            if other != data and getattr(config, other):
+                message = f"--{data} with --{other}: a job either {alone} or not"
+                yield _error(message, "drop one of the two", data, other)
+    if purpose in ("evaluation", "prediction") and not config.checkpoint_dir_for_init:
         yield _missing("checkpoint_dir_for_init")
 
 

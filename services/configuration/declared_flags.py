@@ -9,16 +9,20 @@ from functools import partial
 from edlz.services.configuration.flags import flag
 from edlz.services.configuration.job_size import MOST_SERVERS, MOST_WORKERS
 
-__all__ = ["DeclaredFlags"]
+__all__ = ["ANALYZED_RECORDS", "DeclaredFlags"]
 
 MOST_THREADS = 1024  # of one process
+ANALYZED_RECORDS = 1 << 16  # in one task: it has no minibatches, and writes a file
 
-_COMMANDS = "train evaluate predict"
+_MODEL_COMMANDS = "train evaluate predict"
+_MODEL_JOB = f"{_MODEL_COMMANDS} master"  # one that has a model
+_COMMANDS = f"{_MODEL_COMMANDS} analyze"
 _JOB = f"{_COMMANDS} master"
+_ANALYSIS = "analyze master"
 _TRAINING_JOB = "train master"
-_model = partial(flag, group="model", readers=f"{_JOB} worker")
+_model = partial(flag, group="model", readers=f"{_MODEL_JOB} worker")
 _data = partial(flag, group="model")
-_computing = partial(flag, group="training", readers=_JOB)
+_computing = partial(flag, group="training", readers=_MODEL_JOB)
 _training = partial(flag, group="training", readers=_TRAINING_JOB)
 _workers = partial(flag, group="workers", readers=_JOB)
 _results = partial(flag, group="results", readers=_TRAINING_JOB)
@@ -79,11 +83,13 @@ class DeclaredFlags:
         aliases=("prediction_data_dir",),
         example="data/mnist/test",
     )
+    analysis_data: str = _data("", "DATA", _RECORDS, _ANALYSIS, common=True, example="data/train.csv")
+    columns: str = _data("", "A,B", "columns to analyze", _ANALYSIS, common=True, default_text="all")
     checkpoint_dir_for_init: str = _data(
         "",
         "DIR",
         "begin from this checkpoint",
-        _JOB,
+        _MODEL_JOB,
         aliases=_INIT_ALIASES,
         helps={"evaluate": _CHECKPOINT, "predict": _CHECKPOINT},
         example="ckpt/mnist",
@@ -115,7 +121,10 @@ class DeclaredFlags:
         common=True,
         choices=_PREDICTIONS,
     )
-    data_reader_params: str = _model("", "K=V;K=V", "how data is read: reader_type=CSV;sep=,")
+    data_reader_params: str = _data(
+        "", "K=V;K=V", "how data is read: reader_type=CSV;sep=,", f"{_JOB} worker"
+    )
+    statistics: str = _model("", "FILE", "statistics.json, for edlz.api.statistics")
     custom_data_reader: str = _model("custom_data_reader", "NAME", "function that gives a data reader")
     codec_type: str = _model("bytes", "CODEC", "what a record is: bytes | tf_example", choices=_CODECS)
 
@@ -131,7 +140,14 @@ class DeclaredFlags:
     )
     num_minibatches_per_task: int = _computing(8, "N", "minibatches in one task", minimum=1)
     records_per_task: int = _computing(
-        None, "N", "records in one task; wins over the above", minimum=1, default_text="512"
+        None,
+        "N",
+        "records in one task; wins over the above",
+        readers=_JOB,
+        minimum=1,
+        defaults={"analyze": ANALYZED_RECORDS},
+        helps={"analyze": "records in one task"},
+        default_text="512",
     )
     distribution_strategy: str = _computing(
         "ParameterServerStrategy",
@@ -170,6 +186,7 @@ class DeclaredFlags:
         1,
         "N",
         "parameter servers; 0: inside the master",
+        readers=_MODEL_JOB,
         minimum=0,
         maximum=MOST_SERVERS,
         common=True,
@@ -224,6 +241,19 @@ class DeclaredFlags:
         "", "NAMES", "of it: saved_model,keras,safetensors", default_text="saved_model"
     )
     unknown_ids: str = _results("", "WHAT", "in it: initial | zeros | mean", default_text="initial")
+    statistics_output: str = flag(
+        "",
+        "DIR",
+        "folder for statistics.json",
+        _ANALYSIS,
+        group="results",
+        common=True,
+        default_text="the job's",
+        example="/data/statistics",
+    )
+    vocabulary_size: int = flag(
+        100_000, "N", "most frequent values that are named", _ANALYSIS, group="results", minimum=0
+    )
     recovery_snapshot_secs: float = _results(
         30.0, "SECS", "between the job's recovery snapshots", minimum=0.1
     )

@@ -11,6 +11,7 @@ from typing import Any, Literal
 __all__ = [
     "COMMANDS",
     "DATA_FLAGS",
+    "FIRST_WORDS",
     "GROUPS",
     "LATER_FLAGS",
     "PURPOSES",
@@ -21,28 +22,38 @@ __all__ = [
     "flag",
 ]
 
-Reader = Literal["train", "evaluate", "predict", "master", "worker", "ps"]
-Purpose = Literal["training", "evaluation", "prediction"]
+Reader = Literal["train", "evaluate", "predict", "analyze", "master", "worker", "ps"]
+Purpose = Literal["training", "evaluation", "prediction", "analysis"]
 Kind = Literal["text", "whole number", "number", "yes or no"]
 
 READERS: dict[Reader, str] = {
     "train": "edlz train",
     "evaluate": "edlz evaluate",
     "predict": "edlz predict",
+    "analyze": "edlz analyze",
     "master": "python -m edlz.services.master",
     "worker": "python -m edlz.services.worker",
     "ps": "python -m edlz.services.ps",
 }
 
-COMMANDS: dict[Purpose, Reader] = {"training": "train", "evaluation": "evaluate", "prediction": "predict"}
+COMMANDS: dict[Purpose, Reader] = {
+    "training": "train",
+    "evaluation": "evaluate",
+    "prediction": "predict",
+    "analysis": "analyze",
+}
 """The commands that begin a job, by what it is for."""
 
 DATA_FLAGS: dict[Purpose, str] = {
     "training": "training_data",
     "evaluation": "validation_data",
     "prediction": "prediction_data",
+    "analysis": "analysis_data",
 }
 """The data that a job must have."""
+
+FIRST_WORDS: dict[Reader, str] = {"analyze": "analysis_data"}
+"""Flags whose value may stand alone, before or among the others."""
 
 GROUPS: dict[str, str] = {
     "model": "Model and data",

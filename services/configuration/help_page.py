@@ -5,7 +5,16 @@ Typer's own panels cut older spellings off and take three lines a flag; these ta
 
 from collections.abc import Iterable, Sequence
 
-from edlz.services.configuration.flags import DATA_FLAGS, GROUPS, LATER_FLAGS, PURPOSES, READERS, Flag, Reader
+from edlz.services.configuration.flags import (
+    DATA_FLAGS,
+    FIRST_WORDS,
+    GROUPS,
+    LATER_FLAGS,
+    PURPOSES,
+    READERS,
+    Flag,
+    Reader,
+)
 from edlz.services.configuration.job_config import flags, flags_by_spelling
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.configuration.problems import InvalidConfigError, Problem
@@ -21,12 +30,14 @@ _INLINE_COLUMN = 15
 _TITLES: dict[Reader, str] = {
     "evaluate": "Evaluation",
     "predict": "Prediction",
+    "analyze": "Analysis",
 }  # of what training's flags do
 
 _PURPOSES: dict[Reader, str] = {
     "train": "Train a Keras model on this machine; with --image_name, on Kubernetes.",
     "evaluate": "Evaluate a checkpoint on this machine; with --image_name, on Kubernetes.",
     "predict": "Predict with a checkpoint on this machine; with --image_name, on Kubernetes.",
+    "analyze": "Compute statistics of data on this machine; with --image_name, on Kubernetes.",
     "master": "The master of a job that is started by hand: it hands out the work.",
     "worker": "A worker of a job that is started by hand: it runs the model.",
     "ps": "A parameter server of a job that is started by hand.",
@@ -77,7 +88,11 @@ def help_page(reader: Reader, topic: str) -> str:
 
 
 def _usage(reader: Reader, shown: Sequence[Flag]) -> list[str]:
-    required = [f"--{about.name}={about.metavar}" for about in shown if _is_required(reader, about)]
+    required = [
+        about.metavar if about.name == FIRST_WORDS.get(reader) else f"--{about.name}={about.metavar}"
+        for about in shown
+        if _is_required(reader, about)
+    ]
     usage = " ".join(["Usage:", READERS[reader], *required, "[flags]"])
     short = f"Usage: {READERS[reader]} [flags]"
     return [usage if len(usage) < COLUMNS else short, _PURPOSES[reader], ""]
@@ -148,7 +163,7 @@ def _one_flag(reader: Reader, about: Flag) -> list[str]:
 
 def _default(reader: Reader, about: Flag) -> str:
     value = about.default_for(reader)
-    text = about.default_text
+    text = "" if reader in about.defaults else about.default_text
     if about.name == "port":
         text = "2222 + ps_id" if reader == "ps" else str(value)
     if not text and isinstance(value, bool):

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edlz.services.configuration.declared_flags import DeclaredFlags
+from edlz.services.configuration.declared_flags import ANALYZED_RECORDS, DeclaredFlags
 from edlz.services.configuration.endpoints import listening_endpoint, reachable_endpoint
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, KINDS, Flag, Purpose, Reader
 from edlz.services.configuration.model_params import parse_model_params
@@ -47,8 +47,14 @@ class JobConfig(DeclaredFlags):
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
-        self._derive("job_name", _job_name_of(self.model_def, self.model_file, self.purpose))
-        self._derive("records_per_task", self.minibatch_size * self.num_minibatches_per_task)
+        self._derive("job_name", _job_name_of(self))
+        per_task = self.minibatch_size * self.num_minibatches_per_task
+        self._derive("records_per_task", ANALYZED_RECORDS if self.purpose == "analysis" else per_task)
+        if self.purpose == "analysis":  # nothing is trained, so the one partition that every job has is empty
+            object.__setattr__(self, "num_ps_pods", 0)
+            if not (self.statistics_output or self.is_for_cluster):
+                folder = self.job_directory.absolute() / "statistics"
+                object.__setattr__(self, "statistics_output", str(folder))
         self._derive("grads_to_wait", 1 if self.use_async else max(1, self.num_workers))
         self._derive("worker_threads", _cores())
         self._derive("port", PS_PORT + self.ps_id)
@@ -58,6 +64,8 @@ class JobConfig(DeclaredFlags):
     @property
     def purpose(self) -> Purpose:
         """What the job is for: its data tells."""
+        if self.analysis_data:
+            return "analysis"
         if self.prediction_data:
             return "prediction"
         return "evaluation" if self.validation_data and not self.training_data else "training"
@@ -214,10 +222,15 @@ def _flags_by_name() -> Mapping[str, Flag]:
     return {about.name: about for about in flags()}
 
 
-def _job_name_of(model_def: str, model_file: str, purpose: Purpose) -> str:
+def _job_name_of(config: JobConfig) -> str:
     """Return the name of a job that has none: another one than its training has, whose files it may read."""
-    parts = Path(model_def).name.removesuffix(".py").split(".")
-    model = Path(model_file).stem if model_file else parts[-2] if len(parts) > 1 else parts[-1]
+    purpose = config.purpose
+    parts = Path(config.model_def).name.removesuffix(".py").split(".")
+    model = parts[-2] if len(parts) > 1 else parts[-1]
+    if config.model_file:
+        model = Path(config.model_file).stem
+    if purpose == "analysis":
+        model = Path(config.analysis_data.partition(",")[0]).name.partition(".")[0]
     suffix = "" if purpose == "training" else f"-{COMMANDS[purpose]}"
     return legal_job_name(legal_job_name(model)[: MAX_JOB_NAME - len(suffix)] + suffix)
 

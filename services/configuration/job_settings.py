@@ -39,6 +39,7 @@ class JobSettings:
     output_format: str
     unknown_ids: str
     prediction_output: str
+    statistics_output: str
 
     # of the processes
     num_ps_pods: int
@@ -71,6 +72,7 @@ class JobSettings:
             output_format=config.output_format,
             unknown_ids=config.unknown_ids,
             prediction_output=config.prediction_output,
+            statistics_output=config.statistics_output,
             num_ps_pods=config.num_ps_pods,
             worker_threads=config.worker_threads,
         )

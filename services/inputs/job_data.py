@@ -6,6 +6,7 @@ from pathlib import Path
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
+from edlz.services.inputs.analyzed_data import list_analyzed
 from edlz.services.inputs.custom_listing import list_custom
 from edlz.services.inputs.listing import Listed, list_data
 from edlz.services.inputs.model_location import locate_attribute, locate_model
@@ -44,6 +45,8 @@ def list_job_data(
     ModelError
         If the model's own reader raises.
     """
+    if config.purpose == "analysis":
+        return list_analyzed(given, flag, config.data_reader_params, config.columns, tell, is_quick=is_quick)
     if has_custom_reader(config):
         return list_custom(config, given, flag)
     columns = training.source.columns if training else ()
@@ -53,8 +56,10 @@ def list_job_data(
 def has_custom_reader(config: JobConfig) -> bool:
     """Whether the model reads its data itself: it defines `custom_data_reader`, and no `reader_type` is named.
 
-    The module is not imported: its syntax tree is looked at.
+    The module is not imported: its syntax tree is looked at.  An analysis has no model.
     """
+    if config.purpose == "analysis":
+        return False
     if parse_params(config.data_reader_params).reader_type:
         return False
     name: str = getattr(config, _FLAG)

@@ -21,6 +21,7 @@ from edlz.services.master.core.processes.desired_processes import DesiredProcess
 from edlz.services.master.core.vocabulary.records import FleetRecord, JournalState
 from edlz.services.master.journal.journal import Journal
 from edlz.services.predictions.formats import check_format
+from edlz.services.predictions.kinds import STATISTICS
 from edlz.services.predictions.output import claim
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
@@ -86,8 +87,8 @@ def make_plan(config: JobConfig) -> Plan:
     DataError, ConfigError
         If the data is missing, empty or not readable.
     """
-    is_training, predicts = config.purpose == "training", config.purpose == "prediction"
-    flag = DATA_FLAGS["prediction" if predicts else "evaluation"]
+    is_training = config.purpose == "training"
+    flag = DATA_FLAGS["evaluation" if is_training else config.purpose]
     others = str(getattr(config, flag))
     training = list_job_data(config, config.training_data, DATA_FLAGS["training"]) if is_training else None
     evaluation = list_job_data(config, others, flag, training) if others else None
@@ -100,7 +101,8 @@ def make_plan(config: JobConfig) -> Plan:
         epochs=config.num_epochs if is_training else 0,
         slots=1 if config.use_async else config.grads_to_wait,
         evaluation_shards=evaluation.shards if evaluation else (),
-        predicts=predicts,
+        predicts=config.purpose == "prediction",
+        analyzes=config.purpose == "analysis",
         source=training.source if training else None,
         evaluation_source=evaluation.source if evaluation else None,
     )
@@ -240,9 +242,11 @@ def _gone_on(config: JobConfig, journal: Journal, job: Job) -> Job:
 
 
 def _claim_output(config: JobConfig, job: Job, *, is_new: bool) -> None:
-    """Make the folder of the predictions this run's own, if the job writes any."""
+    """Make the folder of the predictions, or statistics, this run's own, if the job writes any."""
     if job.plan.predicts and config.prediction_output:
         claim(Path(config.prediction_output), job.name, job.run, is_new=is_new)
+    if job.plan.analyzes:
+        claim(Path(config.statistics_output), job.name, job.run, is_new=is_new, kind=STATISTICS)
 
 
 def _set_aside(folder: Path, job: Job) -> None:

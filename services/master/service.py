@@ -303,14 +303,14 @@ class MasterService(Shell[Input, Instruction]):
         if not plan.is_training:
             tasks, records = len(plan.evaluation_ranges), plan.evaluation_records
         logger.info("%d tasks created with total of %d records.", tasks, records)
-        if work.evaluation.has_data and not plan.predicts:
+        if work.evaluation.has_data and not plan.gives_parts:
             logger.info("Evaluation service started")
 
     def _end(self) -> int:
         core, verdict = self._core, self._core.verdict
         if self._is_outdated:  # what is to be said of the job is another master's to say
             return self._stop.code
-        if core.work.evaluation.has_data and not core.plan.predicts:
+        if core.work.evaluation.has_data and not core.plan.gives_parts:
             logger.info("Evaluation service stopped")
         self._progress.page = ""
         status = self._progress.status(0, self._clock())

@@ -1,4 +1,5 @@
-"""The folder of a job's predictions: whose it is, a file for each task, and the manifest that makes them whole.
+"""The folder of a job's predictions: whose it is, a file for each task, and the manifest that makes them whole.  Statistics
+have one, too: there a file is made of all the tasks', which then go.
 
 Theory of operation.  A job claims its folder by a small file before any worker writes there, and keeps it until the
 manifest is there.  A task's file is written beside its place, made durable, and renamed; two workers with the same
@@ -11,7 +12,7 @@ each file is looked for, so a name that a power failure has taken away costs tim
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import msgspec
 
 from edlz.services import strict_json
 from edlz.services.errors import ConfigError, DataError
+from edlz.services.predictions.kinds import PREDICTIONS, OutputKind
 from edlz.services.protocol.messages import PartFile
 from edlz.services.storage.durable import fsync_path, make_folder, replace_file
 
@@ -30,11 +32,12 @@ __all__ = [
     "claim",
     "part_name",
     "publish",
+    "publish_made",
     "read_manifest",
     "write_part",
 ]
 
-MANIFEST = "manifest.json"
+MANIFEST = PREDICTIONS.whole
 CLAIM = ".unfinished.json"
 _OF_FILE_SYSTEMS = "lost+found"
 _PART = re.compile(r"part-\d+-of-\d+\.\w+")
@@ -99,7 +102,7 @@ def read_manifest(folder: Path) -> PredictionManifest | None:
         raise DataError(f"{folder / MANIFEST} is no manifest of predictions: {error}") from error
 
 
-def check_free(folder: Path, job: str) -> None:
+def check_free(folder: Path, job: str, kind: OutputKind = PREDICTIONS) -> None:
     """See that a new run of a job can have a folder: what another one has written there is left alone.
 
     Raises
@@ -107,21 +110,23 @@ def check_free(folder: Path, job: str) -> None:
     ConfigError
         If there are files, of predictions or others, that are not an unfinished run's of this job.
     """
-    flag = f'prediction_output "{folder}"'
-    other = "name an empty or a new folder: another --prediction_output, or remove this one"
+    flag = f'{kind.flag} "{folder}"'
+    other = f"name an empty or a new folder: another --{kind.flag}, or remove this one"
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{flag} is no folder", "name a folder; it need not exist")
     try:
-        manifest = read_manifest(folder)
+        manifest = read_manifest(folder) if kind is PREDICTIONS else None
     except DataError as error:
         raise ConfigError(f"{flag}: {error.message}", other) from error
     if manifest is not None:
         count, found = f"{manifest.records:,} records", manifest.job
         raise ConfigError(f'{flag} holds the predictions of job "{found}", {count}', other)
+    if (folder / kind.whole).exists():
+        raise ConfigError(f"{flag} holds {kind.noun} already, {kind.whole}", other)
     claimed = _claim_in(folder)
     if claimed is not None and claimed.job != job:
         raise ConfigError(
-            f'{flag} holds unfinished predictions of job "{claimed.job}"',
+            f'{flag} holds unfinished {kind.noun} of job "{claimed.job}"',
             f"edlz resume {claimed.job}, or {other}",
         )
     if foreign := _foreign(folder, is_claimed=claimed is not None):
@@ -130,7 +135,7 @@ def check_free(folder: Path, job: str) -> None:
         raise ConfigError(message, other)
 
 
-def claim(folder: Path, job: str, run: str, *, is_new: bool) -> None:
+def claim(folder: Path, job: str, run: str, *, is_new: bool, kind: OutputKind = PREDICTIONS) -> None:
     """Make a folder this run's own, before anybody writes there.
 
     Parameters
@@ -144,8 +149,8 @@ def claim(folder: Path, job: str, run: str, *, is_new: bool) -> None:
         If it holds what is not this job's, or cannot be written.
     """
     if is_new:
-        check_free(folder, job)
-    elif (folder / MANIFEST).exists():
+        check_free(folder, job, kind)
+    elif (folder / kind.whole).exists():
         return  # a master that was lost has published it; its successor looks whether it is the same
     try:
         make_folder(folder)
@@ -156,11 +161,18 @@ def claim(folder: Path, job: str, run: str, *, is_new: bool) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(
-            f'prediction_output "{folder}" cannot be written: {reason}', "name a folder that can"
+            f'{kind.flag} "{folder}" cannot be written: {reason}', "name a folder that can"
         ) from error
 
 
-def write_part(folder: Path, name: str, run: str, tag: str, write: Callable[[Path], None]) -> PartFile:
+def write_part(
+    folder: Path,
+    name: str,
+    run: str,
+    tag: str,
+    write: Callable[[Path], None],
+    kind: OutputKind = PREDICTIONS,
+) -> PartFile:
     """Put the file of a task in its place; its content is durable when this returns.
 
     Nothing is put in place any more once the predictions are whole.
@@ -180,10 +192,10 @@ def write_part(folder: Path, name: str, run: str, tag: str, write: Callable[[Pat
     """
     temporary = folder / f".{name}.{tag}.tmp"
     try:
-        _check_claim(folder, run)
+        _check_claim(folder, run, kind)
         write(temporary)
         part = _sealed(temporary)
-        if _check_claim(folder, run):
+        if _check_claim(folder, run, kind):
             os.replace(temporary, folder / name)
     finally:
         with suppress(OSError):
@@ -223,10 +235,48 @@ def publish(folder: Path, manifest: PredictionManifest, run: str) -> tuple[int, 
     return ()
 
 
-def _taken(folder: Path) -> ConfigError:
+def publish_made(
+    folder: Path,
+    run: str,
+    kind: OutputKind,
+    parts: Sequence[tuple[int, str, int]],
+    make: Callable[[Sequence[Path]], bytes],
+) -> tuple[int, ...]:
+    """Put the one file there that is made of all the tasks' files, and remove those; return the tasks whose are not there.
+
+    Parameters
+    ----------
+    parts : sequence of (task, name, bytes)
+        In the tasks' order.
+    make : callable
+        Makes it of them.
+
+    Raises
+    ------
+    ConfigError
+        If the folder is another job's by now.
+    OSError
+        If the disk is full or fails; what is to be read again is there still.
+    """
+    claimed, is_made = _claim_in(folder), (folder / kind.whole).exists()
+    if (claimed is None and not is_made) or (claimed is not None and claimed.run != run):
+        raise _taken(folder, kind)
+    if not is_made:
+        missing = tuple(task for task, name, size in parts if not _is_there(folder / name, size))
+        if missing:
+            return missing
+        replace_file(folder / kind.whole, make([folder / name for _, name, _ in parts]))
+    (folder / CLAIM).unlink(missing_ok=True)
+    for left in [*_files_in(folder, _PART), *_files_in(folder, _TEMPORARY)]:
+        left.unlink(missing_ok=True)
+    fsync_path(folder)
+    return ()
+
+
+def _taken(folder: Path, kind: OutputKind = PREDICTIONS) -> ConfigError:
     return ConfigError(
-        f'prediction_output "{folder}" is not this job\'s any more: another one has written there meanwhile',
-        "predict into a folder that no other job has",
+        f'{kind.flag} "{folder}" is not this job\'s any more: another one has written there meanwhile',
+        f"have the {kind.noun} written into a folder that no other job has",
     )
 
 
@@ -249,15 +299,15 @@ def _foreign(folder: Path, *, is_claimed: bool) -> list[str]:
     return [name for name in names if name == CLAIM] + visible
 
 
-def _check_claim(folder: Path, run: str) -> bool:
+def _check_claim(folder: Path, run: str, kind: OutputKind) -> bool:
     """Whether files of this run are wanted in the folder."""
     claimed = _claim_in(folder)
     if claimed is not None and claimed.run == run:
         return True
-    if claimed is None and (folder / MANIFEST).exists():
+    if claimed is None and (folder / kind.whole).exists():
         return False
     raise ConfigError(
-        f'prediction_output "{folder}" is not the folder that the master has made here',
+        f'{kind.flag} "{folder}" is not the folder that the master has made here',
         "it must be one folder that the master and all workers share",
     )
 

@@ -34,6 +34,7 @@ MasterState = Literal[
     "Evaluating",
     "Exporting",
     "Predicting",
+    "Analyzing",
     "Stopping",
     "Succeeded",
     "Failed",
@@ -192,9 +193,10 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     first_nonfinite: tuple[int, int] | None = None  # task and minibatch of the first of them
     exported: ExportView | None = None  # the finished model
     threads: int = 0  # of a worker: bits depend on it; 0 where an older master wrote this
-    predictions: str = ""  # the folder that they are written to
+    predictions: str = ""  # the folder that they are written to, or the file of statistics
     is_prediction: bool = False
     page: str = ""  # the address of the status page, while there is one
+    is_analysis: bool = False
 
     @property
     def is_training(self) -> bool:

@@ -247,7 +247,7 @@ class PartFile(Record, frozen=True, kw_only=True):
 class DoneEvaluation(Record, frozen=True, kw_only=True):
     """Metric state of one evaluation task: sums and counts, not outputs.
 
-    Of a job that predicts: no states, and `part`, unless the user's processor takes the outputs.
+    Of a job that predicts or analyzes: no states, and `part`, unless the user's processor takes the outputs.
     """
 
     round: int
@@ -336,9 +336,9 @@ class FailedExport(Record, frozen=True, kw_only=True):
 class WorkerTelemetry(Record, frozen=True, kw_only=True):
     """For display only; decides nothing.  Seconds are sums since the status before."""
 
-    state: Literal["starting", "training", "waiting", "evaluating", "done", "predicting", "exporting"] = (
-        "starting"
-    )
+    state: Literal[
+        "starting", "training", "waiting", "evaluating", "done", "predicting", "exporting", "analyzing"
+    ] = "starting"
     task: int | None = None
     loss: float | None = None
     minibatches: int = 0

@@ -68,7 +68,8 @@ class DataSource(msgspec.Struct, frozen=True, kw_only=True):
 
     `params` is `--data_reader_params` as it was given.  `origin`: what the data's flag says, for a reader of the
     model's own, whose format is "custom".  `form`: what a record is, by `columns`: their values by
-    name, in a tuple, or the value of the only one; bytes, if there are none.
+    name, in a tuple, or the value of the only one; bytes, if there are none.  `masks`: values that are not there are
+    masked, where else they would be the column's default, or an error.
     """
 
     format: str
@@ -77,6 +78,7 @@ class DataSource(msgspec.Struct, frozen=True, kw_only=True):
     form: Literal["bytes", "columns", "tuple", "value"] = "bytes"
     columns: tuple[Column, ...] = ()
     files: tuple[FileFacts, ...] = ()
+    masks: bool = False
 
     @property
     def identity(self) -> dict[str, object]:
@@ -85,15 +87,17 @@ class DataSource(msgspec.Struct, frozen=True, kw_only=True):
             {"name": file.name, "size_bytes": file.size_bytes, "checksum": file.checksum}
             for file in self.files
         ]
-        return {**msgspec.to_builtins(self), "files": files}
+        fields = {**msgspec.to_builtins(self), "files": files}
+        del fields["masks"]  # younger than the first ledgers with a source
+        return fields
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What the job trains on, and what it evaluates on; a job that only evaluates has no shards and no epochs.
+    """What the job trains on, and what it evaluates on; a job that trains nothing has no shards and no epochs.
 
     A task's number is its place in the fixed order over all epochs.  `slots` is k, the number of
     gradients in one synchronous step.  `predicts`: the evaluation shards have no labels, and each of their
-    tasks gives predictions in place of metrics.  Without a source shards are RecordIO files.
+    tasks gives predictions in place of metrics; `analyzes`: statistics, and there is no model.  Without a source shards are RecordIO files.
     """
 
     mode: Mode
@@ -105,6 +109,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     slots: int
     evaluation_shards: tuple[Shard, ...] = ()
     predicts: bool = False
+    analyzes: bool = False
     source: DataSource | None = None
     evaluation_source: DataSource | None = None
 
@@ -119,7 +124,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def other_work(self) -> str:
         """What is done with the evaluation shards."""
-        return "prediction" if self.predicts else "evaluation"
+        return "analysis" if self.analyzes else "prediction" if self.predicts else "evaluation"
+
+    @property
+    def gives_parts(self) -> bool:
+        """Whether each task with evaluation shards gives a part of what comes out, and no metrics."""
+        return self.predicts or self.analyzes
 
     @cached_property
     def ranges(self) -> tuple[TaskRange, ...]:
@@ -134,7 +144,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def hash(self) -> str:
         """What a ledger says it is a ledger of; two jobs with one hash have the same minibatches."""
         fields = {**msgspec.to_builtins(self), "evaluation_shards": []}
-        for name in ("predicts", "source", "evaluation_source"):  # younger than the first ledgers
+        for name in ("predicts", "analyzes", "source", "evaluation_source"):  # younger than the first ledgers
             del fields[name]
         if self.source is not None and self.source.format != "RecordIO":
             fields["source"] = self.source.identity

@@ -12,7 +12,7 @@ from edlz.services.protocol.named_status import named
 __all__ = ["API_VERSION", "event_objects", "status_object"]
 
 API_VERSION = 1
-_OTHER_WORK = ("evaluating", "exporting", "predicting")  # than training tasks
+_OTHER_WORK = ("evaluating", "exporting", "predicting", "analyzing")  # than training tasks
 
 
 def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:

@@ -160,11 +160,13 @@ class Computing:
         job, config = instruction.job, self._config.joined_with(instruction.job.config)
         self._loss_log.every = config.log_loss_steps
         self._local_steps = not job.plan.is_sync and config.get_model_steps > 1
-        if job.plan.predicts and config.prediction_output:
-            folder = Path(config.prediction_output)
+        output = config.statistics_output if job.plan.analyzes else config.prediction_output
+        if job.plan.gives_parts and output:
+            folder = Path(output)
             kind, tell = config.prediction_format, self.meter.set_waits_for
             self._writer = PartWriter(folder, kind, job.plan, job.run, tell=tell)
-        logger.info("loading TensorFlow, building the model")
+        if not job.plan.analyzes:
+            logger.info("loading TensorFlow, building the model")
         self._engine = self._make_engine(config, job.plan, job.partitions)
         built = self._engine.build()
         if instruction.check:
@@ -177,7 +179,8 @@ class Computing:
         local = built.optimizer if self._local_steps else None
         self._parameters = Parameters(built.layout, self._known_job.partitions, local)
         dense = built.layout.dense
-        logger.info("model built: parameters=%d variables=%d", dense.element_count, len(dense.variables))
+        if not self._known_job.plan.analyzes:
+            logger.info("model built: parameters=%d variables=%d", dense.element_count, len(dense.variables))
         self.meter.state = "waiting"
         if built.export_wish is not None:
             self._tell(ExportWished(built.export_wish))
@@ -335,7 +338,7 @@ class Computing:
         )
 
     def evaluate(self, evaluate: Evaluate) -> None:
-        if self._known_job.plan.predicts:
+        if self._known_job.plan.gives_parts:
             self._predict(evaluate)
             return
         lease = evaluate.lease
@@ -362,9 +365,10 @@ class Computing:
             rows = self._join(evaluate.ids, evaluate.vectors)
             return self._ready.predict(lease.task, lease.records, rows, lease.attempt)
 
+        analyzes = self._known_job.plan.analyzes
         self._submit_whole(
-            "prediction",
-            "predicting",
+            "analysis" if analyzes else "prediction",
+            "analyzing" if analyzes else "predicting",
             work,
             lambda predicted: self._deliver(lease, predicted),
             lambda error: self._on_evaluation_error(error, lease),

@@ -1,4 +1,4 @@
-"""Writes predictions in threads of its own, while the next task is computed."""
+"""Writes predictions, or statistics, in threads of its own, while the next task is computed."""
 
 import errno
 import itertools
@@ -15,10 +15,12 @@ from pathlib import Path
 
 from edlz.services.errors import ConfigError
 from edlz.services.predictions.formats import check_format, write_table
+from edlz.services.predictions.kinds import PREDICTIONS, STATISTICS
 from edlz.services.predictions.output import part_name, write_part
 from edlz.services.predictions.table import PredictionTable
 from edlz.services.protocol.messages import PartFile
 from edlz.services.protocol.plan import Plan
+from edlz.services.statistics.parts import EXTENSION, TaskStatistics, write_statistics
 from edlz.services.storage.durable import NO_ROOM
 from edlz.services.valid_text import valid_text
 
@@ -46,7 +48,7 @@ class PartWriter:
     ----------
     folder : Path
     kind : str
-        The format.
+        The format of predictions.
     run : str
         Of the job.
     patience_s : float
@@ -70,8 +72,10 @@ class PartWriter:
         *,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        check_format(kind)
-        self._folder, self._kind, self._run = folder, kind, run
+        self._output = STATISTICS if plan.analyzes else PREDICTIONS
+        if not plan.analyzes:
+            check_format(kind)
+        self._folder, self._kind, self._run = folder, EXTENSION if plan.analyzes else kind, run
         self._tasks, self._patience_s = len(plan.evaluation_ranges), patience_s
         self._tell, self._waiting, self._lock = tell, 0, threading.Lock()
         self._is_closed = threading.Event()
@@ -81,7 +85,7 @@ class PartWriter:
     def submit(
         self,
         task: int,
-        table: PredictionTable,
+        content: PredictionTable | TaskStatistics,
         then: Callable[[PartFile], None],
         on_error: Callable[[BaseException], None],
     ) -> None:
@@ -89,7 +93,7 @@ class PartWriter:
 
         def work() -> None:
             try:
-                part = self.write(task, table)
+                part = self.write(task, content)
             except BaseException as error:  # whoever waits is told whatever it is
                 on_error(error)
             else:
@@ -97,7 +101,7 @@ class PartWriter:
 
         self._threads.submit(work)
 
-    def write(self, task: int, table: PredictionTable) -> PartFile:
+    def write(self, task: int, content: PredictionTable | TaskStatistics) -> PartFile:
         """Write a task's file; its content is durable when this returns.
 
         Raises
@@ -108,13 +112,16 @@ class PartWriter:
             If the folder cannot be written, or had no room for too long.
         """
         name = part_name(task, self._tasks, self._kind)
-        write = partial(write_table, name=self._kind, table=table)
+        if isinstance(content, TaskStatistics):
+            write = partial(write_statistics, statistics=content)
+        else:
+            write = partial(write_table, name=self._kind, table=content)
         # The task may be written a second time beside this.
         tag, tries, wait = f"{self._tag}-{next(self._numbers)}", 0, _Wait()
         try:
             while True:
                 try:
-                    return write_part(self._folder, name, self._run, tag, write)
+                    return write_part(self._folder, name, self._run, tag, write, self._output)
                 except FileNotFoundError as error:
                     tries += 1
                     if tries == MOST_TRIES:
@@ -132,7 +139,7 @@ class PartWriter:
 
     def _pause(self, wait: "_Wait", error: OSError) -> None:
         """Wait a little, if the disk is full."""
-        flag = f'prediction_output "{self._folder}"'
+        flag = f'{self._output.flag} "{self._folder}"'
         if error.errno not in NO_ROOM:
             reason = error.strerror or str(error)
             raise ConfigError(f"{flag} cannot be written: {reason}", "name a folder that can") from error

@@ -10,7 +10,9 @@ from edlz.services.worker.core.computation import Computed
 __all__ = ["Meter", "State"]
 
 IDLE_S = 0.5
-State = Literal["starting", "training", "waiting", "evaluating", "done", "exporting", "predicting"]
+State = Literal[
+    "starting", "training", "waiting", "evaluating", "done", "exporting", "predicting", "analyzing"
+]
 
 
 class Meter:

@@ -412,6 +412,7 @@ def _job_record(schedule: Schedule) -> Job:
             "skip_bad_tasks": schedule.skips,
             "stop_on_nan": schedule.stops_on_nan,
             "prediction_output": "out" if schedule.predicts else "",
+            "statistics_output": "out" if schedule.analyzes else "",
             "output": "out" if schedule.exports else "",
             "max_step": 0 if schedule.workers_tell_max_step else schedule.max_step,
         },

@@ -48,7 +48,7 @@ def check_end(job: "SimulatedJob") -> None:
         raise Violation("the digest is not that of the sealed parameters")
     if job.schedule.exports:
         _check_exports(job, finals)
-    if job.schedule.predicts:
+    if job.plan.gives_parts:
         _check_predictions(job)
     elif job.schedule.evaluation_tasks:
         _check_evaluations(job, finals)

@@ -102,6 +102,7 @@ class Schedule:
     scales: tuple[tuple[float, int], ...] = ()  # (when, how many workers are wanted from then on)
     rooms: tuple[tuple[float, int], ...] = ()  # (when, for how many workers a machine has room from then on)
     predicts: bool = False  # the evaluation tasks are to be predicted, into files
+    analyzes: bool = False  # their records are to be analyzed, into files
     lost_files: tuple[int, ...] = ()  # tasks whose files are gone when they are published for the first time
     exports: bool = False  # the finished model
     has_callbacks: bool = False
@@ -140,6 +141,7 @@ class Schedule:
             slots=self.slots if self.mode == "sync" or self.tolerance else 1,
             evaluation_shards=(Shard(name="test", first=0, count=self.evaluation_tasks * 4),),
             predicts=self.predicts,
+            analyzes=self.analyzes,
         )
 
 

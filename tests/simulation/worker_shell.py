@@ -248,7 +248,7 @@ class WorkerShell(Shell):
             event = inputs.EvaluationFailed(failed)
             self._job.at(self._job.now + 0.1, self._job.event, process.name, event)
             return
-        if self._job.schedule.predicts:
+        if self._job.schedule.plan.gives_parts:
             self._job.within(0.1, 2, self._predict, process, evaluate)
             return
         versions = {part.version for part in evaluate.vectors}

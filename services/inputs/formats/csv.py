@@ -90,7 +90,7 @@ class CSV:
     def open(self, name: str, source: DataSource, facts: FileFacts | None) -> "OpenCSV":
         settings = _Settings.of(parse_params(source.params), name)
         assert facts is not None, "every job with CSV files has facts of them"
-        return OpenCSV(name, facts, settings, source.columns)
+        return OpenCSV(name, facts, settings, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,9 @@ class _Settings:
 class OpenCSV:
     """An open file."""
 
-    def __init__(self, name: str, facts: FileFacts, settings: _Settings, columns: tuple[Column, ...]) -> None:
-        self._name, self._facts, self._settings, self._columns = name, facts, settings, columns
+    def __init__(self, name: str, facts: FileFacts, settings: _Settings, source: DataSource) -> None:
+        self._name, self._facts, self._settings, self._columns = name, facts, settings, source.columns
+        self._defaults, self._masks = {} if source.masks else settings.defaults, source.masks
         self._content = Content(name, facts)
         sample = self._content.data[:SAMPLE_BYTES]
         start, header = find_head(name, sample, settings.rules)
@@ -150,7 +151,7 @@ class OpenCSV:
         try:
             table = parse_rows(data, dialect, self._names, columns)
             values = {
-                column.name: to_numpy(column, table.column(place), self._settings.defaults)
+                column.name: to_numpy(column, table.column(place), self._defaults, masks=self._masks)
                 for place, column in enumerate(columns)
             }
         except MissingValueError as error:

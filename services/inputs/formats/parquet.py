@@ -60,14 +60,15 @@ class Parquet:
             found = size_of(name)
             if found != facts.size_bytes or _facts(name) != facts:
                 raise changed(name, facts, found)
-        return OpenParquet(name, source.columns, parse_params(source.params).mapping("defaults"))
+        return OpenParquet(name, source)
 
 
 class OpenParquet:
     """An open file."""
 
-    def __init__(self, name: str, columns: tuple[Column, ...], defaults: Mapping[str, Any]) -> None:
-        self._name, self._columns, self._defaults = name, columns, defaults
+    def __init__(self, name: str, source: DataSource) -> None:
+        self._name, self._columns, self._masks = name, source.columns, source.masks
+        self._defaults = {} if source.masks else parse_params(source.params).mapping("defaults")
         self._file = _open(name)
         about = self._file.metadata
         counts = [about.row_group(place).num_rows for place in range(about.num_row_groups)]
@@ -116,7 +117,7 @@ class OpenParquet:
 
         if types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
-        return to_numpy(column, values, self._defaults)
+        return to_numpy(column, values, self._defaults, masks=self._masks)
 
     def _group(self, place: int) -> Any:
         import pyarrow

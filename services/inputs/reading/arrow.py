@@ -64,13 +64,17 @@ def kind_of(found: Any) -> ColumnKind | None:
     return "string" if any(is_text(found) for is_text in texts) else None
 
 
-def to_numpy(column: Column, values: Any, defaults: Mapping[str, Any]) -> npt.NDArray[Any]:
+def to_numpy(
+    column: Column, values: Any, defaults: Mapping[str, Any], *, masks: bool = False
+) -> npt.NDArray[Any]:
     """Return a column's values, one row each; what has no value is NaN, an empty text, or the column's default.
 
     Parameters
     ----------
     values : pyarrow.Array or ChunkedArray
         Of the column's type, or a list of it.
+    masks : bool
+        Whole numbers and truth values that are not there are masked; there are no defaults.
 
     Raises
     ------
@@ -85,7 +89,11 @@ def to_numpy(column: Column, values: Any, defaults: Mapping[str, Any]) -> npt.ND
         if values.null_count:
             raise MissingValueError(column.name, _first_null(values))
         flat = Column(name=column.name, kind=column.kind)
-        return to_numpy(flat, values.flatten(), defaults).reshape(len(values), column.width)
+        return to_numpy(flat, values.flatten(), defaults, masks=masks).reshape(len(values), column.width)
+    if masks and values.null_count and column.kind in ("bool", "int32", "int64"):
+        is_missing = values.is_null().to_numpy(zero_copy_only=False)
+        plain = to_numpy(column, values.fill_null(False if column.kind == "bool" else 0), {})
+        return np.ma.MaskedArray(plain, is_missing)
     if values.null_count:
         values = _filled(column, values, defaults)
     if column.kind == "string":

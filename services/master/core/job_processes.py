@@ -309,8 +309,8 @@ class JobProcesses:
 
     @property
     def _doing(self) -> str:
-        plan = self._plan
-        return "training" if plan.is_training else "predicting" if plan.predicts else "evaluating"
+        doing = {"evaluation": "evaluating", "prediction": "predicting", "analysis": "analyzing"}
+        return "training" if self._plan.is_training else doing[self._plan.other_work]
 
     # -- checks
 

@@ -1,4 +1,4 @@
-"""The core that keeps the books of a job that predicts: whose predictions are there, and when all are.
+"""The core that keeps the books of a job that predicts, or analyzes: whose tasks' files are there, and when all are.
 
 Theory of operation.  The tasks are leased, reported and left out as those of an evaluation round.  A task is done
 when its predictions are: in a durable file, named by the task, or in the hands of the user's code.  Whoever does a
@@ -22,7 +22,7 @@ SAVED_TASKS_PER_S = 5000.0  # the journal takes all of them each time: not more 
 
 
 class Predictions:
-    """The predictions of one job.
+    """The predictions of one job, or its statistics.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Predictions:
         self._done = {entry.task: entry for entry in journal.predicted}
         self._saved_count, self._saved_s = len(self._done), 0.0
         self._is_publishing = False
-        self.is_over = not plan.predicts
+        self.is_over = not plan.gives_parts
         evaluation.known = {entry.task: _report_of(entry) for entry in journal.predicted}
 
     @property
@@ -91,18 +91,26 @@ class Predictions:
         self._is_publishing = False
         if not missing:
             self.is_over = True
-            return [Announce("predictions", "the predictions are complete.")]
+            return [Announce("predictions", f"the {self._what} are complete.")]
         for task in missing:
             self._done.pop(task, None)
         self._saved_count = -1  # whatever is written in their place
         self._evaluation.repeat(missing)
         count = len(missing)
         files = "1 file is" if count == 1 else f"{count} files are"
-        return [Announce("predictions", f"{files} gone, or not as written: predicted again.", 30)]
+        return [Announce("predictions", f"{files} gone, or not as written: {self._done_word} again.", 30)]
 
     def on_failed(self) -> None:
         """They could not be published, which ends the job."""
         self._is_publishing = False
+
+    @property
+    def _what(self) -> str:
+        return "statistics" if self._plan.analyzes else "predictions"
+
+    @property
+    def _done_word(self) -> str:
+        return "analyzed" if self._plan.analyzes else "predicted"
 
     @property
     def _entries(self) -> tuple[PredictedTask, ...]:

@@ -100,7 +100,7 @@ class Work:
             self.results,
             max_steps=settings.max_step,
         )
-        has_files = bool(settings.prediction_output)
+        has_files = bool(settings.prediction_output) or plan.analyzes
         self.predictions = Predictions(plan, journal, self.evaluation, has_files=has_files)
         self.exports = Exports(job, settings, journal)
         self.is_open = False
@@ -260,7 +260,7 @@ class Work:
 
     def has_news(self, status: WorkerStatus) -> bool:
         """Whether what a worker reports may take the job further; else only what partitions say does."""
-        has_predicted = self._plan.predicts and status.evaluated and self.evaluation.is_idle
+        has_predicted = self._plan.gives_parts and status.evaluated and self.evaluation.is_idle
         is_held = not self.barriers.are_passed  # then callbacks may be waited for
         return (self.queue.is_done or is_held) and bool(status.done or status.results or has_predicted)
 

@@ -28,12 +28,23 @@ _STATES = (
     "Evaluating",
     "Exporting",
     "Predicting",
+    "Analyzing",
     "Stopping",
     "Succeeded",
     "Failed",
     "Stopped",
 )
-_WORKER_STATES = ("starting", "training", "waiting", "evaluating", "predicting", "exporting", "done", "lost")
+_WORKER_STATES = (
+    "starting",
+    "training",
+    "waiting",
+    "evaluating",
+    "predicting",
+    "analyzing",
+    "exporting",
+    "done",
+    "lost",
+)
 
 
 def metrics_text(content: Content) -> bytes:

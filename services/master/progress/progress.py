@@ -7,6 +7,7 @@ leased ones.
 import math
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -18,6 +19,7 @@ from edlz.services.master.progress.events import Events
 from edlz.services.master.progress.measures import Measured, Measures, measured, p99
 from edlz.services.master.progress.rates import Rate
 from edlz.services.master.progress.table_figures import TableFigures
+from edlz.services.predictions.kinds import STATISTICS
 from edlz.services.protocol.buckets import DURATIONS_S
 from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.job_status import (
@@ -197,7 +199,7 @@ class Progress:
         """Take the rate while the job trains; when that is over, the last one stays."""
         core, records = self._core, self.records
         is_under_way = core.phase is Phase.RUNNING or (
-            self._state in ("Evaluating", "Predicting") and not core.plan.is_training
+            self._state in ("Evaluating", "Predicting", "Analyzing") and not core.plan.is_training
         )
         life = (core.partitions.incarnations, core.eras.newest) if is_under_way else None
         if life != self._life and life is not None:
@@ -233,7 +235,7 @@ class Progress:
         """Records whose minibatches are in the ledgers of all partitions; those evaluated, if none is trained on."""
         core, plan = self._core, self._core.plan
         if not plan.is_training:
-            if plan.predicts:
+            if plan.gives_parts:
                 return core.work.predictions.records
             return plan.evaluation_records if core.work.results else core.work.evaluation.final_records
         if not core.partitions.are_known or not plan.task_count:
@@ -250,6 +252,8 @@ class Progress:
         if state not in ("Training", "Evaluating") or self._core.plan.is_training:
             is_held = self._core.phase is Phase.RUNNING and self._core.work.barriers.stands_at
             return "Evaluating" if is_held else state
+        if self._core.plan.analyzes:
+            return "Analyzing"
         return "Predicting" if self._core.plan.predicts else "Evaluating"
 
     @property
@@ -373,22 +377,31 @@ class Progress:
             first_nonfinite=core.work.losses.first,
             exported=core.work.exports.view,
             threads=core.settings.worker_threads,
-            predictions=core.settings.prediction_output if plan.predicts else "",
+            predictions=self._output,
             is_prediction=plan.predicts,
+            is_analysis=plan.analyzes,
             page=self.page,
         )
 
     @property
+    def _output(self) -> str:
+        """Where the predictions of the job are, or its statistics."""
+        settings, plan = self._core.settings, self._core.plan
+        if plan.analyzes:
+            return str(Path(settings.statistics_output) / STATISTICS.whole)
+        return settings.prediction_output if plan.predicts else ""
+
+    @property
     def _is_at_work(self) -> bool:
-        """Whether records should be done now: to train on, or to predict once the first ones are."""
-        if not self._core.plan.predicts:
+        """Whether records should be done now: to train on, or to predict or analyze once the first ones are."""
+        if not self._core.plan.gives_parts:
             return self._core.phase is Phase.RUNNING
         return self._core.phase is Phase.CONCLUDING and 0 < self.records < self._core.plan.evaluation_records
 
     def _eta_s(self, left: int, now: float) -> float | None:
         if not self._is_at_work or self._training_since_s is None:
             return None
-        is_early = len(self._core.work.queue.done) < 2 and not self._core.plan.predicts
+        is_early = len(self._core.work.queue.done) < 2 and not self._core.plan.gives_parts
         if now - self._training_since_s < FIRST_ETA_S or is_early:
             return None
         if self._rate.span_s < SHORTEST_SPAN_S or self._stalled_s(now) is not None:

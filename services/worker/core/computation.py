@@ -25,6 +25,7 @@ from edlz.services.protocol.messages import (
     TableSpec,
 )
 from edlz.services.protocol.plan import Plan, TaskRange
+from edlz.services.statistics.parts import TaskStatistics
 
 __all__ = ["BatchCalls", "Built", "Computed", "Engine", "GroupedIds", "MakeEngine", "Predicted"]
 
@@ -111,10 +112,10 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """The outputs of a task; `table` is None if nothing is to be written."""
+    """The outputs of a task, or its statistics; `table` is None if nothing is to be written."""
 
     records: int
-    table: PredictionTable | None
+    table: PredictionTable | TaskStatistics | None
 
 
 class BatchCalls(Protocol):

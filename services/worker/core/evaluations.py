@@ -1,6 +1,6 @@
 """The evaluation tasks that a worker has in hand, and what it has to report of them.
 
-In a job that predicts they give outputs, which are written while the next task is computed.
+In a job that predicts or analyzes they give outputs, which are written while the next task is computed.
 """
 
 from collections.abc import Callable

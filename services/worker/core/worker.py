@@ -421,7 +421,7 @@ class WorkerCore:
         self._ready_training.on_evaluating()
         self._evaluations.on_evaluated(done)
         # While another task is computed, the report goes with the wish for the one after that.
-        return [] if self.plan.predicts and not self._evaluations.wants_lease else self._status(now)
+        return [] if self.plan.gives_parts and not self._evaluations.wants_lease else self._status(now)
 
     def _on_evaluation_failed(self, failed: FailedTask, now: float) -> list[Instruction]:
         self._evaluations.on_failed((failed.round, failed.task))

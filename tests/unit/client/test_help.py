@@ -35,7 +35,7 @@ Results        --evaluation_steps  --log_loss_steps [100]  --checkpoint_steps
                --checkpoint_dir [the job's]  --output  --tensorboard_log_dir
 Kubernetes     --image_name  --namespace [the context's]  --volume
 This run       --job_name [the model's]  --config  --progress [auto]
-More: --help=GROUP  model(14)  training(16)  workers(11)  results(10)
+More: --help=GROUP  model(15)  training(16)  workers(11)  results(10)
                     kubernetes(25)  images(9)  run(13)
       --help=WORD   flags about a word, e.g. --help=evaluation
       --help-all    all of them
@@ -55,7 +55,7 @@ Evaluation
 Workers        --num_workers [2]  --num_ps_pods [1]
 Kubernetes     --image_name  --namespace [the context's]  --volume
 This run       --job_name [the model's]  --config  --progress [auto]
-More: --help=GROUP  model(13)  training(8)  workers(10)  kubernetes(25)
+More: --help=GROUP  model(14)  training(8)  workers(10)  kubernetes(25)
                     images(9)  run(12)
       --help=WORD   flags about a word, e.g. --help=evaluation
       --help-all    all of them

@@ -21,9 +21,14 @@ QUICK = settings(max_examples=40, deadline=None, derandomize=True, suppress_heal
 
 def predicting(seed: int = 1, mode: str = "sync", **changes: Any) -> Schedule:
     values: dict[str, Any] = {"partitions": 2, "workers": 2, "evaluation_tasks": 6, "begins_from": 30}
-    values |= changes
+    values |= {"predicts": True, **changes}
     partitions, workers = values.pop("partitions"), values.pop("workers")
-    return Schedule(seed, mode, 2, 0, (), partitions, workers, predicts=True, **values)
+    return Schedule(seed, mode, 2, 0, (), partitions, workers, **values)
+
+
+def analyzing(seed: int = 1, **changes: Any) -> Schedule:
+    about = {"partitions": 1, "begins_from": 0, "predicts": False, "analyzes": True}
+    return predicting(seed, **about, **changes)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -48,6 +53,24 @@ def test_a_loss_at_each_moment(moment: str, role: str, kind: str) -> None:
     for seed in range(2):
         faults = tuple(Fault(at, kind, role, 20, during=moment) for at in (0.0, 0.6)[: 1 + seed])
         SimulatedJob(predicting(seed, "async" if seed % 2 else "sync", faults=faults)).run()
+
+
+@pytest.mark.parametrize("moment", PREDICTION_MOMENTS)
+@pytest.mark.parametrize("role", ["m", "p0", "w0"])
+def test_an_analysis_is_whole_whoever_is_lost_at_each_moment(moment: str, role: str) -> None:
+    SimulatedJob(analyzing(faults=(Fault(0.0, "kill", role, 20, during=moment),))).run()
+
+
+@QUICK
+@given(data=st.data())
+def test_each_task_of_an_analysis_has_one_file_whatever_is_lost(data: st.DataObject) -> None:
+    SimulatedJob(without_training(data.draw(schedules("sync")), predicts=False, analyzes=True)).run()
+
+
+def test_a_file_of_an_analysis_that_is_gone_is_written_again() -> None:
+    job = SimulatedJob(analyzing(lost_files=(1, 4))).run()
+    assert job.predicted[1] == 2
+    assert any("analyzed again" in line for line in job.log)
 
 
 def test_a_killed_master_has_little_done_again() -> None:

@@ -115,8 +115,8 @@ class BadTasks:
 
     @property
     def unpredicted(self) -> int:
-        """How many records to be predicted are left out."""
-        ranges = self._plan.evaluation_ranges if self._plan.predicts else ()
+        """How many records to be predicted, or analyzed, are left out."""
+        ranges = self._plan.evaluation_ranges if self._plan.gives_parts else ()
         return sum(ranges[task].count for task in self._evaluation.skipped) if ranges else 0
 
     @property

@@ -305,7 +305,7 @@ class EvaluationRounds:
         has_something = round_.states or round_.shown is not None
         if not has_something or round_.merged is not None or not self._is_whole(round_):
             return
-        if self.plan.predicts:
+        if self.plan.gives_parts:
             del self._rounds[round_.number]
             self.concluded_version = max(self.concluded_version, round_.version)
         else:

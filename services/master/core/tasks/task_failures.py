@@ -31,11 +31,13 @@ def failure_of_task(job: Job, attempts: Attempts, *, skips: bool) -> FailureView
     is_same = all(failed.error == first.error for _, failed in attempts)
     are_deaths = all(failed.index == UNKNOWN_INDEX for _, failed in attempts)
     raised = "ended its worker" if are_deaths else "raised the same error" if is_same else "failed"
-    correct = f"correct {_culprit(first)}, then: edlz resume {job.name}"
+    culprit = "the data" if job.plan.analyzes else _culprit(first)
+    correct = f"correct {culprit}, then: edlz resume {job.name}"
     skip = f"or leave these records out: edlz resume {job.name} --skip_bad_tasks"
     return FailureView(
         text=f"{_name(job.plan, first)} {raised} {_how_often(attempts)}",
-        data=_place(job.plan, first) + ("" if are_deaths else f", minibatch {first.index}"),
+        data=_place(job.plan, first)
+        + ("" if are_deaths or job.plan.analyzes else f", minibatch {first.index}"),
         where=first.where,
         error=first.error,
         help="\n".join(filter(None, (first.help, correct, "" if skips else skip))),
