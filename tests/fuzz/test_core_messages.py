@@ -2,25 +2,19 @@
 
 import asyncio
 import contextlib
-import functools
-import math
 import random
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
-from msgspec import inspect
 
 from edlz.services.errors import EdlzError
 from edlz.services.master.core.vocabulary.inputs import Request, Tick
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.job_status import StatusRequest
-from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     Exchange,
     Exchanged,
@@ -46,6 +40,7 @@ from edlz.services.transport.rpc import ReplyTo
 from edlz.services.worker.core import inputs as worker_inputs
 from tests.builders import settings_in
 from tests.fuzzing import cases, every_case
+from tests.message_writer import TEXTS, MessageWriter, made
 from tests.simulation.job import SimulatedJob
 from tests.simulation.processes import Process
 from tests.simulation.schedule import Schedule
@@ -53,73 +48,6 @@ from tests.simulation.schedule import Schedule
 pytestmark = pytest.mark.fuzz
 
 A_JOB = 40  # messages that one job is given
-INTS = (0, 0, 0, 1, 1, 2, 3, 5, -1, -2, 7, 50, 2**31, 2**62, -(2**63), 2**63 - 1)
-FLOATS = (0.0, 1.0, -1.0, 0.01, 1e300, math.nan, math.inf, -math.inf)
-TEXTS = ("", "0", "1", "dense", "state", "velocity", "ps-0", "worker-0", "worker-1", "x" * 300, "ä\ud7ff")
-
-
-class Writer:
-    """Makes values of any type that a message has; some are those of a message that was really sent."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
-    def changed(self, body: Message) -> Message:
-        """Return a message with some other fields."""
-        fields = {field.name: field.type for field in _type_info(type(body)).fields}
-        chosen = self._rng.sample(sorted(fields), self._rng.randint(0, min(3, len(fields))))
-        return msgspec.structs.replace(body, **{name: self.value(fields[name]) for name in chosen})
-
-    def message(self, kind: type[Message]) -> Message:
-        return self.value(_type_info(kind))
-
-    def value(self, kind: Any) -> Any:
-        rng = self._rng
-        match kind:
-            case inspect.UnionType():
-                return self.value(rng.choice(kind.types))
-            case inspect.NoneType():
-                return None
-            case inspect.BoolType():
-                return rng.random() < 0.5
-            case inspect.IntType():
-                return rng.choice(INTS)
-            case inspect.FloatType():
-                return rng.choice(FLOATS)
-            case inspect.StrType():
-                return rng.choice(TEXTS)
-            case inspect.BytesType():
-                return rng.randbytes(rng.choice((0, 1, 16)))
-            case inspect.LiteralType():
-                return rng.choice(kind.values)
-            case inspect.VarTupleType() | inspect.ListType():
-                items = [self.value(kind.item_type) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
-                return tuple(items) if isinstance(kind, inspect.VarTupleType) else items
-            case inspect.TupleType():
-                return tuple(self.value(item) for item in kind.item_types)
-            case inspect.DictType():
-                keys = [self.value(kind.key_type) for _ in range(rng.randint(0, 2))]
-                return {key: self.value(kind.value_type) for key in keys}
-            case inspect.StructType():
-                return kind.cls(**{field.name: self.value(field.type) for field in kind.fields})
-            case inspect.CustomType():
-                return self._array(kind.cls)
-        raise TypeError(kind)
-
-    def _array(self, kind: Any) -> np.ndarray:
-        dtype = np.float32
-        if "int64" in str(kind):
-            dtype = np.int64
-        elif "float64" in str(kind):
-            dtype = np.float64
-        shape = self._rng.choice(((0,), (1,), (2,), (16,), (96,), (3, 2), ()))
-        return np.full(shape, self._rng.choice((0, 1, -1, 7)), dtype)
-
-
-@functools.cache
-def _type_info(kind: Any) -> Any:
-    """Return what msgspec finds out about a type anew at each call, in milliseconds."""
-    return inspect.type_info(kind)
 
 
 def job_under_way(seed: int, mode: str) -> SimulatedJob:
@@ -144,7 +72,7 @@ def job_under_way(seed: int, mode: str) -> SimulatedJob:
     return job
 
 
-def fuzz(core: str, give: Callable[[SimulatedJob, Process, Writer, random.Random], None]) -> None:
+def fuzz(core: str, give: Callable[[SimulatedJob, Process, MessageWriter, random.Random], None]) -> None:
     """Give a core messages, a few to each of many jobs."""
 
     def play(rng: random.Random) -> None:
@@ -154,29 +82,19 @@ def fuzz(core: str, give: Callable[[SimulatedJob, Process, Writer, random.Random
             if process is None:
                 return
             with contextlib.suppress(EdlzError):
-                give(job, process, Writer(rng), rng)
+                give(job, process, MessageWriter(rng), rng)
             process.core.check_invariants()
 
     every_case(cases(few=10, full=100_000 // A_JOB), play)
 
 
-def made(
-    known: Sequence[Message], kinds: Sequence[type[Message]], writer: Writer, rng: random.Random
-) -> Message:
-    """Return a message: one that was sent, with some other fields, or a new one."""
-    fitting = [body for body in known if isinstance(body, tuple(kinds))]
-    if fitting and rng.random() < 0.8:
-        return writer.changed(rng.choice(fitting))
-    return writer.message(rng.choice(kinds))
-
-
-def to_master(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
+def to_master(job: SimulatedJob, process: Process, writer: MessageWriter, rng: random.Random) -> None:
     body = made(job.network.newest("m"), (PartitionStatus, WorkerStatus), writer, rng)
     process.core.feed(Request(0, body), job.now)
     process.core.feed(Tick(), job.now)
 
 
-def to_partition(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
+def to_partition(job: SimulatedJob, process: Process, writer: MessageWriter, rng: random.Random) -> None:
     kinds = (Exchange, Initialise, NewestPull, ReadVector, ReadTables)
     process.core.feed(ps_inputs.Request(0, made(job.network.newest("p0"), kinds, writer, rng)), job.now)
 
@@ -189,7 +107,9 @@ def test_a_partition_takes_or_refuses_any_message() -> None:
     fuzz("p0", to_partition)
 
 
-def orders_to_partition(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
+def orders_to_partition(
+    job: SimulatedJob, process: Process, writer: MessageWriter, rng: random.Random
+) -> None:
     """Answers of somebody who takes himself for the master, to a partition that has joined, or has not."""
     core = process.core
     if rng.random() < 0.2:
@@ -233,7 +153,7 @@ TO_A_SERVICE = (
 async def to_service(service: MasterService, rng: random.Random) -> None:
     """Requests of anybody, as they come from the network; screens look on."""
     service._is_led_here = False
-    writer, run, answers = Writer(rng), service._core.job.run, Codec("answers")
+    writer, run, answers = MessageWriter(rng), service._core.job.run, Codec("answers")
     for number in range(A_JOB):
         body = writer.message(rng.choice(TO_A_SERVICE))
         if isinstance(body, SupervisorStatus | WorkerStatus | PartitionStatus) and rng.random() < 0.8:
@@ -270,7 +190,7 @@ def test_a_masters_service_takes_or_refuses_any_request() -> None:
     every_case(cases(few=5, full=1000), play)
 
 
-def to_worker(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
+def to_worker(job: SimulatedJob, process: Process, writer: MessageWriter, rng: random.Random) -> None:
     """A partition's answer to what this worker has asked."""
     asked = [request for outbox in process.outboxes.values() for request in outbox.under_way.values()]
     asked = [request for request in asked if request.key is not None]
@@ -280,7 +200,7 @@ def to_worker(job: SimulatedJob, process: Process, writer: Writer, rng: random.R
         process.core.feed(worker_inputs.Answered(index, key, answer), job.now)
 
 
-def orders_to_worker(job: SimulatedJob, process: Process, writer: Writer, rng: random.Random) -> None:
+def orders_to_worker(job: SimulatedJob, process: Process, writer: MessageWriter, rng: random.Random) -> None:
     """Orders of somebody who takes himself for the master."""
     core = process.core
     orders = writer.message(WorkerOrders)

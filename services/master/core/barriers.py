@@ -10,9 +10,10 @@ refer to is kept as a checkpoint, which must be complete before the barrier is p
 
 Until then nothing is kept: a master that was started again finds all partitions at the barrier, or brings them
 there, and has it evaluated anew, with the same result.  Evaluations ask for their very version, so a partition that
-is lost meanwhile only makes them wait.  In asynchronous mode, and for callbacks that only look on, nothing holds:
-they are shown the newest values when so many tasks are done, and what they decide holds when it arrives.  If the
-model goes back before they have answered, they are asked anew when so many tasks are done again.
+is lost meanwhile only makes them wait; none is leased before all partitions are there again.  In asynchronous mode,
+and for callbacks that only look on, nothing holds: they are shown the newest values when so many tasks are done, and
+what they decide holds when it arrives.  If the model goes back before they have answered, they are asked anew when so
+many tasks are done again.
 """
 
 from bisect import bisect_left
@@ -274,10 +275,12 @@ class Barriers:
     def begin_again(self) -> None:
         """The model goes back: the newest values will be older than the round under way, which is opened anew.
 
-        Where training stands still, the round goes on: it is of its very version, which comes again.
+        Where training stands still, the round is put off: it is of its very version, which comes again.
         """
         if not self._stands_still:
             self._close()
+        elif self._open is not None:
+            self._evaluation.put_off(self._open[0])
 
     def advance(self, statuses: Sequence[PartitionStatus], version: int) -> list[Instruction]:
         """Go as far as the partitions' newest statuses allow; all of them are in the era."""
@@ -289,7 +292,10 @@ class Barriers:
             return self._keep(self._concluded)
         if self._open is not None and self._stands_still and self._open[1].version != version:
             self._close()
-        return [] if self._open is not None else self._begin(statuses, version)
+        if self._open is None:
+            return self._begin(statuses, version)
+        self._evaluation.resume(self._open[0])
+        return []
 
     def on_tick(self, now: float) -> list[Instruction]:
         """Try again to save a version that is to be kept; give up at last."""

@@ -132,6 +132,12 @@ class GroupJob:
         self._check()
         return self
 
+    def run_until(self, when: float) -> None:
+        """Let everything happen until then."""
+        while self._heap and self._heap[0][0] <= when:
+            self.now, _, action = heapq.heappop(self._heap)
+            action()
+
     # -- processes
 
     def _start_master(self) -> Process:

@@ -25,6 +25,7 @@ from tests.schedules import (
     with_callbacks,
     with_checkpoints,
     with_departures,
+    with_supervision,
 )
 from tests.simulation import job as simulated_job
 from tests.simulation import worker_shell
@@ -118,6 +119,11 @@ def test_whoever_is_lost_at_a_barrier(moment: str, role: str) -> None:
     SimulatedJob(disturbed(random.Random(f"{moment}{role}"), moment, role)).run()
 
 
+def test_the_way_back_comes_before_an_evaluation_that_workers_have_died_of() -> None:
+    """Two died with one of a barrier's tasks in hand; then a partition lost its disk, and the version was gone."""
+    SimulatedJob(with_supervision(with_callbacks(random_schedule(13, "sync")), "pods")).run()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_anything_may_happen_at_a_barrier(seed: int) -> None:
@@ -136,6 +142,8 @@ def test_anything_may_happen_at_once(mode: str, seed: int) -> None:
     """Callbacks, lost disks, checkpoints that are pruned or cannot be linked, and partitions that leave."""
     SimulatedJob(with_departures(with_callbacks(with_checkpoints(random_schedule(seed, mode))))).run()
     SimulatedJob(with_departures(with_callbacks(exporting_schedule(seed, mode)))).run()
+    home = random.Random(seed).choice(("machine", "pods"))
+    SimulatedJob(with_supervision(with_callbacks(random_schedule(seed, mode)), home)).run()
 
 
 @pytest.mark.parametrize("role", ["p0", "m"])
@@ -320,7 +328,7 @@ def test_the_parameters_of_a_barrier_are_those_that_are_evaluated(monkeypatch: p
 def test_an_evaluation_asks_for_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the newest values taken, those of a partition that has lost some would be evaluated."""
     monkeypatch.setattr(Exchanges, "newest", newest_whatever_it_is)
-    faults = (Fault(0.0, "wipe", "p0", during="barrier"),)
+    faults = (Fault(0.3, "wipe", "p0", during="barrier"),)
     with pytest.raises(Violation, match="evaluated"):
         run_all(schedule(seed, faults=faults) for seed in range(60))
 

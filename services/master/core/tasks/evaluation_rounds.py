@@ -61,6 +61,7 @@ class _Round:
     merged: MetricState | None = None
     shown: ShownRound | None = None  # to the callbacks, if this is the round of a barrier
     is_of_version: bool = False  # it is of the parameters of its very version: training stands still there
+    is_put_off: bool = False  # the model has gone back behind that version: nobody can evaluate it now
 
 
 @dataclass
@@ -147,6 +148,16 @@ class EvaluationRounds:
         self._rounds.pop(number, None)
         self.suspects = {(of, task) for of, task in self.suspects if of != number}
 
+    def put_off(self, number: int) -> None:
+        """Lease nothing of a round until `resume`: the model has gone back behind its version."""
+        if number in self._rounds:
+            self._rounds[number].is_put_off = True
+
+    def resume(self, number: int) -> None:
+        """The model has come to the round's version again."""
+        if number in self._rounds:
+            self._rounds[number].is_put_off = False
+
     def begin_again(self, *, is_another: bool = False) -> None:
         """The model has gone back: rounds in work are opened anew when it has come to their versions again.
 
@@ -203,7 +214,9 @@ class EvaluationRounds:
     def has_free_suspect(self) -> bool:
         """Whether some suspect waits for a worker that is at nothing else."""
         return any(
-            number in self._rounds and self._rounds[number].leases.is_free(task)
+            number in self._rounds
+            and not self._rounds[number].is_put_off
+            and self._rounds[number].leases.is_free(task)
             for number, task in self.suspects
         )
 
@@ -226,6 +239,8 @@ class EvaluationRounds:
         if not self.suspects.isdisjoint(holding):
             return None
         for round_ in self._rounds.values():
+            if round_.is_put_off:
+                continue
             mine = [task for number, task in holding if number == round_.number]
             if not is_alone or holding:
                 mine += [task for number, task in self.suspects if number == round_.number]

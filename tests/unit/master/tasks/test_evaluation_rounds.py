@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from edlz.services.master.core.tasks.evaluation_rounds import LEASE_TIMEOUT_S, EvaluationRounds, merge_states
+from edlz.services.protocol.concluded_rounds import ShownRound
 from edlz.services.protocol.messages import DoneEvaluation, EvaluationResult
 from edlz.services.protocol.plan import Shard
 from tests import builders
@@ -154,3 +155,18 @@ def test_states_of_other_metrics_or_shapes_cannot_be_added() -> None:
         merge_states([{"a": [np.zeros(1)]}, {"b": [np.zeros(1)]}])
     with pytest.raises(ValueError, match="differ"):
         merge_states([{"a": [np.zeros(1)]}, {"a": [np.zeros(2)]}])
+
+
+def test_a_round_whose_version_is_not_there_is_not_leased() -> None:
+    rounds = EvaluationRounds(PLAN, every=0)
+    shown = ShownRound(version=3, loss=0.5, is_end=False, before=())
+    number = rounds.open_shown(shown, is_of_version=True)
+    rounds.suspects = {(number, 1)}
+    rounds.put_off(number)
+    assert rounds.next_lease(A, (), 0.0) is None
+    assert not rounds.has_free_suspect  # it keeps nobody from training, without which the version never comes
+    rounds.resume(number)
+    assert rounds.has_free_suspect
+    lease = rounds.next_lease(A, (), 0.0)
+    assert lease is not None
+    assert (lease.round, lease.version) == (number, 3)
