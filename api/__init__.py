@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edlz.api.callbacks import LearningRateScheduler, MaxStepsStopping, SavedModelExporter
+    from edlz.api.column_statistics import ColumnStatistics, statistics
     from edlz.api.embedding import Embedding, SparseEmbedding
     from edlz.api.feature_columns import DenseFeatures, concatenated_categorical_column
     from edlz.api.feeds import batched
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AbstractDataReader",
     "BasePredictionOutputsProcessor",
+    "ColumnStatistics",
     "DenseFeatures",
     "Embedding",
     "LearningRateScheduler",
@@ -31,6 +33,7 @@ __all__ = [
     "batched",
     "concatenated_categorical_column",
     "load",
+    "statistics",
 ]
 
 _MODULES = {
@@ -39,6 +42,8 @@ _MODULES = {
     "Metadata": "edlz.api.readers",
     "BasePredictionOutputsProcessor": "edlz.api.predictions",
     "PredictionContext": "edlz.api.predictions",
+    "ColumnStatistics": "edlz.api.column_statistics",
+    "statistics": "edlz.api.column_statistics",
     "DenseFeatures": "edlz.api.feature_columns",
     "concatenated_categorical_column": "edlz.api.feature_columns",
     "Embedding": "edlz.api.embedding",

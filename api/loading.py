@@ -33,7 +33,7 @@ def load(source: str | os.PathLike[str], unknown_ids: str = "initial", **flags: 
         in training and evaluation; zeros; or the mean of all rows.
     **flags : str
         Where the model's code or data lie now, if not where they were: `model_zoo`, `model_file`, `model_def`,
-        `model_params`, `training_data` (some records, to see what `feed` yields).
+        `model_params`, `training_data` (some records, to see what `feed` yields), `statistics`.
 
     Returns
     -------

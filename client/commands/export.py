@@ -47,6 +47,7 @@ def export(
     model_file: Annotated[str, _flag("model_file", "FILE", "in place of --model_def")] = "",
     model_params: Annotated[str, _flag("model_params", "K=V;K=V", "in place of the job's")] = "",
     training_data: Annotated[str, _flag("training_data", "PATH", "records of the same form")] = "",
+    statistics: Annotated[str, _flag("statistics", "FILE", "where statistics.json is now")] = "",
     config: Annotated[str, _flag("config", "FILE", "job.yaml, of a checkpoint without settings")] = "",
 ) -> None:
     """Write a trained model for others to run: SavedModel, Keras or safetensors."""
@@ -59,6 +60,7 @@ def export(
         "model_file": model_file,
         "model_params": model_params,
         "training_data": training_data,
+        "statistics": statistics,
         "config": config,
     }
     found = model_source(source, {name: value for name, value in given.items() if value})

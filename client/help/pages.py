@@ -71,6 +71,7 @@ _FLAGS = {
         "--model_file",
         "--model_params",
         "--training_data",
+        "--statistics",
         "--config",
     ),
     **dict.fromkeys(("checkpoint ls", "checkpoint show", "checkpoint verify"), ("--output",)),
@@ -145,6 +146,7 @@ Where things lie now, if the job's own settings do not fit any more
   --model_file FILE        model definition, in place of --model_def
   --model_params K=V;K=V   arguments of the model
   --training_data PATH     records of the same form, a few are enough
+  --statistics FILE        statistics.json of the data
   --config FILE            job.yaml, of a checkpoint that an older edlz wrote
 """
 

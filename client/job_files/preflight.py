@@ -29,6 +29,7 @@ from edlz.services.inputs.paths import nearest_path
 from edlz.services.predictions.formats import check_format
 from edlz.services.predictions.kinds import STATISTICS
 from edlz.services.predictions.output import check_free
+from edlz.services.statistics.kept import pack
 from edlz.services.storage.checkpoint_records import version_of
 from edlz.services.storage.versions import list_versions, look_at
 
@@ -68,6 +69,8 @@ def check_job(config: JobConfig) -> Preflight:
     errors += data_errors
     if config.validation_data and config.purpose == "training":
         errors += _check_data(config, config.validation_data, "validation_data", warnings, data)[0]
+    if config.statistics:
+        errors += _found(lambda: pack(Path(config.statistics)))
     if config.checkpoint_dir_for_init:
         errors += _check_checkpoint(config)
     if config.output and config.purpose == "training":
@@ -177,7 +180,7 @@ def _check_predictions(config: JobConfig) -> Iterator[Problem]:
     yield from _found(lambda: check_free(Path(config.prediction_output), config.job_name))
 
 
-def _found(check: Callable[[], None]) -> Iterator[Problem]:
+def _found(check: Callable[[], object]) -> Iterator[Problem]:
     """Return what a check raises as what is wrong."""
     try:
         check()

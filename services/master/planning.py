@@ -25,6 +25,7 @@ from edlz.services.predictions.kinds import STATISTICS
 from edlz.services.predictions.output import claim
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
+from edlz.services.statistics.kept import pack
 from edlz.services.storage.checkpoint_records import read_manifest, version_folder
 from edlz.services.storage.checkpoint_writing import next_run_number
 from edlz.services.storage.durable import make_folder
@@ -103,6 +104,7 @@ def make_plan(config: JobConfig) -> Plan:
         evaluation_shards=evaluation.shards if evaluation else (),
         predicts=config.purpose == "prediction",
         analyzes=config.purpose == "analysis",
+        statistics=pack(Path(config.statistics)) if config.statistics else (),
         source=training.source if training else None,
         evaluation_source=evaluation.source if evaluation else None,
     )

@@ -97,7 +97,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     A task's number is its place in the fixed order over all epochs.  `slots` is k, the number of
     gradients in one synchronous step.  `predicts`: the evaluation shards have no labels, and each of their
-    tasks gives predictions in place of metrics; `analyzes`: statistics, and there is no model.  Without a source shards are RecordIO files.
+    tasks gives predictions in place of metrics; `analyzes`: statistics, and there is no model.  `statistics`: of other data, for the model, packed.  Without a source shards are RecordIO files.
     """
 
     mode: Mode
@@ -110,6 +110,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     evaluation_shards: tuple[Shard, ...] = ()
     predicts: bool = False
     analyzes: bool = False
+    statistics: tuple[bytes, ...] = ()
     source: DataSource | None = None
     evaluation_source: DataSource | None = None
 
@@ -144,7 +145,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def hash(self) -> str:
         """What a ledger says it is a ledger of; two jobs with one hash have the same minibatches."""
         fields = {**msgspec.to_builtins(self), "evaluation_shards": []}
-        for name in ("predicts", "analyzes", "source", "evaluation_source"):  # younger than the first ledgers
+        for name in (
+            "predicts",
+            "analyzes",
+            "statistics",
+            "source",
+            "evaluation_source",
+        ):  # younger than the first ledgers
             del fields[name]
         if self.source is not None and self.source.format != "RecordIO":
             fields["source"] = self.source.identity

@@ -5,13 +5,16 @@ Importing it imports TensorFlow: whoever starts it has prepared the environment.
 
 import contextlib
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from edlz.api.column_statistics import use_statistics
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.inputs.custom_listing import Answer, Refused
+from edlz.services.statistics.kept import pack, unpack
 from edlz.services.worker.engine.contract.model_module import custom_reader
 
 __all__ = ["main"]
@@ -32,6 +35,8 @@ def main() -> None:
 
 def _answer(config: JobConfig, origin: str) -> Answer | Refused:
     try:
+        if config.statistics:
+            use_statistics(unpack(pack(Path(config.statistics))))
         reader = custom_reader(config, origin)
         shards = reader.shards()
         filled = next((shard for shard in shards if shard[2]), None)

@@ -3,11 +3,13 @@
 from functools import partial
 from typing import Any
 
+from edlz.api.column_statistics import use_statistics
 from edlz.api.feeds import Mode
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ModelError
 from edlz.services.inputs.custom_listing import CUSTOM
 from edlz.services.protocol.plan import DataSource, Plan
+from edlz.services.statistics.kept import unpack
 from edlz.services.worker.engine.contract.data_reader import CustomReader
 from edlz.services.worker.engine.contract.model_module import load_contract
 from edlz.services.worker.engine.feed.feed import Feed, FeedSettings, open_feed
@@ -54,6 +56,7 @@ class JobModel:
     def __init__(self, config: JobConfig, plan: Plan, reader: TaskReader) -> None:
         self._config, self._plan, self._reader = config, plan, reader
         backend.configure(config.worker_threads)
+        use_statistics(unpack(plan.statistics))
         start_from(plan.seed)  # a module may build its model while it is imported
         threshold_bytes = config.embedding_threshold_bytes
         with replacing(threshold_bytes), without_rows():
