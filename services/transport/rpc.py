@@ -267,16 +267,10 @@ class RpcClient:
         self._is_closed = False
         self._log = RareLog(logger)
         name = f"{role}/{identity}/{secrets.token_hex(6)}".encode()
+        heard = (self._on_message, self._on_connected, self._on_refused)
+        keys = security or Security()
         self._transport: ClientTransport = DealerSocket(
-            endpoint,
-            name,
-            self._on_message,
-            self._on_connected,
-            self._on_refused,
-            limits,
-            linger_s=linger_s,
-            security=security or Security(),
-            server=server,
+            endpoint, name, *heard, limits, linger_s=linger_s, security=keys, server=server
         )
 
     @property

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 
@@ -18,6 +19,7 @@ from edlz.services.master.progress.curves import Curves, Figures
 from edlz.services.master.progress.events import Events
 from edlz.services.master.progress.measures import Measured, Measures, measured, p99
 from edlz.services.master.progress.rates import Rate
+from edlz.services.master.progress.saved_states import SavedStates
 from edlz.services.master.progress.table_figures import TableFigures
 from edlz.services.predictions.kinds import STATISTICS
 from edlz.services.protocol.buckets import DURATIONS_S
@@ -53,6 +55,30 @@ _STATES: dict[Phase, MasterState] = {
     Phase.STOPPING: "Stopping",
     Phase.STOPPED: "Stopped",
 }
+
+
+class _Amounts(TypedDict):
+    """Fields of a `JobStatus`: how much is done, of how much."""
+
+    ratio: float
+    epoch: int
+    epochs: int
+    records: int
+    records_total: int
+    minibatches: int
+    minibatches_total: int
+    tasks_done: int
+    tasks_total: int
+
+
+class _OddTasks(TypedDict):
+    """Fields of a `JobStatus`: what was left out, and which losses are no numbers."""
+
+    skipped_tasks: int
+    skipped_minibatches: int
+    skipped_evaluation_tasks: int
+    nonfinite_losses: int
+    first_nonfinite: tuple[int, int] | None
 
 
 @dataclass
@@ -96,13 +122,10 @@ class Progress:
         self._live_changed_s = -math.inf
         self._workers: dict[str, _WorkerRow] = {}
         self._tables = TableFigures()
-        self._checkpoint_seen: tuple[int | None, float] = (None, now)
-        self._snapshot_seen: tuple[int | None, float, float] = (None, now, 0.0)
+        self._saved = SavedStates(now)
         self.events = Events(core.term, journal.final.events if journal.final else journal.events)
         self.measures = Measures()
         self._request_rates: dict[str, Rate] = {}
-        self._cut_since_s: float | None = None  # of the checkpoint under way
-        self._checkpoint_s: float | None = None  # how long the newest one took
         self.page = ""  # the address of the status page
         self.curves = Curves(journal.curves, journal.curve_end)
         self._noted_s = -math.inf  # when the curves were told of the job last
@@ -165,10 +188,7 @@ class Progress:
         live = self._core.processes.live.workers
         self._workers = {worker: row for worker, row in self._workers.items() if worker in live}
         self._tables.sample(self._statuses, now)
-        self._sample_checkpoint(now)
-        if self._snapshot != self._snapshot_seen[0]:
-            total = self._core.plan.records_per_epoch * self._core.plan.epochs
-            self._snapshot_seen = (self._snapshot, now, self.records / total if total else 1.0)
+        self._saved.sample(self._core, self.records, now)
         if self._is_at_work and self._training_since_s is None:
             self._training_since_s = now
         if len(live) != self._live_count:
@@ -181,19 +201,6 @@ class Progress:
                 rate = self._request_rates.setdefault(str(status.partition), Rate(WORKER_RATE_WINDOW_S))
                 rate.note(status.telemetry.requests, now)
             self.curves.note(self._figures(now), now + self._wall_offset_s)
-
-    def _sample_checkpoint(self, now: float) -> None:
-        """See since when a checkpoint is under way, and when it is complete."""
-        checkpoints = self._core.checkpoints
-        if checkpoints.newest != self._checkpoint_seen[0]:
-            self._checkpoint_seen = (checkpoints.newest, now)
-            self._checkpoint_s = None if self._cut_since_s is None else now - self._cut_since_s
-            self._cut_since_s = None
-        is_under_way = not checkpoints.is_idle or any(status.parts for status in self._statuses)
-        if is_under_way and self._cut_since_s is None:
-            self._cut_since_s = now
-        elif not is_under_way:
-            self._cut_since_s = None
 
     def _sample_rate(self, now: float) -> None:
         """Take the rate while the job trains; when that is over, the last one stays."""
@@ -218,17 +225,6 @@ class Progress:
     @property
     def _statuses(self) -> list[PartitionStatus]:
         return self._core.partitions.statuses
-
-    @property
-    def _snapshot(self) -> int | None:
-        """The newest version that all partitions could go on from (sync: the very same one)."""
-        core = self._core
-        names = [set(status.snapshots) for status in self._statuses]
-        if len(names) < core.job.partitions:
-            return None
-        if core.plan.is_sync:
-            names = [set.intersection(*names)]
-        return min((max((version for _, version in each), default=0) for each in names), default=None)
 
     @property
     def records(self) -> int:
@@ -301,9 +297,9 @@ class Progress:
 
     def measured(self, network: tuple[int, int]) -> Measured:
         """Return what metrics are made of; `network`: bytes that this master has taken and given."""
-        at = None if self._checkpoint_seen[0] is None else self._checkpoint_seen[1] + self._wall_offset_s
+        at = None if self._saved.checkpoint_at is None else self._saved.checkpoint_at + self._wall_offset_s
         records = {worker: row.records for worker, row in self._workers.items()}
-        return measured(self._core, self.measures, records, (at, self._checkpoint_s), network)
+        return measured(self._core, self.measures, records, (at, self._saved.checkpoint_s), network)
 
     @property
     def _wait_share(self) -> float | None:
@@ -329,11 +325,7 @@ class Progress:
         if self._final is not None:
             return msgspec.structs.replace(self._final, events=self.events.since(since))
         core, plan = self._core, self._core.plan
-        total, minibatches_total = self._size
-        records = total if core.verdict.is_complete else min(self.records, total)
-        snapshot, snapshot_s, snapshot_ratio = self._snapshot_seen
-        done = core.work.queue.task_count if core.verdict.is_complete else len(core.work.queue.done)
-        epochs = -(-core.work.queue.task_count // plan.tasks_per_epoch) if plan.task_count else 0
+        amounts = self._amounts()
         return JobStatus(
             name=core.job.name,
             state=self._state,
@@ -341,21 +333,12 @@ class Progress:
             slots=plan.slots,
             started_at=self._began_at,
             now=now + self._wall_offset_s,
-            ratio=records / total if total else 1.0,
-            epoch=min(epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0,
-            epochs=epochs,
-            records=records,
-            records_total=total,
-            minibatches=self.minibatches,
-            minibatches_total=minibatches_total,
             version=core.verdict.stopped_at or core.version,  # what is trained after the cut is trained again
             records_per_s=self._records_per_s,
-            eta_s=self._eta_s(total - records, now),
+            eta_s=self._eta_s(amounts["records_total"] - amounts["records"], now),
             is_eta_rough=now - self._live_changed_s < RATE_WINDOW_S,
             stalled_s=self._stalled_s(now),
             loss=self.loss,
-            tasks_done=done,
-            tasks_total=core.work.queue.task_count,
             evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.work.results),
             workers=self._worker_views(now),
             partitions=self._partition_views(now),
@@ -365,22 +348,45 @@ class Progress:
             tables=self._tables.views(self._statuses, now),
             lost_workers=core.processes.lost_workers,
             target_workers=core.processes.target_workers,
-            checkpoint=core.checkpoints.newest,
-            checkpoint_age_s=None if core.checkpoints.newest is None else now - self._checkpoint_seen[1],
-            skipped_tasks=core.work.bad_tasks.training_tasks,
-            skipped_minibatches=core.work.bad_tasks.minibatches,
-            skipped_evaluation_tasks=core.work.bad_tasks.evaluation_tasks,
-            snapshot=snapshot,
-            snapshot_age_s=None if snapshot is None else now - snapshot_s,
-            snapshot_ratio=snapshot_ratio,
-            nonfinite_losses=core.work.losses.count,
-            first_nonfinite=core.work.losses.first,
             exported=core.work.exports.view,
             threads=core.settings.worker_threads,
             predictions=self._output,
             is_prediction=plan.predicts,
             is_analysis=plan.analyzes,
             page=self.page,
+            **amounts,
+            **self._saved.view(now),
+            **self._odd_tasks(),
+        )
+
+    def _amounts(self) -> _Amounts:
+        """Return how much is done, of how much."""
+        core, plan, queue = self._core, self._core.plan, self._core.work.queue
+        total, minibatches_total = self._size
+        records = total if core.verdict.is_complete else min(self.records, total)
+        done = queue.task_count if core.verdict.is_complete else len(queue.done)
+        epochs = -(-queue.task_count // plan.tasks_per_epoch) if plan.task_count else 0
+        return _Amounts(
+            ratio=records / total if total else 1.0,
+            epoch=min(epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0,
+            epochs=epochs,
+            records=records,
+            records_total=total,
+            minibatches=self.minibatches,
+            minibatches_total=minibatches_total,
+            tasks_done=done,
+            tasks_total=queue.task_count,
+        )
+
+    def _odd_tasks(self) -> _OddTasks:
+        """Return what was left out, and which losses are no numbers."""
+        bad_tasks, losses = self._core.work.bad_tasks, self._core.work.losses
+        return _OddTasks(
+            skipped_tasks=bad_tasks.training_tasks,
+            skipped_minibatches=bad_tasks.minibatches,
+            skipped_evaluation_tasks=bad_tasks.evaluation_tasks,
+            nonfinite_losses=losses.count,
+            first_nonfinite=losses.first,
         )
 
     @property

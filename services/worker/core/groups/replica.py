@@ -60,8 +60,8 @@ from edlz.services.worker.core.groups.instructions import (
     WritePart,
 )
 from edlz.services.worker.core.groups.reduction import OWN, Reduction, refusal
-from edlz.services.worker.core.groups.replica_phases import STEPS, Phase
-from edlz.services.worker.core.groups.state_transfer import cut, part_of, state_digest
+from edlz.services.worker.core.groups.replica_phases import OF_MEMBERS, STEPS, Phase
+from edlz.services.worker.core.groups.state_transfer import Donor, part_of
 from edlz.services.worker.core.groups.step import Chunks, Step
 from edlz.services.worker.core.groups.transfer import Asked, Transfer
 
@@ -129,7 +129,7 @@ class Replica:
         self._snapshot_due_s: float | None = None
         self._letters = Correspondence()  # of this generation
         self._transfer: Transfer | None = None  # while it fetches
-        self._given: tuple[SnapshotName, str] | None = None  # digest of what is given to new members
+        self._donor = Donor()  # of this state, to new members
 
     # -- what is told
 
@@ -154,14 +154,7 @@ class Replica:
 
     @property
     def _is_member(self) -> bool:
-        return self.phase in {
-            Phase.COMPUTING,
-            Phase.STAGED,
-            Phase.HELD,
-            Phase.FAILED,
-            Phase.SEALING,
-            Phase.SEALED,
-        }
+        return self.phase in OF_MEMBERS
 
     def _links(self, now: float) -> tuple[tuple[Identity, ...], tuple[Identity, ...], bool]:
         """Of whom parts or the state are long due, of whom means are, and whether this member's own means are done."""
@@ -291,7 +284,7 @@ class Replica:
         return [Tell()]
 
     def _take_over(self, state: State) -> None:
-        self.store, self.name, self._given = Store(state, self.plan.seed), state.name, None
+        self.store, self.name, self._donor = Store(state, self.plan.seed), state.name, Donor()
 
     # -- taking the state over
 
@@ -302,12 +295,7 @@ class Replica:
     def _give(self, to: Hashable, asked: FetchState) -> list[Instruction]:
         if asked.generation != self.generation or asked.name != self.name or self.store is None:
             return [Reply(to, refusal(asked.generation, self.generation))]
-        if not 0 <= asked.piece < asked.pieces:
-            raise RemoteProtocolError(f"piece {asked.piece} of {asked.pieces} of a state")
-        state = self.store.view(self.name[0])
-        if self._given is None or self._given[0] != self.name:
-            self._given = self.name, state_digest(state)
-        return [Reply(to, cut(state, self.generation, asked.piece, asked.pieces, self._given[1]))]
+        return [Reply(to, self._donor.give(self.store.view(self.name[0]), asked))]
 
     def _on_piece(self, piece: StatePiece, lone: int | None, now: float) -> list[Instruction]:
         if self._transfer is None:

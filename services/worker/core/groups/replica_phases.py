@@ -4,7 +4,7 @@ from enum import Enum
 
 from edlz.services.transitions import Transitions
 
-__all__ = ["STEPS", "Phase"]
+__all__ = ["OF_MEMBERS", "STEPS", "Phase"]
 
 
 class Phase(Enum):
@@ -22,17 +22,18 @@ class Phase(Enum):
     SEALED = "sealed"
 
 
-_IN_A_GROUP = {Phase.COMPUTING, Phase.HELD, Phase.SEALING}
+_FIRST = {Phase.COMPUTING, Phase.HELD, Phase.SEALING}  # of a member, and after each step
+OF_MEMBERS = frozenset({*_FIRST, Phase.STAGED, Phase.FAILED, Phase.SEALED})
 STEPS = Transitions(
     "a replica",
     Phase.STARTING,
     {
         Phase.STARTING: {Phase.WAITING},
         Phase.WAITING: {Phase.PROMISED},
-        Phase.PROMISED: {Phase.PROMISED, Phase.FETCHING, *_IN_A_GROUP},
-        Phase.FETCHING: {Phase.PROMISED, *_IN_A_GROUP},
+        Phase.PROMISED: {Phase.PROMISED, Phase.FETCHING, *_FIRST},
+        Phase.FETCHING: {Phase.PROMISED, *_FIRST},
         Phase.COMPUTING: {Phase.PROMISED, Phase.STAGED, Phase.FAILED},
-        Phase.STAGED: {Phase.PROMISED, *_IN_A_GROUP},
+        Phase.STAGED: {Phase.PROMISED, *_FIRST},
         Phase.HELD: {Phase.PROMISED, Phase.COMPUTING},
         Phase.FAILED: {Phase.PROMISED, Phase.COMPUTING},
         Phase.SEALING: {Phase.PROMISED, Phase.SEALED},
