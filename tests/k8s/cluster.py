@@ -25,7 +25,7 @@ from tests.k8s.nodes.kubelet import Environment, Images, Kubelet
 from tests.k8s.nodes.pod_life import Times
 from tests.k8s.server.access import ADMIN
 from tests.k8s.server.api_server import ApiServer
-from tests.k8s.server.store import Store, timestamp
+from tests.k8s.server.objects.store import Store, timestamp
 
 __all__ = ["PYTHON_IMAGE", "TestCluster"]
 

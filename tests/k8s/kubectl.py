@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from kubernetes import config
 
-from tests.k8s.server.kinds import RESOURCES, Resource
+from tests.k8s.server.objects.kinds import RESOURCES, Resource
 
 __all__ = ["main"]
 

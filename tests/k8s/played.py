@@ -15,7 +15,7 @@ import edlz.k8s
 from edlz.k8s.cluster.names import STATUS, labels, pod_name
 from edlz.services.protocol.job_status import JobStatus
 from tests.k8s.server.api_server import ApiServer
-from tests.k8s.server.history import Change
+from tests.k8s.server.objects.history import Change
 from tests.k8s.server.pod_logs import ContainerLog, ListedLog
 
 NODE = "node-1"

@@ -13,7 +13,7 @@ from kubernetes import config
 from kubernetes.client.exceptions import ApiException
 
 from tests.k8s.any_cluster import AnyCluster
-from tests.k8s.server.kinds import RESOURCES
+from tests.k8s.server.objects.kinds import RESOURCES
 
 if TYPE_CHECKING:
     from tests.k8s.cluster import TestCluster

@@ -17,7 +17,7 @@ from edlz.client.images.recipe import own_base
 from tests.docker_daemon import FakeDaemon, fake_daemon
 from tests.k8s.any_cluster import make_claim
 from tests.k8s.cluster import TestCluster
-from tests.k8s.server.errors import ApiError
+from tests.k8s.server.objects.errors import ApiError
 from tests.tutorials import ROOT, Step, run, steps, write_files
 
 pytest.importorskip("aiohttp")

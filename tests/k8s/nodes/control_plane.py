@@ -23,11 +23,11 @@ from tests.k8s.nodes.node_life import (
 )
 from tests.k8s.nodes.pod_life import Times
 from tests.k8s.nodes.recorder import record, set_condition
-from tests.k8s.server import quotas
-from tests.k8s.server.errors import ApiError
-from tests.k8s.server.history import Change
-from tests.k8s.server.kinds import RESOURCES
-from tests.k8s.server.store import Store, timestamp
+from tests.k8s.server.objects import quotas
+from tests.k8s.server.objects.errors import ApiError
+from tests.k8s.server.objects.history import Change
+from tests.k8s.server.objects.kinds import RESOURCES
+from tests.k8s.server.objects.store import Store, timestamp
 
 __all__ = ["ControlPlane"]
 

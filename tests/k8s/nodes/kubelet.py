@@ -30,11 +30,11 @@ from tests.k8s.nodes.pod_life import (
     timestamp,
 )
 from tests.k8s.nodes.recorder import patch_status, record
-from tests.k8s.server.errors import ApiError, not_found
-from tests.k8s.server.kinds import RESOURCES
+from tests.k8s.server.objects.errors import ApiError, not_found
+from tests.k8s.server.objects.kinds import RESOURCES
+from tests.k8s.server.objects.quantities import number
+from tests.k8s.server.objects.store import Store
 from tests.k8s.server.pod_logs import ContainerLog
-from tests.k8s.server.quantities import number
-from tests.k8s.server.store import Store
 
 __all__ = ["Environment", "Images", "Kubelet"]
 

@@ -5,8 +5,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from tests.k8s.server.errors import ApiError
-from tests.k8s.server.store import Store, timestamp
+from tests.k8s.server.objects.errors import ApiError
+from tests.k8s.server.objects.store import Store, timestamp
 
 __all__ = ["patch_status", "record", "set_condition"]
 

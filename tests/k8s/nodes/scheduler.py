@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from tests.k8s.server.quantities import add, number, pod_requests
+from tests.k8s.server.objects.quantities import add, number, pod_requests
 
 __all__ = [
     "PREEMPTED",

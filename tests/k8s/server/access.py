@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.k8s.server.errors import ApiError, forbidden
-from tests.k8s.server.history import History, Object
-from tests.k8s.server.kinds import RESOURCES, Resource
+from tests.k8s.server.objects.errors import ApiError, forbidden
+from tests.k8s.server.objects.history import History, Object
+from tests.k8s.server.objects.kinds import RESOURCES, Resource
 
 __all__ = ["ADMIN", "ANONYMOUS", "REVIEWING", "Access", "Action", "User"]
 

@@ -22,8 +22,8 @@ from tests.k8s.server.access import ADMIN, Access, User
 from tests.k8s.server.certificates import make_certificate
 from tests.k8s.server.faults import Faults
 from tests.k8s.server.handlers import Handlers
+from tests.k8s.server.objects.store import Store
 from tests.k8s.server.pod_logs import Kubelet
-from tests.k8s.server.store import Store
 
 __all__ = ["ApiServer"]
 

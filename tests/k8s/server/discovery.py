@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.k8s.server.kinds import RESOURCES, Resource
+from tests.k8s.server.objects.kinds import RESOURCES, Resource
 
 __all__ = ["VERSION", "answer"]
 

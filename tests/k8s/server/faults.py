@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.k8s.server.errors import ApiError
+from tests.k8s.server.objects.errors import ApiError
 
 __all__ = ["Faults", "Refusal"]
 

@@ -11,14 +11,14 @@ from aiohttp import web
 
 from tests.k8s.server import discovery
 from tests.k8s.server.access import REVIEWING, Access, Action, User
-from tests.k8s.server.errors import ApiError, bad_request
 from tests.k8s.server.faults import Faults
-from tests.k8s.server.history import Object
-from tests.k8s.server.kinds import Resource
 from tests.k8s.server.lists import list_objects
+from tests.k8s.server.objects.errors import ApiError, bad_request
+from tests.k8s.server.objects.history import Object
+from tests.k8s.server.objects.kinds import Resource
+from tests.k8s.server.objects.store import Store, copy_of, timestamp
 from tests.k8s.server.pod_logs import Kubelet, log_of, log_text
 from tests.k8s.server.requests import Target, parse_body, parse_path
-from tests.k8s.server.store import Store, copy_of, timestamp
 from tests.k8s.server.tables import is_table_wanted, table_of
 from tests.k8s.server.watches import Watch, WatchBroken
 

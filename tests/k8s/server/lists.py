@@ -5,10 +5,10 @@ import base64
 import json
 from typing import Any
 
-from tests.k8s.server.errors import ApiError, bad_request, expired, too_large_revision
-from tests.k8s.server.history import Object
-from tests.k8s.server.kinds import Resource
-from tests.k8s.server.store import Store
+from tests.k8s.server.objects.errors import ApiError, bad_request, expired, too_large_revision
+from tests.k8s.server.objects.history import Object
+from tests.k8s.server.objects.kinds import Resource
+from tests.k8s.server.objects.store import Store
 
 __all__ = ["list_objects", "parse_revision", "reach_revision", "without_type"]
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from tests.k8s.server.errors import bad_request, not_found
-from tests.k8s.server.history import Object
-from tests.k8s.server.kinds import RESOURCES
+from tests.k8s.server.objects.errors import bad_request, not_found
+from tests.k8s.server.objects.history import Object
+from tests.k8s.server.objects.kinds import RESOURCES
 
 __all__ = ["ContainerLog", "Kubelet", "ListedLog", "log_of", "log_text"]
 

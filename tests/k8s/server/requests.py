@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.k8s.server.access import Action
-from tests.k8s.server.errors import ApiError, bad_request, no_such_resource
-from tests.k8s.server.kinds import RESOURCES, Resource, find_resource
+from tests.k8s.server.objects.errors import ApiError, bad_request, no_such_resource
+from tests.k8s.server.objects.kinds import RESOURCES, Resource, find_resource
 
 __all__ = ["Target", "parse_body", "parse_path"]
 

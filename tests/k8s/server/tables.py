@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.k8s.server.history import Object
-from tests.k8s.server.kinds import Resource
+from tests.k8s.server.objects.history import Object
+from tests.k8s.server.objects.kinds import Resource
 
 __all__ = ["age_text", "is_table_wanted", "table_of"]
 

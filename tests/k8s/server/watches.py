@@ -7,13 +7,13 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any
 
-from tests.k8s.server.errors import expired
 from tests.k8s.server.faults import Faults
-from tests.k8s.server.history import Change, Object
-from tests.k8s.server.kinds import Resource
 from tests.k8s.server.lists import parse_revision, reach_revision
-from tests.k8s.server.selectors import field_selector, label_selector
-from tests.k8s.server.store import Store
+from tests.k8s.server.objects.errors import expired
+from tests.k8s.server.objects.history import Change, Object
+from tests.k8s.server.objects.kinds import Resource
+from tests.k8s.server.objects.selectors import field_selector, label_selector
+from tests.k8s.server.objects.store import Store
 
 __all__ = ["Watch", "WatchBroken"]
 

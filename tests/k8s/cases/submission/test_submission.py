@@ -16,7 +16,7 @@ from edlz.k8s.cluster.names import CONFIG
 from edlz.services.protocol.job_status import EvaluationView, FailureView
 from tests.k8s.played import PlayedCluster, played_cluster, status
 from tests.k8s.server.access import User
-from tests.k8s.server.pod_security import LABEL
+from tests.k8s.server.objects.pod_security import LABEL
 from tests.k8s.submitting import FLAGS, ON_CLAIM, add_claim, pods
 
 pytest.importorskip("aiohttp")

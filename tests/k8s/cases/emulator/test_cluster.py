@@ -449,14 +449,14 @@ def test_no_process_outlives_a_killed_test(tmp_path: Path) -> None:
 import os, signal
 from pathlib import Path
 from tests.k8s.cluster import TestCluster
-from tests.k8s.cases.test_cluster import IGNORE_TERM, make_pod, wait_until_up
+from tests.k8s.cases.emulator.test_cluster import IGNORE_TERM, make_pod, wait_until_up
 with TestCluster(Path({str(tmp_path / "cluster")!r})) as cluster:
     cluster.add_node("a")
     cluster.create("pods", make_pod("p", "'{marker}'; " + IGNORE_TERM))
     wait_until_up(cluster, "p")
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    here = str(Path(__file__).resolve().parents[3])
+    here = str(Path(__file__).resolve().parents[4])
     path = os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.k8s.server.errors import ApiError
-from tests.k8s.server.history import Change, History
-from tests.k8s.server.store import Store
+from tests.k8s.server.objects.errors import ApiError
+from tests.k8s.server.objects.history import Change, History
+from tests.k8s.server.objects.store import Store
 
 
 def pod(name: str = "a", **spec: Any) -> dict[str, Any]:

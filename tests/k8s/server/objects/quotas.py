@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from tests.k8s.server.quantities import add, number
+from tests.k8s.server.objects.quantities import add, number
 
 __all__ = ["excess", "used"]
 

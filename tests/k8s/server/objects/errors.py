@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.k8s.server.kinds import Resource
+from tests.k8s.server.objects.kinds import Resource
 
 __all__ = [
     "ApiError",

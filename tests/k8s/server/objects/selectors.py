@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.k8s.server.errors import bad_request
-from tests.k8s.server.kinds import Resource
+from tests.k8s.server.objects.errors import bad_request
+from tests.k8s.server.objects.kinds import Resource
 
 __all__ = ["Selector", "field_selector", "label_selector"]
 

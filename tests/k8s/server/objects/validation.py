@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.k8s.server.errors import Cause
-from tests.k8s.server.history import Object
-from tests.k8s.server.kinds import Resource
+from tests.k8s.server.objects.errors import Cause
+from tests.k8s.server.objects.history import Object
+from tests.k8s.server.objects.kinds import Resource
 
 __all__ = ["creation_faults", "update_faults"]
 

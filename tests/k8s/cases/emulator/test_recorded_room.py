@@ -8,13 +8,13 @@ import pytest
 
 from tests.k8s.cluster import PYTHON_IMAGE, TestCluster
 from tests.k8s.nodes.scheduler import oldest_first
-from tests.k8s.server.errors import ApiError
-from tests.k8s.server.pod_security import LABEL
-from tests.k8s.server.store import Store
+from tests.k8s.server.objects.errors import ApiError
+from tests.k8s.server.objects.pod_security import LABEL
+from tests.k8s.server.objects.store import Store
 
 Object = dict[str, Any]
 Story = list[list[Any]]
-PATH = Path(__file__).parents[1] / "kubernetes-1.36.2-room.jsonl"
+PATH = Path(__file__).parents[2] / "kubernetes-1.36.2-room.jsonl"
 RECORDS = {record["name"]: record for record in map(json.loads, PATH.read_text().splitlines())}
 UNTIL_TERM = (
     "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); print('up', flush=True); "

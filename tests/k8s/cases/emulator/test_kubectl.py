@@ -15,7 +15,7 @@ from tests.k8s.cluster import TestCluster
 pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 MANIFESTS = Path(edlz.k8s.__path__[0]) / "manifests"
 KUBECTLS = [pytest.param([sys.executable, "-m", "tests.k8s.kubectl"], id="stand-in")]
 if (found := shutil.which("kubectl")) is not None:

@@ -12,16 +12,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
-from tests.k8s.server.admission import admit_pod, check_namespace, check_quotas
-from tests.k8s.server.defaults import random_suffix, set_defaults
-from tests.k8s.server.deletion import Deletion, delete_object, finish_if_released
-from tests.k8s.server.errors import ApiError, already_exists, bad_request, conflict, invalid, not_found
-from tests.k8s.server.history import Change, History, Key, Object
-from tests.k8s.server.kinds import RESOURCES, Resource
-from tests.k8s.server.patches import json_patch, merge_patch, strategic_patch
-from tests.k8s.server.schema import check_types, schema_of
-from tests.k8s.server.selectors import field_selector, label_selector
-from tests.k8s.server.validation import creation_faults, update_faults
+from tests.k8s.server.objects.admission import admit_pod, check_namespace, check_quotas
+from tests.k8s.server.objects.defaults import random_suffix, set_defaults
+from tests.k8s.server.objects.deletion import Deletion, delete_object, finish_if_released
+from tests.k8s.server.objects.errors import (
+    ApiError,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+)
+from tests.k8s.server.objects.history import Change, History, Key, Object
+from tests.k8s.server.objects.kinds import RESOURCES, Resource
+from tests.k8s.server.objects.patches import json_patch, merge_patch, strategic_patch
+from tests.k8s.server.objects.schema import check_types, schema_of
+from tests.k8s.server.objects.selectors import field_selector, label_selector
+from tests.k8s.server.objects.validation import creation_faults, update_faults
 
 __all__ = ["Store", "copy_of", "timestamp"]
 

@@ -14,7 +14,7 @@ from edlz.services.protocol import named_status
 from tests.builders import settings_in
 from tests.complete_jobs import FINAL, completed
 from tests.k8s.played import PlayedCluster, played_cluster
-from tests.k8s.server.history import Change
+from tests.k8s.server.objects.history import Change
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.k8s.server.errors import ApiError
-from tests.k8s.server.history import History, Key, Object
-from tests.k8s.server.kinds import Resource
+from tests.k8s.server.objects.errors import ApiError
+from tests.k8s.server.objects.history import History, Key, Object
+from tests.k8s.server.objects.kinds import Resource
 
 __all__ = ["Deletion", "delete_object", "finish_if_released"]
 

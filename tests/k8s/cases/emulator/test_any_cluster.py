@@ -79,7 +79,7 @@ def test_these_tests_pass_on_a_cluster_that_is_given(emulated_cluster: TestClust
         "EDLZ_TEST_IMAGE": emulated_cluster.image,
     }
     command = [sys.executable, "-m", "pytest", *flags, __file__]
-    here = Path(__file__).resolve().parents[3]
+    here = Path(__file__).resolve().parents[4]
     done = subprocess.run(command, env=environment, cwd=here, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "3 passed, 1 skipped" in done.stdout

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.k8s.server.history import Object
+from tests.k8s.server.objects.history import Object
 
 __all__ = ["random_suffix", "set_defaults"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.k8s.server.kinds import RESOURCES
+from tests.k8s.server.objects.kinds import RESOURCES
 from tests.k8s.server.tables import age_text, is_table_wanted, table_of
 
 PODS = RESOURCES["pods"]

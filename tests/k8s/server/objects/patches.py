@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tests.k8s.server.errors import ApiError, bad_request
-from tests.k8s.server.schema import Schema, resolve
+from tests.k8s.server.objects.errors import ApiError, bad_request
+from tests.k8s.server.objects.schema import Schema, resolve
 
 __all__ = ["json_patch", "merge_patch", "strategic_patch"]
 

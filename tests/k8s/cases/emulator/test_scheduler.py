@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.k8s.nodes.scheduler import Bind, Decision, Preempt, Unschedulable, plan
-from tests.k8s.server.quantities import add, number, pod_requests
+from tests.k8s.server.objects.quantities import add, number, pod_requests
 
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"

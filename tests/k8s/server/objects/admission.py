@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tests.k8s.server.defaults import mount_token
-from tests.k8s.server.errors import forbidden, not_found
-from tests.k8s.server.history import History, Object
-from tests.k8s.server.kinds import RESOURCES, Resource
-from tests.k8s.server.pod_security import LABEL, violations
-from tests.k8s.server.quotas import excess
+from tests.k8s.server.objects.defaults import mount_token
+from tests.k8s.server.objects.errors import forbidden, not_found
+from tests.k8s.server.objects.history import History, Object
+from tests.k8s.server.objects.kinds import RESOURCES, Resource
+from tests.k8s.server.objects.pod_security import LABEL, violations
+from tests.k8s.server.objects.quotas import excess
 
 __all__ = ["admit_pod", "check_namespace", "check_quotas"]
 

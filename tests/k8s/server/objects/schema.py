@@ -13,8 +13,8 @@ from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]
 
-from tests.k8s.server.errors import bad_request
-from tests.k8s.server.kinds import Resource
+from tests.k8s.server.objects.errors import bad_request
+from tests.k8s.server.objects.kinds import Resource
 
 __all__ = ["Schema", "check_types", "schema_of"]
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.k8s.server.errors import ApiError
-from tests.k8s.server.kinds import RESOURCES
-from tests.k8s.server.patches import json_patch, merge_patch, strategic_patch
-from tests.k8s.server.schema import schema_of
-from tests.k8s.server.selectors import field_selector, label_selector
+from tests.k8s.server.objects.errors import ApiError
+from tests.k8s.server.objects.kinds import RESOURCES
+from tests.k8s.server.objects.patches import json_patch, merge_patch, strategic_patch
+from tests.k8s.server.objects.schema import schema_of
+from tests.k8s.server.objects.selectors import field_selector, label_selector
 
 PODS = RESOURCES["pods"]
 _json = st.recursive(
