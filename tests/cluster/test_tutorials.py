@@ -140,5 +140,5 @@ def test_python(place: Path) -> None:
 def test_your_data(place: Path) -> None:
     write_files("your_data.md", place)
     blocks = steps("your_data.md")
-    for name in ("info", "train", "convert", "custom"):
+    for name in ("info", "train", "convert", "custom", "analyze"):
         blocks[name].check(run(blocks[name].command, place))
