@@ -118,7 +118,8 @@ def failure_block(
         lines.append([Span("  logs    ", "dim"), Span(str(ending.logs))])
     else:
         command = f"edlz logs {ending.word or job_name} --task {failure.task}"
-        lines.append([Span("  log     ", "dim"), Span(command), Span("       full traceback", "dim")])
+        what = Span("       full traceback" if failure.traceback else "", "dim")  # a process that was killed has none
+        lines.append([Span("  log     ", "dim"), Span(command), what])
     for place, line in enumerate(failure.help.splitlines()):
         lines.append([Span("      " if place else "help: ", "bold"), Span(line)])
     return lines

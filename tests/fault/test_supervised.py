@@ -178,7 +178,7 @@ def test_a_record_that_kills_its_readers(
         assert status.skipped_tasks == 1
         assert "is skipped from minibatch" in output
     else:
-        assert "ended its worker 3 times (workers " in output
+        assert "ended its worker 4 times (workers " in output
         assert "records " in output
         assert "its worker ended: killed by signal 9 (SIGKILL)" in output
 

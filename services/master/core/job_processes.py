@@ -241,9 +241,14 @@ class JobProcesses:
         if back is None:
             return death
         if back:
-            tasks = ", ".join(str(task) for task in back)
-            how = "goes to another worker" if self.live.workers else "waits for the next worker"
-            text += f" Task {tasks} {how}: no minibatch is lost, none counts twice."
+            has_others = bool(self.live.workers)
+            if len(back) == 1:
+                how = "goes to another worker" if has_others else "waits for the next worker"
+                which = f"Task {back[0]} {how}"
+            else:
+                how = "go to other workers" if has_others else "wait for the next worker"
+                which = f"Tasks {', '.join(map(str, back))} {how}"
+            text += f" {which}: no minibatch is lost, none counts twice."
         return [Announce("worker", text), *death]
 
     def _dismiss(self, name: str, *, is_told: bool = False) -> list[Instruction]:

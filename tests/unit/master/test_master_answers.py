@@ -101,6 +101,23 @@ def test_what_the_last_worker_held_waits_for_the_next_one() -> None:
     assert told == Announce("worker", f"worker-b lost: killed. Task 1 waits for the next worker: {kept}")
 
 
+def test_several_tasks_of_a_lost_worker_are_told_as_several() -> None:
+    master = AskedMaster(tasks=4)
+    kept = "no minibatch is lost, none counts twice."
+    for others in ("go to other workers", "wait for the next worker"):
+        held: tuple[int, ...] = ()
+        for _ in range(2):
+            orders, _ = master.worker("b", wants_task=True, holding=held)
+            assert orders.lease is not None
+            held = (*held, orders.lease.task)
+        if others.startswith("go"):
+            master.worker("a", wants_task=True)
+        (told,) = master.core.processes.lose("b", "killed")
+        assert told == Announce("worker", f"worker-b lost: killed. Tasks {held[0]}, {held[1]} {others}: {kept}")
+        master.core.processes.lose("a", "killed")
+        del master.lives["b"]
+
+
 def test_a_spare_has_no_share_of_a_round() -> None:
     master = AskedMaster("sync", tasks=4, slots=2)
     master.core.processes.live.supervise(1)

@@ -5,7 +5,8 @@ ended by it, and cannot tell by what: it had several tasks in hand, and reads ah
 A suspect is leased to workers that are at nothing else, and whoever has one gets nothing more unless it waits; so
 the newest suspect in the hand of the next one that dies is the one in work.  The death is a failed attempt at that
 task, like an error of the user's code, unless the worker had got on with the task: then it is free again, and a
-machine that goes away all day ends no job.  What is done is no suspect.
+machine that goes away all day ends no job.  What is done is no suspect.  When the attempts are enough, the death that
+made the task a suspect is told with them, if its reason was theirs: it counts for nothing, but the user has seen it.
 
 Tasks of evaluation rounds are suspects in the same way; one that was reported is not.
 """
@@ -13,7 +14,7 @@ Tasks of evaluation rounds are suspects in the same way; one that was reported i
 from typing import Literal
 
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
-from edlz.services.master.core.tasks.failed_attempts import Attempts
+from edlz.services.master.core.tasks.failed_attempts import NO_ROUND, Attempts, Key
 from edlz.services.master.core.tasks.task_queue import TaskQueue
 from edlz.services.master.core.vocabulary.records import WorkerEntry
 from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask
@@ -35,6 +36,7 @@ class DeadlyTasks:
     def __init__(self, queue: TaskQueue, evaluation: EvaluationRounds) -> None:
         self._queue, self._evaluation = queue, evaluation
         self._count = 0
+        self._first: dict[Key, tuple[str, FailedTask]] = {}  # of tasks that are or were suspects: the death that made them
 
     def take(self, worker: str, reason: str, entry: WorkerEntry) -> tuple[FailedTask | None, Attempts | None]:
         """Count a death.
@@ -59,16 +61,15 @@ class DeadlyTasks:
         if evaluating:
             round_, task = evaluating[0]
             failed = self._failed("evaluation", task, reason, round_)
-            return failed, rounds.fail(worker, _BOOT, failed)
+            return failed, self._with_first(rounds.fail(worker, _BOOT, failed))
         if not suspects or entry.evaluating:  # it may have been one that is no suspect yet
-            queue.suspects.update(held)
-            rounds.suspects.update(entry.evaluating)
+            self._suspect(worker, reason, held, entry.evaluating)
             return None, None
         task = suspects[-1]
         if _gets_on(entry, task):
             return None, None
         failed = self._failed("training", task, reason)
-        return failed, queue.fail(worker, _BOOT, failed)
+        return failed, self._with_first(queue.fail(worker, _BOOT, failed))
 
     def note(self, entry: WorkerEntry) -> None:
         """A worker has spoken: what it gets on with is free again."""
@@ -76,6 +77,24 @@ class DeadlyTasks:
             for task in entry.holding:
                 if task in self._queue.suspects and _gets_on(entry, task):
                     self._queue.forgive(task)
+                    self._first.pop((NO_ROUND, task), None)
+
+    def _suspect(
+        self, worker: str, reason: str, held: list[int], evaluating: tuple[tuple[int, int], ...]
+    ) -> None:
+        """A worker has ended with these tasks in hand, to train on and of evaluation rounds."""
+        found = [self._failed("training", task, reason) for task in held if task not in self._queue.suspects]
+        found += [self._failed("evaluation", task, reason, round_) for round_, task in evaluating]
+        self._first |= {failed.key: (worker, failed) for failed in found}
+        self._queue.suspects.update(held)
+        self._evaluation.suspects.update(evaluating)
+
+    def _with_first(self, attempts: Attempts | None) -> Attempts | None:
+        """All attempts at a task, and before them the death that made it a suspect, if it was like them."""
+        first = attempts and self._first.get(attempts[0][1].key)
+        if not attempts or not first or first[1].error != attempts[0][1].error:
+            return attempts
+        return [first, *attempts]
 
     def _failed(
         self,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask
 
-__all__ = ["MAX_ATTEMPTS", "NO_ROUND", "Attempts", "FailedAttempts"]
+__all__ = ["MAX_ATTEMPTS", "NO_ROUND", "Attempts", "FailedAttempts", "Key"]
 
 MAX_ATTEMPTS = 3
 

@@ -94,6 +94,7 @@ def test_failure(tmp_path: Path) -> None:
         error='ValueError: could not parse "?" as a number',
         help="correct feed(), then: edlz resume census\n"
         "or leave these records out: edlz resume census --skip_bad_tasks",
+        traceback="Traceback (most recent call last):\n",
         task=63,
     )
     kept = changed(snapshot=412, snapshot_ratio=0.313, snapshot_age_s=12.2)
@@ -108,6 +109,11 @@ def test_failure(tmp_path: Path) -> None:
         "help: correct feed(), then: edlz resume census\n"
         "      or leave these records out: edlz resume census --skip_bad_tasks\n"
     )
+
+
+def test_no_traceback_is_promised_of_workers_that_were_killed() -> None:
+    killed = FailureView(text="x", error="its worker ended: killed by signal 9 (SIGKILL)", task=5)
+    assert "\n  log     edlz logs a --task 5\n" in plain(failure_block(killed, "a", ENDING))
 
 
 def test_a_failed_job_goes_on_from_a_checkpoint_that_is_newer_than_its_snapshot() -> None:
@@ -207,6 +213,7 @@ CENSUS = FailureView(
     error='ValueError: could not parse "?" as a number',
     help="correct feed(), then: edlz resume census\n"
     "or leave these records out: edlz resume census --skip_bad_tasks",
+    traceback="Traceback (most recent call last):\n",
     task=63,
 )
 KEPT = changed(snapshot=412, snapshot_age_s=12.0, snapshot_ratio=0.31)

@@ -29,7 +29,11 @@ class Bench:
         self.deadly_tasks, self.worker = DeadlyTasks(self.queue, self.evaluation), 0
 
     def die(
-        self, *holding: int, steps: int = 0, evaluating: tuple[tuple[int, int], ...] = ()
+        self,
+        *holding: int,
+        steps: int = 0,
+        evaluating: tuple[tuple[int, int], ...] = (),
+        reason: str = KILLED,
     ) -> tuple[int | None, int]:
         """A worker dies after so many steps in the newest task; return what it is held against, and how often."""
         self.worker += 1
@@ -45,13 +49,27 @@ class Bench:
             steps_before=dict.fromkeys(holding, 5),
         )
         self.deadly_tasks.note(last)
-        failed, attempts = self.deadly_tasks.take(str(self.worker), KILLED, last)
+        failed, attempts = self.deadly_tasks.take(str(self.worker), reason, last)
         return (None if failed is None else failed.task), len(attempts or ())
 
 
 def test_the_first_death_is_free_and_the_fourth_is_enough() -> None:
     bench = Bench()
-    assert [bench.die(3) for _ in range(4)] == [(None, 0), (3, 0), (3, 0), (3, 3)]
+    assert [bench.die(3) for _ in range(4)] == [(None, 0), (3, 0), (3, 0), (3, 4)]
+
+
+def test_a_first_death_of_another_reason_is_not_told_with_the_others() -> None:
+    bench = Bench()
+    bench.die(3, 4, reason="exit code 1")
+    assert [bench.die(3, 4), bench.die(4, 3), bench.die(4, 3)] == [(4, 0), (3, 0), (3, 0)]
+    assert bench.die(3) == (3, 3)
+
+
+def test_what_got_on_is_told_without_earlier_deaths() -> None:
+    bench = Bench()
+    bench.die(3)
+    bench.die(3, steps=1)
+    assert [bench.die(3) for _ in range(3)] == [(3, 0), (3, 0), (3, 3)]
 
 
 def test_the_newest_suspect_in_hand_is_the_one_in_work() -> None:
@@ -84,7 +102,7 @@ def test_evaluation_tasks_are_suspects_too() -> None:
     assert bench.die(3, evaluating=((1, 1), (1, 0))) == (None, 0)
     assert bench.evaluation.has_free_suspect
     assert bench.evaluation.next_lease((1, 9), (), 0.0, is_alone=False) is None
-    assert [bench.die(evaluating=((1, 1),)) for _ in range(3)] == [(1, 0), (1, 0), (1, 3)]
+    assert [bench.die(evaluating=((1, 1),)) for _ in range(3)] == [(1, 0), (1, 0), (1, 4)]
     assert bench.die(3) == (3, 0)
     bench.evaluation.report(DoneEvaluation(round=1, task=0, records=10, states={}))
     assert bench.evaluation.suspects == {(1, 1)}
@@ -142,7 +160,7 @@ def test_a_record_that_ends_its_readers_ends_the_job_and_is_named(
     job = SimulatedJob(schedule).run()
     failure = failure_of(job)
     assert (failure.task, failure.error) == (poison[0], f"its worker ended: {KILLED}")
-    assert failure.text.startswith(f"task {poison[0]} ended its worker 3 times (workers ")
+    assert failure.text.startswith(f"task {poison[0]} ended its worker 4 times (workers ")
     assert failure.data.startswith("data, records ")
     assert "minibatch" not in failure.data
     assert sum("lost: killed" in line for line in job.log) <= 12
