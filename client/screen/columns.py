@@ -4,13 +4,13 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, width_of
+from edlz.services.configuration.problems import EDLZ_COMMAND
 
 __all__ = ["Cell", "aligned", "cut", "shortened", "wrapped"]
 
 Cell = str | Span
 _CODE = re.compile(r"\s+\d+ \| ")
-_COMMAND = "edlz (?:analyze|checkpoint|doctor|evaluate|export|keys|logs|ls|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
-_WORD = re.compile(rf"\s*{_COMMAND}\b(?: \S+)*|\s*\S+|\s+$")  # a command is one
+_WORD = re.compile(rf"\s*{EDLZ_COMMAND}\b(?: \S+)*|\s*\S+|\s+$")  # a command is one
 _LONGEST_CELLS = 24  # of a row before its text
 _LONGEST_LABEL = 12
 

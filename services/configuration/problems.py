@@ -14,12 +14,12 @@ from typing import TextIO
 
 from edlz.services.errors import ConfigError, EdlzError
 
-__all__ = ["InvalidConfigError", "Problem", "print_error", "print_problems"]
+__all__ = ["EDLZ_COMMAND", "InvalidConfigError", "Problem", "print_error", "print_problems"]
 
-_COMMAND = (
-    "edlz (?:checkpoint|doctor|evaluate|export|keys|logs|ls|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
-    "|(?:docker|kubectl|pip|python)"
+EDLZ_COMMAND = (
+    "edlz (?:checkpoint|data|doctor|evaluate|export|keys|logs|ls|open|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
 )
+_COMMAND = f"{EDLZ_COMMAND}|(?:docker|kubectl|pip|python)"
 _WORD = re.compile(rf"\b(?:{_COMMAND}) .*|\S+")  # from a command on, the rest is one
 
 

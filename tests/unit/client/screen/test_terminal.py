@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from edlz.client.help.pages import COMMANDS
 from edlz.client.screen.columns import aligned, wrapped
 from edlz.client.screen.spans import ASCII, UNICODE, Span, plain
 from edlz.client.screen.terminal import display_for, glyphs_for, has_colour, print_text
@@ -66,6 +67,17 @@ def test_prose_about_edlz_is_no_command() -> None:
     )
     lines = wrapped([[Span("error: ", "bad"), Span(text)]], 80)
     assert max(map(len, plain(lines).splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_is_broken_where_it_is_offered(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    typed = f"edlz {command} {'a' * 15} {'b' * 15}"
+    told = Terminal()
+    print_problems([Problem("x", f"correct it, and then, at last: {typed}")], stream=told)
+    lines = wrapped([[Span("help: ", "bold"), Span(f"correct it, and then, at last: {typed}")]], 40)
+    assert told.getvalue().splitlines()[-1].strip() == typed
+    assert plain(lines).splitlines()[-1].strip() == typed
 
 
 @pytest.mark.parametrize("columns", [80, 120])
