@@ -91,7 +91,7 @@ def submit(reading: Reading) -> int:
     if config.yaml:
         return _write_manifest(config, pods[MASTER])
     if config.dry_run == "client":
-        print_plan(reading, None, object_lines(config, image, pod_name(config.job_name, MASTER)))
+        print_plan(reading, objects=object_lines(config, image, pod_name(config.job_name, MASTER)))
         return 0
     return launch(config, pods, image, is_dry=config.dry_run == "server")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from edlz.client.screen.columns import aligned
 from edlz.client.screen.spans import Line, Span
-from edlz.client.screen.terminal import print_lines
+from edlz.client.screen.terminal import print_lines, print_text
 from edlz.client.screen.wording import count_of
 from edlz.services.configuration.arguments import Reading
 from edlz.services.configuration.job_config import JobConfig, Scalar, flags
@@ -12,9 +12,13 @@ from edlz.services.configuration.job_config import JobConfig, Scalar, flags
 __all__ = ["plan_lines", "print_plan", "setting_lines"]
 
 
-def print_plan(reading: Reading, records: int | None, objects: Sequence[Line] = ()) -> None:
+def print_plan(
+    reading: Reading, records: int | None = None, tasks: int | None = None, objects: Sequence[Line] = ()
+) -> None:
     """Print the settings that are not defaults, the plan, and what would be created."""
-    print_lines([*setting_lines(reading), *plan_lines(reading.config, records), *objects])
+    print_text(setting_lines(reading))
+    print_text(plan_lines(reading.config, records, tasks))
+    print_lines(objects)
 
 
 def setting_lines(reading: Reading) -> list[Line]:
@@ -29,11 +33,10 @@ def setting_lines(reading: Reading) -> list[Line]:
     return aligned(["SETTING", "VALUE", "FROM"], rows)
 
 
-def plan_lines(config: JobConfig, records: int | None) -> list[Line]:
+def plan_lines(config: JobConfig, records: int | None, tasks: int | None) -> list[Line]:
     """Return how much work the job is, as far as the data can be seen from here."""
-    if records is None:
+    if records is None or tasks is None:
         return [[Span("plan: ", "dim"), Span("known when the master has seen the data")]]
-    tasks = -(-records // config.records_per_task)
     if config.purpose != "training":
         text = f"{count_of(records, 'record')}: about {count_of(tasks, 'task')} of {config.purpose}"
         return [[Span("plan: ", "dim"), Span(text)]]

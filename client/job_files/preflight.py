@@ -51,13 +51,14 @@ class Preflight:
 
     Attributes
     ----------
-    records : int, optional
-        Records of the data that the job works on; None if they cannot be counted.
+    records, tasks : int, optional
+        Of the data that the job works on, tasks as many as in an epoch; None if they cannot be counted.
     """
 
     errors: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     records: int | None = None
+    tasks: int | None = None
 
 
 def check_job(config: JobConfig) -> Preflight:
@@ -81,12 +82,11 @@ def check_job(config: JobConfig) -> Preflight:
         errors += _found(lambda: check_free(Path(config.statistics_output), config.job_name, STATISTICS))
     sizes = [shard.count for shard in data.shards] if data is not None and data.is_counted else []
     records = sum(sizes) or None
-    if records:
-        tasks = sum(-(-size // config.records_per_task) for size in sizes)
-        if config.num_workers <= config.grads_to_wait:  # else the flags alone say so
-            idle = idle_workers(config, tasks)
-            warnings += [idle] if idle else []
-    return Preflight(errors, warnings, records)
+    tasks = sum(-(-size // config.records_per_task) for size in sizes) or None
+    if tasks and config.num_workers <= config.grads_to_wait:  # else the flags alone say so
+        idle = idle_workers(config, tasks)
+        warnings += [idle] if idle else []
+    return Preflight(errors, warnings, records, tasks)
 
 
 def check_visible_model(config: JobConfig, *, must_be_here: bool) -> Preflight:

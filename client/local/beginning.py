@@ -40,7 +40,7 @@ def begin(reading: Reading, preflight: Preflight) -> int:
             preflight.errors.append(_IS_CHECKED_HERE)
         raise InvalidConfigError(preflight.errors)
     if reading.config.dry_run:
-        print_plan(reading, preflight.records)
+        print_plan(reading, preflight.records, preflight.tasks)
         return 0
     if reading.config.check:
         return check_here(reading.config)

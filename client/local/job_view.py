@@ -17,7 +17,7 @@ from edlz.client.local.live_status import live_status
 from edlz.client.local.verdict import written_status
 from edlz.client.screen.job_view import not_running
 from edlz.services.errors import ConfigError
-from edlz.services.master.journal.journal_facts import beginning
+from edlz.services.master.journal.journal_facts import beginning, has_plan
 from edlz.services.protocol.job_status import FINAL_STATES, FailureView, JobStatus
 from edlz.services.supervision.post_mortem import last_words
 
@@ -179,7 +179,7 @@ def _view(
         return LocalJobView(job, holder, written, asked)
     has_figures = written is not None
     last = written or _status_of_folder(job, settings)
-    has_journal = has_figures or (job.path / JOURNAL).exists()
+    has_journal = has_figures or has_plan(job.path / JOURNAL)
     if holder is not None or by_hand is not None:
         state, note = "Starting", "the master restarts" if has_journal else "the master starts"
         if by_hand is not None:

@@ -4,13 +4,13 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, width_of
-from edlz.services.configuration.problems import EDLZ_COMMAND
+from edlz.services.configuration.problems import EDLZ_COMMAND, ITS_WORDS
 
 __all__ = ["Cell", "aligned", "cut", "shortened", "wrapped"]
 
 Cell = str | Span
 _CODE = re.compile(r"\s+\d+ \| ")
-_WORD = re.compile(rf"\s*{EDLZ_COMMAND}\b(?: \S+)*|\s*\S+|\s+$")  # a command is one
+_WORD = re.compile(rf"\s*{EDLZ_COMMAND}\b{ITS_WORDS}|\s*\S+|\s+$")  # a command is one
 _LONGEST_CELLS = 24  # of a row before its text
 _LONGEST_LABEL = 12
 

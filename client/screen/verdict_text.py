@@ -118,7 +118,9 @@ def failure_block(
         lines.append([Span("  logs    ", "dim"), Span(str(ending.logs))])
     else:
         command = f"edlz logs {ending.word or job_name} --task {failure.task}"
-        what = Span("       full traceback" if failure.traceback else "", "dim")  # a process that was killed has none
+        what = Span(
+            "       full traceback" if failure.traceback else "", "dim"
+        )  # a process that was killed has none
         lines.append([Span("  log     ", "dim"), Span(command), what])
     for place, line in enumerate(failure.help.splitlines()):
         lines.append([Span("      " if place else "help: ", "bold"), Span(line)])

@@ -42,8 +42,10 @@ def is_subdomain(text: str) -> bool:
 
 
 def problem_of(flag: str, part: str, message: str, help: str) -> Problem:  # noqa: A002
-    """Return the problem with a part of a flag's text: `--volume: "size=3": …`."""
-    return Problem(f'--{flag}: "{part}": {message}' if part else f"--{flag}: {message}", help)
+    """Return the problem with a part of a flag's text: `--volume: "size=3": …`, or `--volume: "size=3" is no …`."""
+    colon = "" if message.startswith(("is ", "would ")) else ":"
+    where = f'--{flag}: "{part}"' if part else f"--{flag}"
+    return Problem(f"{where}{colon} {message}", help)
 
 
 def problem_of_value(flag: str, value: str, message: str, help: str) -> Problem:  # noqa: A002

@@ -84,7 +84,6 @@ def idle_workers(config: JobConfig, tasks: int | None = None) -> Problem | None:
             f"--grads_to_wait={workers}, or --num_workers={slots}",
         )
     if tasks is not None and workers > tasks > 0:
-        smaller = "records_per_task" if config.purpose == "analysis" else "num_minibatches_per_task"
         where = (
             "an epoch has"
             if config.purpose == "training"
@@ -94,7 +93,7 @@ def idle_workers(config: JobConfig, tasks: int | None = None) -> Problem | None:
         )
         return Problem(
             f"num_workers={workers}, but {where} {_count(tasks, 'task')}: {would_wait(workers - tasks)}",
-            f"a smaller --{smaller}, or --num_workers={tasks}",
+            f"a smaller --{config.task_size_flag}, or --num_workers={tasks}",
         )
     return None
 

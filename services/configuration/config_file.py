@@ -66,7 +66,8 @@ def _settings(path: str, root: Any) -> tuple[dict[str, Setting], list[Problem]]:
             near = did_you_mean(
                 nearest(setting.spelling, (name for about in flags() for name in about.spellings[:1]))
             )
-            problems.append(Problem(f'{place}: unknown key "{key.value}"', near))
+            everything = "its keys are the flags: edlz train --help-all"
+            problems.append(Problem(f'{place}: unknown key "{key.value}"', near or everything))
         elif about.name == "config":
             problems.append(
                 Problem(f"{place}: a config file cannot name another", "put the settings in one file")

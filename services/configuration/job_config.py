@@ -76,6 +76,12 @@ class JobConfig(DeclaredFlags):
         return str(getattr(self, DATA_FLAGS[self.purpose]))
 
     @property
+    def task_size_flag(self) -> str:
+        """The flag that says how large a task is: records_per_task wins where it was given, and an analysis has no other."""
+        is_derived = self.records_per_task == self.minibatch_size * self.num_minibatches_per_task
+        return "num_minibatches_per_task" if is_derived and self.purpose != "analysis" else "records_per_task"
+
+    @property
     def is_sync(self) -> bool:
         """Whether gradients of one step meet in it: not with a tolerance, which lets older ones in."""
         return not self.use_async and not self.sync_version_tolerance

@@ -112,7 +112,7 @@ def make_plan(config: JobConfig) -> Plan:
         raise ConfigError(
             f"num_epochs={config.num_epochs} of {plan.tasks_per_epoch:,} tasks are {plan.task_count:,} tasks,"
             f" more than the {MOST_TASKS:,} that a job may have",
-            "fewer epochs, or a greater --num_minibatches_per_task",
+            f"fewer epochs, or a greater --{config.task_size_flag}",
         )
     return plan
 

@@ -228,17 +228,19 @@ def newest_good(path: Path, plan_hash: str = "") -> Path:
     """
     if version_of(path) is not None and path.is_dir():
         return _this_one(path)
-    bad = []
+    bad: list[tuple[Path, str]] = []
     for info in list_versions(path):
         is_foreign = plan_hash and info.manifest is not None and info.manifest.plan_hash != plan_hash
         reason = "of another plan" if is_foreign else _why_not(info)
         if not reason:
+            for folder, damage in bad:
+                logger.warning("checkpoint %s is skipped: %s", folder, damage)
             return info.folder
-        logger.warning("checkpoint %s is skipped: %s", info.folder, reason)
-        bad.append(f"{info.folder.name}: {reason}")
+        bad.append((info.folder, reason))
     if bad:
+        why = "; ".join(f"{folder.name}: {damage}" for folder, damage in bad)
         raise NoCheckpoint(
-            f"{path} holds no good checkpoint: {'; '.join(bad)}",
+            f"{path} holds no good checkpoint: {why}",
             f"put a good copy of one of them back; what is wrong with each file: edlz checkpoint verify {path}",
         )
     what = (

@@ -26,6 +26,7 @@ __all__ = [
     "entry_name",
     "fact",
     "final_status",
+    "has_plan",
     "job_end",
     "looked_up",
     "text_of",
@@ -67,6 +68,15 @@ def job_end(path: Path) -> tuple[int, int]:
         return fact(database, "task_count", int) or 0, last.decision.result if last is not None else -1
 
     return looked_up(path, look) or (0, -1)
+
+
+def has_plan(path: Path) -> bool:
+    """Whether a job was planned, as far as can be told: not if its journal is missing, or says that there is no plan."""
+
+    def look(database: sqlite3.Connection) -> bool:
+        return fact(database, "job", msgspec.Raw) is not None
+
+    return path.exists() and looked_up(path, look) is not False
 
 
 def beginning(path: Path) -> float:

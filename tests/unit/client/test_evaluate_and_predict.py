@@ -1,6 +1,7 @@
 """`edlz evaluate` and `edlz predict`: their flags, what is refused, and what they hand over."""
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from edlz.services.configuration.flags import Reader
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.planning import make_plan
 from edlz.services.predictions.output import PredictionManifest, claim, publish
+from tests.shown_jobs import Terminal
 
 MODEL = """
 def custom_model(): ...
@@ -158,6 +160,21 @@ def test_a_dry_run_says_how_much_is_evaluated(data: Path, capsys: pytest.Capture
     flags = ["--model_file=model.py", f"--validation_data={data}", "--checkpoint_dir_for_init=ckpt"]
     assert main(["evaluate", *flags, "--dry-run"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "plan: 1,000 records: about 2 tasks of evaluation"
+
+
+def test_a_dry_run_fits_the_terminal_and_counts_tasks_by_shard(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Writer(data / "part-9") as writer:
+        writer.write(b"x")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("sys.stdout", Terminal())
+    flags = ["--model_file=model.py", "--validation_data=data", "--checkpoint_dir_for_init=ckpt"]
+    assert main(["evaluate", *flags, "--num_workers=1", "--records_per_task=8000", "--dry-run"]) == 0
+    lines = sys.stdout.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[-1] == "plan: 1,001 records: about 2 tasks of evaluation"
+    assert max(map(len, lines[1:])) <= 80
 
 
 def test_predict_hands_the_job_over_once_all_is_right(

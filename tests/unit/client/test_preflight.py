@@ -65,7 +65,7 @@ def only_error(config: JobConfig) -> tuple[str, str]:
 
 def test_a_job_that_can_begin() -> None:
     found = check_job(job(validation_data="data/mnist/test"))
-    assert (found.errors, found.warnings, found.records) == ([], [], 2048)
+    assert (found.errors, found.warnings, found.records, found.tasks) == ([], [], 2048, 4)
     assert "tensorflow_that_is_not_there" not in sys.modules
 
 
@@ -160,6 +160,9 @@ def test_row_14_fewer_tasks_than_workers() -> None:
     found = check_job(job(num_workers=8))
     (warning,) = found.warnings
     assert warning.message == "num_workers=8, but an epoch has 4 tasks: 4 workers would wait"
+    assert warning.help == "a smaller --num_minibatches_per_task, or --num_workers=4"
+    (warning,) = check_job(job(num_workers=4, records_per_task=2000)).warnings
+    assert warning.help == "a smaller --records_per_task, or --num_workers=2"
 
 
 def test_a_module_that_is_not_python() -> None:

@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from edlz.client.cli import main
+from edlz.client.job_files.job_index import LocalJob
 from edlz.client.local import beginning as local
 from edlz.client.local.job_directory import open_job_directory
+from edlz.client.local.job_view import look_at
 from edlz.services.configuration.job_config import JobConfig
+from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol import named_status
-from edlz.services.protocol.job_status import JobState, JobStatus
+from edlz.services.protocol.job_status import FailureView, JobState, JobStatus
 from tests import builders
 
 
@@ -78,6 +81,19 @@ def test_one_that_was_killed_is_not_either(
     leave(home_folder(tmp_path), None)
     assert main(command) == 2
     assert 'error: job "mnist" exists: Stopped, interrupted\n' in capsys.readouterr().err
+
+
+def test_one_that_was_never_planned_gives_way(command: list[str], tmp_path: Path) -> None:
+    """Its master has refused what it was given: a journal without a plan is all that it left."""
+    leave(home_folder(tmp_path), None)
+    Journal(home_folder(tmp_path) / "journal.sqlite").close()
+    (home_folder(tmp_path) / "logs" / "master.log").write_text(
+        "error: no good checkpoint\nhelp: another one\n"
+    )
+    (view,) = look_at([LocalJob("mnist", home_folder(tmp_path), "mnist")])
+    assert (view.status.state, view.note) == ("Failed", "never began")
+    assert view.status.failure == FailureView(text="no good checkpoint", help="another one")
+    assert main(command) == 0
 
 
 def test_one_in_a_folder_of_its_own_is_named_by_it(

@@ -19,6 +19,7 @@ TRAIN = (
 )
 FILES = {
     "epoch.yaml": "num_workers: 2\nnum_epoch: 3\n",
+    "rate.yaml": "learning_rate: 0.1\n",
     "choice.yaml": "num_workers: two\ndistribution_strategy: ParameterServer\n",
     "several.yaml": "num_workers: [1, 2]\n",
     "list.yaml": "- a\n- b\n",
@@ -101,6 +102,12 @@ MISTAKES = [
         "--config=epoch.yaml",
         'epoch.yaml:2: unknown key "num_epoch"',
         "did you mean num_epochs?",
+    ),
+    (
+        "config file",
+        "--config=rate.yaml",
+        'rate.yaml:1: unknown key "learning_rate"',
+        "its keys are the flags: edlz train --help-all",
     ),
     (
         "config file",

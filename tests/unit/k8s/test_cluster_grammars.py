@@ -100,7 +100,7 @@ def test_resources(text: str, found: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "help_line"),
     [
-        ("cpu", '"cpu": is not name=value', f"e.g. --{FLAG}=cpu=1,memory=4096Mi"),
+        ("cpu", '"cpu" is not name=value', f"e.g. --{FLAG}=cpu=1,memory=4096Mi"),
         ("cpu=1,", "a part is empty", f"e.g. --{FLAG}=cpu=1,memory=4096Mi"),
         ("cpu=", '"cpu=": "" is no number of cores', "e.g. cpu=0.5 or cpu=500m"),
         ("cpu=1.5m", '"cpu=1.5m": "1.5m" is no number of cores', "e.g. cpu=0.5 or cpu=500m"),
@@ -283,7 +283,7 @@ EXAMPLE = "e.g. --volume=claim_name=mnist,mount_path=/data"
             '"claim_name=c,host_path=/h,mount_path=/a": both claim_name and host_path',
             "give one of the two",
         ),
-        ("claim_name,mount_path=/a", '"claim_name": is not key=value', EXAMPLE),
+        ("claim_name,mount_path=/a", '"claim_name" is not key=value', EXAMPLE),
         ("claim_name=c,,mount_path=/a", '"claim_name=c,,mount_path=/a": an item is empty', EXAMPLE),
         (
             "claim_name=c,mount_paht=/a",
@@ -296,7 +296,7 @@ EXAMPLE = "e.g. --volume=claim_name=mnist,mount_path=/data"
             '"mount_path=/b": mount_path stands there twice',
             'separate volumes by ";", with quotes around all',
         ),
-        ("claim_name=c,mount_path=a", '"mount_path=a": is no absolute path', "mount_path=/a"),
+        ("claim_name=c,mount_path=a", '"mount_path=a" is no absolute path', "mount_path=/a"),
         (
             "claim_name=c,mount_path=/a:b",
             '"mount_path=/a:b": ":" has no place in it',
@@ -307,7 +307,7 @@ EXAMPLE = "e.g. --volume=claim_name=mnist,mount_path=/data"
             '"host_path=/a/../b": ".." has no place in it',
             "e.g. host_path=/data",
         ),
-        ("claim_name=c,mount_path=//", '"mount_path=//": would hide the image', "e.g. mount_path=/data"),
+        ("claim_name=c,mount_path=//", '"mount_path=//" would hide the image', "e.g. mount_path=/data"),
         (
             "claim_name=c,mount_path=/a,type=Directory",
             '"claim_name=c,mount_path=/a,type=Directory": type is for host_path only',
@@ -315,23 +315,23 @@ EXAMPLE = "e.g. --volume=claim_name=mnist,mount_path=/data"
         ),
         (
             "host_path=/h,mount_path=/a,type=Directry",
-            '"type=Directry": is no type of a host path',
+            '"type=Directry" is no type of a host path',
             "did you mean Directory? (allowed: BlockDevice, CharDevice, Directory, "
             "DirectoryOrCreate, File, FileOrCreate, Socket)",
         ),
         (
             "claim_name=C_1,mount_path=/a",
-            '"claim_name=C_1": is no name of a claim: a-z, 0-9, - and ., at most 253 letters',
+            '"claim_name=C_1" is no name of a claim: a-z, 0-9, - and ., at most 253 letters',
             "kubectl get pvc lists the claims",
         ),
         (
             "claim_name=c,mount_path=/a,volume_name=tmp",
-            '"volume_name=tmp": is taken by edlz (at most 63 letters)',
+            '"volume_name=tmp" is taken by edlz (at most 63 letters)',
             "e.g. volume_name=data",
         ),
         (
             "claim_name=c,mount_path=/a,sub_path=../x",
-            '"sub_path=../x": is no path inside the volume',
+            '"sub_path=../x" is no path inside the volume',
             "e.g. sub_path=mnist/train",
         ),
         (
@@ -395,7 +395,7 @@ def test_a_comma_may_stand_in_a_value(envs: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "help_line"),
     [
-        ("A", '"A": is not name=value', "e.g. --envs=LEVEL=2,PATHS=/a,/b"),
+        ("A", '"A" is not name=value', "e.g. --envs=LEVEL=2,PATHS=/a,/b"),
         (
             "=1",
             '"=1": "" is no name of a variable: letters, digits, _, - and .',
@@ -423,7 +423,7 @@ def test_variables_of_the_master_whose_whole_name_matches() -> None:
 
 def test_an_error_in_a_regular_expression_says_where() -> None:
     assert only_problem(lambda: parse_env_names("NCCL_(")) == (
-        '--populate_env_names: "NCCL_(": is no regular expression: missing ), unterminated subpattern at letter 6',
+        '--populate_env_names: "NCCL_(" is no regular expression: missing ), unterminated subpattern at letter 6',
         "e.g. --populate_env_names=NCCL_.*",
     )
 

@@ -269,7 +269,7 @@ def test_python_wins_for_pods(tmp_path: Path) -> None:
         ('{"pods": {}}', '"pods": no such key', "pod_spec"),
         ('{"pod_spec": {"label": {}}}', '"pod_spec.label": no such key', "did you mean labels?"),
         ('{"pod_spec": {"labels": {"a": 1}}}', '"pod_spec.labels.a": 1 is no text', '"a": "1"'),
-        ('{"pod_spec": {"tolerations": {}}}', '"pod_spec.tolerations": is no list', "a list of V1Toleration"),
+        ('{"pod_spec": {"tolerations": {}}}', '"pod_spec.tolerations" is no list', "a list of V1Toleration"),
         (
             '{"ps_pod_spec": {"tolerations": [{"kee": "a"}]}}',
             '"ps_pod_spec.tolerations.0.kee": no such key',
@@ -330,7 +330,7 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     assert '--namespace="Research" is no name of a namespace' in found
     for flag in ("worker_resource_request", "volume", "envs", "populate_env_names"):
         assert f"--{flag}: " in found
-    assert "--cluster_spec_json: " in found
+    assert "--cluster_spec_json is no JSON object" in found
     assert "--master_pod_priority: " in found
 
 

@@ -113,7 +113,9 @@ def test_several_tasks_of_a_lost_worker_are_told_as_several() -> None:
         if others.startswith("go"):
             master.worker("a", wants_task=True)
         (told,) = master.core.processes.lose("b", "killed")
-        assert told == Announce("worker", f"worker-b lost: killed. Tasks {held[0]}, {held[1]} {others}: {kept}")
+        assert told == Announce(
+            "worker", f"worker-b lost: killed. Tasks {held[0]}, {held[1]} {others}: {kept}"
+        )
         master.core.processes.lose("a", "killed")
         del master.lives["b"]
 

@@ -293,6 +293,9 @@ def test_no_good_one_names_what_is_wrong_with_each(tmp_path: Path, caplog: pytes
         "version-300: part 0 of 1 is damaged (checksum)"
     )
     assert raised.value.help.endswith(f"edlz checkpoint verify {tmp_path}")
+    assert caplog.text == "", "once"
+    save(tmp_path, 100)
+    assert newest_good(tmp_path).name == "version-100"
     assert "version-600 is skipped" in caplog.text
     assert "version-300 is skipped" in caplog.text
 

@@ -36,7 +36,9 @@ class DeadlyTasks:
     def __init__(self, queue: TaskQueue, evaluation: EvaluationRounds) -> None:
         self._queue, self._evaluation = queue, evaluation
         self._count = 0
-        self._first: dict[Key, tuple[str, FailedTask]] = {}  # of tasks that are or were suspects: the death that made them
+        self._first: dict[
+            Key, tuple[str, FailedTask]
+        ] = {}  # of tasks that are or were suspects: the death that made them
 
     def take(self, worker: str, reason: str, entry: WorkerEntry) -> tuple[FailedTask | None, Attempts | None]:
         """Count a death.

@@ -131,7 +131,7 @@ def failure_of_worker(failure: Failure, *, is_mistake: bool) -> FailureView:
         where=failure.where,
         source=failure.source,
         error=failure.error,
-        help=failure.help,
+        help=failure.help or ("correct that line, then start the job again" if failure.where else ""),
         traceback=failure.traceback,
         exit_code=MISTAKE if is_mistake or failure.code == "config" else 1,
     )

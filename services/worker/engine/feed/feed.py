@@ -35,7 +35,11 @@ def open_feed(contract: ModelContract, settings: FeedSettings) -> Feed:
         If the sample cannot be read.
     """
     code, function = contract.code, contract.feed
-    with code.blaming(function), code.running(f"{describe(function)}()", function):
+    what = f"{describe(function)}()"
+    with (
+        code.blaming(function),
+        code.running(what, function, f"a record comes to {what} as {settings.form.text}"),
+    ):
         if contract.feed_form == "records":
             return RecordsFeed(contract, settings)
         return _streamed(contract, settings) or RebuiltFeed(contract, settings)

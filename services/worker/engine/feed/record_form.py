@@ -13,6 +13,9 @@ from edlz.services.worker.engine.tensorflow.backend import tf
 __all__ = ["BYTES", "RecordForm"]
 
 
+_MOST_SHOWN = 4  # columns in an error
+
+
 class RecordForm:
     """The form of a source's records.
 
@@ -42,6 +45,20 @@ class RecordForm:
             return Metadata()
         names = [column.name for column in self._columns]
         return Metadata(names, {column.name: tf.as_dtype(column.kind) for column in self._columns})
+
+    @property
+    def text(self) -> str:
+        """What one record is, as errors tell it."""
+        if self.is_bytes:
+            return "a byte string"
+        kinds = [f"({each.width},) {each.kind}" if each.width else each.kind for each in self._columns]
+        if self._form == "columns":
+            kinds = [f"{each.name}: {kind}" for each, kind in zip(self._columns, kinds, strict=True)]
+        more = [f"… {len(kinds) - _MOST_SHOWN} more"] if len(kinds) > _MOST_SHOWN else []
+        shown = ", ".join([*kinds[:_MOST_SHOWN], *more])
+        if self._form == "columns":
+            return f"a dict of tensors {{{shown}}}"
+        return f"a tuple of tensors ({shown})" if self._form == "tuple" else f"a tensor, {shown}"
 
     @property
     def dtypes(self) -> list[Any]:

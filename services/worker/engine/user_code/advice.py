@@ -6,6 +6,10 @@ __all__ = ["advice_for"]
 
 _ADVICE = (
     (
+        r"No such file or directory",
+        "paths in the model's code begin where edlz was called; those beside it: Path(__file__).parent",
+    ),
+    (
         r"Cannot batch tensors with different shapes|number of elements does not match",
         "records must give tensors of one shape: pad them, or return ragged or sparse ones",
     ),

@@ -163,7 +163,9 @@ class UserCode:
         self.folder = folder.resolve()
 
     @contextmanager
-    def running(self, what: str, fallback: Callable[..., Any] | None = None) -> Iterator[None]:
+    def running(
+        self, what: str, fallback: Callable[..., Any] | None = None, advice: str = ""
+    ) -> Iterator[None]:
         """Turn whatever is raised inside into a UserCodeError `what raised …`.
 
         Parameters
@@ -172,6 +174,8 @@ class UserCode:
             What runs, as the message begins: `loss()`.
         fallback : callable, optional
             Whose definition is named if no frame of the user's own is found.
+        advice : str
+            What to do about an error that there is no better advice on.
         """
         try:
             yield
@@ -183,7 +187,7 @@ class UserCode:
             raise self._missing(e, e.name, what) from e
         except Exception as e:
             message = f"{what} raised {told(e)}"
-            raise self.error(e, message, advice_for(message_of(e)), fallback) from e
+            raise self.error(e, message, advice_for(message_of(e)) or advice, fallback) from e
 
     @contextmanager
     def blaming(self, function: Any) -> Iterator[None]:

@@ -80,6 +80,20 @@ def test_no_command_is_broken_where_it_is_offered(command: str, monkeypatch: pyt
     assert plain(lines).splitlines()[-1].strip() == typed
 
 
+def test_what_stands_behind_a_command_goes_on_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    told = Terminal()
+    name = "mnist-functional-api-evaluate"
+    advice = f"edlz resume {name}; or begin anew: --fresh (its files are moved aside)"
+    print_problems([Problem("x", advice)], stream=told)
+    lines = wrapped([[Span("help: ", "bold"), Span(advice)]], 80)
+    for text in (told.getvalue().removeprefix("error: x\n"), plain(lines)):
+        assert text.splitlines() == [
+            f"help: edlz resume {name}; or begin anew: --fresh (its",
+            "      files are moved aside)",
+        ]
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_an_error_goes_on_below_itself(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))

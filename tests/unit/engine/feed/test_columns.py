@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from edlz.services.protocol.plan import Column, DataSource
 from edlz.services.protocol.seeds import permutation
 from edlz.services.worker.engine.contract.model_module import load_contract
 from edlz.services.worker.engine.feed.record_form import RecordForm
-from edlz.services.worker.engine.user_code.user_code import TaskError
+from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError
 from tests.feeds import BATCH, HEAD, TASK, begin, joined, run, values
 
 SOURCE = DataSource(
@@ -84,6 +85,32 @@ def test_every_form_gives_the_same_minibatches(make_columns):
         assert run(lanes, 1, first=1) == found[name][1][1:]
     assert all(minibatches == found["single"] for minibatches in found.values())
     assert [len(minibatches) for minibatches in found["single"]] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (SOURCE, "a dict of tensors {x: (2,) float32, city: string, label: int64}"),
+        (msgspec.structs.replace(SOURCE, form="tuple"), "a tuple of tensors ((2,) float32, string, int64)"),
+        (
+            DataSource(format="CSV", columns=(Column(name="value", kind="int64"),), form="value"),
+            "a tensor, int64",
+        ),
+        (None, "a byte string"),
+    ],
+)
+def test_what_a_record_is_can_be_told(source, said):
+    assert RecordForm(source).text == said
+
+
+def test_a_feed_that_takes_rows_for_byte_strings_is_told_what_they_are(make_columns):
+    wrong = """
+    def feed(dataset, mode, metadata):
+        return dataset.map(lambda record: tf.strings.split(record, ","))
+    """
+    with pytest.raises(UserCodeError) as error:
+        make_columns(wrong)
+    assert error.value.help == f"a record comes to feed() as {RecordForm(SOURCE).text}"
 
 
 def test_a_batched_feed_of_byte_strings_gives_what_the_plain_one_gives(make):

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from edlz.api.recordio import Writer
@@ -65,6 +66,13 @@ def test_a_mistake_is_told_with_the_line_and_ends_as_a_mistake() -> None:
     assert view.source == "    return labels - predictions"
     assert view.exit_code == 2
     assert failure_of_worker(MISTAKE, is_mistake=False).exit_code == 1
+
+
+def test_a_line_is_never_shown_without_what_to_do() -> None:
+    told = failure_of_worker(msgspec.structs.replace(MISTAKE, help=""), is_mistake=True)
+    assert told.help == "correct that line, then start the job again"
+    elsewhere = msgspec.structs.replace(MISTAKE, help="", where="")
+    assert failure_of_worker(elsewhere, is_mistake=True).help == ""
 
 
 PLAN = builders.plan(6, mode="async")
