@@ -377,13 +377,16 @@ class Store:
         Raises
         ------
         ValueError
-            If a minibatch is not the next one of its task, or a vector does not fit.
+            If a minibatch is not the next one of its task, or a vector does not fit; nothing has changed.
         """
         if step.gradient and sum(map(len, step.gradient)) != len(self._dense):
             raise _misfit("gradient", np.concatenate(step.gradient), self._dense)
         if step.state is not None and step.state.shape != self._state.shape:
             raise _misfit("state", step.state, self._state)
+        if step.counters is not None and step.counters.shape != self._counters.shape:
+            raise _misfit("counters", step.counters, self._counters)
         steps = self._optimizer.steps(step.learning_rate, self.iterations) if step.gradient else ()
+        self._check_next([(task, index) for task, index, *_ in step.minibatches])
         for task, index, is_last, is_empty, loss in step.minibatches:
             self.ledger.note(task, index, is_last=is_last, is_empty=is_empty)
             if not is_empty:
@@ -399,6 +402,15 @@ class Store:
             if step.counters is not None:
                 self._counters = step.counters
         self.version += 1
+
+    def _check_next(self, minibatches: Sequence[tuple[int, int]]) -> None:
+        """Raise ValueError if these are not the next minibatches of as many tasks."""
+        if len({task for task, _ in minibatches}) < len(minibatches):
+            raise ValueError(f"a step has two minibatches of a task: {minibatches}")
+        for task, index in minibatches:
+            if not 0 <= task < len(self.counts):
+                raise ValueError(f"task {task} of {len(self.counts)}")
+            self.ledger.check(task, index)
 
     def _note_loss(self, loss: float | None) -> None:
         if loss is not None:

@@ -136,6 +136,12 @@ class Ledger:
         """Return how many minibatches of an unfinished task are applied; 0 for a finished one."""
         return self.marks.get(task, 0)
 
+    def check(self, task: int, index: int) -> None:
+        """Raise ValueError if a minibatch is not the next one of its task."""
+        mark = self.marks.get(task, 0)
+        if index != mark or (not mark and task in self.finished):  # a task with a mark is not finished
+            raise ValueError(f"minibatch ({task}, {index}) is not next: {self}")
+
     def note(self, task: int, index: int, *, is_last: bool, is_empty: bool) -> None:
         """Enter one applied minibatch, or the empty one that only says that the task ends.
 
@@ -144,9 +150,7 @@ class Ledger:
         ValueError
             If the minibatch is not the next one of its task (invariant 1); nothing has changed.
         """
-        mark = self.marks.get(task, 0)
-        if index != mark or (not mark and task in self.finished):  # a task with a mark is not finished
-            raise ValueError(f"minibatch ({task}, {index}) is not next: {self}")
+        self.check(task, index)
         if not is_empty:
             self.marks[task] = index + 1
             self.minibatches += 1

@@ -416,10 +416,10 @@ class Training(ABC):
         return out
 
     def _on_ack(self, held: HeldTask, index: int, now: float) -> list[Instruction]:
-        held.acks.add(index)
-        if len(held.acks) < self._count or held.phase is not Phase.PUSHING:
+        if held.phase is not Phase.PUSHING:
             return []
-        return self._on_all_acks(held, now)
+        held.acks.add(index)
+        return self._on_all_acks(held, now) if len(held.acks) == self._count else []
 
     @abstractmethod
     def _on_all_acks(self, held: HeldTask, now: float) -> list[Instruction]:

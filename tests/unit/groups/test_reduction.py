@@ -168,3 +168,12 @@ def test_what_is_lacked_is_told_by_bucket() -> None:
     reduction.take("c", part(2), 0)
     assert reduction.lacks(0, 2) == set()
     assert reduction.has_means(0, 2)
+
+
+def test_who_is_no_member_has_no_part_in_the_sum() -> None:
+    reduction = Reduction()
+    reduction.begin(GENERATION)
+    for rank in (0, 7, -1):
+        reduction.take(rank, part(rank), None)
+    assert reduction.form(2) == []
+    assert [reply.to for reply in reduction.take("b", part(1), 0)] == [0, "b"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from edlz.services.errors import LocalProtocolError
+from edlz.services.errors import LocalProtocolError, RemoteProtocolError
 from edlz.services.master.core.groups.events import (
     Complete,
     Durable,
@@ -256,3 +256,31 @@ def test_statuses_of_other_generations_say_nothing() -> None:
 def test_a_stage_that_is_not_in_the_table() -> None:
     with pytest.raises(LocalProtocolError, match="a group that was complete cannot be gathering"):
         STEPS.check(Stage.COMPLETE, Stage.GATHERING)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"finished": (3, 1)},
+        {"finished": (0, 9999)},
+        {"finished": (2,)},
+        {"generation": (1, 99)},
+        {"name": ((2, 0), 5)},
+        {"name": ((1, 1), -1)},
+        {"failed": SlotFailure(task=99, index=0, error="")},
+        {"failed": SlotFailure(task=0, index=-1, error="")},
+        {"written": (WrittenPart(name=BASE, rank=2, count=2),)},
+    ],
+)
+def test_a_status_that_no_member_sends_is_refused(odd: dict[str, Any]) -> None:
+    group = Group()
+    group.form(1, 2)
+    with pytest.raises(RemoteProtocolError, match="a member"):
+        group.computing(2, **odd)
+    assert group.computing(1, 2) == []
+    assert group.core.stage is Stage.FORMED
+
+
+def test_nobody_lacks_itself() -> None:
+    statuses = {life(1): staged(lacks=(life(1),), unanswered=(life(1),), has_mean=True), life(2): staged()}
+    assert cut_off(statuses, GENERATION) is None

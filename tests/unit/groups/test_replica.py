@@ -14,6 +14,7 @@ from edlz.services.protocol.messages import (
     GroupRefused,
     Member,
     Reduce,
+    Reduced,
     SlotHeader,
     StatePiece,
 )
@@ -224,3 +225,89 @@ def test_what_does_not_fit() -> None:
 def test_a_step_that_is_not_in_the_table() -> None:
     with pytest.raises(LocalProtocolError, match="a replica that was waiting cannot be staged"):
         STEPS.check(Phase.WAITING, Phase.STAGED)
+
+
+def test_orders_that_no_master_gives() -> None:
+    made = replica(1)
+    made.feed(orders(1), 0.0)
+    for odd in ({"holders": ((1, 3),)}, {"holders": ((1, 1),), "members": (*MEMBERS[:2], MEMBERS[0])}):
+        with pytest.raises(RemoteProtocolError, match=r"holders|twice"):
+            made.feed(orders(1, **{"members": MEMBERS[:2], **odd}), 0.0)
+    assert made.phase is Phase.PROMISED
+
+
+def staged_pair() -> tuple[Replica, Reduce, Reduce]:
+    """Return a member of two that has sent its parts, one of them, and what the other one sends to it."""
+    sent = []
+    for n in (2, 1):
+        made = replica(n)
+        made.feed(orders(1), 0.0)
+        found = compute(made, made.feed(orders(1, members=MEMBERS[:2], holders=((1, 1), (1, 2))), 0.0))
+        sent.append(only(AskMember, found)[0].body)
+    theirs, own = sent
+    assert isinstance(own, Reduce)
+    assert isinstance(theirs, Reduce)
+    return made, own, theirs
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"bucket": 9},
+        {"rank": 2},
+        {"places": (1, 1)},
+        {"places": (5,)},
+        {"dense": (np.zeros(3, np.float32),)},
+        {"dense": (np.zeros((), np.float32),)},
+        {"state": (np.zeros((2, 2), np.float32),)},
+        {"headers": (SlotHeader(slot=7, task=1, index=0, is_last=False, is_empty=False),)},
+    ],
+)
+def test_a_part_that_fits_no_step_is_not_staged(odd: dict[str, Any]) -> None:
+    made, _, theirs = staged_pair()
+    with pytest.raises(RemoteProtocolError, match=r"do not fit|in a group of"):
+        made.feed(Request("b", msgspec.structs.replace(theirs, **odd)), 0.0)
+    [reply] = only(Reply, made.feed(Request("b", theirs), 0.0))
+    assert isinstance(reply.body, Reduced)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"bucket": 9},
+        {"dense": np.zeros((2, 20), np.float32)},
+        {"state": np.zeros(5, np.float32)},
+        {"headers": (SlotHeader(slot=0, task=0, index=1, is_last=False, is_empty=False),)},
+        {"headers": (SlotHeader(slot=0, task=9, index=0, is_last=False, is_empty=False),)},
+    ],
+)
+def test_a_mean_that_fits_no_step_changes_nothing(odd: dict[str, Any]) -> None:
+    made = replica(1)
+    made.feed(orders(1), 0.0)
+    [order] = only(Compute, made.feed(orders(1, members=MEMBERS[:1], holders=((1, 1),)), 0.0))
+    before = made._whole.ledger.record()
+    with pytest.raises(RemoteProtocolError, match=r"do not fit|not the next one"):
+        _commit(made, order, odd)
+    assert (made._whole.version, made._whole.ledger.record()) == (0, before)
+
+
+def _commit(made: Replica, order: Compute, odd: dict[str, Any]) -> None:
+    """Give a lone member means of its step that somebody else would have made."""
+    [_, second] = order.slots
+    for slot in order.slots:
+        header = SlotHeader(slot=slot.slot, task=slot.task, index=0, is_last=False, is_empty=False)
+        made._in_work.note(SlotComputed(order.attempt, header, np.zeros(80, np.float32)))
+    made._enter(Phase.STAGED)
+    headers = (
+        SlotHeader(slot=0, task=0, index=0, is_last=False, is_empty=False),
+        SlotHeader(slot=1, task=second.task, index=0, is_last=False, is_empty=False),
+    )
+    for bucket, where in enumerate(made._in_work.chunks.buckets(0)):
+        mean = Reduced(
+            generation=(1, 1),
+            version=0,
+            bucket=bucket,
+            headers=odd.get("headers", headers),
+            dense=np.zeros(where.stop - where.start, np.float32),
+        )
+        made._on_mean(0, msgspec.structs.replace(mean, **odd), 0.0)

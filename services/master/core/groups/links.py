@@ -55,7 +55,7 @@ def _broken_links(
     who: Identity, status: MemberStatus, statuses: Mapping[Identity, MemberStatus], generation: Identity
 ) -> Iterator[tuple[Identity, Identity]]:
     """Yield whom a member cannot reach, and who of the two leaves if nobody else is in broken links."""
-    for other in sorted({*status.lacks, *status.unanswered}):
+    for other in sorted({*status.lacks, *status.unanswered} - {who}):
         theirs = statuses.get(other)
         if theirs is None or theirs.generation != generation:
             continue

@@ -28,6 +28,7 @@ from edlz.services.master.core.groups.events import (
     WriteManifest,
 )
 from edlz.services.master.core.groups.links import Link, cut_off
+from edlz.services.master.core.groups.status_check import check_status
 from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import (
@@ -138,7 +139,13 @@ class Rendezvous:
     # -- inputs
 
     def feed(self, event: Input, now: float) -> list[Instruction]:
-        """Take an input; return what is to be done."""
+        """Take an input; return what is to be done.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If a status is none of this job; nothing has changed.
+        """
         out: list[Instruction] = []
         match event:
             case Heard(member, status):
@@ -157,6 +164,7 @@ class Rendezvous:
     def _on_heard(self, member: Member, status: MemberStatus, now: float) -> list[Instruction]:
         """Believe what was said under this term; whoever speaks is there again."""
         who = member.incarnation
+        check_status(status, self._plan, (self._term, self._count))
         self._members[who] = member
         if status.term != self._term:
             return []

@@ -70,8 +70,11 @@ class Reduction:
         return out
 
     def form(self, count: int) -> list[Reply]:
-        """Know how many members the group has; some have perhaps sent their parts before."""
+        """Know how many members the group has; some have perhaps sent their parts before, or who is none."""
         self._count = count
+        for staged in self._staged.values():
+            staged.parts = {rank: part for rank, part in staged.parts.items() if 0 <= rank < count}
+            staged.waiting = {rank: to for rank, to in staged.waiting.items() if 0 <= rank < count}
         return [reply for place in sorted(self._staged) for reply in self._complete(place)]
 
     def take(self, to: Hashable, part: Reduce, version: int | None) -> list[Reply]:
@@ -153,7 +156,7 @@ class Reduction:
     def _tree_mean(self, nodes: list[Vector], places: list[int], count: int) -> Vector | None:
         if not nodes:
             return None
-        size = len(nodes[0])
+        size = nodes[0].size
         buffers = self._buffers.setdefault(size, LentBuffers(size))
         mean = buffers.take()
         try:

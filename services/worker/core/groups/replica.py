@@ -59,6 +59,7 @@ from edlz.services.worker.core.groups.instructions import (
     Tell,
     WritePart,
 )
+from edlz.services.worker.core.groups.message_check import check_mean, check_orders, check_part
 from edlz.services.worker.core.groups.reduction import OWN, Reduction, refusal
 from edlz.services.worker.core.groups.replica_phases import OF_MEMBERS, STEPS, Phase
 from edlz.services.worker.core.groups.state_transfer import Donor, part_of
@@ -224,6 +225,7 @@ class Replica:
             return [Exit("the job is finished")]
         if orders.stop:
             return [Exit("the master said stop")]
+        check_orders(orders)
         out: list[Instruction] = [Tell()] if orders.term > self.term else []
         self.term = orders.term
         self._ends.update(orders.ends)
@@ -320,6 +322,11 @@ class Replica:
         return self._step
 
     @property
+    def _chunks(self) -> Chunks:
+        layout = self._whole.layout
+        return Chunks(len(self._group), layout.dense.size, layout.state.size, self._bucket)
+
+    @property
     def _rank(self) -> int:
         return next(rank for rank, member in enumerate(self._group) if member.incarnation == self.me)
 
@@ -350,9 +357,7 @@ class Replica:
         ledger = store.ledger
         tasks = self.plan.round_tasks(ledger.finished.first_missing())
         block = block_of(self._rank, len(self._group), len(tasks))
-        layout = store.layout
-        chunks = Chunks(len(self._group), layout.dense.size, layout.state.size, self._bucket)
-        self._step = step = Step(store.version, block, len(tasks), chunks)
+        self._step = step = Step(store.version, block, len(tasks), self._chunks)
         slots = []
         for slot in block:
             task = tasks[slot]
@@ -420,12 +425,16 @@ class Replica:
         if not is_of_step or mean.generation != self.generation:
             return []
         step = self._in_work
+        check_mean(mean, step.chunks, owner)
         step.means[owner, mean.bucket] = mean
         return [] if step.missing else self._commit(step, now)
 
     def _commit(self, step: Step, now: float) -> list[Instruction]:
         """Take the step; then promise what waits for it, or take the next one."""
-        self._whole.advance(step.mean())
+        try:
+            self._whole.advance(step.mean())
+        except ValueError as error:
+            raise RemoteProtocolError(f"a step that is not the next one: {error}") from error
         self.name, self._step = (self.generation, self._whole.version), None
         self._letters.forget()
         version, out = self._whole.version, list[Instruction]()
@@ -461,12 +470,17 @@ class Replica:
     def _on_request(self, to: Hashable, body: object, now: float) -> list[Instruction]:
         match body:
             case Reduce():
+                self._check_part(body)
                 self._note_heard(body.rank, now)
                 return self._stage(to, body, now)
             case FetchState():
                 return self._give(to, body)
             case _:
                 raise RemoteProtocolError(f"a member takes no {type(body).__name__}")
+
+    def _check_part(self, part: Reduce) -> None:
+        if self._group and part.generation == self.generation:
+            check_part(part, self._chunks, self._rank, self.plan.slots)
 
     def _note_heard(self, rank: int, now: float) -> None:
         if 0 <= rank < len(self._group):

@@ -11,6 +11,7 @@ import numpy as np
 
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.protocol.layout import slice_bounds
+from edlz.services.protocol.ledger import LedgerRecord, TaskSet
 from edlz.services.protocol.messages import FetchState, Identity, SnapshotName, StateHead, StatePiece
 from edlz.services.storage.state import State
 
@@ -102,7 +103,10 @@ def assemble(own: State, name: SnapshotName, pieces: list[StatePiece]) -> State 
     head, counts, counters = pieces[0].head, pieces[0].counts, pieces[0].counters
     if head is None or counts is None or counters is None:
         return None
-    if any(len(piece.slots) != len(own.slots) for piece in pieces):
+    if any(len(piece.slots) != len(own.slots) for piece in pieces) or not _is_ledger(head.ledger):
+        return None
+    vectors = [vector for piece in pieces for vector in (piece.dense, piece.state, *piece.slots)]
+    if any(vector.ndim != 1 for vector in vectors):
         return None
     slots = zip(*(piece.slots for piece in pieces), strict=True)
     state = msgspec.structs.replace(
@@ -118,4 +122,18 @@ def assemble(own: State, name: SnapshotName, pieces: list[StatePiece]) -> State 
         state=np.concatenate([piece.state for piece in pieces]),
         slots={name: np.concatenate(slot) for name, slot in zip(own.slots, slots, strict=True)},
     )
-    return state if state_digest(state) == head.digest else None
+    is_like_own = _shapes(state) == _shapes(own)
+    return state if is_like_own and state_digest(state) == head.digest else None
+
+
+def _shapes(state: State) -> list[tuple[int, ...]]:
+    small = [state.counters.shape, state.counts.shape]
+    return [*small, *(vector.shape for vector in (state.dense, state.state, *state.slots.values()))]
+
+
+def _is_ledger(record: LedgerRecord) -> bool:
+    try:
+        TaskSet(record.finished)
+    except ValueError:
+        return False
+    return True

@@ -62,7 +62,12 @@ class Transfer:
         own : State
             The member's own, of the same model.
         """
-        if lone != self._lone or (piece.generation, piece.name) != (self._generation, self.source):
+        is_piece = 0 <= piece.piece < len(self._holders)
+        if (
+            lone != self._lone
+            or not is_piece
+            or (piece.generation, piece.name) != (self._generation, self.source)
+        ):
             return []
         self._pieces[piece.piece] = piece
         if self.due:
