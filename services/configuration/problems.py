@@ -16,7 +16,7 @@ from edlz.services.errors import ConfigError, EdlzError
 
 __all__ = ["EDLZ_COMMAND", "ITS_WORDS", "InvalidConfigError", "Problem", "print_error", "print_problems"]
 
-EDLZ_COMMAND = "edlz (?:checkpoint|data|doctor|evaluate|export|keys|logs|ls|open|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
+EDLZ_COMMAND = "edlz (?:analyze|checkpoint|data|doctor|evaluate|export|keys|logs|ls|open|predict|resume|rm|scale|status|stop|top|train|wait|zoo)"
 _COMMAND = f"{EDLZ_COMMAND}|(?:docker|kubectl|pip|python)"
 ITS_WORDS = r"(?: (?!\()\S*[^\s;,])*[;,]?"  # of a command: up to the next part of the sentence, or what is in brackets
 _WORD = re.compile(rf"\b(?:{_COMMAND}){ITS_WORDS}(?!\S)|\S+")  # a command is one
