@@ -121,6 +121,14 @@ class Script:
         ends = ((int(task), int(end[1])),) if end else ()
         return self._order(lease=Lease(task=int(task)), ends=ends)
 
+    def _on_barred(self, task: str) -> list[asked.Instruction]:
+        return self._order(lease=Lease(task=int(task), is_barred=True))
+
+    def _on_released(self, *tasks: str) -> list[asked.Instruction]:
+        """`released TASKS [at RATE]`."""
+        tasks, rate = (tasks[:-2], float(tasks[-1])) if "at" in tasks else (tasks, None)
+        return self._order(released=tuple(Lease(task=int(task), learning_rate=rate) for task in tasks))
+
     def _on_noted(self, task: str) -> list[asked.Instruction]:
         return self._order(noted=(int(task),))
 

@@ -388,6 +388,8 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     callbacks: CallbackNeeds | None = None  # of the model, as soon as it is built, if it has any
     can_wait: bool = False  # it has nothing in hand: the answer may be held until there is something to say
     rounds: int = 0  # of barriers that it has been told of, from the first on
+    computes_ahead: bool = False  # it takes tasks behind a barrier that is not passed yet
+    barred: tuple[int, ...] = ()  # of the tasks in hand, those that wait for their barrier
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):
@@ -398,10 +400,14 @@ class PartitionAddress(Record, frozen=True, kw_only=True):
 
 
 class Lease(Record, frozen=True, kw_only=True):
-    """Leave to work on a training task.  `learning_rate`: what callbacks have set for it, in place of the model's."""
+    """Leave to work on a training task.  `learning_rate`: what callbacks have set for it, in place of the model's.
+
+    `is_barred`: the barrier before it is not passed yet; its first minibatch is computed, and kept back until it is.
+    """
 
     task: int
     learning_rate: float | None = None
+    is_barred: bool = False
 
 
 class EvaluationLease(Record, frozen=True, kw_only=True):
@@ -457,6 +463,7 @@ class WorkerOrders(Message, frozen=True, kw_only=True, tag=21):
     export: ExportLease | None = None
     noted_export: str = ""  # the digest of the export whose report, or failure, is noted
     check: bool = False  # nothing is trained in this run yet: try the model on a minibatch once it is built
+    released: tuple[Lease, ...] = ()  # of tasks in hand that were barred: their barrier is passed
 
 
 # ---------------------------------------------------------------- worker -> partition

@@ -184,7 +184,8 @@ class Computing:
         self.meter.state = "waiting"
         if built.export_wish is not None:
             self._tell(ExportWished(built.export_wish))
-        self._tell(ModelBuilt(bool(built.tables), built.callbacks, built.stops_on_nan))
+        computes_ahead = self._batch_calls is None
+        self._tell(ModelBuilt(bool(built.tables), built.callbacks, built.stops_on_nan, computes_ahead))
 
     def _on_refused(self, error: BaseException) -> None:
         """The model cannot be built, or does not stand its check."""

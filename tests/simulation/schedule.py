@@ -23,7 +23,17 @@ PREDICTION_MOMENTS = (
     "digest",
     "complete",
 )
-BARRIER_MOMENTS = ("waiting", "standing", "barrier", "evaluating", "shown", "keeping", "decided", "passed")
+BARRIER_MOMENTS = (
+    "held back",
+    "waiting",
+    "standing",
+    "barrier",
+    "evaluating",
+    "shown",
+    "keeping",
+    "decided",
+    "passed",
+)
 
 __all__ = [
     "BARRIER_MOMENTS",

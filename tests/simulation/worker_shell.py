@@ -25,6 +25,7 @@ from edlz.services.protocol.messages import (
 from edlz.services.storage.state import State
 from edlz.services.worker.core import inputs
 from edlz.services.worker.core import instructions as worker_core
+from edlz.services.worker.core.held_tasks import Phase
 from edlz.services.worker.core.instructions import Outcome
 from edlz.services.worker.row_traffic import join_rows, split_gradients
 from tests.simulation.callbacks import callback_needs, decide, loss_of, seen
@@ -228,6 +229,8 @@ class WorkerShell(Shell):
         if process.step == step:
             process.pace.end(self._job.now)
         self._job.event(process.name, event)
+        if process.is_up and Phase.HELD_BACK in process.core.phases.values():
+            self._job.reach("held back")
 
     def _evaluate(self, process: Process, evaluate: worker_core.Evaluate) -> None:
         lease = evaluate.lease

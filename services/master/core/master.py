@@ -49,7 +49,6 @@ from edlz.services.protocol.messages import (
     Granted,
     Identity,
     Job,
-    Lease,
     PartitionStatus,
     Scaled,
     ScaleRequest,
@@ -403,6 +402,8 @@ class MasterCore:
                 continue
             answer = self._answer(status, entry, out, now)
             if not (is_due or _is_said(answer)):
+                if self.work.barriers.are_used:  # others may have a task in hand that waits for its barrier
+                    continue
                 break
             self._note(status, entry, answer, entry.seen_s)
             out += self._tell(ask.to, status, answer)
@@ -454,10 +455,10 @@ class MasterCore:
             era=(self.eras.newest if work.is_open else None) or status.era,
             partitions=() if status.address_list == partitions.address_list else partitions.addresses,
             address_list=partitions.address_list,
-            lease=None if task is None else Lease(task=task, learning_rate=work.barriers.learning_rate(task)),
+            lease=None if task is None else work.lease_of(task),
             evaluation=evaluation,
             conclude=conclude,
-            noted=noted,
+            noted=(*noted, *work.cut_off(status)),
             noted_evaluations=tuple((done.round, done.task) for done in status.evaluated),
             noted_results=tuple(result.round for result in status.results),
             noted_failures=noted_failures,
@@ -465,6 +466,7 @@ class MasterCore:
             ends=work.bad_tasks.of((*status.holding, *(() if task is None else (task,)))),
             export=export,
             noted_export=noted_export,
+            released=work.released(status) if work.is_open else (),
         )
 
     # -- checks
@@ -484,6 +486,6 @@ def _may_be_held(event: Input) -> bool:
 def _is_said(orders: WorkerOrders) -> bool:
     """Whether orders say anything to a worker that has nothing in hand."""
     noted = (*orders.noted, *orders.noted_evaluations, *orders.noted_results, *orders.noted_failures)
-    given = (orders.lease, orders.evaluation, orders.conclude, orders.export)
+    given = (orders.lease, orders.evaluation, orders.conclude, orders.export, orders.released)
     is_ending = orders.stop or orders.finished
     return bool(is_ending or noted or any(given) or orders.partitions or orders.noted_export)

@@ -38,6 +38,7 @@ from edlz.services.protocol.messages import (
     ExportLease,
     Identity,
     Job,
+    Lease,
     WorkerStatus,
 )
 
@@ -265,6 +266,19 @@ class Work:
         return (self.queue.is_done or is_held) and bool(status.done or status.results or has_predicted)
 
     # -- leases
+
+    def lease_of(self, task: int) -> Lease:
+        """Return a task's lease, by what is known of the barriers now."""
+        rate = self.barriers.learning_rate(task)
+        return Lease(task=task, learning_rate=rate, is_barred=self.queue.is_barred(task))
+
+    def released(self, status: WorkerStatus) -> tuple[Lease, ...]:
+        """Return the leases of a worker's barred tasks whose barrier is passed."""
+        return tuple(self.lease_of(task) for task in status.barred if not self.queue.is_barred(task))
+
+    def cut_off(self, status: WorkerStatus) -> tuple[int, ...]:
+        """Return the tasks in a worker's hand that the job has no more: it was ended before them."""
+        return tuple(task for task in status.barred if task >= self.queue.task_count)
 
     def lease_task(self, status: WorkerStatus, now: float) -> int | None:
         """Lease a task to train on, if the worker is to have one now."""

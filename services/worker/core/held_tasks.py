@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from edlz.services.protocol.messages import NO_IDENTITY, DoneTask, Exchanged, Identity, RowIds
+from edlz.services.protocol.messages import NO_IDENTITY, DoneTask, Exchanged, FailedTask, Identity, RowIds
 from edlz.services.protocol.plan import Plan
 from edlz.services.transitions import Transitions
 from edlz.services.worker.core.instructions import Outcome
@@ -25,6 +25,7 @@ class Phase(Enum):
     PULLING = "pulling"  # asked all partitions
     READY = "ready"  # index and version are known
     COMPUTING = "computing"
+    HELD_BACK = "held back"  # sync: computed, and its barrier is not passed yet
     PUSHING = "pushing"  # sent a push without a pull
     STAGED = "staged"  # sync: staged everywhere, another task of this worker will see the commit
     REPORTING = "reporting"  # finished on all partitions
@@ -37,10 +38,11 @@ STEPS = Transitions(
     Phase.QUEUED,
     {
         Phase.QUEUED: {Phase.LOOKING, Phase.PULLING},
-        Phase.LOOKING: {Phase.PULLING},
+        Phase.LOOKING: {Phase.PULLING, Phase.HELD_BACK},
         Phase.PULLING: {Phase.READY, Phase.REPORTING, Phase.BACKING_OFF, Phase.LOOKING, Phase.PULLING},
         Phase.READY: {Phase.COMPUTING, Phase.PUSHING, Phase.BACKING_OFF, Phase.LOOKING, Phase.PULLING},
-        Phase.COMPUTING: {Phase.PUSHING, Phase.BACKING_OFF, Phase.LOOKING, Phase.PULLING},
+        Phase.COMPUTING: {Phase.PUSHING, Phase.HELD_BACK, Phase.BACKING_OFF, Phase.LOOKING, Phase.PULLING},
+        Phase.HELD_BACK: {Phase.PUSHING, Phase.LOOKING, Phase.PULLING},
         Phase.PUSHING: {Phase.STAGED, Phase.REPORTING, Phase.BACKING_OFF, Phase.LOOKING, Phase.PULLING},
         Phase.STAGED: {Phase.READY, Phase.REPORTING, Phase.LOOKING, Phase.PULLING},
         Phase.BACKING_OFF: {Phase.LOOKING, Phase.PULLING},
@@ -49,12 +51,13 @@ STEPS = Transitions(
 )
 
 # Phases in which a field says something; a task that enters another one forgets it.
-_AFTER_PULL = {Phase.PULLING, Phase.READY, Phase.COMPUTING, Phase.PUSHING}
+_AFTER_PULL = {Phase.PULLING, Phase.READY, Phase.COMPUTING, Phase.HELD_BACK, Phase.PUSHING}
 LASTING: dict[str, set[Phase]] = {
     "answers": _AFTER_PULL,  # but each pull begins without any
     "ahead": _AFTER_PULL,
     "acks": {Phase.PUSHING},
     "pause": {Phase.BACKING_OFF},
+    "result": {Phase.HELD_BACK},
 }
 
 
@@ -83,6 +86,8 @@ class HeldTask:
     attempt: int
     lane: int
     learning_rate: float | None = None  # what callbacks have set, in place of the model's
+    is_barred: bool = False  # sync: the barrier before it is not passed yet
+    result: Outcome | FailedTask | None = None  # what has come of its minibatch meanwhile
     end_at: int | None = None  # the master has ended the task before this minibatch
     phase: Phase = Phase.QUEUED
     index: int = 0
@@ -181,7 +186,13 @@ class HeldTask:
         return DoneTask(task=self.task, era=era, incarnations=lives)
 
 
-_EMPTY: dict[str, Callable[[], object]] = {"answers": dict, "ahead": dict, "acks": set, "pause": lambda: None}
+_EMPTY: dict[str, Callable[[], object]] = {
+    "answers": dict,
+    "ahead": dict,
+    "acks": set,
+    "pause": lambda: None,
+    "result": lambda: None,
+}
 
 
 def _forgotten(before: Phase, after: Phase) -> tuple[tuple[str, Callable[[], object]], ...]:
@@ -244,6 +255,11 @@ class HeldTasks:
     # -- questions
 
     @property
+    def are_held_back(self) -> bool:
+        """Whether nothing is to be done with any of them before a barrier is passed; so it is of none."""
+        return all(held.phase is Phase.HELD_BACK for held in self)
+
+    @property
     def active(self) -> list[HeldTask]:
         """Those that have begun, and are not finished everywhere."""
         return [held for held in self if held.phase not in (Phase.QUEUED, Phase.REPORTING)]
@@ -272,7 +288,7 @@ class HeldTasks:
 
     @property
     def _wait_for_slots(self) -> bool:
-        active, waiting = self.active, (Phase.PULLING, Phase.STAGED)
+        active, waiting = self.active, (Phase.PULLING, Phase.STAGED, Phase.HELD_BACK)
         return self._plan.is_sync and bool(active) and all(held.phase in waiting for held in active)
 
     def of_earliest_round(self) -> list[HeldTask]:

@@ -72,11 +72,16 @@ class ExportWished(msgspec.Struct, frozen=True):
 
 
 class ModelBuilt(msgspec.Struct, frozen=True):
-    """The model is built from the job's seed; `stops_on_nan`: its callbacks end the job at such a loss."""
+    """The model is built from the job's seed.
+
+    `stops_on_nan`: its callbacks end the job at such a loss.  `computes_ahead`: a minibatch may be computed before it is known
+    whether it is trained on; not if callbacks are called with each.
+    """
 
     has_tables: bool
     callbacks: CallbackNeeds | None
     stops_on_nan: bool
+    computes_ahead: bool = True
 
 
 class Fatal(msgspec.Struct, frozen=True):

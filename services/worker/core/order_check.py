@@ -27,7 +27,8 @@ def check_orders(orders: WorkerOrders, job: Job | None, known: frozenset[int]) -
     """
     job = job or orders.job
     if job is None:
-        if any((orders.lease, orders.evaluation, orders.conclude, orders.partitions, orders.export)):
+        given = (orders.lease, orders.evaluation, orders.conclude, orders.export, orders.released)
+        if any(given) or orders.partitions:
             raise RemoteProtocolError("the master gives work of a job that it has not told")
         return
     indices = frozenset(address.index for address in orders.partitions)
@@ -38,8 +39,8 @@ def check_orders(orders: WorkerOrders, job: Job | None, known: frozenset[int]) -
     tasks = job.plan.task_count
     for task in (*orders.again, *(task for task, _ in orders.ends)):
         _check_task(task, tasks)
-    if orders.lease is not None:
-        _check_task(orders.lease.task, tasks)
+    for lease in (*([] if orders.lease is None else [orders.lease]), *orders.released):
+        _check_task(lease.task, tasks)
     if orders.evaluation is not None:
         _check_evaluation(orders.evaluation, job)
         if len(known | indices) < job.partitions:

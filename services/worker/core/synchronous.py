@@ -33,7 +33,7 @@ class SynchronousTraining(Training):
     def _pull_for_staged(self) -> list[Instruction]:
         """A staged task whose step no other task of this worker will see committed asks itself."""
         out: list[Instruction] = []
-        drivers = (Phase.READY, Phase.COMPUTING, Phase.PULLING, Phase.PUSHING)
+        drivers = (Phase.READY, Phase.COMPUTING, Phase.HELD_BACK, Phase.PULLING, Phase.PUSHING)
         for held in self._held:
             if held.phase is not Phase.STAGED:
                 continue
@@ -91,7 +91,7 @@ class SynchronousTraining(Training):
     def _has_more_slots(self, held: HeldTask) -> bool:
         """Whether another task will see this step's commit; with rows, each asks for its own."""
         others = (other for other in self._held.of_step(held) if other is not held)
-        return not self._has_tables and any(other.phase is Phase.READY for other in others)
+        return not self._has_tables and any(other.phase in (Phase.READY, Phase.HELD_BACK) for other in others)
 
     def _on_all_acks(self, held: HeldTask, now: float) -> list[Instruction]:
         held.enter(Phase.STAGED)

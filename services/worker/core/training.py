@@ -98,6 +98,16 @@ class Training(ABC):
         return tuple(self._failed)
 
     @property
+    def barred(self) -> tuple[int, ...]:
+        """The tasks in hand that wait for their barrier."""
+        return tuple(held.task for held in self._held if held.is_barred)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do, nor to report, before the master says more."""
+        return self._held.are_held_back and not self._failed
+
+    @property
     def is_busy(self) -> bool:
         return self._held.computing is not None
 
@@ -135,7 +145,12 @@ class Training(ABC):
         return self._drop(self._held.tasks)
 
     def take(
-        self, task: int, end_at: int | None = None, learning_rate: float | None = None
+        self,
+        task: int,
+        end_at: int | None = None,
+        learning_rate: float | None = None,
+        *,
+        is_barred: bool = False,
     ) -> list[Instruction]:
         """Take a leased task in hand.
 
@@ -145,11 +160,13 @@ class Training(ABC):
             The master has ended it before this minibatch.
         learning_rate : float, optional
             What callbacks have set for it.
+        is_barred : bool
+            Whether the barrier before it is not passed yet.
         """
         if self._held.get(task) is not None:
             return []
         held = self._held.take(task)
-        held.learning_rate = learning_rate
+        held.learning_rate, held.is_barred = learning_rate, is_barred
         if end_at is not None:
             held.end(end_at)
         return [Begin(task, held.lane, end_at)]
@@ -165,6 +182,38 @@ class Training(ABC):
                     # The stream may have read past the new end already: it begins anew, and stops there.
                     out += [Drop(task), Begin(task, held.lane, end_at)]
         return out
+
+    def holds_back(self, task: int, attempt: int, result: Outcome | FailedTask) -> bool:
+        """Keep what has come of a minibatch, if the barrier before its task is not passed yet; return whether it is so."""
+        held = self._held.get(task)
+        if held is None or held.attempt != attempt or not held.is_barred:
+            return False
+        if held.phase not in (Phase.LOOKING, Phase.COMPUTING):
+            return False  # nothing is to come of it now
+        held.enter(Phase.HELD_BACK)
+        held.result = result
+        return True
+
+    def release(
+        self, task: int, learning_rate: float | None
+    ) -> tuple[int, Outcome | FailedTask | None, list[Instruction]]:
+        """The barrier before a task is passed: go on with it at this learning rate.
+
+        Returns
+        -------
+        attempt : int
+        result : Outcome, FailedTask or None
+            What was held back of that attempt, to be told again.
+        instructions : list of Instruction
+        """
+        held = self._held.get(task)
+        if held is None or not held.is_barred:
+            return 0, None, []
+        held.is_barred = False
+        is_other, held.learning_rate = learning_rate != held.learning_rate, learning_rate
+        if is_other and held.phase in (Phase.COMPUTING, Phase.HELD_BACK):
+            return held.attempt, None, self._pull(held)  # a push says at which rate it is applied
+        return held.attempt, held.result, []
 
     def forget(self, tasks: Iterable[int]) -> list[Instruction]:
         """The master has noted how these ended."""
@@ -367,7 +416,7 @@ class Training(ABC):
     def on_computed(self, task: int, attempt: int, outcome: Outcome, now: float) -> list[Instruction]:
         """A gradient is there: push it to all partitions."""
         held = self._held.get(task)
-        if held is None or held.attempt != attempt or held.phase is not Phase.COMPUTING:
+        if held is None or held.attempt != attempt or held.phase not in (Phase.COMPUTING, Phase.HELD_BACK):
             return []  # abandoned meanwhile
         self.steps += 1  # pushed or not: it is a sign of life
         self._requests.note_computed()

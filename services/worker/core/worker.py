@@ -21,6 +21,7 @@ from edlz.services.protocol.messages import (
     Identity,
     Initialised,
     Job,
+    Lease,
     NonFiniteLoss,
     PartitionAddress,
     Refused,
@@ -103,7 +104,7 @@ class WorkerCore:
         self._training: Training | None = None  # as soon as the model is built
         self._failure: Failure | None = None
         self._callbacks: CallbackNeeds | None = None  # of the model
-        self._stops_on_nan = False
+        self._stops_on_nan = self._computes_ahead = False
         self._nonfinite_losses = 0
         self._nonfinite_loss: NonFiniteLoss | None = None
         self._partitions = PartitionDirectory()
@@ -240,6 +241,8 @@ class WorkerCore:
             callbacks=self._callbacks,
             can_wait=self._was_idle,
             rounds=self._evaluations.rounds,
+            computes_ahead=self._computes_ahead,
+            barred=training.barred if training else (),
         )
         return [AskMaster(body)]
 
@@ -258,10 +261,8 @@ class WorkerCore:
 
     @property
     def _is_idle(self) -> bool:
-        """Whether it wants work, has none in hand, and has nothing to report: then the master may answer later."""
-        training = self._training
-        has_training = training is not None and bool(training.holding or training.failed)
-        return self._wants_task() and not has_training and self._evaluations.is_idle
+        """Whether it wants work, has none that it may do, and has nothing to report: then the master may answer later."""
+        return self._wants_task() and self._ready_training.is_idle and self._evaluations.is_idle
 
     def _asks_at_once(self, now: float) -> bool:
         """Whether to ask again as soon as an ask is answered: an answer without work has been held, or comes to reports."""
@@ -290,7 +291,7 @@ class WorkerCore:
         self._address_list = orders.address_list
         out += self._learn_partitions(orders.partitions)
         if self._training is not None:
-            out += self._work_on(self._training, orders)
+            out += self._work_on(self._training, orders, now)
         out += self._evaluations.on_orders(orders, self._partitions.count)
         out += self._exports.on_orders(orders)
         out += self._schedule()
@@ -304,7 +305,7 @@ class WorkerCore:
         settings = JobSettings.of(job.config)  # raises before anything has changed
         self.job, self._settings, self._partitions.count = job, settings, job.partitions
 
-    def _work_on(self, training: Training, orders: WorkerOrders) -> list[Instruction]:
+    def _work_on(self, training: Training, orders: WorkerOrders, now: float) -> list[Instruction]:
         """Forget what the master has noted, begin again what it did not believe, take what it leases."""
         out: list[Instruction] = []
         if orders.era != training.era:  # an era is learnt from the master only
@@ -315,9 +316,21 @@ class WorkerCore:
         for task in orders.again:
             out += training.begin_again(task)
         out += training.end(orders.ends)
+        for lease in orders.released:
+            out += self._release(training, lease, now)
         if orders.lease is not None:
             lease = orders.lease
-            out += training.take(lease.task, dict(orders.ends).get(lease.task), lease.learning_rate)
+            end_at = dict(orders.ends).get(lease.task)
+            out += training.take(lease.task, end_at, lease.learning_rate, is_barred=lease.is_barred)
+        return out
+
+    def _release(self, training: Training, lease: Lease, now: float) -> list[Instruction]:
+        """The barrier before a task in hand is passed: what was held back of it counts now."""
+        attempt, result, out = training.release(lease.task, lease.learning_rate)
+        if isinstance(result, Outcome):
+            out += self._on_computed(lease.task, attempt, result, now)
+        elif result is not None:
+            out += self._on_failed(lease.task, attempt, result, now)
         return out
 
     # -- partitions
@@ -334,6 +347,7 @@ class WorkerCore:
         self._callbacks = built.callbacks
         settings = self.settings
         self._stops_on_nan = built.stops_on_nan or settings.stop_on_nan
+        self._computes_ahead = built.computes_ahead
         requests = Requests(self.plan, self._partitions, settings.get_model_steps, self._ask, self.job.run)
         about = (self.plan, self._partitions, requests, built.has_tables, self._status)
         if self.plan.is_sync:
@@ -379,6 +393,8 @@ class WorkerCore:
         return [*self._ready_training.on_ids(task, index, attempt, ids), *self._schedule()]
 
     def _on_computed(self, task: int, attempt: int, outcome: Outcome, now: float) -> list[Instruction]:
+        if self._ready_training.holds_back(task, attempt, outcome):
+            return self._on_held_back(now)
         loss = outcome.loss
         if loss is not None and not math.isfinite(loss) and self._ready_training.takes(task, attempt):
             return self._on_nonfinite(task, attempt, outcome, loss, now)
@@ -407,7 +423,13 @@ class WorkerCore:
         )
         return self._on_failed(task, attempt, failed, now)
 
+    def _on_held_back(self, now: float) -> list[Instruction]:
+        """What has come of a minibatch is kept until its barrier is passed; that is heard of at once by who says that it waits."""
+        return [*self._schedule(), *(self._status(now) if self._is_idle else [])]
+
     def _on_failed(self, task: int, attempt: int, failed: FailedTask, now: float) -> list[Instruction]:
+        if self._ready_training.holds_back(task, attempt, failed):
+            return self._on_held_back(now)
         return [*self._ready_training.on_failed(task, attempt, failed, now), *self._schedule()]
 
     # -- evaluation

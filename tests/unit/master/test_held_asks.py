@@ -3,14 +3,15 @@
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from edlz.services.master.core.master import IDLE_S
 from edlz.services.master.core.partition_answers import BARRIER_S
 from edlz.services.master.core.vocabulary.inputs import Tick
 from edlz.services.master.core.vocabulary.instructions import Reply
-from edlz.services.protocol.concluded_rounds import CallbackNeeds
-from edlz.services.protocol.messages import Failure
+from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision
+from edlz.services.protocol.messages import EvaluationResult, Failure
 from tests.asked_master import AskedMaster
 
 DECIDING = CallbackNeeds(runs=True, decides=True)
@@ -149,6 +150,29 @@ def test_a_barrier_is_opened_by_whoever_comes_to_it_last(is_worker_first: bool) 
         stand()
         lease = report()
     assert (lease.task, lease.version) == (0, 1)
+
+
+def test_who_has_computed_ahead_of_a_barrier_hears_at_once_that_it_is_passed() -> None:
+    """One after the other: a worker that has nothing in hand has asked before it."""
+    master = AskedMaster("sync", tasks=4, slots=1, evaluated=0, partitions=1)
+    barriers = master.core.work.barriers
+    assert master.worker("a", wants_task=True, callbacks=DECIDING)[0].lease is not None
+    barriers._every, barriers._places = 1, np.arange(4)
+    barriers._move_on()
+    asks = {"computes_ahead": True, "holding": (0,)}
+    lease = master.worker("a", wants_task=True, **asks)[0].lease
+    assert (lease.task, lease.is_barred) == (1, True)
+    assert ask(master, "idle", computes_ahead=True) is None
+    asks = {"computes_ahead": True, "holding": (1,), "barred": (1,)}
+    master.worker("a", done=master.done(0), **{**asks, "holding": (0, 1)})
+    assert ask(master, "a", **asks) is None
+    stood = master.feed_status(master.partitions[0], finished_tasks=1, version=1, can_wait=True)
+    (concluder,) = [who for who, each in replies(stood).items() if getattr(each, "conclude", None)]
+    number = replies(stood)[concluder].conclude.round
+    result = EvaluationResult(round=number, metrics={}, decision=Decision(logs={}, learning_rate=0.5))
+    told = replies(master.worker(concluder, results=(result,), **(asks if concluder == "a" else {}))[1])
+    (released,) = told["a"].released
+    assert (released.task, released.learning_rate, released.is_barred) == (1, 0.5, False)
 
 
 def test_a_partition_at_a_barrier_hears_what_is_new_at_once() -> None:

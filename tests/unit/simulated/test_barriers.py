@@ -2,7 +2,9 @@
 
 import dataclasses
 import random
+from collections import Counter
 from collections.abc import Hashable, Iterable
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ from edlz.services.ps.core.exchanges import Exchanges
 from edlz.services.ps.core.instructions import Reply
 from edlz.services.storage import complete_checkpoints
 from edlz.services.storage.checkpoint_records import Manifest, Part
+from edlz.services.worker.core.training import Training
 from tests.schedules import (
     ending_schedule,
     exporting_schedule,
@@ -53,7 +56,7 @@ def test_callbacks_decide_the_same_on_any_number_of_workers(
     about = dataclasses.replace(schedule(1), partitions=partitions, workers=workers, evaluation_steps=every)
     job = SimulatedJob(about).run()
     assert len(job.journal["rounds"]) == (4 if every else 2)
-    assert all(round_.decision.learning_rate for round_ in job.journal["rounds"])
+    assert all("shown" in round_.decision.logs for round_ in job.journal["rounds"])
 
 
 def test_what_is_journalled_of_a_round_does_not_grow_with_those_before(
@@ -325,6 +328,47 @@ def test_the_parameters_of_a_barrier_are_those_that_are_evaluated(monkeypatch: p
         run_all(schedule(seed) for seed in range(20))
 
 
+def test_what_is_computed_ahead_of_a_barrier_is_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were it pushed at once, partitions would stand at no version that could be evaluated."""
+    monkeypatch.setattr(Training, "holds_back", lambda *about: False)
+    with pytest.raises(Violation):
+        run_all(schedule(seed) for seed in range(20))
+
+
+def test_what_is_computed_ahead_of_a_barrier_is_of_the_rate_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    release = Training.release
+
+    def at_the_rate_before(self: Training, task: int, learning_rate: float | None) -> Any:
+        held = self._held.get(task)
+        return release(self, task, learning_rate if held is None else held.learning_rate)
+
+    monkeypatch.setattr(Training, "release", at_the_rate_before)
+    with pytest.raises(Violation):
+        run_all(schedule(seed) for seed in range(20))
+
+
+def test_a_minibatch_behind_a_barrier_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless its learning rate is another one then; and none is for callbacks that are called with each."""
+    counts: Counter[tuple[int, int]] = Counter()
+    compute = worker_shell.WorkerShell._compute
+
+    def counted(self: Any, process: Process, compute_: Any) -> None:
+        counts[compute_.task, compute_.index] += 1
+        compute(self, process, compute_)
+
+    monkeypatch.setattr(worker_shell.WorkerShell, "_compute", counted)
+    about = dataclasses.replace(schedule(1, evaluation_steps=2), lengths=(2,) * 40, workers=1)
+    job = SimulatedJob(about).run()
+    rounds = job.journal["rounds"]
+    changed = {r.task + 1 for before, r in pairwise([None, *rounds]) if r.decision.learning_rate is not None}
+    again = {task for (task, index), count in counts.items() if count > 1}
+    assert again
+    assert all(task in changed or task - 1 in changed for task in again), "those of its round"
+    assert len(again) < len(counts) / 4
+
+
 def test_an_evaluation_asks_for_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were the newest values taken, those of a partition that has lost some would be evaluated."""
     monkeypatch.setattr(Exchanges, "newest", newest_whatever_it_is)
@@ -375,7 +419,7 @@ def test_the_final_metrics_are_of_the_finished_model(with_master: bool, mode: st
         _check_final_metrics(SimulatedJob(dataclasses.replace(schedule(seed, mode), **about)).run())
 
 
-@pytest.mark.parametrize(("seed", "at"), [(4, 0.5), (15, 1.0), (17, 0.5)])
+@pytest.mark.parametrize(("seed", "at"), [(4, 0.5), (11, 1.0), (24, 0.5)])
 def test_parts_of_several_eras_are_what_all_can_go_back_to(
     seed: int, at: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

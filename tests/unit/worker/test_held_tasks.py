@@ -5,6 +5,7 @@ import pytest
 from edlz.services.errors import LocalProtocolError
 from edlz.services.protocol.messages import Exchanged
 from edlz.services.worker.core.held_tasks import LASTING, STEPS, HeldTask, HeldTasks, Pause, Phase
+from edlz.services.worker.core.instructions import Outcome
 from tests import builders
 
 
@@ -112,7 +113,13 @@ def test_every_phase_is_reached_and_left(phase: Phase) -> None:
     [(before, after) for before in Phase for after in Phase if after in STEPS.after[before]],
 )
 def test_a_task_forgets_what_says_nothing_in_its_next_phase(before: Phase, after: Phase) -> None:
-    full = {"acks": {0}, "answers": {0: ANSWER}, "ahead": {1: {}}, "pause": Pause(1.0)}
+    full = {
+        "acks": {0},
+        "answers": {0: ANSWER},
+        "ahead": {1: {}},
+        "pause": Pause(1.0),
+        "result": Outcome(False, ()),
+    }
     held = HeldTask(
         0, 1, 0, phase=before, **{name: full[name] for name in LASTING if before in LASTING[name]}
     )

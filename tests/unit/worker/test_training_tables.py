@@ -323,6 +323,90 @@ TABLES: dict[str, tuple[str, dict[str, Any], str]] = {
         computed                  | p0 pull 0.0, p1 pull 0.0
         """,
     ),
+    "sync: what is computed of a task behind a barrier is kept back until that is passed": (
+        "sync",
+        {},
+        """
+        barred 0                  | begin 0, p0 pull 0.0, p1 pull 0.0, tell
+        barred 1                  | begin 1, p0 pull 1.0, p1 pull 1.0, tell
+        p0 answers                |
+        p1 answers                | compute 0.0
+        computed                  |
+        p0 answers                |
+        p1 answers                | compute 1.0
+        computed last             |
+        released 0 1              | p0 push 0.0, p1 push 0.0, p0 push 1.0 last pull 1.1, p1 push 1.0 last pull 1.1, tell
+        """,
+    ),
+    "sync: who is not through when the barrier is passed goes on as ever": (
+        "sync",
+        {},
+        """
+        barred 0                  | begin 0, p0 pull 0.0, p1 pull 0.0, tell
+        released 0                |
+        p0 answers                |
+        p1 answers                | compute 0.0
+        computed                  | p0 push 0.0 pull 0.1, p1 push 0.0 pull 0.1
+        """,
+    ),
+    "sync: a push says at which rate it is applied, so with another one it is computed again": (
+        "sync",
+        {},
+        """
+        barred 0                  | begin 0, p0 pull 0.0, p1 pull 0.0, tell
+        p0 answers                |
+        p1 answers                | compute 0.0
+        computed                  |
+        released 0 at 0.5         | p0 pull 0.0, p1 pull 0.0, tell
+        p0 answers                |
+        p1 answers                | compute 0.0
+        computed                  | p0 push 0.0 pull 0.1, p1 push 0.0 pull 0.1
+        """,
+    ),
+    "sync: so it is if the barrier is passed while it is computed": (
+        "sync",
+        {},
+        """
+        barred 0                  | begin 0, p0 pull 0.0, p1 pull 0.0, tell
+        p0 answers                |
+        p1 answers                | compute 0.0
+        released 0 at 0.5         | p0 pull 0.0, p1 pull 0.0
+        """,
+    ),
+    "sync: what the user's code raises behind a barrier is told when that is passed": (
+        "sync",
+        {},
+        """
+        barred 0                  | begin 0, p0 pull 0.0, p1 pull 0.0, tell
+        p0 answers                |
+        p1 answers                | compute 0.0
+        raised                    |
+        released 0                | drop 0, tell
+        """,
+    ),
+    "sync: with rows, whatever happens behind a barrier": (
+        "sync",
+        {"has_tables": True},
+        """
+        barred 0                  | begin 0, find 0.0, tell
+        ids                       | p0 pull 0.0 rows 0, p1 pull 0.0 rows 0
+        p0 answers                |
+        p1 answers                | compute 0.0
+        computed                  |
+        released 0                | p0 push 0.0 pull 0.1 rows 1, p1 push 0.0 pull 0.1 rows 1, tell
+        """,
+    ),
+    "sync: a job that ends before a barred task has it no more": (
+        "sync",
+        {},
+        """
+        barred 0                  | begin 0, p0 pull 0.0, p1 pull 0.0, tell
+        p0 answers                |
+        p1 answers                | compute 0.0
+        computed                  |
+        noted 0                   | drop 0, tell
+        """,
+    ),
     "async: a task that is leased with its end stops there": (
         "async",
         {},

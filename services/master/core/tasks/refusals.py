@@ -61,7 +61,7 @@ def check_worker(status: WorkerStatus, plan: Plan, term: int) -> None:
     who = f"worker-{status.worker}"
     _check_life(who, status.incarnation, term)
     _check_counts(who, (status.steps, status.rounds))
-    for task in (*status.holding, *(done.task for done in status.done)):
+    for task in (*status.holding, *status.barred, *(done.task for done in status.done)):
         _check_task(who, task, plan.task_count)
     evaluations = len(plan.evaluation_ranges)
     for done in status.evaluated:

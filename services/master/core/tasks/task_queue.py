@@ -52,7 +52,8 @@ class TaskQueue:
     task_count : int
         How many tasks the job has: fewer than its plan, if it has been ended.
     fence : int
-        No task from this one on is leased.
+        A barrier that is not passed stands before this task: from here on tasks are *barred*.  Of those only the
+        first round is leased, to workers that keep back what they compute of it.
     again : TaskSet
         Tasks that were given back by a lost worker, or failed, while this master looked on.
     failures, durations : Counter, Buckets
@@ -98,6 +99,10 @@ class TaskQueue:
 
     def holder(self, task: int) -> Identity | None:
         return self._leases.holder(task)
+
+    def is_barred(self, task: int) -> bool:
+        """Whether a task lies behind a barrier that is not passed yet."""
+        return task >= self.fence
 
     # -- events
 
@@ -243,27 +248,35 @@ class TaskQueue:
         return self._leases.first(everything, overdue, status.holding)
 
     def _next_sync(self, status: WorkerStatus, workers: Mapping[str, Holder], now: float) -> int | None:
-        first = self.done.first_missing()
-        if first >= self.fence:
+        first, horizon = self.done.first_missing(), self._horizon(status)
+        if first >= horizon:
             return None
-        current = self._slots(first)
-        if self._open_round[0] != current[0]:
+        current = self._slots(first, horizon)
+        if self._open_round[0] != current[0] or self.is_barred(first):
             self._open_round = (current[0], now)
         tasks = current
         task = self._leases.first(current, self._overdue(status, now), status.holding)
-        if task is None and current[-1] + 1 < self.fence:
-            tasks = self._slots(current[-1] + 1)
+        if task is None and current[-1] + 1 < horizon:
+            tasks = self._slots(current[-1] + 1, horizon)
             mine = (tasks[0] + held - current[0] for held in sorted(status.holding) if held in current)
             own = (slot for slot in mine if slot in tasks and self._leases.is_free(slot))
             task = next(own, None)
             if task is None:
                 task = self._leases.first_free(tasks)
-        return task if task is not None and self._may_take(status, tasks, workers) else None
+        if task is None or (self.is_barred(task) and task in self.suspects):
+            return None  # nobody is lost for what may never be trained
+        return task if self._may_take(status, tasks, workers) else None
 
-    def _slots(self, task: int) -> range:
-        """The tasks of a task's round; the job's last round may have fewer than its plan's."""
+    def _horizon(self, status: WorkerStatus) -> int:
+        """No task from this one on is leased to a worker."""
+        if self.fence >= self.task_count or not status.computes_ahead:
+            return self.fence
+        return self._slots(self.fence, self.task_count).stop
+
+    def _slots(self, task: int, end: int) -> range:
+        """The tasks of a task's round before `end`; the job's last round may have fewer than its plan's."""
         tasks = self.plan.round_tasks(task)
-        return range(tasks.start, min(tasks.stop, self.fence))
+        return range(tasks.start, min(tasks.stop, end))
 
     def _overdue(self, status: WorkerStatus, now: float) -> list[int]:
         """Return the tasks that others have held for too long."""

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 
 from edlz.services.master.core.tasks.task_queue import LEASE_FLOOR_S, Holder, TaskQueue
@@ -190,3 +191,32 @@ def test_nothing_behind_the_fence_is_leased(mode: str) -> None:
     assert queue.next_task(status("a", A), workers, 1.0) is None
     queue.task_count = queue.fence
     assert queue.is_done
+
+
+def test_one_round_behind_the_fence_is_leased_to_who_computes_ahead() -> None:
+    queue = make_queue("sync")
+    queue.fence = 2
+    ready = msgspec.structs.replace(status("a", A), computes_ahead=True)
+    leased = []
+    while (task := queue.next_task(ready, {}, 0.0)) is not None:
+        leased.append(task)
+    assert (leased, [queue.is_barred(task) for task in leased]) == ([0, 1, 2, 3], [False, False, True, True])
+    for task in range(2):
+        queue.finish(task, 1.0)
+    holding = msgspec.structs.replace(ready, holding=(2, 3))
+    late = 10 * queue.lease_timeout_s
+    assert queue.next_task(holding, {}, late) is None, "nothing of the round behind that"
+    other = msgspec.structs.replace(ready, worker="b", incarnation=(1, 2))
+    assert queue.next_task(other, {}, late) is None, "a lease ages from when its barrier is passed"
+
+
+def test_nobody_is_lost_for_a_suspect_behind_the_fence() -> None:
+    queue = make_queue("sync")
+    queue.fence = 2
+    for task in range(2):
+        queue.finish(task, 1.0)
+    queue.suspects.add(2)
+    ready = msgspec.structs.replace(status("a", A), computes_ahead=True)
+    assert queue.next_task(ready, {}, 1.0) is None
+    queue.fence = queue.task_count
+    assert queue.next_task(ready, {}, 1.0) == 2
