@@ -28,8 +28,6 @@ class Encoded:
         Of a processor, to make it.
     """
 
-    page_policy = header_policy()
-
     def __init__(self, content: Content, number: int = 1) -> None:
         self.content, self.number = content, number
         began_s = time.thread_time()
@@ -47,6 +45,10 @@ class Encoded:
     def unchanged(self) -> bytes:
         """Return what somebody is told who has it already."""
         return msgspec.json.encode({"api": API_VERSION, "look": self.number, "unchanged": True})
+
+    @property
+    def page_policy(self) -> str:
+        return header_policy()
 
     def page(self) -> bytes:
         """Return the page that goes on by itself."""

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from crc32c import crc32c
+from edlz.core_ext.scanning import crc32c
 
 __all__ = ["first_record", "last_step", "scalars_record"]
 

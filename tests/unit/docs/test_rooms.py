@@ -1,8 +1,10 @@
 """The rooms of the product: folders that a reader can take in, and imports that run one way between them."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
+from configparser import ConfigParser
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +12,16 @@ ROOT = Path(__file__).parents[3]
 PACKAGES = ("api", "client", "core_ext", "k8s", "model_zoo", "services")
 MOST_FILES = 20
 MOST_IN_FUNCTIONS = 10
+LAYERED = ("client/", "k8s/", "services/")
+LOADERS = {  # modules that load others by name, and how often: what a command, a user or a file asks for
+    "api/__init__.py": 1,
+    "client/__init__.py": 1,
+    "client/cli.py": 2,
+    "client/doctor/software.py": 2,
+    "client/python/handle.py": 1,
+    "services/inputs/known_formats.py": 1,
+    "services/master/page/status_page.py": 1,
+}
 ENGINE = ("api/", "model_zoo/", "services/export/", "services/worker/engine/")
 
 Found = tuple[
@@ -74,12 +86,60 @@ def test_no_two_folders_import_each_other_not_even_by_way_of_others() -> None:
     assert above == {}
 
 
+def test_no_two_modules_import_each_other_not_even_by_way_of_others() -> None:
+    names = {file: name for name, file in modules().items()}
+    above: dict[str, set[str]] = {name: set() for name in modules()}
+    for file, module, _ in imports():
+        if module in modules() and module != names[file]:
+            above[names[file]].add(module)
+    while bottom := {name for name, below in above.items() if not below}:
+        above = {name: below - bottom for name, below in above.items() if name not in bottom}
+    assert above == {}
+
+
+def test_the_layers_name_every_room_that_has_neighbours() -> None:
+    """Whoever adds a room beside others says in `.importlinter` which of them it may import."""
+    parser = ConfigParser()
+    parser.read(ROOT / ".importlinter")
+    layered = set()
+    for contract in parser.values():
+        outer = contract.get("containers", "").strip()
+        for layer in re.findall(
+            r"[\w.]+", contract.get("layers", "") + contract.get("exhaustive_ignores", "")
+        ):
+            layered.add(f"{outer}.{layer}" if outer else layer)
+    rooms = {folder(file) for file in modules().values() if file.startswith(LAYERED)}
+    beside = {
+        room for room in rooms if sum(folder(other) == folder(room) for other in rooms) > 1 and "/" in room
+    }
+    assert len(beside) > 30
+    assert {room for room in beside if f"edlz.{room.replace('/', '.')}" not in layered} == set()
+
+
+def test_all_cores_are_among_those_that_do_no_io() -> None:
+    parser = ConfigParser()
+    parser.read(ROOT / ".importlinter")
+    named = parser["importlinter:contract:cores"]["source_modules"].split()
+    cores = {room for room in map(folder, modules().values()) if room.endswith("/core")}
+    assert len(cores) == 3
+    assert {core for core in cores if f"edlz.{core.replace('/', '.')}" not in named} == set()
+
+
 def test_imports_stand_at_the_top_with_few_exceptions() -> None:
     inside = {(file, module) for file, module, is_inside in imports() if is_inside and module in modules()}
     assert 0 < len(inside) <= MOST_IN_FUNCTIONS
     for file, count in Counter(file for file, _ in inside).items():
         reasons = (ROOT / file).read_text(encoding="utf-8").count("# Not above: ")
         assert reasons == count, f"{file}: say why an import stands in a function"
+
+
+def test_few_modules_load_others_by_name() -> None:
+    found = Counter[str]()
+    for file in modules().values():
+        found[file] = len(
+            re.findall(r"\bimport_module\(|\b__import__\(", (ROOT / file).read_text(encoding="utf-8"))
+        )
+    assert {file: count for file, count in found.items() if count} == LOADERS
 
 
 def test_only_the_engine_and_exports_import_tensorflow() -> None:
