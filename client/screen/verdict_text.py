@@ -197,7 +197,8 @@ def stopped_block(status: JobStatus | None, job_name: str, ending: Ending) -> li
         lines: list[Line] = [[Span("Stopped", "wait"), Span(f"  {job_name} before it began.")]]
     else:
         epoch = f"epoch {status.epoch} of {status.epochs}, " if status.is_training else ""
-        where = f" at {percent(status.ratio)}, {epoch}v{status.version:,}"
+        version = "" if status.is_analysis else f", {epoch}v{status.version:,}"
+        where = f" at {percent(status.ratio)}{version}"
         fewer = f" (or with fewer: edlz resume {job_name} --num_workers=1)"
         lines = [[Span("Stopped", "wait"), Span(f"  {job_name}{where}. {_saved(status)}")]]
         has_more = status.target_workers > 1
@@ -213,6 +214,8 @@ def _report_line(ending: Ending) -> list[Line]:
 
 def _saved(status: JobStatus) -> str:
     """Return what a stop has kept."""
+    if status.is_prediction or status.is_analysis:  # tasks whose files are there are not done again
+        return "Nothing is lost."
     if not status.is_training:
         return "It begins again when it is resumed."
     if not status.version:

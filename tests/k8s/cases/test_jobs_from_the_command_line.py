@@ -75,26 +75,27 @@ def test_a_checkpoint_is_evaluated_and_predicts_in_pods(
     checkpoints = tmp_path / "ckpt"
     checkpoints.mkdir()
     checkpoints.chmod(0o777)  # pods run as a user of their own
-    flags = [
-        "--model_def=mnist.mnist_functional_api.custom_model",
+    pods = [
         f"--image_name={ready.image}",
         f"--volume=host_path={small_mnist},mount_path=/data;host_path={checkpoints},mount_path=/ckpt",
-        "--minibatch_size=50",
         "--num_workers=1",
         "--worker_resource_request=cpu=1,memory=1024Mi",
         "--ps_resource_request=cpu=0.5,memory=512Mi",
     ]
+    flags = ["--model_def=mnist.mnist_functional_api.custom_model", "--minibatch_size=50", *pods]
     test = "--validation_data=/data/test"
     saving = ["--training_data=/data/train", "--checkpoint_steps=1000", "--checkpoint_dir=/ckpt", test]
     begin = ["--checkpoint_dir_for_init=/ckpt"]
     predicting = ["--prediction_data=/data/test", "--prediction_output=/ckpt/predictions", *begin]
     found = {}
+    analyzing = ["/data/test", "--columns=label", "--statistics_output=/ckpt/statistics"]
     for command, name, more in (
-        ("train", "trained", saving),
-        ("evaluate", "evaluated", [test, *begin]),
-        ("predict", "predicted", predicting),
+        ("train", "trained", [*flags, *saving]),
+        ("evaluate", "evaluated", [*flags, test, *begin]),
+        ("predict", "predicted", [*flags, *predicting]),
+        ("analyze", "analyzed", [*pods, *analyzing]),
     ):
-        code = main([command, *flags, *more, f"--job_name={name}"])
+        code = main([command, *more, f"--job_name={name}"])
         printed = capsys.readouterr()
         assert code == 0, printed.out + printed.err + ready.describe()
         code = main(["wait", name, "--timeout=5m"])
@@ -110,3 +111,6 @@ def test_a_checkpoint_is_evaluated_and_predicts_in_pods(
     manifest = read_manifest(checkpoints / "predictions")
     assert manifest is not None
     assert (manifest.records, manifest.job) == (200, "predicted")
+    assert (found["analyzed"]["progress"]["records"], found["analyzed"]["job"]["state"]) == (200, "Succeeded")
+    statistics = json.loads((checkpoints / "statistics" / "statistics.json").read_text())
+    assert statistics["columns"]["label"]["count"] == 200

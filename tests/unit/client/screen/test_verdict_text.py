@@ -167,6 +167,8 @@ def test_stopped() -> None:
         ({}, "v354. Nothing could be saved: it begins again when it is resumed."),
         ({"version": 0}, "v0. Nothing was trained yet."),
         ({"epochs": 0}, "at 59 %, v354. It begins again when it is resumed."),
+        ({"epochs": 0, "is_prediction": True}, "at 59 %, v354. Nothing is lost."),
+        ({"epochs": 0, "is_analysis": True}, "at 59 %. Nothing is lost."),
     ],
 )
 def test_a_stop_says_what_it_has_kept(fields: dict[str, object], said: str) -> None:
