@@ -21,6 +21,7 @@ _NAMES = (
     "ps",
     "recordio",
     "readers",
+    "submission",
     "memory",
     "checkpoint",
     "export",
