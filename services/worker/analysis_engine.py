@@ -84,7 +84,7 @@ class AnalysisEngine:
                 else:
                     self._add_examples(states, block, records.name, first)
         except DataError as error:
-            raise TaskError(task, 0, error.message) from error
+            raise TaskError(task, 0, error.message, error.help) from error
         except Exception as error:  # of whatever reads the file
             text = f"{type(error).__name__}: {error}"
             raise TaskError(task, 0, text, traceback=traceback.format_exc()) from error

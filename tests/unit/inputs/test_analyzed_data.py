@@ -78,8 +78,9 @@ def test_records_without_columns(tmp_path: Path) -> None:
 def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("n,m\n" + "1,123456789012345678\n" * 100_000 + "1,2,3\n")
-    with pytest.raises(TaskError, match=r"a\.csv, line 100002: 3 columns"):
+    with pytest.raises(TaskError, match=r"a\.csv, line 100002: 3 columns") as raised:
         task_statistics(path)
+    assert "correct the row" in raised.value.record("evaluation").help
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,13 @@ def failure_of_task(job: Job, attempts: Attempts, *, skips: bool) -> FailureView
     is_same = all(failed.error == first.error for _, failed in attempts)
     are_deaths = all(failed.index == UNKNOWN_INDEX for _, failed in attempts)
     raised = "ended its worker" if are_deaths else "raised the same error" if is_same else "failed"
-    culprit = "the data" if job.plan.analyzes else _culprit(first)
-    correct = f"correct {culprit}, then: edlz resume {job.name}"
+    correct = f"correct {_culprit(first)}, then: edlz resume {job.name}"
+    if not (
+        are_deaths or first.where or first.traceback
+    ):  # no code: a file that cannot be read, or is not as it was
+        correct = (
+            f"correct the data, and begin anew: --fresh; or put it back as it was: edlz resume {job.name}"
+        )
     skip = f"or leave these records out: edlz resume {job.name} --skip_bad_tasks"
     return FailureView(
         text=f"{_name(job.plan, first)} {raised} {_how_often(attempts)}",

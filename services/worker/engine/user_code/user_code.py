@@ -113,20 +113,30 @@ class TaskError(EdlzError):
     where : str
         `file:line in function` of the innermost frame of the user's own, or nothing.
     traceback : str
+    help : str
+        What to do, as far as that is known.
     """
 
     code = "task"
 
-    def __init__(self, task: int, index: int, error: str, *, where: str = "", traceback: str = "") -> None:
-        super().__init__(f"task {task}, minibatch {index}: {error}")
+    def __init__(
+        self,
+        task: int,
+        index: int,
+        error: str,
+        help: str = "",  # noqa: A002
+        *,
+        where: str = "",
+        traceback: str = "",
+    ) -> None:
+        super().__init__(f"task {task}, minibatch {index}: {error}", help or advice_for(error))
         self.task, self.index = task, index
         self.error, self.where, self.traceback = error, where, traceback
 
     def as_mistake(self, what: str, where: str = "") -> UserCodeError:
         """Return the error that says so of any records: `what: …`, in the line `where` if none is known better."""
-        advice = advice_for(self.error)
         return UserCodeError(
-            f"{what}: {self.error}", advice, where=self.where or where, traceback=self.traceback
+            f"{what}: {self.error}", self.help, where=self.where or where, traceback=self.traceback
         )
 
     def record(
@@ -146,7 +156,7 @@ class TaskError(EdlzError):
             traceback=self.traceback,
             round=round,
             attempt=attempt,
-            help=advice_for(self.error),
+            help=self.help,
         )
 
 
@@ -249,7 +259,7 @@ class UserCode:
     ) -> TaskError:
         """Return the error of one task's records; `blamed` names the one that is to blame, and its line."""
         if isinstance(cause, EdlzError):
-            return TaskError(task, index, cause.message)
+            return TaskError(task, index, cause.message, cause.help)
         record = f" ({blamed.record})" if blamed.record else ""
         shown = blamed.error if blamed.error and self.where(blamed.error) else cause
         return TaskError(

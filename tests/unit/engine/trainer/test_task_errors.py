@@ -49,6 +49,18 @@ def test_a_file_that_is_gone_fails_the_task(make, tmp_path):
         trainer.compute(task, 0)
 
 
+def test_what_to_do_about_a_file_comes_with_the_failed_task(make, tmp_path):
+    trainer, _ = make()
+    open_files = trainer._reader._source._readers
+    tasks = [task_of(trainer, *place) for place in (("part-0", 0), ("part-1", 0))]
+    task = next(task for task in tasks if trainer._plan.task_range(task).name not in open_files)
+    for path in (tmp_path / "job0" / "data").iterdir():
+        path.write_bytes(b"not at all")
+    with pytest.raises(TaskError, match="is not RecordIO") as error:
+        trainer.compute(task, 0)
+    assert "--data_reader_params" in error.value.record("training").help
+
+
 def test_a_loss_that_cannot_work_is_found_when_building(make):
     source = MODEL.replace("predictions[:, 0] - labels", "predictions - tf.zeros([7])")
     with pytest.raises(UserCodeError, match=r"loss\(\) raised .* on the first minibatch: labels \(4,\)"):
