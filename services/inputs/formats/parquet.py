@@ -175,7 +175,11 @@ def _open(name: str) -> Any:
 
     try:
         return parquet.ParquetFile(name, memory_map=True)
-    except pyarrow.ArrowException as error:
+    except (OSError, pyarrow.ArrowException) as error:
+        if (
+            isinstance(error, OSError) and error.errno is not None
+        ):  # the system's, not one that pyarrow has made
+            raise unreadable(name, error) from error
         raise DataError(f"{name} is damaged: its footer cannot be read ({error})", _AGAIN) from error
 
 

@@ -23,6 +23,8 @@ Wrong = tuple[int, str, str]
 TO_UTF8 = "write the file in UTF-8; if it is in Latin-1: iconv -f LATIN1 -t UTF-8 FILE"
 
 _MOST_SHOWN = 40
+_COMPARE = "compare the rows with the parameters: edlz data head FILE"
+_TO_LINE_FEEDS = "write the file with line feeds: tr '\\r' '\\n'"
 
 
 def explain(
@@ -34,7 +36,10 @@ def explain(
         found = _wrong_row(data[start:end], dialect, names)
         if found is not None:
             return start + found[0], found[1], found[2]
-    texts = parse_rows(data, dialect, names, [Column(name=c.name, kind="string") for c in columns])
+    try:
+        texts = parse_rows(data, dialect, names, [Column(name=c.name, kind="string") for c in columns])
+    except Exception:  # pyarrow's have many classes; to it rows end elsewhere than by their index
+        return _other_ends(data, dialect) or (0, str(error), _COMPARE)
     for column in columns:
         row = _bad_value(texts.column(column.name), column, dialect)
         if row is not None:
@@ -44,7 +49,7 @@ def explain(
                 f'column "{column.name}" has {shown}, which is no {column.kind}',
                 f'correct it; or read the column as another type: {FLAG}="types={column.name}:string"',
             )
-    return 0, str(error), "compare the rows with the parameters: edlz data head FILE"
+    return 0, str(error), _COMPARE
 
 
 def explain_missing(data: bytes, dialect: Dialect, error: MissingValueError) -> Wrong:
@@ -59,6 +64,12 @@ def explain_missing(data: bytes, dialect: Dialect, error: MissingValueError) -> 
 
 def explain_count(data: bytes, dialect: Dialect, count: int, found: int) -> Wrong:
     """Return why rows are another number to pyarrow than by their index."""
+    text = f"{found} rows are found from here on where {count} should be: a carriage return alone ends a line"
+    return _other_ends(data, dialect) or (0, text, _TO_LINE_FEEDS)
+
+
+def _other_ends(data: bytes, dialect: Dialect) -> Wrong | None:
+    """Return where rows end to pyarrow and not by their index: at a stray quote, or at a lone carriage return."""
     starts, ends = _bounds(data, dialect)
     for start, end in zip(starts, ends, strict=True):
         place = _stray_quote(data[start:end].decode(errors="replace"), dialect) if dialect.quote else None
@@ -68,11 +79,9 @@ def explain_count(data: bytes, dialect: Dialect, count: int, found: int) -> Wron
                 "a quote stands in a text that is not quoted, or behind the end of one that is",
                 f'quote the text, and double the quote in it; {FLAG}="quote=none" reads quotes as they are',
             )
-    return (
-        0,
-        f"{found} rows are found from here on where {count} should be: a carriage return alone ends a line",
-        "write the file with line feeds: tr '\\r' '\\n'",
-    )
+        if b"\r" in _unquoted(data[start:end].removesuffix(b"\r"), dialect):
+            return start, "a carriage return alone ends a line in the middle of the row", _TO_LINE_FEEDS
+    return None
 
 
 def _stray_quote(row: str, dialect: Dialect) -> int | None:
@@ -125,6 +134,11 @@ def _cells(row: bytes, dialect: Dialect) -> list[bytes]:
     outside = np.cumsum(letters == ord(dialect.quote)) % 2 == 0
     cuts = np.flatnonzero((letters == sep) & outside).tolist()
     return [row[a:b] for a, b in zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(row)], strict=True)]
+
+
+def _unquoted(row: bytes, dialect: Dialect) -> bytes:
+    """Return what of a row stands outside of quotes."""
+    return b"".join(row.split(dialect.quote.encode())[::2]) if dialect.quote else row
 
 
 def _bad_value(texts: Any, column: Column, dialect: Dialect) -> int | None:

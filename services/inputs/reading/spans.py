@@ -54,9 +54,19 @@ class SpanIndex:
     ----------
     start : int
         Where in the file the first one begins.
+
+    Raises
+    ------
+    DataError
+        If the index is none.
     """
 
     def __init__(self, packed: bytes, start: int = 0) -> None:
+        if len(packed) % _ENTRY.itemsize:
+            raise DataError(
+                f"an index of {len(packed)} bytes is damaged: the plan does not say where the records of a file lie",
+                "start the job anew: it is planned again",
+            )
         entries = np.frombuffer(packed, _ENTRY)
         self._checksums: npt.NDArray[np.uint32] = entries["checksum"]
         self._ends = np.cumsum(entries["bytes"], dtype=np.int64) + start

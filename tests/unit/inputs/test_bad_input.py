@@ -11,6 +11,7 @@ from pyarrow import parquet
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.inputs.data import RecordSource
 from edlz.services.inputs.listing import list_data
+from edlz.services.inputs.reading.spans import SpanIndex
 from edlz.services.protocol.plan import TaskRange
 from tests.tfrecords import tfrecord
 
@@ -107,7 +108,13 @@ BAD = {
     "carriage returns alone": (
         "a.csv",
         b"id\n1\r2\r3\n",
-        "a.csv, line 2: 3 rows are found from here on where 1 should be",
+        "a.csv, line 2: a carriage return alone ends a line in the middle of the row",
+        "tr ",
+    ),
+    "a carriage return within a row": (
+        "a.csv",
+        HEAD + ROWS + b"9,n\r,1\n",
+        "a.csv, line 11: a carriage return alone ends a line in the middle of the row",
         "tr ",
     ),
     "gzip, cut off": (
@@ -174,6 +181,20 @@ def test_a_parquet_file_without_its_footer() -> None:
     ) as error:
         read_all("a.parquet")
     assert "again" in error.value.help
+
+
+def test_a_parquet_file_whose_footer_is_damaged() -> None:
+    content = parquet_file(a=[1, 2, 3])
+    length = int.from_bytes(content[-8:-4], "little")
+    Path("a.parquet").write_bytes(content[: -8 - length] + b"\xff" * length + content[-8:])
+    with pytest.raises(DataError, match=r"a\.parquet is damaged: its footer cannot be read") as error:
+        read_all("a.parquet")
+    assert "again" in error.value.help
+
+
+def test_an_index_that_is_none() -> None:
+    with pytest.raises(DataError, match="an index of 13 bytes is damaged"):
+        SpanIndex(bytes(13))
 
 
 def test_columns_that_a_model_has_no_use_for() -> None:
