@@ -27,20 +27,23 @@ class Meter:
         self.pull_s = self.push_s = 0.0
         self._waits_for = ""
         self.learning_rate: float | None = None  # of the newest step
+        self._begun = 0  # pieces of work that the compute thread has, or that wait for it
         self._idle_since_s: float | None = None
 
     def begin(self, state: State, task: int | None) -> None:
         """The compute thread begins something."""
-        self.state, self._task = state, task
+        self.state, self._task, self._begun = state, task, self._begun + 1
         if self._idle_since_s is not None:
             self._wait_s += time.perf_counter() - self._idle_since_s
             self._idle_since_s = None
 
     def end(self, computed: Computed | None) -> None:
         """The compute thread has ended it."""
-        self._idle_since_s = time.perf_counter()
+        self._begun -= 1
+        if not self._begun:
+            self._idle_since_s = time.perf_counter()
         if computed is None:
-            self.state = "waiting"
+            self.state = self.state if self._begun else "waiting"
             return
         self._minibatches += 1
         self._records += computed.records

@@ -307,8 +307,13 @@ class Work:
             return None, None
         if status.wants_evaluation and self._live.is_active(status.worker):
             is_alone = self.queue.is_free_for_suspects(status) and not has_task
+            is_ahead = len(status.evaluating) > len(status.evaluated) and not self._plan.predicts
             evaluation = self.evaluation.next_lease(
-                status.incarnation, status.evaluating, now, is_alone=is_alone
+                status.incarnation,
+                status.evaluating,
+                now,
+                is_alone=is_alone,
+                wanted_by=len(self._live.asking) if is_ahead else 0,
             )
         return evaluation, self.evaluation.conclusion(status.incarnation, now, status.rounds)
 

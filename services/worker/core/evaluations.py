@@ -101,7 +101,10 @@ class Evaluations:
 
     @property
     def wants_lease(self) -> bool:
-        return not self._in_hand and len(self._writing) < MOST_WRITING
+        """Whether there is room for another task: for one ahead only where training stands still meanwhile."""
+        stands_still = all(each.lease.version != ANY_VERSION for each in self._in_hand.values())
+        room = 2 if stands_still else 1
+        return len(self._in_hand) < room and len(self._writing) < MOST_WRITING
 
     # -- events
 

@@ -296,7 +296,9 @@ class WorkerCore:
         out += self._exports.on_orders(orders)
         out += self._schedule()
         # After a lease at once, if there is room for more: one answer brings one task.
-        wants_another = orders.lease is not None and self._wants_task()
+        wants_another = (orders.lease is not None and self._wants_task()) or (
+            orders.evaluation is not None and self._evaluations.wants_lease
+        )
         if now >= self._next_status_s or wants_another or self._asks_at_once(now):
             out += self._status(now)
         return out

@@ -419,18 +419,20 @@ def test_the_final_metrics_are_of_the_finished_model(with_master: bool, mode: st
         _check_final_metrics(SimulatedJob(dataclasses.replace(schedule(seed, mode), **about)).run())
 
 
-@pytest.mark.parametrize(("seed", "at"), [(4, 0.5), (11, 1.0), (24, 0.5)])
-def test_parts_of_several_eras_are_what_all_can_go_back_to(
-    seed: int, at: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """p0 leaves when p1 has its part of the version that is to be kept; then p0's disk is lost."""
-    faults = (Fault(at, "term", "p0", 20.0, during="shown"), Fault(1.0, "wipe", "p0", during="decided"))
-    about = schedule(seed, keeps_best=True, evaluation_steps=2, snapshot_every_s=500.0, faults=faults)
-    job = SimulatedJob(about).run()
-    assert any(len({state.era for state in states}) > 1 for states in job.checkpoints.values())
+def test_parts_of_several_eras_are_what_all_can_go_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """p0 leaves when p1 has its part of the version that is to be kept; then p0's disk is lost: of some job at least."""
+    faults = (Fault(0.5, "term", "p0", 20.0, during="shown"), Fault(1.0, "wipe", "p0", during="decided"))
+    more = {"keeps_best": True, "evaluation_steps": 2, "snapshot_every_s": 500.0, "faults": faults}
+    of_several = (about for seed in range(60) if has_parts_of_several_eras(about := schedule(seed, **more)))
+    about = next(of_several)
     monkeypatch.setattr(complete_checkpoints, "named_part", named_by_its_own_era)
     with pytest.raises(Violation, match="nothing in common"):
         SimulatedJob(about).run()
+
+
+def has_parts_of_several_eras(about: Schedule) -> bool:
+    job = SimulatedJob(about).run()
+    return any(len({state.era for state in states}) > 1 for states in job.checkpoints.values())
 
 
 def named_by_its_own_era(

@@ -80,3 +80,17 @@ def test_who_has_reported_all_it_had_asks_at_once() -> None:
     assert (report.evaluated, report.can_wait) == ((done,), False)
     (asked,) = worker.answer(noted_evaluations=((1, 0),))
     assert (asked.evaluated, asked.can_wait) == ((), True)
+
+
+def test_where_training_stands_still_the_next_evaluation_is_asked_for_ahead() -> None:
+    """Its parameters come while the first one is computed; elsewhere it would keep training from the worker's thread."""
+    records = TaskRange(name="test", first=0, count=1)
+    worker = IdleWorker()
+    (asked,) = worker.answer(evaluation=EvaluationLease(round=1, task=0, records=records, version=3))
+    assert (asked.evaluating, asked.wants_evaluation) == (((1, 0),), True)
+    later = TaskRange(name="test", first=1, count=1)
+    assert worker.answer(evaluation=EvaluationLease(round=1, task=1, records=later, version=3)) == []
+    (report,) = worker.feed(Evaluated(DoneEvaluation(round=1, task=0, records=1, states={})))
+    assert (report.evaluating, report.wants_evaluation) == (((1, 1), (1, 0)), True)
+    worker = IdleWorker()
+    assert worker.answer(evaluation=EvaluationLease(round=1, task=0, records=records)) == []

@@ -227,11 +227,14 @@ class EvaluationRounds:
         now: float,
         *,
         is_alone: bool = True,
+        wanted_by: int = 0,
     ) -> EvaluationLease | None:
         """Lease the first task of the oldest round that nobody works on.
 
         Parameters
         ----------
+        wanted_by : int
+            How many workers there must be a task for: else this one gets none, as it has one in hand.
         is_alone : bool
             Whether it would be all that the worker is at: only then it may be a suspect.
         """
@@ -244,6 +247,8 @@ class EvaluationRounds:
             mine = [task for number, task in holding if number == round_.number]
             if not is_alone or holding:
                 mine += [task for number, task in self.suspects if number == round_.number]
+            if len(ranges) - round_.leases.taken_count < wanted_by:
+                continue
             late = [task for task in round_.leases.overdue(now, LEASE_TIMEOUT_S) if task not in mine]
             task = round_.leases.first(range(len(ranges)), late, mine)
             if task is not None:

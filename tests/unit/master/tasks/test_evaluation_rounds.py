@@ -170,3 +170,16 @@ def test_a_round_whose_version_is_not_there_is_not_leased() -> None:
     lease = rounds.next_lease(A, (), 0.0)
     assert lease is not None
     assert (lease.round, lease.version) == (number, 3)
+
+
+def test_a_second_task_in_hand_is_none_that_somebody_else_could_have() -> None:
+    rounds = EvaluationRounds(PLAN, every=50)
+    rounds.on_version(50)
+    first = rounds.next_lease(A, (), 0.0)
+    assert first is not None
+    ahead = rounds.next_lease(A, ((1, first.task),), 0.0, wanted_by=2)
+    assert (first.task, ahead and ahead.task) == (0, 1)
+    assert rounds.next_lease(A, ((1, 0), (1, 1)), 0.0, wanted_by=2) is None
+    last = rounds.next_lease(B, (), 0.0)
+    assert last is not None
+    assert last.task == 2
