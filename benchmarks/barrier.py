@@ -3,7 +3,12 @@
 MNIST with one worker and one parameter server, evaluated every 20 versions on 640 records, with EarlyStopping and
 without callbacks in turn.  A *round* is from the first step behind a multiple of 20 to the first one behind the next. Both
 jobs compute the same steps and the same evaluation in it, so what a barrier costs is how much longer the worker's engine
-has nothing to do.  A *drain* is from the last push before a barrier until all that is under way is answered.
+has nothing to do.
+
+A *drain* is what it costs to let the pipeline run empty and to fill it again, and is measured in the same way: by two jobs that
+evaluate nothing, in one of which the worker takes no task behind a multiple of 20 before it has finished all those before.
+(From the last push until it is answered, as it was measured before, is but the first part of that: then the tasks are
+reported, others are leased, and their parameters pulled, each a way there and back in which the engine has nothing to do.)
 """
 
 import itertools
@@ -41,43 +46,45 @@ def callbacks():
 
 @dataclass(frozen=True)
 class Trace:
-    """What a worker noted: (kind, begun, ended) of its engine's work, (sent, answered) of its pushes."""
+    """What a worker noted: (kind, begun, ended) of its engine's work."""
 
     work: list[tuple[str, float, float]]
-    pushes: list[tuple[float, float]]
 
-    @property
-    def ends(self) -> range:
-        """The numbers of the first minibatches behind barriers, those of the beginning left out."""
-        return range((WARM_ROUNDS + 1) * EVERY, len(self.pushes), EVERY)
-
-    def idle_s(self, end: int) -> float:
-        """Return how long the engine had nothing to do in the round before a barrier's end."""
+    def idle_s(self) -> list[float]:
+        """Return how long the engine had nothing to do in each round, those of the beginning left out."""
         steps = [place for place, (kind, _, _) in enumerate(self.work) if kind == "step"]
-        pieces = self.work[steps[end - EVERY] : steps[end] + 1]
-        return sum(later[1] - earlier[2] for earlier, later in itertools.pairwise(pieces))
+        ends = range((WARM_ROUNDS + 1) * EVERY, len(steps), EVERY)
+        rounds = [self.work[steps[end - EVERY] : steps[end] + 1] for end in ends]
+        return [sum(b[1] - a[2] for a, b in itertools.pairwise(pieces)) for pieces in rounds]
 
-    def drain_s(self, end: int) -> float:
-        """Return how long the pushes before a barrier were under way, from the last one on."""
-        pushes = self.pushes[end - EVERY : end]
-        return max(answered for _, answered in pushes) - pushes[-1][0]
+
+@dataclass(frozen=True)
+class Kind:
+    """A job that is measured; `drains`: its worker lets its pipeline run empty behind each round."""
+
+    model: str
+    evaluates: bool
+    drains: bool = False
+
+
+KINDS = {
+    "held": Kind(MODEL + CALLBACKS, evaluates=True),
+    "free": Kind(MODEL, evaluates=True),
+    "drained": Kind(MODEL, evaluates=False, drains=True),
+    "full": Kind(MODEL, evaluates=False),
+}
 
 
 def measure() -> list[Row]:
-    """Run both jobs in turn; takes about four minutes on a quiet machine."""
+    """Run all jobs in turn; takes about five minutes on a quiet machine."""
+    idle_s: dict[str, list[float]] = {name: [] for name in KINDS}
     with tempfile.TemporaryDirectory(prefix="edlz-bench-") as name:
         folder = Path(name)
         make_data(folder)
-        held: list[float] = []
-        free: list[float] = []
-        drains: list[float] = []
-        for turn in range(TURNS):
-            trace = run(folder, f"held-{turn}", MODEL + CALLBACKS)
-            held += [trace.idle_s(end) for end in trace.ends]
-            drains += [trace.drain_s(end) for end in trace.ends]
-            trace = run(folder, f"free-{turn}", MODEL)
-            free += [trace.idle_s(end) for end in trace.ends]
-    cost, drain = statistics.median(held) - statistics.median(free), statistics.median(drains)
+        for turn, kind in itertools.product(range(TURNS), KINDS):
+            idle_s[kind] += run(folder, f"{kind}-{turn}", KINDS[kind]).idle_s()
+    medians = {kind: statistics.median(seconds) for kind, seconds in idle_s.items()}
+    cost, drain = medians["held"] - medians["free"], medians["drained"] - medians["full"]
     return [
         Row(
             f"EarlyStopping every {EVERY} versions, waiting at a barrier",
@@ -102,7 +109,7 @@ def make_data(folder: Path) -> None:
                 writer.write(records[number % len(records)])
 
 
-def run(data: Path, name: str, model: str) -> Trace:
+def run(data: Path, name: str, kind: Kind) -> Trace:
     """Run a job in a folder beside its data; return what its worker noted.
 
     Raises
@@ -112,19 +119,20 @@ def run(data: Path, name: str, model: str) -> Trace:
     """
     folder = data / name
     folder.mkdir()
-    (folder / "model.py").write_text(model)
+    (folder / "model.py").write_text(kind.model)
     master, job = f"ipc://{folder}/m", f"--job_dir={folder}"
     flags = [
         f"--model_file={folder}/model.py",
         f"--training_data={data}/train",
-        f"--validation_data={data}/test",
         f"--num_epochs={EPOCHS}",
         f"--minibatch_size={BATCH}",
         f"--records_per_task={TASK}",
-        f"--evaluation_steps={EVERY}",
         "--num_ps_pods=1",
         "--worker_threads=1",
     ]
+    if kind.evaluates:
+        flags += [f"--validation_data={data}/test", f"--evaluation_steps={EVERY}"]
+    drains = ["--drain_behind", str(EVERY * BATCH // TASK)] if kind.drains else []
     trace = folder / "trace.json"
     services = {
         "master": (["edlz.services.master", f"--endpoint={master}", job, *flags], {1}),
@@ -132,7 +140,10 @@ def run(data: Path, name: str, model: str) -> Trace:
             ["edlz.services.ps", "--ps_id=0", f"--endpoint=ipc://{folder}/p", f"--master_addr={master}", job],
             {1},
         ),
-        "worker": (["benchmarks.traced_worker", str(trace), "--worker_id=0", f"--master_addr={master}"], {0}),
+        "worker": (
+            ["benchmarks.traced_worker", str(trace), *drains, "--worker_id=0", f"--master_addr={master}"],
+            {0},
+        ),
     }
     processes = [start(folder / f"{each}.log", *about) for each, about in services.items()]
     end = time.monotonic() + JOB_S
@@ -147,4 +158,4 @@ def run(data: Path, name: str, model: str) -> Trace:
         logs = "\n".join(f"--- {path.name}\n{path.read_text()[-LOG_TAIL:]}" for path in folder.glob("*.log"))
         raise RuntimeError(f"the job failed, or does not end within {JOB_S:.0f} s\n{logs}")
     found = json.loads(trace.read_text())
-    return Trace([tuple(each) for each in found["work"]], [tuple(each) for each in found["pushes"]])
+    return Trace([tuple(each) for each in found])

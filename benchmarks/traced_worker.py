@@ -1,40 +1,19 @@
-"""`python -m benchmarks.traced_worker TRACE …`: a worker that notes what its engine was at, and when its pushes were answered.
+"""`python -m benchmarks.traced_worker TRACE [--drain_behind TASKS] …`: a worker that notes what its engine was at.
 
-TRACE becomes a JSON object, in seconds of a clock that does not go back: `work`, a list of [kind, begun, ended] of all that
-the engine's thread did, and `pushes`, one of [sent, answered].
+TRACE becomes a JSON list of [kind, begun, ended] of all that the engine's thread did, in seconds of a clock that does not go
+back.  With `--drain_behind`, behind each so many tasks it takes no other one until it has finished all that it has.
 """
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-from edlz.services.protocol.messages import Exchange
-from edlz.services.transport.rpc import OnAnswer, RpcClient
 from edlz.services.worker.__main__ import main
+from edlz.services.worker.core.held_tasks import HeldTasks, Phase
 from edlz.services.worker.pace import Pace
 
 __all__: list[str] = []
-
-
-def _note_pushes(pushes: list[list[float]]) -> None:
-    """Let every client of this process note its pushes."""
-    send = RpcClient.send
-
-    def noted(self: RpcClient, body: Any, on_answer: OnAnswer, **more: Any) -> int:
-        if not isinstance(body, Exchange) or body.push is None:
-            return send(self, body, on_answer, **more)
-        times = [time.monotonic()]
-        pushes.append(times)
-
-        def answered(answer: Any) -> None:
-            times.append(time.monotonic())
-            on_answer(answer)
-
-        return send(self, body, answered, **more)
-
-    RpcClient.send = noted  # type: ignore[method-assign]
 
 
 def _note_work(work: list[list[Any]]) -> None:
@@ -52,10 +31,24 @@ def _note_work(work: list[list[Any]]) -> None:
     Pace.begin, Pace.end = begun, ended  # type: ignore[method-assign]
 
 
+def _drain_behind(count: int) -> None:
+    """Let the pipeline run empty behind each so many tasks."""
+    has_room = HeldTasks.wants_task.fget
+    assert has_room is not None
+
+    def wants_task(self: HeldTasks) -> bool:
+        is_empty = all(held.phase is Phase.REPORTING for held in self)
+        return has_room(self) and (is_empty or (max(self.tasks) + 1) % count > 0)
+
+    HeldTasks.wants_task = property(wants_task)  # type: ignore[assignment,method-assign]
+
+
 if __name__ == "__main__":
-    place, trace = Path(sys.argv.pop(1)), {"work": [], "pushes": []}
-    _note_pushes(trace["pushes"])
-    _note_work(trace["work"])
+    place, noted = Path(sys.argv.pop(1)), []
+    if sys.argv[1] == "--drain_behind":
+        _drain_behind(int(sys.argv[2]))
+        del sys.argv[1:3]
+    _note_work(noted)
     code = main()
-    place.write_text(json.dumps(trace))
+    place.write_text(json.dumps(noted))
     sys.exit(code)
