@@ -15,6 +15,7 @@ from edlz.client.cluster.submission import launch
 from edlz.client.job_files.preflight import Preflight
 from edlz.client.job_files.resumption import nothing_left, resumed_settings
 from edlz.client.job_files.settings_text import settings_in
+from edlz.client.screen.terminal import print_sentence
 from edlz.k8s.cluster.api_errors import NotFound
 from edlz.k8s.cluster.names import CLUSTER_SPEC, CONFIG, MASTER, pod_name
 from edlz.k8s.flags.cluster_spec import load_cluster_spec
@@ -50,7 +51,7 @@ def resume_on_cluster(at: Place, argv: Sequence[str]) -> int:
     """
     view = asked(at, lambda cluster: look_at_job(cluster, at))
     if word := nothing_left(at.name, view.status):
-        print(word)
+        print_sentence(word)
         return 0
     kept = asked(at, lambda cluster: _what_is_kept(cluster, at))
     with tempfile.TemporaryDirectory(prefix="edlz-resume-") as folder:

@@ -34,7 +34,7 @@ from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.screens import make_screen
 from edlz.client.screen.spans import Span
-from edlz.client.screen.terminal import display_for, glyphs_for, has_colour, print_text
+from edlz.client.screen.terminal import display_for, glyphs_for, has_colour, print_sentence, print_text
 from edlz.client.screen.verdict_text import Ending, success_block
 from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.api_errors import AlreadyExists, Forbidden, Invalid, NotPermitted
@@ -199,11 +199,10 @@ async def _launch(config: JobConfig, pods: Mapping[str, "V1Pod"], image: str, *,
         at = _place(config, pod, cluster)
         await _create(cluster, pod, config, is_dry=is_dry)
     if is_dry:
-        print(f'The API server would take {pod_name(at.name, MASTER)} in "{at.namespace}".')
+        print_sentence(f'The API server would take {pod_name(at.name, MASTER)} in "{at.namespace}".')
     else:
         remember_place(at)
-        print(f"Submitted {at.name}.")
-        sys.stdout.flush()
+        print_sentence(f"Submitted {at.name}.")
     return at
 
 
@@ -269,11 +268,11 @@ async def _await_master(at: Place, config: JobConfig) -> ClusterJobView:
             is_late = now - began >= MASTER_S or (running_at is not None and now - running_at >= WORD_S)
             is_late |= job_view.is_master_in_vain
             if not job_view.is_live or is_late or (is_running and job_view.has_figures):
-                print(f"Master {pod_name(at.name, MASTER)}: {_outcome(job_view, text, now - began, config)}")
+                outcome = _outcome(job_view, text, now - began, config)
+                print_sentence(f"Master {pod_name(at.name, MASTER)}: {outcome}")
                 return job_view
             if text != said:
-                print(f"Master {pod_name(at.name, MASTER)}: {text}{'' if is_running else ' …'}")
-                sys.stdout.flush()
+                print_sentence(f"Master {pod_name(at.name, MASTER)}: {text}{'' if is_running else ' …'}")
             said = text
             await asyncio.sleep(POLL_S)
 
@@ -332,4 +331,4 @@ def _conclude(job_view: ClusterJobView) -> int:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    print_sentence(text, sys.stderr)

@@ -10,6 +10,7 @@ from edlz.client.arguments.all_jobs import look_at_all
 from edlz.client.arguments.completion import complete_ended_state, complete_job
 from edlz.client.arguments.jobs import Job, NamespaceFlag, is_agreed, named_job
 from edlz.client.screen.job_view import ENDED_STATES, JobView
+from edlz.client.screen.terminal import print_sentence
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 from edlz.services.errors import ConfigError, EdlzError
 
@@ -39,7 +40,7 @@ def rm(
     for job in found:
         try:
             for line in (*(job.end_now() if is_forced else ()), *job.remove()):
-                print(line)
+                print_sentence(line)
         except EdlzError as error:
             if len(found) == 1:
                 raise

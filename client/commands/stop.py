@@ -9,7 +9,7 @@ import typer
 from edlz.client.arguments.jobs import Job, JobArgument, NamespaceFlag, all_that_run, chosen_job, is_agreed
 from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
-from edlz.client.screen.terminal import print_text
+from edlz.client.screen.terminal import print_sentence, print_text
 from edlz.client.screen.verdict_text import Ending, stopped_block
 from edlz.services.errors import ConfigError
 from edlz.services.process.outputs import outlive_output
@@ -65,12 +65,12 @@ def _agreed_jobs(namespace: str) -> list[Job]:
 def _tell(said: Sequence[str]) -> None:
     """Say what was done to a job beyond what was asked."""
     for line in said:
-        print(line, file=sys.stderr)
+        print_sentence(line, sys.stderr)
 
 
 def _await(job: Job) -> None:
     if not job.wait(PATIENCE_S):
-        print(f"{job.word} does not end yet; to kill it: edlz stop {job.word} --now", file=sys.stderr)
+        print_sentence(f"{job.word} does not end yet; to kill it: edlz stop {job.word} --now", sys.stderr)
         job.wait()
 
 

@@ -14,6 +14,7 @@ from edlz.client.local.job_kill import kill_job, processes_left
 from edlz.client.local.job_lock import LockHolder, lock_holder
 from edlz.client.local.run import run_local
 from edlz.client.screen.first_sign import first_sign
+from edlz.client.screen.terminal import print_sentence
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, PeerUnavailable
 from edlz.services.protocol.job_status import FINAL_STATES, JobStatus, StatusRequest
@@ -60,7 +61,7 @@ def resume_job(job: LocalJob, status: JobStatus, argv: Sequence[str]) -> int:
         If it was started by hand, or cannot go on under these settings.
     """
     if word := nothing_left(job.name, status):
-        print(word)
+        print_sentence(word)
         return 0
     kept = job.path / SETTINGS
     if not kept.is_file():

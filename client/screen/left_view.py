@@ -2,6 +2,8 @@
 
 import sys
 
+from edlz.client.screen.terminal import print_sentence
+
 __all__ = ["LeftTheView", "left_the_view"]
 
 
@@ -11,6 +13,6 @@ class LeftTheView(Exception):
 
 def left_the_view(word: str, back: str) -> LeftTheView:
     """Say that the job goes on; return what ends the command."""
-    text = f"\nLeft the view; {word} goes on. Back: {back}   Stop: edlz stop {word}"
-    print(text, file=sys.stderr)
+    print(file=sys.stderr)  # behind the terminal's own ^C
+    print_sentence(f"Left the view; {word} goes on. Back: {back}   Stop: edlz stop {word}", sys.stderr)
     return LeftTheView()

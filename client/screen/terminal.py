@@ -7,9 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TextIO
 
 from edlz.client.screen.columns import wrapped
-from edlz.client.screen.spans import ASCII, UNICODE, Glyphs, Line, paint, plain
+from edlz.client.screen.spans import ASCII, UNICODE, Glyphs, Line, Span, paint, plain
 
-__all__ = ["Display", "display_for", "glyphs_for", "has_colour", "print_lines", "print_text", "width_for"]
+__all__ = [
+    "Display",
+    "display_for",
+    "glyphs_for",
+    "has_colour",
+    "print_lines",
+    "print_sentence",
+    "print_text",
+    "width_for",
+]
 
 Display = Literal["live", "plain", "quiet", "json"]
 
@@ -57,6 +66,12 @@ def print_text(lines: Sequence[Line], stream: TextIO | None = None) -> None:
     """Print lines that are no table: on a terminal what does not fit goes on below."""
     to = stream or sys.stdout
     print_lines(wrapped(lines, width_for(to), glyphs_for(to)), to)
+
+
+def print_sentence(text: str, stream: TextIO | None = None) -> None:
+    """Print one line of text at once: on a terminal what does not fit goes on below."""
+    print_text([[Span(text)]], stream)
+    (stream or sys.stdout).flush()
 
 
 def print_lines(lines: Sequence[Line], stream: TextIO | None = None) -> None:

@@ -18,6 +18,7 @@ from tests.k8s.played import PlayedCluster, played_cluster, status
 from tests.k8s.server.access import User
 from tests.k8s.server.objects.pod_security import LABEL
 from tests.k8s.submitting import FLAGS, ON_CLAIM, add_claim, pods
+from tests.shown_jobs import Terminal
 
 pytest.importorskip("aiohttp")
 pytest.importorskip("kubernetes")
@@ -181,6 +182,23 @@ def test_a_master_that_does_not_come_up(
     printed = capsys.readouterr().out
     assert "Master elasticdl-test-mnist-master: still waits after 0s: a node" in printed
     assert "edlz stop test-mnist -n research" in printed
+
+
+def test_why_a_master_does_not_come_up_fits_the_terminal(
+    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submission, "MASTER_S", 0.3)
+    for name, text in {"COLUMNS": "80", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setattr("sys.stdout", Terminal())
+    cluster.first_word = None
+    monkeypatch.setattr(
+        submission, "master_line", lambda view: f"a node: 0/1 nodes are available: {'no room, ' * 9}"
+    )
+    assert main(FLAGS) == 0
+    lines = sys.stdout.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert any("still waits after" in line for line in lines)
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_job_that_fails_at_once(cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,13 @@
 """What a terminal can do, and text that is fitted to it."""
 
 import io
+import sys
 
 import pytest
 
 from edlz.client.help.pages import COMMANDS
 from edlz.client.screen.columns import aligned, wrapped
+from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.spans import ASCII, UNICODE, Span, plain
 from edlz.client.screen.terminal import display_for, glyphs_for, has_colour, print_text
 from edlz.services.configuration.problems import Problem, print_problems
@@ -59,6 +61,17 @@ def test_text_is_fitted_to_a_terminal_and_left_alone_in_a_pipe(monkeypatch: pyte
         "      look for log(0), 0/0",
     ]
     assert piped.getvalue() == plain(LONG)
+
+
+def test_whoever_leaves_a_view_can_read_how_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    name = "mnist-functional-api-evaluate -n research"
+    left_the_view(name, f"edlz logs -f {name}")
+    text = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    for command in (f"edlz logs -f {name}", f"edlz stop {name}"):
+        assert any(command in line for line in text.splitlines())
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_prose_about_edlz_is_no_command() -> None:
