@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from edlz.client.local.beginning import taken_name
+from edlz.client.local.taken_name import taken_name
 from edlz.client.screen.first_sign import first_sign
 from edlz.k8s.cluster.package import require_kubernetes
 from edlz.services.configuration.arguments import Reading, read_config
