@@ -77,7 +77,7 @@ def _check(folder: Path, data: Path) -> _Taken:
     command = [sys.executable, "-c", _TELLING_ITS_MEMORY, "train", "--dry_run", *_flags(data)]
     environment = quiet_environment(EDLZ_HOME=str(folder / "home"))
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return _Taken(_number(done.stdout.splitlines()[-1], "VmHWM:") << 10, 0)
+    return _Taken(_number(done.stdout, "VmHWM:") << 10, 0)
 
 
 def _lead(folder: Path, data: Path, name: str) -> _Taken:

@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from edlz.services.errors import DataError
 from edlz.services.statistics.exact_sums import ExactSums
 from edlz.services.statistics.tallies import NumberTally, TextTally
 
@@ -14,6 +13,7 @@ __all__ = ["ColumnPart", "ColumnState", "Kind", "NumberState", "TextState", "mak
 
 Array = npt.NDArray[Any]
 Kind = Literal["int64", "float64", "string"]
+_SIZES = (1, 2, 4, 8)  # of integers, in bytes
 
 
 class ColumnPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -25,7 +25,8 @@ class ColumnPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     count : values; more than rows, where a record has several
     infinite : values that are infinite, which take no part in what follows
     total, squares : sums, as `ExactSums` has them
-    values, counts, bins, bin_counts : little-endian integers or floats
+    values, counts, bins, bin_counts : little-endian numbers; integers as short as they all fit, behind a byte that says
+        how long they are
     """
 
     kind: Kind
@@ -48,7 +49,7 @@ class NumberState:
     """Of a column of numbers."""
 
     def __init__(self, kind: Literal["int64", "float64"]) -> None:
-        self.kind: Kind = kind
+        self.kind: Literal["int64", "float64"] = kind
         self.rows = self.count = self.infinite = 0
         self.low: float | int | None = None
         self.high: float | int | None = None
@@ -75,6 +76,7 @@ class NumberState:
         self.tally.add(*np.unique(found, return_counts=True))
 
     def merge(self, part: ColumnPart) -> None:
+        """Add what is known of other records."""
         self.rows += part.rows
         self.count += part.count
         self.infinite += part.infinite
@@ -102,10 +104,10 @@ class NumberState:
             low=self.low,
             high=self.high,
             level=tally.level,
-            values=tally.values.astype(np.dtype(self.kind).newbyteorder("<")).tobytes(),
-            counts=tally.counts.astype("<i8").tobytes(),
-            bins=tally.bins.astype("<i8").tobytes(),
-            bin_counts=tally.bin_counts.astype("<i8").tobytes(),
+            values=_packed(tally.values),
+            counts=_packed(tally.counts),
+            bins=_packed(tally.bins),
+            bin_counts=_packed(tally.bin_counts),
         )
 
     def _widen(self, low: float, high: float) -> None:
@@ -135,6 +137,7 @@ class TextState:
         self.tally.add(found)
 
     def merge(self, part: ColumnPart) -> None:
+        """Add what is known of other records."""
         self.rows += part.rows
         self.count += part.count
         self.tally.merge(part.level, part.texts, _array(part.counts, "int64").tolist())
@@ -147,7 +150,7 @@ class TextState:
             count=self.count,
             level=self.tally.level,
             texts=tuple(text for text, _ in found),
-            counts=np.array([count for _, count in found], "<i8").tobytes(),
+            counts=_packed(np.array([count for _, count in found], np.int64)),
         )
 
 
@@ -167,8 +170,17 @@ def _integer(data: bytes) -> int:
     return int.from_bytes(data, "little", signed=True)
 
 
-def _array(data: bytes, kind: str) -> Array:
-    wanted = np.dtype(kind)
-    if len(data) % wanted.itemsize:
-        raise DataError(f"{len(data)} bytes are no array of {kind}")
-    return np.frombuffer(data, wanted.newbyteorder("<")).astype(wanted)
+def _packed(array: Array) -> bytes:
+    if array.dtype.kind == "f":
+        return array.astype("<f8").tobytes()
+    low, high = (int(array.min()), int(array.max())) if len(array) else (0, 0)
+    size = next(size for size in _SIZES if -(1 << 8 * size - 1) <= low and high < 1 << 8 * size - 1)
+    return bytes((size,)) + array.astype(f"<i{size}").tobytes()
+
+
+def _array(data: bytes, kind: Literal["int64", "float64"]) -> Array:
+    if not data:
+        return np.empty(0, kind)
+    if kind == "float64":
+        return np.frombuffer(data, "<f8").astype(kind)
+    return np.frombuffer(data, f"<i{data[0]}", offset=1).astype(kind)

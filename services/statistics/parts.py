@@ -2,6 +2,7 @@
 tasks, may be more than memory holds.
 """
 
+import os
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import IO
 
 import msgspec
 
+from edlz.core_ext.scanning import crc32c
 from edlz.services.errors import DataError
 from edlz.services.statistics.columns import ColumnPart, ColumnState
 
@@ -18,7 +20,7 @@ __all__ = ["EXTENSION", "PartReader", "TaskStatistics", "opened_part", "write_st
 
 EXTENSION = "statistics"
 _MAGIC = b"edlzst1\n"
-_SIZE = struct.Struct("<Q")
+_START = struct.Struct("<QI")  # bytes of the head, and their checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class TaskStatistics:
 class _Place(msgspec.Struct, frozen=True, array_like=True):
     name: str
     bytes: int
+    checksum: int
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +52,9 @@ def write_statistics(path: Path, statistics: TaskStatistics) -> None:
     """
     encode = msgspec.msgpack.encode
     blobs = {name: encode(state.part()) for name, state in sorted(statistics.columns.items())}
-    places = tuple(_Place(name, len(blob)) for name, blob in blobs.items())
+    places = tuple(_Place(name, len(blob), crc32c(blob)) for name, blob in blobs.items())
     head = encode(_Head(records=statistics.records, places=places))
-    path.write_bytes(b"".join((_MAGIC, _SIZE.pack(len(head)), head, *blobs.values())))
+    path.write_bytes(b"".join((_MAGIC, _START.pack(len(head), crc32c(head)), head, *blobs.values())))
 
 
 class PartReader:
@@ -66,18 +69,21 @@ class PartReader:
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self._path, self._file = path, file
-        start = file.read(len(_MAGIC) + _SIZE.size)
-        if len(start) < len(_MAGIC) + _SIZE.size or not start.startswith(_MAGIC):
+        start = file.read(len(_MAGIC) + _START.size)
+        if len(start) < len(_MAGIC) + _START.size or not start.startswith(_MAGIC):
             raise self._damaged()
-        (size,) = _SIZE.unpack_from(start, len(_MAGIC))
+        size, checksum = _START.unpack_from(start, len(_MAGIC))
+        packed = file.read(min(size, os.fstat(file.fileno()).st_size))
+        if crc32c(packed) != checksum:
+            raise self._damaged()
         try:
-            head = msgspec.msgpack.decode(file.read(size), type=_Head)
+            head = msgspec.msgpack.decode(packed, type=_Head)
         except msgspec.DecodeError as error:
             raise self._damaged() from error
-        self.records, self._places = head.records, {}
+        self.records, self._places = head.records, dict[str, tuple[int, _Place]]()
         offset = len(start) + size
         for place in head.places:
-            self._places[place.name] = (offset, place.bytes)
+            self._places[place.name] = (offset, place)
             offset += place.bytes
         self.names = tuple(self._places)
 
@@ -91,10 +97,13 @@ class PartReader:
         """
         if name not in self._places:
             return None
-        offset, size = self._places[name]
+        offset, place = self._places[name]
         self._file.seek(offset)
+        packed = self._file.read(place.bytes)
+        if crc32c(packed) != place.checksum:
+            raise self._damaged()
         try:
-            return msgspec.msgpack.decode(self._file.read(size), type=ColumnPart)
+            return msgspec.msgpack.decode(packed, type=ColumnPart)
         except msgspec.DecodeError as error:
             raise self._damaged() from error
 

@@ -22,6 +22,10 @@ from edlz.services.master.core.vocabulary.records import FleetRecord
 from edlz.services.master.journal.journal import Journal, planned_job
 from edlz.services.protocol.job_status import EvaluationView, EventView, FailureView, JobStatus, PartitionView
 from edlz.services.protocol.ledger import LedgerRecord
+from edlz.services.statistics import columns as columns_of
+from edlz.services.statistics.figures import encode, merged
+from edlz.services.statistics.kept import pack, unpack
+from edlz.services.statistics.parts import TaskStatistics, write_statistics
 from edlz.services.storage.checkpoint_reading import read_partition
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.state import MemoryRows
@@ -110,6 +114,28 @@ def run_edlz(*arguments: str) -> int:
     code = main(arguments)
     assert code != OUR_BUG
     return code
+
+
+# ---------------------------------------------------------------- statistics
+
+
+def test_statistics(tmp_path: Path) -> None:
+    folder = tmp_path / "statistics"
+    folder.mkdir()
+    columns = {"x": "float64", "n": "int64", "t": "string"}
+    values = {"x": np.arange(9.0), "n": np.arange(9), "t": np.array([b"a", b"b", b""] * 3, object)}
+    for place in range(2):
+        states = {name: columns_of.make_state(kind) for name, kind in columns.items()}
+        for name, state in states.items():
+            state.add(values[name])
+        write_statistics(folder / f"part-{place}", TaskStatistics(9, states))
+    (folder / "statistics.json").write_bytes(encode(merged(sorted(folder.iterdir()), 9)))
+
+    def read(place: Path) -> None:
+        merged([place / "part-0", place / "part-1"], 9)
+        unpack(pack(place / "statistics.json"))
+
+    damage_every_file(folder, cases(few=100, full=FULL), read)
 
 
 # ---------------------------------------------------------------- a job's folder
