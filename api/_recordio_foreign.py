@@ -6,10 +6,20 @@ A wrong path is the likeliest mistake a user makes; the error should say what li
 import codecs
 import mmap
 import struct
+from typing import Protocol
 
-__all__ = ["ByteSource", "advice_for", "describe_start"]
+__all__ = ["ByteSource", "Mapped", "Ranges", "advice_for", "describe_start"]
 
-ByteSource = bytes | mmap.mmap  # slices of either are bytes
+
+class Ranges(Protocol):
+    """Bytes that lie elsewhere: a slice of them is fetched."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: slice, /) -> bytes: ...
+
+
+Mapped = bytes | mmap.mmap
+ByteSource = Mapped | Ranges  # slices of any are bytes
 
 _SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
     (b"PK\x03\x04", '"PK"', "a zip file"),
@@ -45,7 +55,7 @@ def describe_start(source: ByteSource) -> str:
 
     Parameters
     ----------
-    source : bytes or mmap
+    source : bytes, mmap or Ranges
         The whole file.
 
     Returns

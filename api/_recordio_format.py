@@ -14,6 +14,7 @@ This module reads buffers; files and caches are not its business.
 """
 
 import gzip
+import mmap
 import struct
 import zlib
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from edlz.api._recordio_foreign import ByteSource, advice_for, describe_start
+from edlz.api._recordio_foreign import ByteSource, Mapped, advice_for, describe_start
 
 __all__ = [
     "COMPRESSORS",
@@ -34,6 +35,7 @@ __all__ = [
     "Records",
     "decode_chunk",
     "read_index",
+    "unpack_index",
 ]
 
 MAGIC = 0x01020304
@@ -108,6 +110,11 @@ class ChunkIndex:
             crc = zlib.crc32(numbers.tobytes(), crc)
         return crc
 
+    def packed(self) -> bytes:
+        """Return the index as bytes, for `unpack_index`."""
+        columns = (self.body_bytes, self.record_counts, self.crcs, self.compressors)
+        return bytes([self.is_legacy]) + np.stack(columns).astype("<u4").tobytes()
+
 
 class Records(Protocol):
     """The records of one chunk, ready to be copied out."""
@@ -139,6 +146,16 @@ def read_index(source: ByteSource, path: str) -> ChunkIndex:
     return ChunkIndex(path, is_legacy, offsets, lengths, counts, crcs, compressors, first_records)
 
 
+def unpack_index(packed: bytes, path: str) -> ChunkIndex:
+    """Return the index that `ChunkIndex.packed` has written."""
+    columns = np.frombuffer(packed, "<u4", offset=1).astype(np.int64).reshape(4, -1)
+    lengths, counts, crcs, compressors = columns
+    bounds = np.zeros((2, columns.shape[1] + 1), np.int64)
+    np.cumsum(counts, out=bounds[0, 1:])
+    np.cumsum(lengths + HEADER.size, out=bounds[1, 1:])
+    return ChunkIndex(path, bool(packed[0]), bounds[1, :-1], lengths, counts, crcs, compressors, bounds[0])
+
+
 def decode_chunk(source: ByteSource, index: ChunkIndex, chunk: int, *, check_crc: bool = True) -> Records:
     """Return the records of a chunk.
 
@@ -149,6 +166,8 @@ def decode_chunk(source: ByteSource, index: ChunkIndex, chunk: int, *, check_crc
     """
     offset, body_bytes = int(index.offsets[chunk]), int(index.body_bytes[chunk])
     start = offset + HEADER.size
+    if not isinstance(source, bytes | mmap.mmap):
+        source, start = source[start : start + body_bytes], 0
     body = memoryview(source)[start : start + body_bytes]
     try:
         if check_crc and (_crc32c if index.is_legacy else zlib.crc32)(body) != int(index.crcs[chunk]):
@@ -184,7 +203,7 @@ def decode_chunk(source: ByteSource, index: ChunkIndex, chunk: int, *, check_crc
 class _FixedRecords:
     """Records of one length: a strided view, copied out by NumPy at memory speed."""
 
-    def __init__(self, source: ByteSource, start: int, length: int, count: int) -> None:
+    def __init__(self, source: Mapped, start: int, length: int, count: int) -> None:
         self.nbytes = _OBJECT_BYTES + (len(source) if isinstance(source, bytes) else 0)
         self._view = np.ndarray(
             (count,), f"V{length}", source, offset=start + LENGTH.size, strides=(length + LENGTH.size,)
@@ -202,9 +221,7 @@ class _FixedRecords:
 class _VariableRecords:
     """Records of differing lengths: their bounds, and the bytes they are cut from."""
 
-    def __init__(
-        self, source: ByteSource, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
-    ) -> None:
+    def __init__(self, source: Mapped, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> None:
         self.nbytes = _OBJECT_BYTES + starts.nbytes + stops.nbytes
         self.nbytes += len(source) if isinstance(source, bytes) else 0
         self._source, self._starts, self._stops = source, starts, stops
@@ -240,11 +257,12 @@ def _read_header(source: ByteSource, path: str, offset: int, is_legacy: bool) ->
     rest = len(source) - offset - HEADER.size
     if rest < 0:
         raise _cut_off_header(path, offset, rest + HEADER.size)
+    header = source[offset : offset + HEADER.size]
     if is_legacy:
-        magic, records, crc, compressor, body_bytes = HEADER.unpack_from(source, offset)
+        magic, records, crc, compressor, body_bytes = HEADER.unpack(header)
         compressor -= _LEGACY_COMPRESSORS.start
     else:
-        magic, crc, compressor, body_bytes, records = HEADER.unpack_from(source, offset)
+        magic, crc, compressor, body_bytes, records = HEADER.unpack(header)
     if magic != MAGIC:
         raise RecordIOError(
             path,
@@ -306,7 +324,7 @@ def _crc32c(body: memoryview) -> int:
     return crc
 
 
-def _split(source: ByteSource, start: int, stop: int, count: int, path: str, offset: int) -> Records:
+def _split(source: Mapped, start: int, stop: int, count: int, path: str, offset: int) -> Records:
     """Find the records between two positions of `source`; `offset` is the chunk's, for errors."""
     length = LENGTH.unpack_from(source, start)[0] if count and stop - start >= LENGTH.size else 0
     if 0 < length < _MAX_STRIDED_BYTES and count * (length + LENGTH.size) == stop - start:
@@ -326,9 +344,7 @@ def _split(source: ByteSource, start: int, stop: int, count: int, path: str, off
     return _VariableRecords(source, starts, stops)
 
 
-def _record_starts(
-    source: ByteSource, start: int, stop: int, count: int
-) -> tuple[npt.NDArray[np.int64], int]:
+def _record_starts(source: Mapped, start: int, stop: int, count: int) -> tuple[npt.NDArray[np.int64], int]:
     """Hop from length to length; return where the records begin and where the last one ends.
 
     Fewer than `count` positions mean that the next length would lie outside of the body.

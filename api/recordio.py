@@ -18,14 +18,22 @@ import mmap
 import os
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from edlz.api._recordio_format import ChunkIndex, RecordIOError, Records, decode_chunk, read_index
+from edlz.api._recordio_foreign import Ranges
+from edlz.api._recordio_format import (
+    ChunkIndex,
+    RecordIOError,
+    Records,
+    decode_chunk,
+    read_index,
+    unpack_index,
+)
 from edlz.api._recordio_writer import Writer
 
 __all__ = ["Reader", "RecordIOError", "Summary", "Writer", "count_records", "summarise"]
@@ -42,6 +50,10 @@ class Reader:
     path : str or path
     cache_bytes : int
         Bound on decompressed chunks and record positions kept; the newest chunk is always kept.
+    source : Ranges, optional
+        The file's bytes, if it lies elsewhere; `path` is only its name then.
+    index : bytes, optional
+        What a summary of the file says: its chunks' headers are not read again.
 
     Raises
     ------
@@ -51,10 +63,21 @@ class Reader:
         If its chunks do not fill it exactly, or it is not RecordIO.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, cache_bytes: int = 64 << 20) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        cache_bytes: int = 64 << 20,
+        source: Ranges | None = None,
+        index: bytes = b"",
+    ) -> None:
         self.path = os.fspath(path)
-        self._source: mmap.mmap | None
-        self._source, self._index = _open(self.path)
+        self._source: mmap.mmap | Ranges | None
+        if source is None:
+            self._source, self._index = _open(self.path)
+        else:
+            self._source = source
+            self._index = unpack_index(index, self.path) if index else read_index(source, self.path)
         self._is_checked = bytearray(len(self._index.offsets))
         self._cache_bytes = cache_bytes
         self._cache: OrderedDict[int, Records] = OrderedDict()  # least recently used first
@@ -190,23 +213,29 @@ def count_records(path: str | os.PathLike[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of a file, by its chunk headers alone; `checksum` as of a Reader."""
+    """Of a file, by its chunk headers alone; `checksum` as of a Reader, `index` for one."""
 
     records: int
     size_bytes: int
     checksum: int
+    index: bytes = field(repr=False)
 
 
-def summarise(path: str | os.PathLike[str]) -> Summary:
-    """Return what a RecordIO file is like.
+def summarise(path: str | os.PathLike[str], source: Ranges | None = None) -> Summary:
+    """Return what a RecordIO file is like; `source`: its bytes, if it lies elsewhere.
 
     Raises
     ------
     OSError, RecordIOError
         As for `count_records`.
     """
-    source, index = _open(os.fspath(path), is_header_walk=True)
-    return Summary(index.record_count, len(source), index.checksum)
+    name = os.fspath(path)
+    if source is None:
+        content, index = _open(name, is_header_walk=True)
+        size = len(content)
+    else:
+        size, index = len(source), read_index(source, name)
+    return Summary(index.record_count, size, index.checksum, index.packed())
 
 
 def _open(path: str, *, is_header_walk: bool = False) -> tuple[mmap.mmap, ChunkIndex]:

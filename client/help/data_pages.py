@@ -29,6 +29,8 @@ Formats, by the names of files; reader_type= names another one:
               columns=a,b  defaults=a:-1
   TFRecord    *.tfrecord, also .gz
   Text        *.txt *.jsonl, also .gz: a line is a record
+
+Paths may be addresses, as s3://bucket/rows/: whatever fsspec opens.
 """
 
 DATA = f"""\

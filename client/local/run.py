@@ -23,9 +23,12 @@ from edlz.client.local.verdict import conclude
 from edlz.client.screen.screens import Screen, make_screen
 from edlz.client.screen.spans import Glyphs
 from edlz.client.screen.terminal import display_for, glyphs_for, has_colour
+from edlz.services.configuration.data_addresses import absolute_names
+from edlz.services.configuration.flags import DATA_FLAGS
 from edlz.services.configuration.job_config import JobConfig, edlz_home
 from edlz.services.configuration.worker_priority import local_rank, parse_worker_priority
 from edlz.services.errors import ConfigError
+from edlz.services.inputs.job_data import has_custom_reader
 from edlz.services.process.logs import configure_logging
 from edlz.services.supervision.launcher import split_name
 from edlz.services.transport.rpc import RpcClient
@@ -33,11 +36,8 @@ from edlz.services.valid_text import is_valid_text, valid_text
 
 __all__ = ["run_local", "service_command"]
 
+_DATA = tuple(DATA_FLAGS.values())
 _PATHS = (
-    "training_data",
-    "validation_data",
-    "prediction_data",
-    "analysis_data",
     "statistics",
     "statistics_output",
     "model_zoo",
@@ -193,4 +193,9 @@ def _with_absolute_paths(config: JobConfig) -> JobConfig:
     changed: dict[str, Any] = {
         name: str(Path(getattr(config, name)).absolute()) for name in names if getattr(config, name)
     }
+    is_free = has_custom_reader(config)  # then it may be no path at all
+    for name in _DATA:
+        given = getattr(config, name)
+        if given and (not is_free or Path(given).exists()):
+            changed[name] = absolute_names(given)
     return dataclasses.replace(config, **changed)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from edlz.services.configuration.data_addresses import check_address
 from edlz.services.configuration.endpoints import is_wildcard
 from edlz.services.configuration.export_flags import export_problems
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, PURPOSES, Purpose, Reader
@@ -52,6 +53,7 @@ def check_flags(
     if reader in PURPOSES or reader == "master":
         yield from _check_required(config, PURPOSES.get(reader) or _purpose_by_hand(config))
         yield from _check_modes(config, settings, reader)
+        yield from _check_addresses(config)
         yield from _check_name(config, MAX_JOB_NAME if begins_job else MAX_KEPT_JOB_NAME)
         yield from _check_results(config)
         yield from _check_export(config)
@@ -120,6 +122,14 @@ def _check_required(config: JobConfig, purpose: Purpose) -> Iterator[Finding]:
                 yield _error(message, "drop one of the two", data, other)
     if purpose in ("evaluation", "prediction") and not config.checkpoint_dir_for_init:
         yield _missing("checkpoint_dir_for_init")
+
+
+def _check_addresses(config: JobConfig) -> Iterator[Finding]:
+    for flag in DATA_FLAGS.values():
+        try:
+            check_address(getattr(config, flag), f"--{flag}")
+        except ConfigError as error:
+            yield _error(error.message, error.help, flag)
 
 
 def _check_name(config: JobConfig, most: int) -> Iterator[Finding]:

@@ -7,8 +7,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from edlz.services.configuration.data_addresses import is_address
 from edlz.services.errors import DataError
 from edlz.services.inputs.known_formats import DEFAULT, format_named
+from edlz.services.inputs.reading.content import as_planned
 from edlz.services.inputs.reading.format import CHANGED_HELP, Reader, unreadable
 from edlz.services.inputs.reading.records import Order, Records
 from edlz.services.protocol.plan import DataSource, FileFacts, TaskRange
@@ -60,7 +62,8 @@ class RecordSource:
             reader = self._reader(name)
             return reader.read(first, count, order)
         except DataError as e:
-            raise DataError(f"{e.message} ({_span(task_range)})", e.help) from e
+            told = self._changed_elsewhere(name) or e
+            raise DataError(f"{told.message} ({_span(task_range)})", told.help) from e
         except OSError as e:
             told = unreadable(name, e)
             raise DataError(f"{told.message} ({_span(task_range)})") from e
@@ -82,6 +85,17 @@ class RecordSource:
             readers, self._readers = self._readers, OrderedDict()
         for reader in readers.values():
             reader.close()
+
+    def _changed_elsewhere(self, name: str) -> DataError | None:
+        """Return why what was read makes no sense, if it is that somebody has put another file there."""
+        _, facts = self._files.get(name, (None, None))
+        if facts is None or not is_address(name):
+            return None
+        try:
+            as_planned(name, facts)
+        except DataError as error:
+            return error
+        return None
 
     def _reader(self, name: str) -> Reader:
         with self._lock:

@@ -12,6 +12,7 @@ from pathlib import Path
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.inputs import formats
+from edlz.services.inputs.reading.content import open_stored
 from edlz.services.inputs.reading.format import Format
 from edlz.services.inputs.reading.params import FLAG
 
@@ -80,7 +81,7 @@ def _format_of_file(name: str) -> Format:
 
 def _is_recordio(name: str) -> bool:
     try:
-        with open(name, "rb") as file:
+        with open_stored(name) as file:
             return file.read(len(_RECORDIO_MAGIC)) == _RECORDIO_MAGIC
-    except OSError:
+    except (OSError, DataError):
         return False  # whoever opens it next says so

@@ -1,12 +1,14 @@
-"""Which files a flag means: paths, directories and patterns."""
+"""Which files a flag means: paths, directories and patterns, here or elsewhere."""
 
 import glob
 import os
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from edlz.services.configuration.data_addresses import check_address, is_address, scheme_of
 from edlz.services.configuration.nearest import nearest
 from edlz.services.errors import ConfigError, DataError
+from edlz.services.inputs.places.store import Store
 from edlz.services.valid_text import is_valid_text, valid_text
 
 __all__ = ["WRITE", "find_files", "nearest_path"]
@@ -36,6 +38,7 @@ def find_files(given: str, flag: str, tell: Callable[[str], None]) -> list[str]:
     DataError
         If something in a directory is no file at all, or a file is named twice.
     """
+    check_address(given, flag)
     if os.path.lexists(given) or "," not in given:
         return _files_of(given, flag, tell)
     names = [
@@ -55,6 +58,8 @@ def find_files(given: str, flag: str, tell: Callable[[str], None]) -> list[str]:
 
 
 def _files_of(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
+    if is_address(path):
+        return _files_elsewhere(path, flag, tell)
     place = Path(path)
     if place.is_file():
         return [path]
@@ -72,6 +77,35 @@ def _files_of(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
     return names
 
 
+def _files_elsewhere(address: str, flag: str, tell: Callable[[str], None]) -> list[str]:
+    """Return the files that an address means, by the rules of paths."""
+    store = Store(address)
+    is_web = scheme_of(address) in ("http", "https")  # where ? begins a query, and a folder is a page
+    if any(letter in address for letter in ("*[" if is_web else "*?[")):
+        names = store.fitting(address)
+        if not names:
+            raise ConfigError(
+                f'{flag} "{address}" fits no file', "see what is there by the tools of that place"
+            )
+        return names
+    kind = "file" if is_web else store.kind(address)
+    if not kind:
+        raise ConfigError(
+            f'{flag} "{address}" does not exist', "see what is there by the tools of that place"
+        )
+    if kind == "file":
+        return [address]
+    entries = [one for one in store.entries(address) if PurePosixPath(one[0]).name[0] not in "._"]
+    folders = [name for name, is_folder in entries if is_folder]
+    copies = [name for name, is_folder in entries if name.endswith(_COPIES) and not is_folder]
+    names = [name for name, is_folder in entries if not is_folder and name not in copies]
+    if not names:
+        some = f"it has folders: {', '.join(folders[:_MOST_NAMED])}" if folders else WRITE
+        raise ConfigError(f'{flag} "{address}" has no files in it', some)
+    _tell_left_out(address, flag, tell, [PurePosixPath(one).name for one in folders], copies)
+    return names
+
+
 def _files_in(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
     place = Path(path)
     entries = sorted(entry.name for entry in place.iterdir() if entry.name[0] not in "._")
@@ -86,10 +120,16 @@ def _files_in(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:
         )
     for name in names:
         _check_file(place / name, flag)
+    _tell_left_out(path, flag, tell, folders, copies)
+    return [os.path.join(path, name) for name in names]
+
+
+def _tell_left_out(
+    path: str, flag: str, tell: Callable[[str], None], folders: list[str], copies: list[str]
+) -> None:
     for what, left_out in (("folder", folders), ("copy", copies)):
         if left_out:
             tell(f'{flag} "{path}": {_named(left_out, what)} in it {_is(left_out)} left out')
-    return [os.path.join(path, name) for name in names]
 
 
 def _check_file(path: Path, flag: str) -> None:

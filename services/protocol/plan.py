@@ -54,13 +54,14 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a file was like when the job was planned: whoever finds it otherwise refuses it.
 
     `checksum` is of what its format looks at when a file is opened; `index` says where records lie, as that format
-    writes it.
+    writes it.  `mark` is what the place has given a file that lies elsewhere: an ETag, or a time.
     """
 
     name: str
     size_bytes: int
     checksum: int = 0
     index: bytes = b""
+    mark: str = ""
 
 
 class DataSource(msgspec.Struct, frozen=True, kw_only=True):

@@ -135,7 +135,7 @@ class OpenCSV:
         self._name, self._facts, self._settings, self._columns = name, facts, settings, source.columns
         self._defaults, self._masks = {} if source.masks else settings.defaults, source.masks
         self._content = Content(name, facts)
-        sample = self._content.data[:SAMPLE_BYTES]
+        sample = bytes(self._content.view(0, SAMPLE_BYTES))
         start, header = find_head(name, sample, settings.rules)
         if scanning.crc32c(header + facts.index) != facts.checksum:
             raise changed(name, facts)
@@ -171,7 +171,7 @@ class OpenCSV:
         spans = self._index.holding(first, count)
         if not spans:
             return memoryview(b""), 0
-        data = read_spans(self._name, self._facts, self._content.data, spans)
+        data = read_spans(self._name, self._facts, self._content, spans)
         rules = self._settings.rules
         starts, ends, _ = scanning.row_bounds(data, rules.quote, True, first - spans[0].first, count)
         return data[int(starts[0]) : int(ends[-1])], spans[0].start + int(starts[0])
@@ -179,7 +179,7 @@ class OpenCSV:
     def _placed(self, start: int, what: Wrong) -> DataError:
         """Return the error for what is wrong at an offset of some rows: it names the line."""
         offset, text, advice = what
-        line = line_at(self._content.data, start + offset)
+        line = line_at(self._content.view(0, start + offset), start + offset)
         return DataError(f"{self._name}, line {line}: {text}", advice)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from edlz.core_ext import scanning
+from edlz.services.configuration.data_addresses import is_address
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import DataError
 from edlz.services.inputs.reading.arrow import KINDS, MissingValueError, kind_of, require_pyarrow, to_numpy
-from edlz.services.inputs.reading.content import size_of
+from edlz.services.inputs.reading.content import as_planned, look, open_stored
 from edlz.services.inputs.reading.format import Found, Request, changed, unreadable
 from edlz.services.inputs.reading.params import FLAG, parse_params
 from edlz.services.inputs.reading.records import Columns, Order
@@ -57,17 +58,18 @@ class Parquet:
 
     def open(self, name: str, source: DataSource, facts: FileFacts | None) -> "OpenParquet":
         if facts is not None:
-            found = size_of(name)
-            if found != facts.size_bytes or _facts(name) != facts:
-                raise changed(name, facts, found)
-        return OpenParquet(name, source)
+            found = as_planned(name, facts)
+            if _facts(name) != facts:
+                raise changed(name, facts, found.size_bytes)
+        return OpenParquet(name, facts, source)
 
 
 class OpenParquet:
     """An open file."""
 
-    def __init__(self, name: str, source: DataSource) -> None:
-        self._name, self._columns, self._masks = name, source.columns, source.masks
+    def __init__(self, name: str, facts: FileFacts | None, source: DataSource) -> None:
+        self._name, self._facts = name, facts
+        self._columns, self._masks = source.columns, source.masks
         self._defaults = {} if source.masks else parse_params(source.params).mapping("defaults")
         self._file = _open(name)
         about = self._file.metadata
@@ -134,6 +136,8 @@ class OpenParquet:
                 raise DataError(
                     f"{self._name} is damaged: row group {place} cannot be read ({error})", _AGAIN
                 ) from error
+            if is_address(self._name) and self._facts is not None:
+                as_planned(self._name, self._facts)  # pages have no checksums: one look is for them all
             self._groups[place] = table
             while sum(kept.nbytes for kept in self._groups.values()) > CACHE_BYTES and len(self._groups) > 1:
                 self._groups.popitem(last=False)
@@ -149,8 +153,9 @@ def _facts(name: str) -> FileFacts:
         If it has none.
     """
     try:
-        size = size_of(name)
-        with open(name, "rb") as file:
+        stored = look(name)
+        size = stored.size_bytes
+        with open_stored(name) as file:
             head = file.read(len(_MAGIC))
             if size < 2 * _TAIL.size or head != _MAGIC:
                 raise DataError(
@@ -164,7 +169,8 @@ def _facts(name: str) -> FileFacts:
                     f"{name} is cut off: there is no footer at its end, offset {size - _TAIL.size}", _AGAIN
                 )
             file.seek(size - _TAIL.size - length)
-            return FileFacts(name=name, size_bytes=size, checksum=scanning.crc32c(file.read(length)))
+            checksum = scanning.crc32c(file.read(length))
+            return FileFacts(name=name, size_bytes=size, checksum=checksum, mark=stored.mark)
     except OSError as error:
         raise unreadable(name, error) from error
 
@@ -174,6 +180,8 @@ def _open(name: str) -> Any:
     from pyarrow import parquet
 
     try:
+        if is_address(name):
+            return parquet.ParquetFile(open_stored(name), pre_buffer=True)
         return parquet.ParquetFile(name, memory_map=True)
     except (OSError, pyarrow.ArrowException) as error:
         if (

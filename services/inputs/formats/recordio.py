@@ -1,8 +1,11 @@
 """RecordIO: numbered byte strings in checked chunks; `api.recordio` knows the bytes."""
 
 from edlz.api.recordio import Reader as RecordIOReader
-from edlz.api.recordio import RecordIOError, Summary, summarise
+from edlz.api.recordio import RecordIOError, summarise
+from edlz.services.configuration.data_addresses import is_address
 from edlz.services.errors import DataError
+from edlz.services.inputs.places.remote_bytes import RemoteBytes
+from edlz.services.inputs.reading.content import as_planned, look
 from edlz.services.inputs.reading.format import Found, Request, changed, unreadable
 from edlz.services.inputs.reading.records import Order
 from edlz.services.protocol.plan import DataSource, FileFacts
@@ -10,6 +13,9 @@ from edlz.services.protocol.plan import DataSource, FileFacts
 __all__ = ["FORMAT"]
 
 CACHE_BYTES = 16 << 20  # decompressed chunks, of each open file
+MOST_INDEX_BYTES = (
+    256 << 10
+)  # of a file, in the plan; of one with more chunks each worker reads their headers
 
 
 class RecordIO:
@@ -20,12 +26,8 @@ class RecordIO:
     params: dict[str, str] = {}
 
     def find(self, request: Request) -> Found:
-        summaries = [_summarised(name) for name in request.files]
-        facts = [
-            FileFacts(name=name, size_bytes=about.size_bytes, checksum=about.checksum)
-            for name, about in zip(request.files, summaries, strict=True)
-        ]
-        return Found(counts=[about.records for about in summaries], facts=facts)
+        found = [_summarised(name) for name in request.files]
+        return Found(counts=[records for records, _ in found], facts=[facts for _, facts in found])
 
     def open(self, name: str, source: DataSource, facts: FileFacts | None) -> "OpenRecordIO":
         try:
@@ -38,7 +40,12 @@ class OpenRecordIO:
     """An open file."""
 
     def __init__(self, name: str, facts: FileFacts | None) -> None:
-        self._reader = RecordIOReader(name, cache_bytes=CACHE_BYTES)
+        if is_address(name):
+            stored, index = (look(name), b"") if facts is None else (as_planned(name, facts), facts.index)
+            source = RemoteBytes(stored)
+            self._reader = RecordIOReader(name, cache_bytes=CACHE_BYTES, source=source, index=index)
+        else:
+            self._reader = RecordIOReader(name, cache_bytes=CACHE_BYTES)
         if facts is not None and self._reader.checksum != facts.checksum:
             self._reader.close()
             raise changed(name, facts)
@@ -58,9 +65,19 @@ class OpenRecordIO:
         self._reader.close()
 
 
-def _summarised(name: str) -> Summary:
+def _summarised(name: str) -> tuple[int, FileFacts]:
+    """Return a file's number of records, and what it is like; of one elsewhere also where its chunks are."""
     try:
-        return summarise(name)
+        if not is_address(name):
+            about = summarise(name)
+            facts = FileFacts(name=name, size_bytes=about.size_bytes, checksum=about.checksum)
+            return about.records, facts
+        stored = look(name)
+        about = summarise(name, RemoteBytes(stored))
+        index = about.index if len(about.index) <= MOST_INDEX_BYTES else b""
+        size, checksum = about.size_bytes, about.checksum
+        facts = FileFacts(name=name, size_bytes=size, checksum=checksum, index=index, mark=stored.mark)
+        return about.records, facts
     except RecordIOError as error:
         raise DataError(error.message, error.help) from error
     except OSError as error:

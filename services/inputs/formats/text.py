@@ -53,7 +53,7 @@ class OpenText:
         spans = self._index.holding(first, count)
         if not spans:
             return []
-        data = read_spans(self._name, self._facts, self._content.data, spans)
+        data = read_spans(self._name, self._facts, self._content, spans)
         bounds = scanning.row_bounds(data, NO_QUOTE, False, first - spans[0].first, count)
         starts, ends, _ = bounds
         return (

@@ -1,10 +1,16 @@
 """TFRecord: byte strings one behind the other, each with checksums of its length and its data; also gzipped."""
 
-import os
-
 from edlz.core_ext import scanning
 from edlz.services.errors import DataError
-from edlz.services.inputs.reading.content import QUICK_BYTES, Content, open_content, read_start, size_of
+from edlz.services.inputs.reading.content import (
+    QUICK_BYTES,
+    Content,
+    length_of,
+    look,
+    open_content,
+    read_start,
+    size_of,
+)
 from edlz.services.inputs.reading.format import Found, Request, unreadable
 from edlz.services.inputs.reading.records import Order
 from edlz.services.inputs.reading.spans import Span, SpanIndex, check_span, find_spans, pack_spans, span_bytes
@@ -68,7 +74,7 @@ class OpenTFRecord:
         self._content.close()
 
     def _read(self, span: Span, first: int, count: int) -> list[bytes]:
-        data = memoryview(self._content.data)[span.start : span.end]
+        data = self._content.view(span.start, span.end)
         records, _, checksum, _ = scanning.hop_records(data, 0, len(data))
         if records != span.records:
             checksum = ~span.checksum
@@ -90,10 +96,16 @@ def _index(name: str, all_bytes: int = 0) -> FileFacts:
         passed[0], passed[1] = passed[0] + records, passed[1] + end
         return end, records, checksum
 
+    stored = look(name)
     with open_content(name) as file:
-        content_bytes = os.fstat(file.fileno()).st_size
-        index = pack_spans(find_spans(file, span_bytes(content_bytes, all_bytes), find))
-    return FileFacts(name=name, size_bytes=size_of(name), checksum=scanning.crc32c(index), index=index)
+        index = pack_spans(find_spans(file, span_bytes(length_of(file), all_bytes), find))
+    return FileFacts(
+        name=name,
+        size_bytes=stored.size_bytes,
+        checksum=scanning.crc32c(index),
+        index=index,
+        mark=stored.mark,
+    )
 
 
 def _first_record(name: str) -> int:

@@ -1,4 +1,4 @@
-"""The bytes of a file, also of a gzipped one: those are unpacked once, into a file without a name.
+"""The bytes of a file, here or elsewhere, also of a gzipped one: those are unpacked once, into a file without a name.
 
 A gzipped file has to be read from its beginning to get at its middle.  Whoever opens one unpacks it, once for as long as
 it is open, and then reads as from any other; the room is taken in the folder for temporary files (TMPDIR).
@@ -13,11 +13,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
+from edlz.services.configuration.data_addresses import is_address
 from edlz.services.errors import DataError
+from edlz.services.inputs.places.remote_bytes import RemoteBytes, open_stream
+from edlz.services.inputs.places.store import Stored, look_elsewhere
 from edlz.services.inputs.reading.format import changed
 from edlz.services.protocol.plan import FileFacts
 
-__all__ = ["QUICK_BYTES", "Content", "open_content", "read_start", "size_of"]
+__all__ = [
+    "QUICK_BYTES",
+    "Content",
+    "as_planned",
+    "length_of",
+    "look",
+    "open_content",
+    "open_stored",
+    "read_start",
+    "size_of",
+]
 
 QUICK_BYTES = 64 << 20  # files of this size in all are read in a tenth of a second
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -25,9 +38,47 @@ _BLOCK_BYTES = 1 << 20
 _AGAIN = "get the whole file again; gzip -t tells whether it is whole"
 
 
+def look(name: str) -> Stored:
+    """Return what a file is like, as it is stored.
+
+    Raises
+    ------
+    OSError, DataError
+        If it is not there, or nobody says.
+    """
+    return look_elsewhere(name) if is_address(name) else Stored(name, os.stat(name).st_size, "")
+
+
 def size_of(name: str) -> int:
     """Return how many bytes a file has, as it is stored."""
-    return os.stat(name).st_size
+    return look(name).size_bytes
+
+
+def as_planned(name: str, facts: FileFacts) -> Stored:
+    """Return what a file is like.
+
+    Raises
+    ------
+    DataError
+        If it is not what it was when the job was planned, as far as it is seen from without.
+    """
+    found = look(name)
+    if found.size_bytes != facts.size_bytes or found.mark != facts.mark:
+        raise changed(name, facts, found.size_bytes)
+    return found
+
+
+def length_of(file: IO[bytes]) -> int:
+    """Return how many bytes an open file has; it stands where it stood."""
+    at = file.tell()
+    length = file.seek(0, os.SEEK_END)
+    file.seek(at)
+    return length
+
+
+def open_stored(name: str) -> IO[bytes]:
+    """Open a file as it is stored, at its beginning."""
+    return open_stream(RemoteBytes(look(name))) if is_address(name) else open(name, "rb")
 
 
 @contextmanager
@@ -41,7 +92,7 @@ def open_content(name: str) -> Iterator[IO[bytes]]:
     DataError
         If it is gzipped, and damaged or cut off.
     """
-    with open(name, "rb") as file:
+    with open_stored(name) as file:
         magic = file.read(len(_GZIP_MAGIC))
         file.seek(0)
         if magic != _GZIP_MAGIC:
@@ -61,7 +112,7 @@ def read_start(name: str, count: int) -> bytes:
     OSError, DataError
         As `open_content`.
     """
-    with open(name, "rb") as file:
+    with open_stored(name) as file:
         found = file.read(count)
         if not found.startswith(_GZIP_MAGIC):
             return found
@@ -71,30 +122,36 @@ def read_start(name: str, count: int) -> bytes:
 
 
 class Content:
-    """The content of a file, mapped.
+    """The content of a file: mapped, or what has been asked for of one elsewhere.
 
     Parameters
     ----------
     facts : FileFacts
         What the file, as it is stored, must be like.
-
-    Attributes
-    ----------
-    data : mmap or bytes
     """
 
     def __init__(self, name: str, facts: FileFacts) -> None:
-        found = size_of(name)
-        if found != facts.size_bytes:
-            raise changed(name, facts, found)
-        self.data: mmap.mmap | bytes = b""
+        stored = as_planned(name, facts)
+        self._data: mmap.mmap | bytes | RemoteBytes = b""
+        if is_address(name):
+            content = RemoteBytes(stored)
+            if content[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+                self._data = content
+                return
         with open_content(name) as file:
-            if os.fstat(file.fileno()).st_size:
-                self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            if length_of(file):
+                self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def view(self, start: int, end: int) -> memoryview:
+        """Return the bytes from `start` to before `end`, as far as there are any."""
+        data = self._data
+        if isinstance(data, RemoteBytes):
+            return memoryview(data[start:end])
+        return memoryview(data)[start:end]
 
     def close(self) -> None:
         """Let go of the file; a read that is under way still ends."""
-        self.data = b""
+        self._data = b""
 
 
 def _unpack(name: str, file: IO[bytes], into: IO[bytes]) -> None:

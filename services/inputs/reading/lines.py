@@ -4,12 +4,18 @@ A line's end within quotes is none of a row.  The index counts quotes, as RFC 41
 doubled, so that the parity tells.
 """
 
-import os
 from dataclasses import dataclass
 
 from edlz.core_ext import scanning
 from edlz.services.errors import DataError
-from edlz.services.inputs.reading.content import QUICK_BYTES, open_content, read_start, size_of
+from edlz.services.inputs.reading.content import (
+    QUICK_BYTES,
+    Content,
+    length_of,
+    look,
+    open_content,
+    read_start,
+)
 from edlz.services.inputs.reading.spans import Span, SpanIndex, check_span, find_spans, pack_spans, span_bytes
 from edlz.services.protocol.plan import FileFacts
 
@@ -86,6 +92,7 @@ def index_lines(name: str, rules: LineRules, all_bytes: int = 0, *, is_quick: bo
     DataError
         If it is in UTF-16, or quotes are not closed.
     """
+    stored = look(name)
     sample = read_start(name, SAMPLE_BYTES)
     start, header = find_head(name, sample, rules)
     is_cut = len(sample) == SAMPLE_BYTES
@@ -97,7 +104,8 @@ def index_lines(name: str, rules: LineRules, all_bytes: int = 0, *, is_quick: bo
     index = _index(name, rules, start, all_bytes) if is_whole else b""
     facts = FileFacts(
         name=name,
-        size_bytes=size_of(name),
+        size_bytes=stored.size_bytes,
+        mark=stored.mark,
         checksum=scanning.crc32c(header + index),
         index=index,
     )
@@ -107,7 +115,7 @@ def index_lines(name: str, rules: LineRules, all_bytes: int = 0, *, is_quick: bo
 
 def _index(name: str, rules: LineRules, start: int, all_bytes: int) -> bytes:
     with open_content(name) as file:
-        step = span_bytes(os.fstat(file.fileno()).st_size, all_bytes)
+        step = span_bytes(length_of(file), all_bytes)
         file.seek(start)
         return pack_spans(find_spans(file, step, _Finder(name, rules, start).find))
 
@@ -165,18 +173,19 @@ def find_head(name: str, sample: bytes, rules: LineRules) -> tuple[int, bytes]:
     return (after + 1 if after >= 0 else len(sample)), header
 
 
-def read_spans(name: str, facts: FileFacts, data: "scanning.Data", spans: list[Span]) -> memoryview:
-    """Return the bytes of spans that follow one another, as they were when the job was planned; nothing is copied.
+def read_spans(name: str, facts: FileFacts, content: Content, spans: list[Span]) -> memoryview:
+    """Return the bytes of spans that follow one another, as they were when the job was planned.
 
     Raises
     ------
     DataError
         If they are others.
     """
-    view = memoryview(data)
+    start = spans[0].start
+    view = content.view(start, spans[-1].end)
     for span in spans:
-        check_span(name, facts, span, scanning.crc32c(view[span.start : span.end]))
-    return view[spans[0].start : spans[-1].end]
+        check_span(name, facts, span, scanning.crc32c(view[span.start - start : span.end - start]))
+    return view
 
 
 def line_at(data: "scanning.Data", offset: int) -> int:
