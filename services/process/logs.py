@@ -56,6 +56,7 @@ def configure_logging(
     """
     handler = CountingHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(line_formatter(log_format, role=role, ident=ident, job=job))
+    handler.addFilter(_is_told)
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -63,6 +64,12 @@ def configure_logging(
     root.addHandler(handler)
     root.setLevel(level)
     logging.captureWarnings(True)
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    """Whether a line may be written: what installed packages say at DEBUG holds headers of requests, with credentials."""
+    is_of_package = "site-packages" in record.pathname or "dist-packages" in record.pathname
+    return record.levelno > logging.DEBUG or not is_of_package or record.name.partition(".")[0] == "edlz"
 
 
 def line_formatter(log_format: str, *, role: str = "", ident: str = "", job: str = "") -> logging.Formatter:

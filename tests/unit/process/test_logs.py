@@ -143,3 +143,23 @@ def test_counts_that_are_open_at_the_end_are_printed() -> None:
     log.info("x")
     handler.close()
     assert out.getvalue() == "x\nx (2 times in 5s)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "level", "is_told"),
+    [
+        ("botocore.endpoint", "/x/lib/python3.11/site-packages/botocore/endpoint.py", "DEBUG", False),
+        ("botocore.endpoint", "/x/lib/python3.11/site-packages/botocore/endpoint.py", "INFO", True),
+        ("edlz.services", "/x/lib/python3.11/site-packages/edlz/services/a.py", "DEBUG", True),
+        ("my_model", "/home/me/my_model.py", "DEBUG", True),
+    ],
+)
+def test_what_packages_say_to_who_looks_for_their_mistakes_is_not_told(
+    name: str, path: str, level: str, is_told: bool
+) -> None:
+    out = io.StringIO()
+    configure_logging("DEBUG", stream=out)
+    number = logging.getLevelNamesMapping()[level]
+    record = logging.LogRecord(name, number, path, 1, "headers={'Authorization': 'a-secret'}", None, None)
+    logging.getLogger(name).handle(record)
+    assert ("a-secret" in out.getvalue()) == is_told
