@@ -19,7 +19,7 @@ from edlz.services.errors import ConfigError, EdlzError
 if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
 
-__all__ = ["Connection", "Login", "LoginFailed", "find_connection"]
+__all__ = ["Connection", "Login", "LoginFailed", "child_processes", "find_connection"]
 
 IN_CLUSTER_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE = "default"
@@ -173,7 +173,7 @@ async def _by_kubeconfig(configuration: "Configuration", config: JobConfig, want
             )
         context = _record(named[0] if wanted else current)
         name = str(context.get("name", ""))
-        others = _children()
+        others = child_processes()
         with _failed_logins(name):
             async with asyncio.timeout(LOGIN_S):
                 await kube.load_kube_config(
@@ -183,7 +183,7 @@ async def _by_kubeconfig(configuration: "Configuration", config: JobConfig, want
                     persist_config=False,
                 )
     except TimeoutError as error:
-        await _kill(_children() - others)
+        await _kill(child_processes() - others)
         raise _login_failed(name, f"it gave no credentials within {LOGIN_S:.0f}s") from error
     except (EdlzError, kube.ConfigException):
         raise
@@ -195,10 +195,13 @@ async def _by_kubeconfig(configuration: "Configuration", config: JobConfig, want
     return Connection(configuration, namespace, name)
 
 
-def _children() -> set[int]:
+def child_processes() -> set[int]:
     """Return the processes that this one has started: the client does not tell which one it waits for."""
-    lists = Path("/proc/self/task").glob("*/children")  # Linux; elsewhere a login command is left alone
-    return {int(pid) for found in lists for pid in found.read_text().split()}
+    children: set[int] = set()
+    for found in Path("/proc/self/task").glob("*/children"):  # Linux; elsewhere a login command is left alone
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            children.update(int(pid) for pid in found.read_text().split())
+    return children
 
 
 async def _kill(processes: set[int]) -> None:
@@ -207,7 +210,7 @@ async def _kill(processes: set[int]) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     for _ in range(REAP_ROUNDS):
-        is_last = not processes & _children()
+        is_last = not processes & child_processes()
         await asyncio.sleep(REAP_S / REAP_ROUNDS)
         if is_last:
             return
