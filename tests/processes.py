@@ -42,15 +42,15 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = START_S) -> Any:
-    """Return the condition's first true value; fail with `what` when it does not come."""
+def wait_for(condition: Callable[[], Any], what: str | Callable[[], str], timeout_s: float = START_S) -> Any:
+    """Return the condition's first true value; fail with `what`, as it is then, when it does not come."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         value = condition()
         if value:
             return value
         time.sleep(0.02)
-    raise AssertionError(f"not within {timeout_s:.0f}s: {what}")
+    raise AssertionError(f"not within {timeout_s:.0f}s: {what if isinstance(what, str) else what()}")
 
 
 class HandJob:
@@ -161,7 +161,7 @@ class HandJob:
             assert code is None, f"{name} ended with {code} before {text!r}\n{self.logs()}"
             return False
 
-        wait_for(found, f"{text!r} in the log of {name}:\n{self.log(name)}")
+        wait_for(found, lambda: f"{text!r} in the log of {name}:\n{self.log(name)}")
 
     def wait_for_training(self, worker: int) -> None:
         """Wait until a worker has a task in hand: then the job does not end before that worker's loss is known."""
@@ -172,7 +172,7 @@ class HandJob:
             workers = status.workers if status is not None and status.tasks_done else ()
             return any((view.id, view.state) == (str(worker), "training") for view in workers)
 
-        wait_for(trains, f"worker-{worker} trains:\n{self.log('master')}")
+        wait_for(trains, lambda: f"worker-{worker} trains:\n{self.log('master')}")
 
     def status(self) -> JobStatus:
         return _status_of(self.folder)
@@ -238,7 +238,9 @@ class TrainJob:
 
     def pid(self, name: str) -> int:
         """Return the process id of a service, waiting for it if need be."""
-        return int(wait_for(lambda: services_of(self.process.pid).get(name), f"{name} runs: {self.output()}"))
+        return int(
+            wait_for(lambda: services_of(self.process.pid).get(name), lambda: f"{name} runs: {self.output()}")
+        )
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> int:
         """Send a signal to a service; return its process id."""
@@ -253,16 +255,16 @@ class TrainJob:
         path = self.folder / "logs" / f"{name}.log"
         return path.read_text() if path.exists() else ""
 
-    def wait_for_output(self, text: str) -> str:
-        """Return what has been printed once this is in it."""
+    def wait_for_output(self, text: str, times: int = 1) -> str:
+        """Return what has been printed once this is in it, so many times."""
 
         def found() -> bool:
-            if text in self.output():
+            if self.output().count(text) >= times:
                 return True
             assert self.process.poll() is None, f"the job ended before {text!r}\n{self.output()}"
             return False
 
-        wait_for(found, f"{text!r} in\n{self.output()}")
+        wait_for(found, lambda: f"{text!r} in\n{self.output()}")
         return self.output()
 
     def request(self, body: Message) -> Message:

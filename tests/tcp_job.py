@@ -25,9 +25,14 @@ class TcpJob(HandJob):
         return f"tcp://127.0.0.1:{self._port if name == 'master' else 0}"
 
     def listening_port(self, name: str) -> int:
-        """Return the port that a service listens at, once it does."""
+        """Return the port at which a service is asked, once it listens; that of the master's page is another."""
         process = self.processes[name]
-        return int(wait_for(lambda: next(iter(_ports(process.pid, "0A")), None), f"{name} listens"))
+
+        def found() -> int | None:
+            ports = _ports(process.pid, "0A")
+            return next((port for port in ports if name != "master" or port == self._port), None)
+
+        return int(wait_for(found, f"{name} listens"))
 
 
 def connections_of(pid: int) -> set[int]:

@@ -20,7 +20,8 @@ FOLDER = ROOT / "docs" / "tutorials"
 LIMIT_S = 500.0
 
 _BLOCK = re.compile(r"^```(\S*)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_TIME = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] ")  # of a log line; tutorials may leave it out
+# When a log line was written, which tutorials may leave out, and the minutes of a duration.
+_TIME = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] |\b\d+m (?=\d+s\b)")
 _NUMBER = r"\b(?=[a-f]*\d)[0-9a-f]{6,}\b|\d[\d.,:]*(?:[smhd](?:\d+[smhd])?\b)?"  # digests, numbers, durations
 
 

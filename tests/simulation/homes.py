@@ -314,7 +314,11 @@ class Pods(Machine):
         """The node answers again: a pod that was deleted meanwhile ends."""
         service.is_lost = False
         if service.process is not None:
-            self._job.processes[service.process].is_apart = False
+            process = self._job.processes[service.process]
+            process.is_apart = False
+            process.stalled_until = max(
+                process.stalled_until, self._job.now
+            )  # a moment ago it did not answer
         if service.process is not None and self._world.services.get(service.name) is not service:
             process = self._job.processes[service.process]
             self._job.within(0, 3, self._job.end, process, ProcessExit(name=service.name, code=143))

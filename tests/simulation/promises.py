@@ -125,7 +125,9 @@ def check_failure(schedule: Schedule, failure: FailureView) -> None:
     """A job may only fail for a task that cannot be left out, a loss that it was to end at, or with nothing to train."""
     if schedule.stops_on_nan and schedule.nonfinite and "--stop_on_nan" in failure.text:
         return
-    often = _sometimes_bad(schedule)[1]
+    sometimes, often = _sometimes_bad(schedule)
+    if schedule.home != "hand":
+        often = sometimes  # workers that are killed with such a task in hand count among its failures
     bad = {task for task, _ in schedule.bad if bad_minibatches(schedule, task)}
     bad |= {task for task, _ in schedule.poison}
     if "no minibatch was trained on" in failure.text and all(
