@@ -6,9 +6,13 @@ names the port and is no data.
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from edlz.k8s.cluster.api import Cluster
+from edlz.k8s.cluster.api_errors import NotPermitted, refusal
+from edlz.services.errors import EdlzError, PeerUnavailable
 
 __all__ = ["forward"]
 
@@ -20,23 +24,51 @@ logger = logging.getLogger(__name__)
 
 
 async def forward(cluster: Cluster, pod: str, port: int) -> asyncio.Server:
-    """Listen on a free port of the loopback for connections to a pod's port; return the server."""
+    """Listen on a free port of the loopback for connections to a pod's port; return the server.
+
+    Raises
+    ------
+    EdlzError
+        If the cluster lets nobody through: a first tunnel is tried, since connections later can only end.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from aiohttp import ClientError
-
         try:
-            session, url, headers = await cluster.web_socket(f"{pod}/portforward", [("ports", str(port))])
-            async with session.ws_connect(
-                url, headers=headers, protocols=(_PROTOCOL,), max_msg_size=0
-            ) as tunnel:
+            async with _tunnel(cluster, pod, port) as tunnel:
                 await _joined(reader, writer, tunnel)
-        except (ClientError, OSError, TimeoutError) as error:
+        except (EdlzError, OSError) as error:
             logger.debug("no tunnel to port %d of %s: %s", port, pod, error)
         finally:
             writer.close()
 
+    async with _tunnel(cluster, pod, port):
+        pass
     return await asyncio.start_server(serve, "127.0.0.1", 0)
+
+
+@asynccontextmanager
+async def _tunnel(cluster: Cluster, pod: str, port: int) -> AsyncIterator[Any]:
+    from aiohttp import ClientError, WSServerHandshakeError
+
+    session, url, headers = await cluster.web_socket(f"{pod}/portforward", [("ports", str(port))])
+    try:
+        async with session.ws_connect(url, headers=headers, protocols=(_PROTOCOL,), max_msg_size=0) as tunnel:
+            yield tunnel
+    except WSServerHandshakeError as error:
+        raise _refusal(error.status, cluster, pod) from error
+    except (ClientError, TimeoutError) as error:
+        raise PeerUnavailable(
+            f"no way to port {port} of {pod}: {error or 'no answer'}", "try again in a while"
+        ) from error
+
+
+def _refusal(code: int, cluster: Cluster, pod: str) -> EdlzError:
+    if code == 403:
+        return NotPermitted(
+            f'you may not reach the ports of pod {pod} in "{cluster.namespace}"',
+            f'ask an administrator for: get, create pods/portforward in "{cluster.namespace}"',
+        )
+    return refusal(code, f"portforward of pod {pod}: HTTP {code}".encode(), cluster.namespace, cluster.server)
 
 
 async def _joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tunnel: Any) -> None:

@@ -1,6 +1,9 @@
 """A whole job from the command line to pods that are processes: submitted, watched, scaled, ended."""
 
 import json
+import socket
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -8,7 +11,7 @@ import yaml
 
 import edlz.k8s
 from edlz.client.cli import main
-from edlz.k8s.cluster.names import selector
+from edlz.k8s.cluster.names import STATUS, selector
 from edlz.services.predictions.output import read_manifest
 from tests.k8s.any_cluster import wait_for
 from tests.k8s.cluster import TestCluster
@@ -32,6 +35,47 @@ def ready(cluster: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return cluster
 
 
+def check_what_the_pod_shows(cluster: TestCluster, name: str) -> None:
+    """Metrics and health are at the address of the master's pod, where its annotations send a scraper; the page is not."""
+    pages: list[str] = []
+
+    def is_told() -> bool:
+        pod = cluster.find("pods", name) or {}
+        said = pod.get("metadata", {}).get("annotations", {}).get(STATUS)
+        pages.extend([page] if said and (page := json.loads(said).get("page")) else [])
+        return bool(pages)
+
+    wait_for(is_told, "the address of the page")
+    port = pages[0].rpartition(":")[2]
+    pod = cluster.find("pods", name)
+    assert pod is not None
+    marks = pod["metadata"]["annotations"]
+    assert (marks["prometheus.io/scrape"], marks["prometheus.io/path"]) == ("true", "/metrics")
+    assert marks["prometheus.io/port"] == "50002"
+    if port != "50002":
+        assert is_taken(50002), "a job of somebody else on this machine"
+    address = f"http://{pod['status']['podIP']}:{port}"
+    assert b"edlz_job_info{" in got(f"{address}/metrics")
+    assert got(f"{address}/healthz") == b"ok\n"
+    for path in ("/", "/api/status"):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            got(address + path)
+
+
+def is_taken(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return True
+    return False
+
+
+def got(address: str) -> bytes:
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        found: bytes = answer.read()
+    return found
+
+
 def test_a_job_runs_in_pods(
     ready: TestCluster, small_mnist: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -53,6 +97,7 @@ def test_a_job_runs_in_pods(
     printed = capsys.readouterr()
     assert code == 0, printed.out + printed.err + ready.describe()
     assert "Submitted test-mnist." in printed.out
+    check_what_the_pod_shows(ready, "elasticdl-test-mnist-master")
     code = main(["wait", "test-mnist", "--timeout=5m"])
     assert code == 0, capsys.readouterr().out + ready.describe()
     capsys.readouterr()

@@ -18,6 +18,7 @@ from tests.k8s.server.objects.history import Object
 from tests.k8s.server.objects.kinds import Resource
 from tests.k8s.server.objects.store import Store, copy_of, timestamp
 from tests.k8s.server.pod_logs import Kubelet, log_of, log_text
+from tests.k8s.server.port_forward import forward_port
 from tests.k8s.server.requests import Target, parse_body, parse_path
 from tests.k8s.server.tables import is_table_wanted, table_of
 from tests.k8s.server.watches import Watch, WatchBroken
@@ -79,6 +80,10 @@ class Handlers:
             return await self._watch(request, target)
         if target.subresource == "log":
             return await self._log(request, target)
+        if target.subresource == "portforward":
+            return await forward_port(
+                request, self._store.stored(target.resource, target.name, target.namespace or "")
+            )
         operation = getattr(self, f"_{action.verb}", None)
         if operation is None or not _is_allowed(target, action.verb):
             message = "the server does not allow this method on the requested resource"

@@ -104,6 +104,17 @@ def test_the_master_pod_says_what_it_is_for() -> None:
     assert plain["spec"]["restartPolicy"] == "OnFailure"
 
 
+@pytest.mark.parametrize(
+    ("status_port", "port"), [("", "50002"), ("0", "50002"), ("8080", "8080"), ("none", None)]
+)
+def test_the_master_pod_says_where_it_is_scraped(status_port: str, port: str | None) -> None:
+    found = master(status_port=status_port)
+    marks = {k: v for k, v in found["metadata"]["annotations"].items() if k.startswith("prometheus.io/")}
+    path = {"prometheus.io/scrape": "true", "prometheus.io/port": port, "prometheus.io/path": "/metrics"}
+    assert marks == (path if port else {})
+    assert ("--metrics_host=$(MY_POD_IP)" in found["spec"]["containers"][0]["command"]) == bool(port)
+
+
 def test_the_threads_of_a_worker_are_those_of_its_pod() -> None:
     def threads(**changes: Any) -> int:
         return settings_in_pods(job(**changes), "i").worker_threads

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from aiohttp import WSMsgType, web
 from kubernetes.aio.client import Configuration
 
 from edlz.k8s.cluster.api import Cluster
+from edlz.k8s.cluster.api_errors import NotFound
 from edlz.k8s.cluster.connection import Connection
 from edlz.k8s.cluster.port_forward import forward
 
@@ -66,7 +68,7 @@ def test_bytes_go_both_ways_and_each_connection_is_a_tunnel() -> None:
 
     server = Server()
     served(server, work)
-    assert server.asked == [f"{PATH}?ports={PORT}"] * 2
+    assert server.asked == [f"{PATH}?ports={PORT}"] * 3, "the first one only shows that there is a way"
 
 
 def test_where_nobody_listens_the_connection_ends() -> None:
@@ -77,15 +79,12 @@ def test_where_nobody_listens_the_connection_ends() -> None:
 
     server = Server(is_open=False)
     served(server, work)
-    assert len(server.asked) == 1
+    assert len(server.asked) == 2
 
 
-def test_a_server_that_refuses_ends_it_too() -> None:
+def test_a_server_that_refuses_says_so_before_anybody_connects() -> None:
     async def work(cluster: Cluster, port: int) -> None:
-        refused = await forward(cluster, "other", PORT)
-        async with refused:
-            reader, writer = await asyncio.open_connection(*refused.sockets[0].getsockname()[:2])
-            assert await reader.read() == b""
-            writer.close()
+        with pytest.raises(NotFound, match="portforward of pod other: HTTP 404"):
+            await forward(cluster, "other", PORT)
 
     served(Server(), work)

@@ -101,7 +101,7 @@ _ROWS = (
         "Pod",
         short_names=("po",),
         categories=("all",),
-        subresources=("status", "binding", "eviction", "log"),
+        subresources=("status", "binding", "eviction", "log", "portforward"),
         has_generation=True,
         returns_deleted=True,
         fields=_POD_FIELDS,
