@@ -7,7 +7,6 @@ A kubelet connects to the loopback of the pod's network; here pods have that of 
 import asyncio
 
 from aiohttp import WSMsgType, web
-
 from tests.k8s.server.errors import bad_request
 from tests.k8s.server.history import Object
 
