@@ -201,7 +201,15 @@ class EmbeddingTable:
 
 
 class TableImage:
-    """The rows of a table as they were when it was frozen; it keeps the table alive until it is closed."""
+    """The rows of a table as they were when it was frozen; it keeps the table alive until it is closed.
+
+    Parameters
+    ----------
+    ids : ndarray, shape (n,), int64
+    rows : ndarray, shape (n, width), float32
+    width : int
+        Of a row, its optimizer slots included.
+    """
 
     def __init__(self, ids: _Int64Array, rows: Float32Array, width: int) -> None:
         self.ids, self.row_count, self.width = ids, len(ids), width

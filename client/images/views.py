@@ -103,7 +103,14 @@ class PlainView:
 
 
 class LiveView:
-    """The running step with its last lines, redrawn below the steps that are done."""
+    """The running step with its last lines, redrawn below the steps that are done.
+
+    Parameters
+    ----------
+    stream : file
+        A terminal.
+    is_coloured : bool
+    """
 
     def __init__(self, stream: TextIO, *, is_coloured: bool) -> None:
         from rich.console import Console

@@ -27,7 +27,15 @@ WAIT_S = 1.0  # a thread that waits looks up so often
 
 
 class JobFailed(EdlzError):
-    """The job has failed; its message is the first cause, and `failure` all that is known of it."""
+    """The job has failed; its message is the first cause.
+
+    Parameters
+    ----------
+    name : str
+        Of the job.
+    failure : FailureView, optional
+        All that is known of it.
+    """
 
     code = "job-failed"
 

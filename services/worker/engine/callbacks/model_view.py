@@ -23,7 +23,15 @@ _ELSEWHERE = frozenset(
 
 
 class OptimizerView:
-    """The user's optimizer with a learning rate that callbacks may set; it is the job's from the next version on."""
+    """The user's optimizer with a learning rate that callbacks may set; it is the job's from the next version on.
+
+    Parameters
+    ----------
+    optimizer : keras.optimizers.Optimizer
+        Whatever else is asked for is its.
+    rate : float
+        That was used last.
+    """
 
     def __init__(self, optimizer: Any, rate: float) -> None:
         self.__dict__["_optimizer"] = optimizer

@@ -179,7 +179,15 @@ class CustomReader:
 
 
 class CustomFile:
-    """A shard of a user's reader, as a Reader.  The first range that is read is read twice: it must be the same."""
+    """A shard of a user's reader, as a Reader.  The first range that is read is read twice: it must be the same.
+
+    Parameters
+    ----------
+    reader : CustomReader
+    name : str
+        Of the shard.
+    source : DataSource
+    """
 
     def __init__(self, reader: CustomReader, name: str, source: DataSource) -> None:
         self._reader, self._name, self._source = reader, name, source

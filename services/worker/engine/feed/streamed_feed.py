@@ -67,12 +67,24 @@ _READING_OPS = frozenset(
 class StreamedFeed:
     """The feed, traced once for any task's records.
 
+    Parameters
+    ----------
+    contract : ModelContract
+        The user's model module.
+    settings : FeedSettings
+
     Attributes
     ----------
-    spec : the feed's element_spec, the batch's length None
-    random_ops : those whose state would run on from task to task: such a feed must not be streamed
-    calls_python : whether it calls back into Python
-    shuffles : whether it gives records in another order than theirs
+    spec : nest of tf.TypeSpec
+        Of a minibatch, its length None.
+    random_ops : list of str
+        Those whose state would run on from task to task: such a feed must not be streamed.
+    calls_python : bool
+        Whether it calls back into Python.
+    shuffles : bool
+        Whether it gives records in another order than theirs.
+    failures : dict of int to Exception
+        By assignment, why its records could not be read.
 
     Raises
     ------
@@ -84,7 +96,7 @@ class StreamedFeed:
         self._contract, self.settings = contract, settings
         self._inboxes: dict[int, queue.SimpleQueue[Assignment | None]] = {}
         self._stream_numbers = itertools.count()
-        self.failures: dict[int, Exception] = {}  # assignment -> why its records could not be read
+        self.failures: dict[int, Exception] = {}
         self.spec: Any = None
         tf.random.set_seed(settings.seed % 2**32)
         self._minibatches = to_be_traced(self._trace, [tf.TensorSpec([], tf.int64)])
