@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["cases", "damaged", "every_case"]
+from edlz.services.errors import EdlzError, LocalProtocolError
+
+__all__ = ["cases", "damaged", "every_case", "refusals"]
 
 CASE_S = 20  # of processor time for one case: a hang
 MOST_MEMORY = 256 << 20  # bytes that all cases of a test together may take
@@ -58,6 +60,17 @@ def every_case(seeds: range, play: Callable[[random.Random], object]) -> None:
             error.add_note(f"seed {seed}: FUZZ_SEED={seed} FUZZ_CASES=1 repeats it")
             raise
     assert _most_memory() - before < MOST_MEMORY
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Take what a core raises of what it is given: errors that are declared, but none that says that we are wrong."""
+    try:
+        yield
+    except LocalProtocolError:
+        raise
+    except EdlzError:
+        pass
 
 
 def damaged(chance: random.Random, data: bytes) -> bytes:

@@ -1,7 +1,6 @@
 """Arbitrary well-formed messages of somebody who holds the job's keys: the cores refuse them, or take them, no more."""
 
 import asyncio
-import contextlib
 import random
 import tempfile
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from edlz.services.errors import EdlzError
 from edlz.services.master.core.vocabulary.inputs import Request, Tick
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.process.runtime import Stop
@@ -39,7 +37,7 @@ from edlz.services.transport.codec import Codec
 from edlz.services.transport.rpc import ReplyTo
 from edlz.services.worker.core import inputs as worker_inputs
 from tests.builders import settings_in
-from tests.fuzzing import cases, every_case
+from tests.fuzzing import cases, every_case, refusals
 from tests.message_writer import TEXTS, MessageWriter, made
 from tests.simulation.job import SimulatedJob
 from tests.simulation.processes import Process
@@ -81,7 +79,7 @@ def fuzz(core: str, give: Callable[[SimulatedJob, Process, MessageWriter, random
             process = job.process(core)
             if process is None:
                 return
-            with contextlib.suppress(EdlzError):
+            with refusals():
                 give(job, process, MessageWriter(rng), rng)
             process.core.check_invariants()
 
@@ -164,7 +162,7 @@ async def to_service(service: MasterService, rng: random.Random) -> None:
             if rng.random() < 0.5:
                 notes = dict.fromkeys(rng.sample(names, 1), rng.choice(TEXTS))
                 body = msgspec.structs.replace(body, notes=notes, placed=None, crowded=(), unreachable=())
-        with contextlib.suppress(EdlzError):
+        with refusals():
             service._on_request(ReplyTo(b"x", 1), body)
         answers.encode(service.status(), 1)
         service._core.check_invariants()
@@ -192,10 +190,15 @@ def test_a_masters_service_takes_or_refuses_any_request() -> None:
 
 def to_worker(job: SimulatedJob, process: Process, writer: MessageWriter, rng: random.Random) -> None:
     """A partition's answer to what this worker has asked."""
-    asked = [request for outbox in process.outboxes.values() for request in outbox.under_way.values()]
-    asked = [request for request in asked if request.key is not None]
+    asked = [
+        (outbox.under_way, number)
+        for outbox in process.outboxes.values()
+        for number, request in outbox.under_way.items()
+        if request.key is not None
+    ]
     if asked:
-        index, key = rng.choice(asked).key
+        under_way, number = rng.choice(asked)
+        index, key = under_way.pop(number).key  # who asks takes one answer
         answer = writer.message(rng.choice((Exchanged, Exchanged, Refused, Initialised, VectorPart)))
         process.core.feed(worker_inputs.Answered(index, key, answer), job.now)
 

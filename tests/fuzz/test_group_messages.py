@@ -1,6 +1,5 @@
 """Arbitrary well-formed messages to the cores of an all-reduce job, by a member, a master or anybody who holds the keys."""
 
-import contextlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.groups import events
 from edlz.services.master.core.groups.rendezvous import Rendezvous
 from edlz.services.protocol.message_types import Message
@@ -25,7 +23,7 @@ from edlz.services.protocol.messages import (
 from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups.reduction import Reduction
 from edlz.services.worker.core.groups.replica import Replica
-from tests.fuzzing import cases, every_case
+from tests.fuzzing import cases, every_case, refusals
 from tests.message_writer import MessageWriter, made
 from tests.simulation.groups.job import GroupJob
 from tests.simulation.groups.schedule import GroupSchedule
@@ -60,7 +58,7 @@ def fuzz(give: Give) -> None:
         for _ in range(A_JOB):
             if not job.workers:
                 return
-            with contextlib.suppress(RemoteProtocolError):
+            with refusals():
                 give(job, MessageWriter(rng), rng)
 
     every_case(cases(few=15, full=100_000 // A_JOB), play)
