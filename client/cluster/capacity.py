@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from edlz.k8s.flags.quantities import number_of
+from edlz.k8s.flags.resources import number_of
 
 __all__ = ["Node", "Quota", "Room", "nodes_of", "quotas_of", "room_for"]
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from edlz.k8s.flags.quantities import number_of
+from edlz.k8s.flags.resources import number_of
 from edlz.k8s.flags.syntax import MAX_LABEL, is_label, is_subdomain
 
 __all__ = ["object_problems"]

@@ -6,17 +6,29 @@ ephemeral-storage, disk         the same; `disk` is another word for it
 gpu                             whole devices of nvidia.com/gpu
 VENDOR.DOMAIN/gpu               whole devices of another vendor
 nvidia.com/ANYTHING             parts of devices, such as nvidia.com/mig-1g.5gb
+
+Whether a text may stand in a flag is one question; what a quantity of Kubernetes' amounts to is another, and `number_of`,
+`bytes_of` and `cores_of` ask no more of it than that it is one.
 """
 
 import re
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
-from edlz.k8s.flags.quantities import bytes_of, cores_of, number_of
 from edlz.k8s.flags.syntax import is_subdomain, problem_of, unknown
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.problems import InvalidConfigError, Problem
 
-__all__ = ["bytes_of", "cores_of", "limits_of", "parse_resources", "requests_of", "resource_problems"]
+__all__ = [
+    "bytes_of",
+    "cores_of",
+    "limits_of",
+    "memory_quantity",
+    "number_of",
+    "parse_resources",
+    "requests_of",
+    "resource_problems",
+]
 
 _ALIASES = {"disk": "ephemeral-storage", "gpu": "nvidia.com/gpu"}
 _NAMES = ("cpu", "memory", "ephemeral-storage", "disk", "gpu")
@@ -26,6 +38,12 @@ _BARE = re.compile(r"\d+(\.\d+)?")
 _DEVICES = re.compile(r"\d{1,6}")
 _DEVICE_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _EXAMPLE = "cpu=1,memory=4096Mi"
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:(m|k|[MGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,3}))?")
+_LETTERS = "KMGTPE"
+_FACTORS: dict[str, Fraction] = {"": Fraction(1), "m": Fraction(1, 1000), "k": Fraction(1000)}
+_FACTORS |= {letter: Fraction(1000) ** power for power, letter in enumerate(_LETTERS, 1) if letter != "K"}
+_FACTORS |= {f"{letter}i": Fraction(1024) ** power for power, letter in enumerate(_LETTERS, 1)}
+_MEBIBYTE = 1 << 20
 
 
 def parse_resources(text: str, flag: str) -> dict[str, str]:
@@ -88,6 +106,40 @@ def resource_problems(config: JobConfig) -> Iterator[Problem]:
         if len(parsed) == 2 and parsed[1]:
             yield from _excess(role, *parsed)
     yield from _cap_problem(config)
+
+
+def number_of(text: str) -> Fraction:
+    """Return the exact number that a quantity stands for.
+
+    Raises
+    ------
+    ValueError
+        If Kubernetes would not take it as a quantity.
+
+    References
+    ----------
+    The grammar of `resource.Quantity` in the Kubernetes API reference.
+    """
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        raise ValueError(f'"{text}" is no quantity')
+    digits, suffix, exponent = found.groups()
+    return Fraction(digits) * _FACTORS[suffix or ""] * Fraction(10) ** int(exponent or 0)
+
+
+def bytes_of(text: str) -> int:
+    """Return the bytes of a quantity of memory or storage, rounded up: `bytes_of("1024Mi")` is 2**30."""
+    return -int(-number_of(text) // 1)
+
+
+def cores_of(text: str) -> float:
+    """Return the cores of a quantity of cpu: `cores_of("100m")` is 0.1."""
+    return float(number_of(text))
+
+
+def memory_quantity(size_bytes: int) -> str:
+    """Return the quantity for a number of bytes, rounded up to whole mebibytes: `1536Mi`."""
+    return f"{-(-size_bytes // _MEBIBYTE)}Mi"
 
 
 def _flag(config: JobConfig, role: str, kind: str) -> tuple[str, str]:

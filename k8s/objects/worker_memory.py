@@ -3,8 +3,14 @@
 from collections.abc import Mapping
 from fractions import Fraction
 
-from edlz.k8s.flags.quantities import bytes_of, memory_quantity, number_of
-from edlz.k8s.flags.resources import limits_of, parse_resources, requests_of
+from edlz.k8s.flags.resources import (
+    bytes_of,
+    limits_of,
+    memory_quantity,
+    number_of,
+    parse_resources,
+    requests_of,
+)
 from edlz.services.configuration.job_config import JobConfig
 
 __all__ = ["more_memory", "with_memory"]

@@ -17,7 +17,7 @@ import msgspec
 
 from edlz.k8s.cluster.api_errors import AlreadyExists, Conflict, NotFound, is_quota_used_up, told
 from edlz.k8s.cluster.api_records import Metadata, Pod
-from edlz.k8s.flags.quantities import number_of
+from edlz.k8s.flags.resources import number_of
 from edlz.k8s.pods.pod_inventory import PodInventory
 from edlz.k8s.pods.stuck_pods import StuckPods
 from edlz.services.errors import EdlzError, PeerUnavailable

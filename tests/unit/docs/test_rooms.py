@@ -146,3 +146,17 @@ def test_only_the_engine_and_exports_import_tensorflow() -> None:
     heavy = {file for file, module, _ in imports() if module.partition(".")[0] in ("tensorflow", "keras")}
     assert any(file.startswith("services/worker/engine/") for file in heavy)
     assert {file for file in heavy if not file.startswith(ENGINE)} == set()
+
+
+def test_each_change_of_the_table_begins_in_a_room_that_is_there() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    table = text.partition("| To … | begin in |")[2].partition("\n\n")[0]
+    rows = [line.split("|") for line in table.splitlines()[2:]]
+    assert len(rows) >= 20
+    for _, change, room, _ in rows:
+        named = re.findall(r"`([^`]+)`", room)
+        folders = [name for name in named if name.endswith("/")]
+        assert folders, change
+        assert all((ROOT / name).is_dir() for name in folders), change
+        files = [name for name in named if name.endswith(".py") and "/" not in name]
+        assert all((ROOT / folders[0] / name).is_file() for name in files), change

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 
 from edlz.k8s.flags.envs import parse_env_names, parse_envs, populated_envs
 from edlz.k8s.flags.priorities import next_worker_class, pod_priority, priority_classes
-from edlz.k8s.flags.quantities import bytes_of, cores_of, memory_quantity, number_of
-from edlz.k8s.flags.resources import limits_of, parse_resources, requests_of, resource_problems
+from edlz.k8s.flags.resources import (
+    bytes_of,
+    cores_of,
+    limits_of,
+    memory_quantity,
+    number_of,
+    parse_resources,
+    requests_of,
+    resource_problems,
+)
 from edlz.k8s.flags.volumes import Mount, Volume, parse_volumes
 from edlz.k8s.objects.worker_memory import more_memory, with_memory
 from edlz.services.configuration.job_config import JobConfig
