@@ -315,6 +315,23 @@ def test_where_a_model_can_be_exported_to(
     assert bool(pods(cluster)) is is_fine
 
 
+def test_an_analysis_needs_no_model_and_its_output_on_a_volume(
+    cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["analyze", "/data/a.csv", "--columns=age", "--image_name=edlz:mnist"]
+    assert main(flags) == 2
+    assert "error: --statistics_output is missing" in capsys.readouterr().err
+    flags.append("--statistics_output=/data/out")
+    assert main(flags) == 3
+    assert '  no     output       statistics_output "/data/out" lies on no volume' in capsys.readouterr().out
+    assert pods(cluster) == []
+    add_claim(cluster, "mnist")
+    assert main([*flags, ON_CLAIM[0]]) == 0
+    printed = capsys.readouterr().out
+    assert "  ok     output       /data/out lies on a volume" in printed
+    assert "not readable from here; the master checks them before anything else" in printed
+
+
 def test_a_prediction_is_submitted_if_its_output_lies_on_a_volume(
     cluster: PlayedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
