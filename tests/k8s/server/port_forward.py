@@ -7,8 +7,9 @@ A kubelet connects to the loopback of the pod's network; here pods have that of 
 import asyncio
 
 from aiohttp import WSMsgType, web
-from tests.k8s.server.errors import bad_request
-from tests.k8s.server.history import Object
+
+from tests.k8s.server.objects.errors import bad_request
+from tests.k8s.server.objects.history import Object
 
 __all__ = ["forward_port"]
 
