@@ -4,4 +4,4 @@ __all__ = ["DATASETS", "GENERATED", "IMAGES"]
 
 IMAGES = ("mnist", "fashion_mnist")
 GENERATED = "criteo-generated"
-DATASETS = (*IMAGES, "adult", "movielens", "criteo", "heart", GENERATED)
+DATASETS = (*IMAGES, "adult", "movielens", "criteo", "heart", "iris", "frappe", "adult-csv", GENERATED)

@@ -1,10 +1,10 @@
-"""Converts published data sets to RecordIO: which there are, and the command.
+"""Converts published data sets to RecordIO or CSV: which there are, and the command.
 
     python -m edlz.model_zoo.datasets mnist --source DIR --output DIR
 
 Records lie in OUTPUT/train/data-00000, ... and OUTPUT/test/data-00000, ...; what is there is never overwritten.
 What a record holds stands in each data set's own module: `conversion.images`, `census.converter`, `movielens.converter`,
-`criteo.layout`, `heart.converter`.
+`criteo.layout`, `heart.converter`, `iris.converter`, `frappe.converter`.
 """
 
 import argparse
@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edlz.api.recordio import RecordIOError, count_records
-from edlz.model_zoo.census.converter import read_adult
+from edlz.model_zoo.census.converter import read_adult, read_adult_as_csv
 from edlz.model_zoo.conversion.images import read_images
 from edlz.model_zoo.conversion.shards import SAMPLE_FOLDER, DatasetError, Source, write_shards
 from edlz.model_zoo.criteo.converter import read_criteo
 from edlz.model_zoo.criteo.generator import generate_criteo
 from edlz.model_zoo.dataset_names import DATASETS, GENERATED, IMAGES
+from edlz.model_zoo.frappe.converter import read_frappe
 from edlz.model_zoo.heart.converter import read_heart
+from edlz.model_zoo.iris.converter import read_iris
 from edlz.model_zoo.movielens.converter import read_movielens
 
 __all__ = ["DATASETS", "SAMPLE_FOLDER", "Converted", "DatasetError", "built_in_sample", "convert", "main"]
@@ -31,7 +33,15 @@ Watch = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 
 SAMPLE_RECORDS = {"train": 6_000, "test": 1_000}
 
-_READERS = {"adult": read_adult, "movielens": read_movielens, "criteo": read_criteo, "heart": read_heart}
+_READERS = {
+    "adult": read_adult,
+    "adult-csv": read_adult_as_csv,
+    "movielens": read_movielens,
+    "criteo": read_criteo,
+    "heart": read_heart,
+    "iris": read_iris,
+    "frappe": read_frappe,
+}
 
 _RECORDS_PER_SHARD = 4_096
 _CRITEO_RECORDS_PER_SHARD = 65_536  # 45 million would be 11,000 files
@@ -71,7 +81,7 @@ def convert(
     seed: int | None = None,
     watch: Watch = lambda _: nullcontext(lambda _: None),
 ) -> Converted:
-    """Write a data set as RecordIO; a second run over the same output finds it done.
+    """Write a data set as RecordIO, or CSV; a second run over the same output finds it done.
 
     Parameters
     ----------
@@ -182,7 +192,7 @@ def _written(
     source: Source, output: Path, records_per_shard: int, on_records: Callable[[int], None]
 ) -> Converted:
     try:
-        written = write_shards(source.pieces, output, records_per_shard, on_records)
+        written = write_shards(source, output, records_per_shard, on_records)
     except OSError as error:
         raise DatasetError(
             f"cannot write {error.filename or output}: {error.strerror}", "choose another --output"

@@ -40,7 +40,7 @@ def data(
     records: Annotated[int | None, typer.Option(help="criteo-generated: how many made-up records")] = None,
     seed: Annotated[int | None, typer.Option(help="criteo-generated: which ones")] = None,
 ) -> None:
-    """Write example data as RecordIO files."""
+    """Write example data as files of RecordIO or CSV."""
     if name not in DATASETS:
         near = did_you_mean(nearest(name, DATASETS))
         raise ConfigError(f'no data set "{name}"', near or f"there are: {', '.join(DATASETS)}")

@@ -5,7 +5,7 @@ from edlz.model_zoo.dataset_names import DATASETS
 __all__ = ["ZOO", "ZOO_COMMANDS", "ZOO_FLAGS", "ZOO_PAGES"]
 
 ZOO_COMMANDS = {
-    "zoo data": "write example data as RecordIO files",
+    "zoo data": "write example data as files of RecordIO or CSV",
     "zoo init": "write the Dockerfile of a model zoo",
     "zoo build": "build its image",
     "zoo push": "push an image to its registry",
@@ -45,7 +45,7 @@ _DAEMON = """\
 ZOO_PAGES = {
     "data": f"""\
 Usage: edlz zoo data NAME OUTPUT [flags]
-Write example data as RecordIO files: OUTPUT/train and OUTPUT/test.
+Write example data as files of RecordIO or CSV: OUTPUT/train and OUTPUT/test.
 
   NAME                     a data set                                  required
                            {", ".join(DATASETS[:4])},

@@ -15,20 +15,11 @@ from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.census.dnn import optimizer
 from edlz.model_zoo.census.raw_columns import feed, inputs
+from edlz.model_zoo.census.vocabularies import VOCABULARIES
 
 __all__ = ["custom_model", "eval_metrics_fn", "feed", "loss", "optimizer"]
 
-_VOCABULARIES = {
-    "workclass": (
-        "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked"
-    ),
-    "marital_status": (
-        "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse"
-    ),
-    "relationship": "Wife Own-child Husband Not-in-family Other-relative Unmarried",
-    "race": "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black",
-    "sex": "Female Male",
-}
+_LOOKED_UP = ("workclass", "marital_status", "relationship", "race", "sex")
 _HASHED = {"education": 30, "occupation": 30, "native_country": 100}
 _AGES = (18.0, 22.0, 26.0, 30.0, 34.0, 40.0, 46.0, 52.0, 58.0, 65.0)
 _LOGARITHMS = ("capital_gain", "capital_loss")
@@ -62,8 +53,8 @@ def custom_model(dim: int = 8, hidden: Sequence[int] = (64, 32), dropout: float 
 def _numbered(columns: Mapping[str, Any]) -> list[tuple[Any, int]]:
     """Return ids of the columns, (n, 1) each, and how many different ones there can be."""
     found = []
-    for name, words in _VOCABULARIES.items():
-        lookup = preprocessing.IndexLookup(words.split(), name=f"{name}_number")
+    for name in _LOOKED_UP:
+        lookup = preprocessing.IndexLookup(VOCABULARIES[name].split(), name=f"{name}_number")
         found.append((lookup(columns[name]), lookup.vocabulary_size()))
     for name, bins in _HASHED.items():
         found.append((preprocessing.Hashing(bins, name=f"{name}_hash")(columns[name]), bins))

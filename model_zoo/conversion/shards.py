@@ -1,4 +1,4 @@
-"""Writes a data set as RecordIO shards: OUTPUT/train/data-00000, ... and OUTPUT/test/data-00000, ...
+"""Writes a data set as shards: OUTPUT/train/data-00000, ... and OUTPUT/test/data-00000, ...; RecordIO, or CSV: data-00000.csv.
 
 A folder appears when it is whole, and what is there is never overwritten: the same records are found done,
 other content is an error.  What is in a record is the converters' business.
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edlz.api.recordio import Reader, RecordIOError, Writer
+from edlz.model_zoo.conversion.csv_shards import CSVReader, CSVWriter, encode_row
 
 __all__ = ["PARTS", "SAMPLE_FOLDER", "DatasetError", "Piece", "Source", "Written", "write_shards"]
 
@@ -23,7 +24,7 @@ SAMPLE_FOLDER = Path(__file__).parents[1] / "data"
 """Where the samples of data sets lie that come with edlz; their licences lie beside them."""
 
 PARTS = ("train", "test")
-_SHARD = re.compile(r"data-\d{5,}")
+_SHARD = re.compile(r"data-\d{5,}(\.csv)?")
 
 
 class DatasetError(ValueError):
@@ -39,7 +40,7 @@ class DatasetError(ValueError):
 
 
 class Piece(NamedTuple):
-    """Some records of one part, in order."""
+    """Some records of one part, in order; of CSV: lines."""
 
     part: str
     records: list[bytes]
@@ -57,11 +58,14 @@ class Source:
         Can be gone through once; reading goes on meanwhile, and may raise DatasetError.
     records : int
         How many there are in all; 0 if that shows at the end only.
+    columns : tuple of str
+        Of CSV, which is what is written then; without any: RecordIO.
     """
 
     origin: str
     pieces: Iterable[Piece]
     records: int = 0
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,26 @@ class Written:
     was_there: bool
 
 
+@dataclass(frozen=True)
+class _Form:
+    """How shards are written and read, and how their names end."""
+
+    columns: tuple[str, ...]
+
+    @property
+    def suffix(self) -> str:
+        return ".csv" if self.columns else ""
+
+    def writer(self, path: Path) -> Writer | CSVWriter:
+        return CSVWriter(path, encode_row(self.columns)) if self.columns else Writer(path)
+
+    def reader(self, path: Path) -> Reader | CSVReader:
+        """Open a shard; raise ValueError, as RecordIOError is, if it is none."""
+        return CSVReader(path, encode_row(self.columns)) if self.columns else Reader(path)
+
+
 def write_shards(
-    pieces: Iterable[Piece],
+    source: Source,
     output: Path,
     records_per_shard: int,
     on_records: Callable[[int], None] = lambda _: None,
@@ -103,9 +125,9 @@ def write_shards(
         for part in PARTS:
             is_there = part in existing
             sinks[part] = (_Comparison if is_there else _Shards)(
-                (output if is_there else staging) / part, records_per_shard
+                (output if is_there else staging) / part, records_per_shard, _Form(source.columns)
             )
-        _pour(pieces, sinks, on_records)
+        _pour(source.pieces, sinks, on_records)
         for part, sink in sinks.items():
             if not sink.count:
                 raise DatasetError(f"the {part} part would have no records", "use more of the data")
@@ -140,11 +162,11 @@ def _pour(
 class _Shards:
     """Writes records to a new folder, file after file."""
 
-    def __init__(self, folder: Path, records_per_shard: int) -> None:
+    def __init__(self, folder: Path, records_per_shard: int, form: _Form) -> None:
         self.count = 0
         self.names: list[str] = []
-        self._folder, self._records_per_shard = folder, records_per_shard
-        self._writer: Writer | None = None
+        self._folder, self._records_per_shard, self._form = folder, records_per_shard, form
+        self._writer: Writer | CSVWriter | None = None
         folder.mkdir()
 
     def add(self, records: list[bytes]) -> None:
@@ -168,8 +190,8 @@ class _Shards:
 
     def _start_next(self) -> None:
         self.finish()
-        self.names.append(_shard_name(len(self.names)))
-        self._writer = Writer(self._folder / self.names[-1])
+        self.names.append(_shard_name(len(self.names), self._form))
+        self._writer = self._form.writer(self._folder / self.names[-1])
 
 
 class _Comparison:
@@ -181,12 +203,12 @@ class _Comparison:
         At the first difference.
     """
 
-    def __init__(self, folder: Path, records_per_shard: int) -> None:
+    def __init__(self, folder: Path, records_per_shard: int, form: _Form) -> None:
         self.count = 0
         self.names: list[str] = []
-        self._folder, self._records_per_shard = folder, records_per_shard
+        self._folder, self._records_per_shard, self._form = folder, records_per_shard, form
         self._found = sorted(path.name for path in folder.iterdir())
-        self._reader: Reader | None = None
+        self._reader: Reader | CSVReader | None = None
 
     def add(self, records: list[bytes]) -> None:
         done = 0
@@ -225,22 +247,23 @@ class _Comparison:
         return self._reader is not None and len(self._reader) == last
 
     def _open_next(self) -> None:
-        is_next_missing = self._found[len(self.names) : len(self.names) + 1] != [_shard_name(len(self.names))]
+        name = _shard_name(len(self.names), self._form)
+        is_next_missing = self._found[len(self.names) : len(self.names) + 1] != [name]
         if is_next_missing or (self._reader is not None and not self._ends_here()):
             raise self._differs()
         self.abort()
-        self.names.append(_shard_name(len(self.names)))
+        self.names.append(name)
         try:
-            self._reader = Reader(self._folder / self.names[-1])
-        except RecordIOError as error:
+            self._reader = self._form.reader(self._folder / name)
+        except ValueError as error:
             raise self._differs() from error
 
     def _differs(self) -> DatasetError:
         return _other_content(self._folder, self._found)
 
 
-def _shard_name(number: int) -> str:
-    return f"data-{number:05d}"
+def _shard_name(number: int, form: _Form) -> str:
+    return f"data-{number:05d}{form.suffix}"
 
 
 def _holds_shards(folder: Path) -> bool:

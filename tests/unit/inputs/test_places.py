@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import fsspec
 import numpy as np
 import pytest
 
@@ -22,6 +21,8 @@ from edlz.services.inputs.reading import spans
 from edlz.services.inputs.reading.records import Columns
 from edlz.services.protocol.plan import TaskRange
 from tests.same_rows import FORMATS, write_rows
+
+fsspec = pytest.importorskip("fsspec")
 
 ROWS = 3000
 _numbers = itertools.count()

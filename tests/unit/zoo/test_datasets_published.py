@@ -1,5 +1,6 @@
-"""Adult, MovieLens, Criteo and heart disease to RecordIO: what is in a record, and what is refused."""
+"""Adult, MovieLens, Criteo, heart disease, Iris and Frappe to RecordIO or CSV: what is in a record, and what is refused."""
 
+import csv
 import gzip
 import os
 import re
@@ -17,6 +18,9 @@ PERSON = "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-
 OTHER = "25, ?, 226802, 11th, 7, Never-married, ?, Own-child, Black, Male, 0, 0, 40, ?, >50K"
 MOVIES = 'movieId,title,genres\n1,Toy Story (1995),Adventure|Comedy\n7,"American President, The (1995)",Drama\n9,Untitled,(no genres listed)\n'
 CLICK = "\t".join(["1", *map(str, range(NUMERIC)), *(f"{i + 0xABCDEF00:08x}" for i in range(CATEGORICAL))])
+FLOWER, OTHER_FLOWER = "5.1,3.5,1.4,0.2,Iris-setosa", "6.3,3.3,6.0,2.5,Iris-virginica"
+FEATURES = (451, 4149, 5041, 5046, 5053, 5055, 5058, 5060, 5069, 5149)
+USE, NO_USE = (f"{label} {' '.join(f'{n}:1' for n in FEATURES)} \n" for label in (1, -1))
 PATIENT = "63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,?,6.0,2"
 
 
@@ -57,15 +61,35 @@ def heart(folder, lines=(PATIENT,) * 10, **more):
     return write(folder, processed__cleveland__data="\n".join(lines), **more)
 
 
-WRITERS = {"adult": adult, "movielens": movielens, "criteo": criteo, "heart": heart}
+def iris(folder, lines=(FLOWER, OTHER_FLOWER) * 5, **more):
+    return write(folder, iris__data="\n".join(lines) + "\n\n", **more)
+
+
+def frappe(folder, train=USE * 6, test=NO_USE * 2, **more):
+    return write(folder, frappe__train__libfm=train, frappe__test__libfm=test, **more)
+
+
+WRITERS = {
+    "adult": adult,
+    "movielens": movielens,
+    "criteo": criteo,
+    "heart": heart,
+    "iris": iris,
+    "frappe": frappe,
+    "adult-csv": adult,
+}
 
 
 def records_of(done, part):
     records = []
     for path in done.paths:
-        if path.parent.name == part:
-            with Reader(path) as reader:
-                records += reader.read(0, len(reader))
+        if path.parent.name != part:
+            continue
+        if path.suffix == ".csv":
+            records += path.read_bytes().splitlines()[1:]
+            continue
+        with Reader(path) as reader:
+            records += reader.read(0, len(reader))
     return records
 
 
@@ -108,7 +132,7 @@ def test_second_run_finds_it_done_and_other_data_is_kept(tmp_path, name):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["test", "train"]
 
 
-@pytest.mark.parametrize("name", ["movielens", "criteo", "heart"])
+@pytest.mark.parametrize("name", ["movielens", "criteo", "heart", "iris", "frappe"])
 def test_a_source_is_needed(tmp_path, name):
     with pytest.raises(DatasetError, match=f"{name} comes from .*--source"):
         convert(name, None, tmp_path / "out")
@@ -119,6 +143,8 @@ def test_a_source_is_needed(tmp_path, name):
     ("movielens", "movies.csv"),
     ("criteo", "train.txt"),
     ("heart", "processed.cleveland.data"),
+    ("iris", "iris.data"),
+    ("frappe", "frappe.test.libfm"),
 ])  # fmt: skip
 def test_missing_and_empty_files(tmp_path, name, file):
     with pytest.raises(DatasetError, match=r"nowhere does not exist; .*--source"):
@@ -343,6 +369,75 @@ def test_a_patient(tmp_path):
 def test_bad_patients(tmp_path):
     with pytest.raises(DatasetError, match=r'line 2 has num "\?", which is no number'):
         convert("heart", heart(tmp_path / "source", [PATIENT, PATIENT[:-1] + "?"]), tmp_path / "out")
+
+
+# --- iris ---
+
+
+def test_flowers(tmp_path):
+    done = convert("iris", iris(tmp_path / "source"), tmp_path / "out")
+    assert (done.train_records, done.test_records) == (8, 2)
+    assert [path.name for path in done.paths] == ["data-00000.csv"] * 2
+    lines = done.paths[0].read_text().splitlines()
+    assert lines[:3] == ["sepal_length,sepal_width,petal_length,petal_width,species", FLOWER, OTHER_FLOWER]
+
+
+def test_bad_flowers(tmp_path):
+    for line, said in ((FLOWER + "x", 'species "Iris-setosax"'), ("a" + FLOWER, 'sepal_length "a5.1"')):
+        with pytest.raises(DatasetError, match=f"line 2 has {said}"):
+            convert("iris", iris(tmp_path / "source", [FLOWER, line]), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("change", [b"another,header\n", b""])
+def test_another_csv_is_never_touched(tmp_path, change):
+    source = iris(tmp_path / "source")
+    path = convert("iris", source, tmp_path / "out").paths[0]
+    other = change + path.read_bytes()[len(change) :] if change else path.read_bytes()[:-3]
+    path.write_bytes(other)
+    with pytest.raises(DatasetError, match="train already has other content"):
+        convert("iris", source, tmp_path / "out")
+    assert path.read_bytes() == other
+
+
+# --- frappe ---
+
+
+def test_a_use_of_an_app(tmp_path):
+    done = convert("frappe", frappe(tmp_path / "source"), tmp_path / "out")
+    assert (done.train_records, done.test_records) == (6, 2)
+    assert decoded(records_of(done, "train")[0]) == {"features": list(FEATURES), "label": [1]}
+    assert decoded(records_of(done, "test")[0])["label"] == [0]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (USE.replace("451:1 ", ""), "has not 10 numbers"),
+        (USE.replace("451:1", "451:0.5"), "has not 10 numbers"),
+        (USE.replace("1 ", "2 ", 1), 'label "2"'),
+        ("\u00e4 " + USE, "label"),
+    ],
+)
+def test_bad_uses(tmp_path, line, said):
+    with pytest.raises(
+        DatasetError, match=rf"frappe\.train\.libfm, line 2 has .*{said.removeprefix('has ')}"
+    ):
+        convert("frappe", frappe(tmp_path / "source", USE + line), tmp_path / "out")
+
+
+# --- adult as CSV ---
+
+
+def test_persons_as_csv_are_those_of_the_records(tmp_path):
+    source = adult(tmp_path / "source")
+    plain = convert("adult", source, tmp_path / "records")
+    done = convert("adult-csv", source, tmp_path / "csv")
+    assert (done.train_records, done.test_records) == (plain.train_records, plain.test_records)
+    rows = list(csv.DictReader(done.paths[0].read_text().splitlines()))
+    for row, record in zip(rows, records_of(plain, "train"), strict=True):
+        for name, (value,) in decoded(record).items():
+            assert row[name] == value.decode() if isinstance(value, bytes) else float(row[name]) == value
 
 
 # --- the published files themselves ---

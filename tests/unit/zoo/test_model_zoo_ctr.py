@@ -17,11 +17,15 @@ from edlz.model_zoo.blocks.ids import field_ids
 from edlz.model_zoo.criteo.generator import Generator
 from edlz.model_zoo.criteo.layout import CATEGORICAL, MISSING, NUMERIC, PRESENT, encode_clicks
 from edlz.model_zoo.datasets import convert
+from edlz.services.inputs.data import RecordSource
+from edlz.services.inputs.listing import list_data
+from edlz.services.protocol.plan import TaskRange
 
 CRITEO = ("criteo.deepfm", "criteo.wide_deep", "criteo.dcn", "criteo.xdeepfm")
+CSV = "census.string_lookup"
 CENSUS = ("census.dnn", "census.wide_deep", "census.feature_columns", "census.preprocessing_layers")
 HEART = ("heart.dnn", "heart.feature_columns")
-ALL = (*CRITEO, "movielens.deepfm", *CENSUS, *HEART)
+ALL = (*CRITEO, "movielens.deepfm", "frappe.deepfm", *CENSUS, CSV, *HEART)
 COUNT = 512
 
 
@@ -53,6 +57,23 @@ def adult_records(tmp_path_factory):
     done = convert("adult", None, tmp_path_factory.mktemp("data") / "adult")
     with Reader(done.paths[0]) as reader:
         return reader.read(0, COUNT)
+
+
+@pytest.fixture(scope="module")
+def adult_rows(tmp_path_factory):
+    """Return columns, as the reader of CSV gives them to a worker."""
+    pytest.importorskip("pyarrow")
+    folder = tmp_path_factory.mktemp("rows")
+    convert("adult-csv", None, folder)
+    listed = list_data(str(folder / "train"))
+    found = RecordSource(listed.source).read(TaskRange(name=listed.shards[0].name, first=0, count=COUNT))
+    return found.values
+
+
+def frappe_records():
+    rng = np.random.default_rng(0)
+    uses = rng.integers(0, 50, (COUNT, 10)) + 50 * np.arange(10)
+    return [encode_example({"features": use.tolist(), "label": int(use[0] % 2)}) for use in uses]
 
 
 def movielens_records():
@@ -92,7 +113,11 @@ def heart_records():
     return records
 
 
-def records_for(name, adult_records):
+def records_for(name, adult_records, adult_rows=None):
+    if name == CSV:
+        return adult_rows
+    if name == "frappe.deepfm":
+        return frappe_records()
     if name in CRITEO:
         clicks = Generator(0).clicks(0, COUNT)
         return encode_clicks(clicks.labels, clicks.numeric, clicks.categorical)
@@ -106,16 +131,16 @@ def load(name):
 
 
 def fed(module, records, mode="evaluation"):
-    minibatch = tf.data.Dataset.from_tensor_slices(records).batch(len(records))
+    minibatch = tf.data.Dataset.from_tensor_slices(records).batch(COUNT)
     return next(iter(module.feed(minibatch, mode, None)))
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_few_steps_lower_the_loss(name, tables, adult_records):
+def test_a_few_steps_lower_the_loss(name, tables, adult_records, adult_rows):
     keras.utils.set_random_seed(1)
     module = load(name)
     model = module.custom_model()
-    features, labels = fed(module, records_for(name, adult_records))
+    features, labels = fed(module, records_for(name, adult_records, adult_rows))
     assert model(features).shape == labels.shape == (COUNT,)
     variables = [*model.trainable_variables, *tables.variables.values()]
     optimizer = module.optimizer()
@@ -136,8 +161,8 @@ def test_a_few_steps_lower_the_loss(name, tables, adult_records):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_feeds_in_all_modes(name, adult_records):
-    module, records = load(name), records_for(name, adult_records)
+def test_feeds_in_all_modes(name, adult_records, adult_rows):
+    module, records = load(name), records_for(name, adult_records, adult_rows)
     in_order, labels = fed(module, records)
     to_predict = fed(module, records, "prediction")
     assert in_order.keys() == to_predict.keys()
@@ -157,6 +182,7 @@ def test_feeds_in_all_modes(name, adult_records):
         ("criteo.dcn", {"dim": 4, "hidden": (10, 5), "cross_layers": 3, "rank": None}, 26 * 4 + 13),
         ("criteo.xdeepfm", {"dim": 4, "hidden": (10, 5), "maps": (3,)}, 26 * 4 + 13),
         ("movielens.deepfm", {"dim": 4, "hidden": (10, 5)}, (8 + 3) * 4),
+        ("frappe.deepfm", {"dim": 4, "hidden": (10, 5)}, 10 * 4),
         ("census.dnn", {"dim": 4, "hidden": (10, 5)}, 12 * 4 + 5),
         ("census.wide_deep", {"dim": 4, "hidden": (10, 5)}, 12 * 4 + 5),
         ("heart.dnn", {"hidden": (10, 5)}, 22),
@@ -262,6 +288,38 @@ def test_inputs_of_patients():
         assert (numbers[:, place].sum(axis=1) == 1).all(), name
     assert numbers[:3, kinds["thal"]].argmax(axis=1).tolist() == [0, 1, 2]
     assert not numbers[:, 18].any()  # ca is missing
+
+
+@pytest.mark.parametrize("is_published", [False, True], ids=["converted", "as published"])
+def test_flowers_from_csv(tmp_path, is_published):
+    pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(0)
+    lengths = {"Iris-setosa": (5, 3, 1, 0), "Iris-versicolor": (6, 3, 4, 1), "Iris-virginica": (7, 3, 6, 2)}
+    rows = [(*(base + rng.random(4) / 2).round(1), name) for name, base in lengths.items() for _ in range(50)]
+    (tmp_path / "iris.data").write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n\n")
+    if is_published:
+        names = "sepal_length,sepal_width,petal_length,petal_width,species"
+        listed = list_data(str(tmp_path / "iris.data"), params=f"reader_type=CSV;header=no;columns={names}")
+    else:
+        convert("iris", tmp_path, tmp_path / "out")
+        listed = list_data(str(tmp_path / "out" / "train"))
+    (shard,) = listed.shards
+    read = RecordSource(listed.source).read(TaskRange(name=shard.name, first=0, count=shard.count))
+    keras.utils.set_random_seed(1)
+    module = load("iris.dnn")
+    model, optimizer = module.custom_model(), module.optimizer(0.1)
+    features, labels = fed(module, read.values)
+    assert fed(module, read.values, "prediction").keys() == features.keys()
+    assert np.bincount(labels).tolist() == [shard.count // 3] * 3
+    for _ in range(60):
+        with tf.GradientTape() as tape:
+            loss = module.loss(labels, model(features, training=True))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+    accuracy = module.eval_metrics_fn()["accuracy"]
+    accuracy.update_state(labels, model(features, training=False))
+    assert float(accuracy.result()) > 0.9
+    with pytest.raises(tf.errors.InvalidArgumentError, match="an unknown species"):
+        fed(module, {**read.values, "species": np.full(shard.count, b"Iris")})
 
 
 def test_models_are_found_by_their_names():
