@@ -49,7 +49,8 @@ Write example data as files of RecordIO or CSV: OUTPUT/train and OUTPUT/test.
 
   NAME                     a data set                                  required
                            {", ".join(DATASETS[:4])},
-                           {", ".join(DATASETS[4:])}
+                           {", ".join(DATASETS[4:-1])},
+                           {DATASETS[-1]}
   OUTPUT                   folder that the files are written to        required
   --source DIR             folder of the original files
   --records N              criteo-generated: made-up records      [1000000]
