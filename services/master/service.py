@@ -6,17 +6,14 @@ With no parameter servers it hosts the one partition in this process, behind the
 import asyncio
 import logging
 import math
-import signal
 import time
 from collections.abc import Callable, Coroutine, Hashable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from edlz.services.configuration.endpoints import local_endpoint
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, RemoteProtocolError
 from edlz.services.master.awake_clock import AwakeClock
@@ -45,6 +42,7 @@ from edlz.services.master.core.vocabulary.instructions import (
 from edlz.services.master.core.vocabulary.instructions import Journal as Entry
 from edlz.services.master.core.vocabulary.records import Added
 from edlz.services.master.digest import take_digest
+from edlz.services.master.hosted_partition import HostedPartition
 from edlz.services.master.journal.full_disk import DiskFull
 from edlz.services.master.journal.journal import Journal, TermLost
 from edlz.services.master.journal.last_word import leave_last_word, note_end
@@ -74,9 +72,9 @@ from edlz.services.protocol.messages import (
     SupervisorStatus,
     WorkerStatus,
 )
-from edlz.services.ps.service import PartitionService
-from edlz.services.transport.rpc import RpcClient, RpcServer
+from edlz.services.transport.rpc import RpcServer
 from edlz.services.transport.security import Security
+from edlz.services.transport.traffic import Traffic
 
 __all__ = ["Attend", "MasterService", "serve_master"]
 
@@ -172,13 +170,16 @@ class MasterService(Shell[Input, Instruction]):
         )
         when_failed(self._server.failed, self.fail)
         self._board = self._opened_board(config, state.began or time.time())
-        self._look = looking_at(config, self._core, self._progress, self._clock, self._server.traffic)
+        self._hosted: HostedPartition | None = None
+        self._look = looking_at(config, self._core, self._progress, self._clock, self._network)
         self._page = self._opened_page(config, state.page_port)
-        self._hosted_stop = Stop()
-        self._hosted: PartitionService | None = None
-        self._line: RpcClient | None = None
         if config.num_ps_pods == 0 and not self._core.verdict.is_complete:
-            self._host_partition()
+            self._hosted = HostedPartition(config, self._server, self._security, folder)
+
+    def _network(self) -> tuple[int, int]:
+        """Return the bytes that this master has taken and given, without those of the partition in it."""
+        all_of_it, hosted = self._server.traffic, self._hosted.traffic if self._hosted else Traffic()
+        return all_of_it.bytes_in - hosted.bytes_in, all_of_it.bytes_out - hosted.bytes_out
 
     def _opened_page(self, config: JobConfig, port: int) -> StatusPage | None:
         listening = bound(config, port)
@@ -193,14 +194,6 @@ class MasterService(Shell[Input, Instruction]):
             return None
         files = CurveFiles(Path(config.tensorboard_log_dir), config.job_name, began)
         return Board(files, self._core, self._progress)
-
-    def _host_partition(self) -> None:
-        endpoint = self._config.reachable_at(self._server.endpoint)
-        own = local_endpoint(self._server.endpoint)
-        self._line = RpcClient(own, role="ps", identity="0", security=self._security)
-        self._hosted = PartitionService(
-            0, endpoint, self._server, self._line, self._folder, self._hosted_stop
-        )
 
     async def run(self, attend: Attend | None = None) -> int:
         """Serve until the job is over and everybody has heard of it; see `serve_master`."""
@@ -219,22 +212,15 @@ class MasterService(Shell[Input, Instruction]):
                 for watching in (attending, page):
                     if watching is not None:
                         watching.cancel()
-                await self._let_hosted_leave()
-                self._hosted_stop.set(0, "the job is over")
+                if self._hosted:
+                    if not self._core.verdict.is_over:
+                        await self._hosted.leave(self._stop)
+                    self._hosted.end("the job is over")
         finally:
-            self._hosted_stop.set(0, "the master ends")
+            if self._hosted:
+                self._hosted.end("the master ends")
         self.raise_failure()  # of what went on until now
         return self._end()
-
-    async def _let_hosted_leave(self) -> None:
-        """Told to end by SIGTERM, have the partition in this process saved first, as one in its own process."""
-        hosted = self._hosted
-        if hosted is None or self._core.verdict.is_over or self._stop.code != 128 + signal.SIGTERM:
-            return
-        hosted.leave(self._config.leave_secs)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._config.leave_secs):
-                await self._hosted_stop.wait()
 
     async def _serve(self) -> None:
         while not self._stop.is_set and not self._has_left:
@@ -288,8 +274,6 @@ class MasterService(Shell[Input, Instruction]):
             self._board.close()
         if self._hosted:
             self._hosted.close()
-        if self._line:
-            self._line.close()
         if self._page:
             self._page.close()
         self._server.close()

@@ -150,7 +150,8 @@ class RpcServer:
 
     def _on_message(self, peer: bytes, frames: list[Buffer]) -> None:
         traffic = self.traffic
-        traffic.bytes_in += size_in_bytes(frames)
+        traffic.newest_in = size_in_bytes(frames)
+        traffic.bytes_in += traffic.newest_in
         try:
             request_id, body = self._codec.decode(frames)
         except MalformedMessage as error:

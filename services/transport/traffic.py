@@ -19,6 +19,7 @@ class Traffic:
     malformed: int = 0  # received messages that did not fit
     dropped: int = 0  # server: answers to peers that were gone; client: answers that nobody waits for
     bytes_in: int = 0
+    newest_in: int = 0  # bytes of the message that was received last
     bytes_out: int = 0
 
 

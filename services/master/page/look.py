@@ -8,15 +8,18 @@ from edlz.services.master.page.content import Content
 from edlz.services.master.page.settings_table import command_to_repeat, settings_rows
 from edlz.services.master.page.task_map import task_map
 from edlz.services.master.progress.progress import Progress
-from edlz.services.transport.traffic import Traffic
 
 __all__ = ["looking_at"]
 
 
 def looking_at(
-    config: JobConfig, core: MasterCore, progress: Progress, clock: Callable[[], float], traffic: Traffic
+    config: JobConfig,
+    core: MasterCore,
+    progress: Progress,
+    clock: Callable[[], float],
+    network: Callable[[], tuple[int, int]],
 ) -> Callable[[], Content]:
-    """Return what looks at a job; `traffic`: of its master."""
+    """Return what looks at a job; `network`: bytes that its master has taken and given."""
     settings, command = settings_rows(config), command_to_repeat(config)
     where = f"k8s/{config.namespace or 'default'}" if config.image_name else "local"
 
@@ -24,7 +27,7 @@ def looking_at(
         queue = core.work.queue
         tasks = task_map(queue.task_count, queue.done, queue.leased, queue.again)
         status = progress.status(0, clock())
-        measured = progress.measured((traffic.bytes_in, traffic.bytes_out))
+        measured = progress.measured(network())
         return Content(status, tuple(progress.curves.rows), tasks, settings, command, where, measured)
 
     return look
