@@ -296,7 +296,7 @@ def test_an_error_names_the_place_in_the_data(text: str, message: str, help_part
     with pytest.raises(InvalidConfigError) as raised:
         load_cluster_spec(job(cluster_spec_json=text), {})
     (problem,) = raised.value.problems
-    assert problem.message == f"--cluster_spec_json: {message}"
+    assert problem.message == f"--cluster_spec_json{'' if message.startswith('is ') else ':'} {message}"
     assert help_part in problem.help
 
 
