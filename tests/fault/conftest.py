@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny_job import undisturbed_digest
+from tests.fault.tiny_job import undisturbed_digest
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from edlz.services.export.about import read_about
+from tests.fault.tiny_job import FLAGS
 from tests.processes import TrainJob, check_exactly_once, services_of, wait_for
-from tests.tiny_job import FLAGS
 
 pytestmark = pytest.mark.fault
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fault.tiny_job import FLAGS, MODES
 from tests.processes import TrainJob, check_exactly_once
 from tests.small_disk import fill, small_disk
-from tests.tiny_job import FLAGS, MODES
 
 pytestmark = pytest.mark.fault
 

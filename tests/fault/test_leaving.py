@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from edlz.services.ps.core.leaving import ENDED
-from tests import tiny_job
+from tests.fault import tiny_job
+from tests.fault.tiny_job import MODES
 from tests.processes import HandJob
-from tests.tiny_job import MODES
 
 pytestmark = pytest.mark.fault
 

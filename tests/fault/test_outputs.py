@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import tiny_job
+from tests.fault import tiny_job
+from tests.fault.tiny_job import MODES
 from tests.processes import TrainJob, check_exactly_once, wait_for
-from tests.tiny_job import MODES
 
 pytestmark = pytest.mark.fault
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from edlz.services.storage.versions import list_versions
-from tests import tiny_job
+from tests.fault import tiny_job
+from tests.fault.tiny_job import MODES
 from tests.processes import HandJob, wait_for
-from tests.tiny_job import MODES
 
 pytestmark = pytest.mark.fault
 

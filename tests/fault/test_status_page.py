@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from edlz.services.master.journal.journal import Journal
+from tests.fault.tiny_job import FLAGS, MODES
 from tests.processes import TrainJob, check_exactly_once, wait_for
-from tests.tiny_job import FLAGS, MODES
 
 pytestmark = [
     pytest.mark.fault,

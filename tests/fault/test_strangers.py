@@ -11,9 +11,9 @@ import pytest
 
 from edlz.services.process.descriptors import raise_descriptor_limit
 from edlz.services.transport.keys import make_job_keys, write_keys
-from tests import tiny_job
+from tests.fault import tiny_job
+from tests.fault.tiny_job import MODES
 from tests.tcp_job import TcpJob, connections_of
-from tests.tiny_job import MODES
 
 pytestmark = pytest.mark.fault
 

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.processes import is_complete
 from edlz.api.recordio import Reader
 from edlz.services.protocol.messages import Scaled, ScaleRequest
+from tests.fault.tiny_job import FLAGS, MODES
 from tests.processes import MODELS, TrainJob, check_exactly_once, wait_for
-from tests.tiny_job import FLAGS, MODES
 
 pytestmark = pytest.mark.fault
 

@@ -37,8 +37,8 @@ from edlz.services.transport.codec import Codec
 from edlz.services.transport.rpc import ReplyTo
 from edlz.services.worker.core import inputs as worker_inputs
 from tests.builders import settings_in
-from tests.fuzzing import cases, every_case, refusals
-from tests.message_writer import TEXTS, MessageWriter, made
+from tests.fuzz.fuzzing import cases, every_case, refusals
+from tests.fuzz.message_writer import TEXTS, MessageWriter, made
 from tests.simulation.job import SimulatedJob
 from tests.simulation.processes import Process
 from tests.simulation.schedule import Schedule

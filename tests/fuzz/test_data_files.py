@@ -15,7 +15,7 @@ from edlz.services.inputs.data import RecordSource
 from edlz.services.inputs.listing import list_data
 from edlz.services.inputs.reading import spans
 from edlz.services.protocol.plan import DataSource, FileFacts, TaskRange
-from tests.fuzzing import cases, damaged, every_case
+from tests.fuzz.fuzzing import cases, damaged, every_case
 from tests.same_rows import FORMATS, write_rows
 
 pytestmark = pytest.mark.fuzz

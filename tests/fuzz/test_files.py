@@ -33,7 +33,7 @@ from edlz.services.storage.versions import list_versions, newest_good, newest_ru
 from edlz.services.transport.keys import ROLES, load_job_keys, load_keys, make_job_keys, write_keys
 from tests import builders
 from tests.command_logging import logging_restored
-from tests.fuzzing import cases, damaged, every_case
+from tests.fuzz.fuzzing import cases, damaged, every_case
 from tests.states import make_state, save
 
 pytestmark = pytest.mark.fuzz

@@ -11,8 +11,8 @@ import pytest
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ANSWERS, REQUESTS, Ping
 from edlz.services.transport.codec import PROTOCOL_VERSION, Codec, MalformedMessage
-from tests.arbitrary import arbitrary
-from tests.fuzzing import cases, every_case
+from tests.fuzz.arbitrary import arbitrary
+from tests.fuzz.fuzzing import cases, every_case
 
 pytestmark = pytest.mark.fuzz
 

@@ -23,8 +23,8 @@ from edlz.services.protocol.messages import (
 from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups.reduction import Reduction
 from edlz.services.worker.core.groups.replica import Replica
-from tests.fuzzing import cases, every_case, refusals
-from tests.message_writer import MessageWriter, made
+from tests.fuzz.fuzzing import cases, every_case, refusals
+from tests.fuzz.message_writer import MessageWriter, made
 from tests.simulation.groups.job import GroupJob
 from tests.simulation.groups.schedule import GroupSchedule
 

@@ -10,7 +10,7 @@ import pytest
 
 from edlz.services.master.page import http
 from edlz.services.master.page.http import Answer, HttpServer
-from tests.fuzzing import cases, damaged, every_case
+from tests.fuzz.fuzzing import cases, damaged, every_case
 
 pytestmark = pytest.mark.fuzz
 

@@ -22,7 +22,7 @@ from edlz.services.configuration.job_config import flags
 from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.errors import ConfigError, EdlzError, LaunchError
 from edlz.services.protocol.job_status import EvaluationView, ExportView, FailureView, JobStatus
-from tests.job_homes import STATUS, config, ended, master, training
+from tests.unit.client.job_homes import STATUS, config, ended, master, training
 
 ROOT = Path(__file__).parents[3]
 DONE = msgspec.structs.replace(

@@ -138,7 +138,7 @@ def test_numeric_tests_pass_under_each_variant(name, tmp_path):
         "KERNEL_VARIANT_NAME": name,
         "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.kernel_variant", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.unit.core_ext.kernel_variant", *tests]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False
     )

@@ -13,7 +13,7 @@ from edlz.core_ext.initializers import DISTRIBUTIONS, Initializer
 from edlz.core_ext.initializers_numpy import mix64
 from edlz.core_ext.steps import Kind
 from edlz.core_ext.table import EmbeddingTable
-from tests.embedding_tables import (
+from tests.unit.core_ext.embedding_tables import (
     CROWDED,
     LARGEST,
     NORMAL,

@@ -10,7 +10,7 @@ import pytest
 from edlz.core_ext.initializers import Initializer
 from edlz.core_ext.steps import Kind
 from edlz.core_ext.table import EmbeddingTable
-from tests.embedding_tables import NORMAL, gradients_for, int64s, packed, rows_of, twins
+from tests.unit.core_ext.embedding_tables import NORMAL, gradients_for, int64s, packed, rows_of, twins
 
 
 class TestImages:

@@ -15,7 +15,7 @@ import pytest
 from edlz.core_ext import _table, table
 from edlz.core_ext.steps import Kind
 from edlz.core_ext.table import EmbeddingTable
-from tests.embedding_tables import NORMAL, int64s, packed
+from tests.unit.core_ext.embedding_tables import NORMAL, int64s, packed
 
 MODULE_FILE = Path(_table.__file__)
 

@@ -26,7 +26,7 @@ from edlz.services.worker.engine.keras_engine import KerasEngine
 from edlz.services.worker.engine.model.vectors import shared_array
 from edlz.services.worker.keras_thread import KerasThread
 from tests.simulation.model import final_bytes
-from tests.trainer_jobs import MODEL, job, write_job
+from tests.unit.engine.trainer_jobs import MODEL, job, write_job
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

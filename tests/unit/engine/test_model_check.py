@@ -7,7 +7,7 @@ import pytest
 from edlz.services.errors import ModelError
 from edlz.services.worker.engine.user_code.user_code import UserCodeError, failure_of
 from tests.checked_models import opened
-from tests.model_mistakes import MISTAKES
+from tests.unit.engine.model_mistakes import MISTAKES
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning"),

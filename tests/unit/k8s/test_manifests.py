@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from edlz.k8s.cluster.manifest import to_yaml
 from edlz.k8s.demo import DEMOS, MANIFESTS, demo_manifest
 from edlz.k8s.flags.object_check import object_problems
-from tests.pod_objects import VERSIONS, all_objects
+from tests.unit.k8s.pod_objects import VERSIONS, all_objects
 
 
 @pytest.mark.parametrize("file", sorted(DEMOS))

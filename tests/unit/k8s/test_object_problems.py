@@ -8,7 +8,7 @@ import pytest
 from edlz.k8s.flags.object_check import object_problems
 from edlz.k8s.objects.pods import settings_in_pods
 from edlz.services.configuration.job_config import MAX_JOB_NAME
-from tests.pod_objects import container, job, pod
+from tests.unit.k8s.pod_objects import container, job, pod
 
 
 def broken(**spec: Any) -> dict[str, Any]:

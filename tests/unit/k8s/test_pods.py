@@ -18,7 +18,7 @@ from edlz.k8s.master import own_pod
 from edlz.k8s.objects.job_objects import JobObjects, ps_service
 from edlz.k8s.objects.pods import service_pod, settings_in_pods
 from edlz.services.configuration.arguments import read_config
-from tests.pod_objects import (
+from tests.unit.k8s.pod_objects import (
     ADDRESS,
     OWNER,
     VERSIONS,

@@ -12,7 +12,7 @@ from edlz.services.master.core.vocabulary.inputs import Tick
 from edlz.services.master.core.vocabulary.instructions import Reply
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.protocol.messages import EvaluationResult, Failure
-from tests.asked_master import AskedMaster
+from tests.unit.master.asked_master import AskedMaster
 
 DECIDING = CallbackNeeds(runs=True, decides=True)
 

@@ -6,7 +6,7 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.worker.core.inputs import Ordered, Tick
 from edlz.services.worker.core.worker import WorkerCore
-from tests.asked_master import AskedMaster
+from tests.unit.master.asked_master import AskedMaster
 
 
 def test_the_list_of_partitions_is_sent_until_the_worker_has_it() -> None:

@@ -18,7 +18,17 @@ from edlz.services.protocol.messages import (
 from edlz.services.transport import codec as codec_module
 from edlz.services.transport.codec import Codec, MalformedMessage
 from edlz.services.transport.limits import FRAME_BYTES, HeaderLimits, Limits
-from tests.any_messages import FULL, MESSAGES, codec_for, copied, decoded_values, is_same, part, push, status
+from tests.unit.transport.any_messages import (
+    FULL,
+    MESSAGES,
+    codec_for,
+    copied,
+    decoded_values,
+    is_same,
+    part,
+    push,
+    status,
+)
 
 
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)

@@ -19,7 +19,15 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.transport.codec import PROTOCOL_VERSION, Codec, MalformedMessage
 from edlz.services.transport.limits import FRAME_BYTES, Limits
-from tests.any_messages import ANY_MESSAGE, VECTOR_PART_TAG, codec_for, copied, is_same, push, status
+from tests.unit.transport.any_messages import (
+    ANY_MESSAGE,
+    VECTOR_PART_TAG,
+    codec_for,
+    copied,
+    is_same,
+    push,
+    status,
+)
 
 
 def header(*fields: Any, version: int = PROTOCOL_VERSION, request_id: Any = 7) -> bytes:

@@ -1,6 +1,6 @@
 """What a worker's core does when something happens, in both modes: event by event, as tables.
 
-Each line is `event | instructions`; see tests/worker_script.py for the words.  All begin with a worker that has
+Each line is `event | instructions`; see tests/unit/worker/worker_script.py for the words.  All begin with a worker that has
 joined, built its model and made itself known to two partitions, with a status under way.
 """
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker_script import Script
+from tests.unit.worker.worker_script import Script
 
 TABLES: dict[str, tuple[str, dict[str, Any], str]] = {
     "sync: a task alone in its step is pushed and pulled in one message": (

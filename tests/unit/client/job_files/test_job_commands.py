@@ -23,7 +23,7 @@ from edlz.services.protocol.job_status import (
     StatusRequest,
 )
 from tests import builders
-from tests.job_homes import PLAN, STATUS, config, ended, master, training
+from tests.unit.client.job_homes import PLAN, STATUS, config, ended, master, training
 
 
 def test_a_live_job_is_asked(capsys: pytest.CaptureFixture[str], home: Path) -> None:

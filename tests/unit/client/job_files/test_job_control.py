@@ -24,8 +24,8 @@ from edlz.services.protocol.job_status import (
 )
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ScaleRequest
-from tests.job_homes import STATUS, config, ended, master, training
 from tests.k8s.any_cluster import wait_for
+from tests.unit.client.job_homes import STATUS, config, ended, master, training
 
 
 def test_scale(capsys: pytest.CaptureFixture[str]) -> None:

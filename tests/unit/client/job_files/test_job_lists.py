@@ -13,7 +13,7 @@ from edlz.client.cli import main
 from edlz.client.commands.job_list import Asked, asked_list
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.live_status import LiveStatus
-from tests.job_homes import STATUS, config, ended, master, training
+from tests.unit.client.job_homes import STATUS, config, ended, master, training
 
 HEAVY = ("numpy", "zmq", "asyncio", "typer", "pydantic", "rich", "tensorflow", "kubernetes")
 

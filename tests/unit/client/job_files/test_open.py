@@ -11,7 +11,7 @@ from edlz.client.screen.live import live_block
 from edlz.client.screen.spans import plain
 from edlz.services.protocol.job_status import StatusRequest
 from edlz.services.protocol.message_types import Message
-from tests.job_homes import STATUS, config, ended, master
+from tests.unit.client.job_homes import STATUS, config, ended, master
 
 PAGE = "http://localhost:50002"
 

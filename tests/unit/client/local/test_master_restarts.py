@@ -13,7 +13,7 @@ from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import SupervisorStatus
 from edlz.services.supervision import backoff
 from tests.small_processes import FAILS, TELLS_PID, WAITS
-from tests.supervised import Master, Screen, leaves_when, run
+from tests.unit.client.local.supervised import Master, Screen, leaves_when, run
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -17,7 +17,7 @@ from edlz.services.protocol.job_status import EventView, JobStatus
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ProcessExit, SupervisorStatus
 from tests.small_processes import FAILS, STUBBORN, TELLS_PID, WAITS, is_gone, unnumbered
-from tests.supervised import Master, Screen, leaves_when, run
+from tests.unit.client.local.supervised import Master, Screen, leaves_when, run
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -13,7 +13,7 @@ from edlz.services.worker.engine.feed import bad_record
 from edlz.services.worker.engine.feed.feed import FeedSettings, open_feed
 from edlz.services.worker.engine.feed.minibatch_streams import Lanes
 from edlz.services.worker.engine.tensorflow.backend import tf
-from tests.feeds import BATCH, HEAD, TASK, read, record
+from tests.unit.engine.feed.feeds import BATCH, HEAD, TASK, read, record
 
 
 @pytest.fixture(autouse=True)

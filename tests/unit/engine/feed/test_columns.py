@@ -14,7 +14,7 @@ from edlz.services.protocol.seeds import permutation
 from edlz.services.worker.engine.contract.model_module import load_contract
 from edlz.services.worker.engine.feed.record_form import RecordForm
 from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError
-from tests.feeds import BATCH, HEAD, TASK, begin, joined, run, values
+from tests.unit.engine.feed.feeds import BATCH, HEAD, TASK, begin, joined, run, values
 
 SOURCE = DataSource(
     format="CSV",

@@ -8,7 +8,19 @@ import pytest
 from edlz.services.errors import DataError, ModelError
 from edlz.services.protocol.seeds import permutation
 from edlz.services.worker.engine.user_code.user_code import TaskError, UserCodeError
-from tests.feeds import CHUNKED, FORMS, NOISY, OLDEST, PLAIN, TASK, begin, bits, feed_that, read, run
+from tests.unit.engine.feed.feeds import (
+    CHUNKED,
+    FORMS,
+    NOISY,
+    OLDEST,
+    PLAIN,
+    TASK,
+    begin,
+    bits,
+    feed_that,
+    read,
+    run,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

@@ -7,7 +7,7 @@ import pytest
 from edlz.services.errors import ModelError
 from edlz.services.worker.engine.feed.batch_structure import record_count
 from edlz.services.worker.engine.tensorflow.backend import tf
-from tests.feeds import FORMS, OLDEST, TASK, begin, record, run, values
+from tests.unit.engine.feed.feeds import FORMS, OLDEST, TASK, begin, record, run, values
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

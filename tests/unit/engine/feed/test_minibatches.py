@@ -9,7 +9,7 @@ import pytest
 from edlz.api.feeds import Mode
 from edlz.services.protocol.seeds import permutation
 from edlz.services.worker.engine.feed.batch_structure import record_count
-from tests.feeds import (
+from tests.unit.engine.feed.feeds import (
     CHUNKED,
     FORMS,
     NOISY,

@@ -6,7 +6,7 @@ import pytest
 
 from edlz.services.worker.engine.keras_engine import KerasEngine
 from tests.table_jobs import job, write_job
-from tests.two_tables import TWO_TABLES
+from tests.unit.engine.rows.two_tables import TWO_TABLES
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from edlz.services.errors import ModelError
 from edlz.services.worker.engine.keras_engine import TaskError, UserCodeError
-from tests.two_tables import compute_all, find_all, model, plain
+from tests.unit.engine.rows.two_tables import compute_all, find_all, model, plain
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning"),

@@ -10,7 +10,7 @@ from edlz.services.protocol.messages import InitializerSpec
 from edlz.services.worker.engine.keras_engine import TaskError
 from tests.rounding import near
 from tests.table_jobs import BATCH, SPARSE_FEED, rows_of
-from tests.two_tables import TWO_TABLES, bits, compute, find_all
+from tests.unit.engine.rows.two_tables import TWO_TABLES, bits, compute, find_all
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning"),

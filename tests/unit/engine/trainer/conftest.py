@@ -3,7 +3,7 @@
 import pytest
 
 from edlz.services.worker.engine.keras_engine import KerasEngine
-from tests.trainer_jobs import MODEL, job, write_job
+from tests.unit.engine.trainer_jobs import MODEL, job, write_job
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from edlz.services.errors import ConfigError, ModelError
 from edlz.services.master.core.tasks.evaluation_rounds import merge_states
 from edlz.services.protocol.plan import TaskRange
 from tests.rounding import near
-from tests.trainer_jobs import MODEL, as_bits
+from tests.unit.engine.trainer_jobs import MODEL, as_bits
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

@@ -4,7 +4,7 @@ import pytest
 
 from edlz.services.errors import LocalProtocolError
 from edlz.services.worker.engine.keras_engine import KerasEngine, TaskError, UserCodeError
-from tests.trainer_jobs import MODEL, job, task_of, write_job
+from tests.unit.engine.trainer_jobs import MODEL, job, task_of, write_job
 
 pytestmark = pytest.mark.filterwarnings("ignore:Seed .* from outer graph:UserWarning")
 

@@ -11,7 +11,7 @@ import pytest
 
 from edlz.services.errors import LocalProtocolError, ModelError
 from tests.rounding import near
-from tests.trainer_jobs import (
+from tests.unit.engine.trainer_jobs import (
     MODEL,
     RECORDS,
     aligned_copy,
@@ -278,7 +278,7 @@ import json, sys, threading
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from edlz.services.worker.engine.keras_engine import KerasEngine
-from tests import trainer_jobs
+from tests.unit.engine import trainer_jobs
 def main():
     trainer = KerasEngine(*trainer_jobs.job(Path(sys.argv[2])))
     trainer.build()

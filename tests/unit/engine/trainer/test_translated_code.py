@@ -5,7 +5,7 @@ import math
 import pytest
 from tensorflow.python.autograph.impl import api
 
-from tests.trainer_jobs import MODEL
+from tests.unit.engine.trainer_jobs import MODEL
 
 BRANCHES = (
     MODEL.replace(

@@ -10,7 +10,7 @@ from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import FailedTask, Identity, WorkerStatus
 from edlz.services.protocol.plan import Shard
 from tests import builders
-from tests.plain_task_queue import PlainTaskQueue
+from tests.unit.master.tasks.plain_task_queue import PlainTaskQueue
 
 A, B = (1, 1), (1, 2)
 
