@@ -5,10 +5,10 @@ without callbacks in turn.  A *round* is from the first step behind a multiple o
 jobs compute the same steps and the same evaluation in it, so what a barrier costs is how much longer the worker's engine
 has nothing to do.
 
-A *drain* is what it costs to let the pipeline run empty and to fill it again, and is measured in the same way: by two jobs that
-evaluate nothing, in one of which the worker takes no task behind a multiple of 20 before it has finished all those before.
-(From the last push until it is answered, as it was measured before, is but the first part of that: then the tasks are
-reported, others are leased, and their parameters pulled, each a way there and back in which the engine has nothing to do.)
+A *drain* is how long the pipeline takes to run empty and to fill again: from the end of the last step before a multiple of 20 until
+the next one begins, less what the engine does meanwhile, in a job that evaluates nothing and whose worker takes no task behind before it has
+finished all those before.  (From the last push until it is answered, as it was measured before, is but the first part
+of that: then the task is reported, another one is leased, and its parameters are pulled, each a way there and back.)
 """
 
 import itertools
@@ -50,41 +50,43 @@ class Trace:
 
     work: list[tuple[str, float, float]]
 
-    def idle_s(self) -> list[float]:
-        """Return how long the engine had nothing to do in each round, those of the beginning left out."""
-        steps = [place for place, (kind, _, _) in enumerate(self.work) if kind == "step"]
-        ends = range((WARM_ROUNDS + 1) * EVERY, len(steps), EVERY)
-        rounds = [self.work[steps[end - EVERY] : steps[end] + 1] for end in ends]
+    def idle_s(self, steps: int) -> list[float]:
+        """Return how long the engine had nothing to do in so many steps before each barrier's end, those of the beginning left out."""
+        places = [place for place, (kind, _, _) in enumerate(self.work) if kind == "step"]
+        ends = range((WARM_ROUNDS + 1) * EVERY, len(places), EVERY)
+        rounds = [self.work[places[end - steps] : places[end] + 1] for end in ends]
         return [sum(b[1] - a[2] for a, b in itertools.pairwise(pieces)) for pieces in rounds]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A job that is measured; `drains`: its worker lets its pipeline run empty behind each round."""
+    """A job that is measured: over so many steps before the end of each round.
+
+    `drains`: it evaluates nothing, and its worker lets its pipeline run empty behind each round.
+    """
 
     model: str
-    evaluates: bool
+    steps: int
     drains: bool = False
 
 
 KINDS = {
-    "held": Kind(MODEL + CALLBACKS, evaluates=True),
-    "free": Kind(MODEL, evaluates=True),
-    "drained": Kind(MODEL, evaluates=False, drains=True),
-    "full": Kind(MODEL, evaluates=False),
+    "held": Kind(MODEL + CALLBACKS, EVERY),
+    "free": Kind(MODEL, EVERY),
+    "drained": Kind(MODEL, 1, drains=True),
 }
 
 
 def measure() -> list[Row]:
-    """Run all jobs in turn; takes about five minutes on a quiet machine."""
+    """Run all jobs in turn; takes about four minutes on a quiet machine."""
     idle_s: dict[str, list[float]] = {name: [] for name in KINDS}
     with tempfile.TemporaryDirectory(prefix="edlz-bench-") as name:
         folder = Path(name)
         make_data(folder)
         for turn, kind in itertools.product(range(TURNS), KINDS):
-            idle_s[kind] += run(folder, f"{kind}-{turn}", KINDS[kind]).idle_s()
+            idle_s[kind] += run(folder, f"{kind}-{turn}", KINDS[kind]).idle_s(KINDS[kind].steps)
     medians = {kind: statistics.median(seconds) for kind, seconds in idle_s.items()}
-    cost, drain = medians["held"] - medians["free"], medians["drained"] - medians["full"]
+    cost, drain = medians["held"] - medians["free"], medians["drained"]
     return [
         Row(
             f"EarlyStopping every {EVERY} versions, waiting at a barrier",
@@ -130,9 +132,9 @@ def run(data: Path, name: str, kind: Kind) -> Trace:
         "--num_ps_pods=1",
         "--worker_threads=1",
     ]
-    if kind.evaluates:
-        flags += [f"--validation_data={data}/test", f"--evaluation_steps={EVERY}"]
     drains = ["--drain_behind", str(EVERY * BATCH // TASK)] if kind.drains else []
+    if not kind.drains:
+        flags += [f"--validation_data={data}/test", f"--evaluation_steps={EVERY}"]
     trace = folder / "trace.json"
     services = {
         "master": (["edlz.services.master", f"--endpoint={master}", job, *flags], {1}),

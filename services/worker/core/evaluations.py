@@ -100,6 +100,11 @@ class Evaluations:
         return not (self.holding or self._concluding or self._results)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether there is something to evaluate or to conclude, or the master is to say whether there is more."""
+        return bool(self.holding or self._concluding - self._results.keys())
+
+    @property
     def wants_lease(self) -> bool:
         """Whether there is room for another task: for one ahead only where training stands still meanwhile."""
         stands_still = all(each.lease.version != ANY_VERSION for each in self._in_hand.values())

@@ -186,10 +186,9 @@ class Training(ABC):
     def holds_back(self, task: int, attempt: int, result: Outcome | FailedTask) -> bool:
         """Keep what has come of a minibatch, if the barrier before its task is not passed yet; return whether it is so."""
         held = self._held.get(task)
-        if held is None or held.attempt != attempt or not held.is_barred:
+        awaited = (Phase.LOOKING, Phase.COMPUTING)
+        if held is None or held.attempt != attempt or not held.is_barred or held.phase not in awaited:
             return False
-        if held.phase not in (Phase.LOOKING, Phase.COMPUTING):
-            return False  # nothing is to come of it now
         held.enter(Phase.HELD_BACK)
         held.result = result
         return True
@@ -197,22 +196,17 @@ class Training(ABC):
     def release(
         self, task: int, learning_rate: float | None
     ) -> tuple[int, Outcome | FailedTask | None, list[Instruction]]:
-        """The barrier before a task is passed: go on with it at this learning rate.
-
-        Returns
-        -------
-        attempt : int
-        result : Outcome, FailedTask or None
-            What was held back of that attempt, to be told again.
-        instructions : list of Instruction
-        """
+        """The barrier before a task is passed; return an attempt and what was held back of it, to be told again now."""
         held = self._held.get(task)
         if held is None or not held.is_barred:
             return 0, None, []
         held.is_barred = False
         is_other, held.learning_rate = learning_rate != held.learning_rate, learning_rate
-        if is_other and held.phase in (Phase.COMPUTING, Phase.HELD_BACK):
-            return held.attempt, None, self._pull(held)  # a push says at which rate it is applied
+        is_in_push = (
+            learning_rate is not None and not self._has_tables
+        )  # where it can be put in place of the one before
+        if is_other and not is_in_push and held.phase in (Phase.COMPUTING, Phase.HELD_BACK):
+            return held.attempt, None, self._pull(held)
         return held.attempt, held.result, []
 
     def forget(self, tasks: Iterable[int]) -> list[Instruction]:
@@ -250,27 +244,35 @@ class Training(ABC):
 
     # -- scheduling
 
-    def schedule(self) -> list[Instruction]:
-        """Begin what can begin: a queued task, a computation, a pull nobody else will send."""
-        return [*self._begin(), *self._start_computing()]
+    def schedule(self, *, is_evaluating: bool = False) -> list[Instruction]:
+        """Begin what can begin: a queued task, a computation, a pull nobody else will send.
+
+        Parameters
+        ----------
+        is_evaluating : bool
+            Whether there is an evaluation to be done, which comes before what waits for it.
+        """
+        is_ahead = not is_evaluating and not any(held.phase is Phase.REPORTING for held in self._held)
+        return [*self._begin(), *self._start_computing(is_ahead=is_ahead)]
 
     @abstractmethod
     def _begin(self) -> list[Instruction]:
         """Begin the tasks whose turn it is."""
 
-    def _start_computing(self) -> list[Instruction]:
+    def _start_computing(self, *, is_ahead: bool) -> list[Instruction]:
+        """Begin with the earliest task that is ready; `is_ahead`: with one behind a barrier, too."""
         if self._held.computing is not None:
             return []
         out: list[Instruction] = []
         for held in sorted(self._held, key=lambda held: held.task):  # others may wait for the earliest
-            if held.phase is not Phase.READY:
+            if held.phase is not Phase.READY or (held.is_barred and not is_ahead):
                 continue
             vectors = self._requests.vectors
             if vectors is None or self._are_of_another_step(held, vectors):
                 out += self._pull(held)  # the parameters in hand are others meanwhile
                 continue
             if held.index == held.end_at:
-                out += self._push_end(held)
+                out += [] if held.is_barred else self._push_end(held)
                 continue
             return [*out, *self._compute(held, vectors)]
         return out
@@ -423,7 +425,7 @@ class Training(ABC):
         if held.is_ended and not outcome.is_empty:
             return self._probe(held)  # the master has ended the task before it meanwhile
         held.is_last = outcome.is_last and held.may_end(outcome)
-        pushes = list(outcome.pushes)
+        pushes = [_at_rate(push, held.learning_rate) for push in outcome.pushes]
         if held.is_last != outcome.is_last:  # a push never ends a task that the master ends
             pushes = [msgspec.structs.replace(push, is_last=held.is_last) for push in pushes]
         if self._has_tables and outcome.has_looked_ahead:
@@ -490,3 +492,8 @@ class Training(ABC):
 
     def check_invariants(self) -> None:
         self._held.check_invariants()
+
+
+def _at_rate(push: Push, rate: float | None) -> Push:
+    """Return a push at the learning rate that callbacks have set, which may be another one since it was computed."""
+    return push if rate in (None, push.learning_rate) else msgspec.structs.replace(push, learning_rate=rate)

@@ -176,7 +176,7 @@ class WorkerCore:
                 return self._on_evaluation_failed(failed, now)
             case Concluded(result):
                 self._evaluations.on_concluded(result)
-                return self._status(now)
+                return [*self._status(now), *self._schedule()]
             case Exported(report):
                 self._exports.on_exported(report)
                 return self._status(now)
@@ -269,7 +269,8 @@ class WorkerCore:
         return self._is_idle and (not self._was_idle or now >= self._asks_again_s)
 
     def _schedule(self) -> list[Instruction]:
-        return self._ready_training.schedule() if self._is_ready else []
+        is_evaluating = self._evaluations.is_busy
+        return self._ready_training.schedule(is_evaluating=is_evaluating) if self._is_ready else []
 
     def _on_orders(self, orders: WorkerOrders, now: float) -> list[Instruction]:
         self._is_status_under_way = False

@@ -349,7 +349,33 @@ TABLES: dict[str, tuple[str, dict[str, Any], str]] = {
         computed                  | p0 push 0.0 pull 0.1, p1 push 0.0 pull 0.1
         """,
     ),
-    "sync: a push says at which rate it is applied, so with another one it is computed again": (
+    "sync: at another rate it is pushed, and with tables, which may have their own, computed again": (
+        "sync",
+        {"has_tables": True},
+        """
+        barred 0                  | begin 0, find 0.0, tell
+        ids                       | p0 pull 0.0 rows 0, p1 pull 0.0 rows 0
+        p0 answers                |
+        p1 answers                | compute 0.0
+        computed                  |
+        released 0 at 0.5         | p0 pull 0.0 rows 0, p1 pull 0.0 rows 0, tell
+        p0 answers                |
+        p1 answers                | compute 0.0
+        computed                  | p0 push 0.0 at 0.5 pull 0.1 rows 1, p1 push 0.0 at 0.5 pull 0.1 rows 1
+        """,
+    ),
+    "sync: the rate may become another one while it is computed": (
+        "sync",
+        {},
+        """
+        barred 0                  | begin 0, p0 pull 0.0, p1 pull 0.0, tell
+        p0 answers                |
+        p1 answers                | compute 0.0
+        released 0 at 0.5         |
+        computed                  | p0 push 0.0 at 0.5 pull 0.1, p1 push 0.0 at 0.5 pull 0.1
+        """,
+    ),
+    "sync: the rate may become another one when it is computed": (
         "sync",
         {},
         """
@@ -357,20 +383,23 @@ TABLES: dict[str, tuple[str, dict[str, Any], str]] = {
         p0 answers                |
         p1 answers                | compute 0.0
         computed                  |
-        released 0 at 0.5         | p0 pull 0.0, p1 pull 0.0, tell
-        p0 answers                |
-        p1 answers                | compute 0.0
-        computed                  | p0 push 0.0 pull 0.1, p1 push 0.0 pull 0.1
+        released 0 at 0.5         | p0 push 0.0 at 0.5 pull 0.1, p1 push 0.0 at 0.5 pull 0.1, tell
         """,
     ),
-    "sync: so it is if the barrier is passed while it is computed": (
+    "sync: what is to be reported may bring an evaluation, which comes before what is behind a barrier": (
         "sync",
         {},
         """
-        barred 0                  | begin 0, p0 pull 0.0, p1 pull 0.0, tell
+        lease 0                   | begin 0, p0 pull 0.0, p1 pull 0.0, tell
         p0 answers                |
         p1 answers                | compute 0.0
-        released 0 at 0.5         | p0 pull 0.0, p1 pull 0.0
+        barred 2                  | begin 2
+        computed last             | p0 push 0.0 last pull 0.1, p1 push 0.0 last pull 0.1
+        p0 answers 1 v1 finished  |
+        p1 answers 1 v1 finished  | drop 0, tell, p0 pull 2.0, p1 pull 2.0
+        p0 answers v1             |
+        p1 answers v1             |
+        noted 0                   | drop 0, compute 2.0
         """,
     ),
     "sync: what the user's code raises behind a barrier is told when that is passed": (
@@ -394,6 +423,17 @@ TABLES: dict[str, tuple[str, dict[str, Any], str]] = {
         p1 answers                | compute 0.0
         computed                  |
         released 0                | p0 push 0.0 pull 0.1 rows 1, p1 push 0.0 pull 0.1 rows 1, tell
+        """,
+    ),
+    "sync: not even the end of a task that has no minibatch is pushed behind a barrier": (
+        "sync",
+        {},
+        """
+        barred 0                  | begin 0, p0 pull 0.0, p1 pull 0.0, tell
+        ended 0.0                 | drop 0, begin 0 to 0
+        p0 answers                |
+        p1 answers                |
+        released 0                | p0 push 0.0 end pull 0.1, p1 push 0.0 end pull 0.1
         """,
     ),
     "sync: a job that ends before a barred task has it no more": (

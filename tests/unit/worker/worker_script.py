@@ -40,7 +40,7 @@ from tests import builders
 
 __all__ = ["Script"]
 
-LIFE = (1, 1)
+LIFE, RATE = (1, 1), 0.1
 
 
 def _ids_of(index: int) -> tuple[RowIds, ...]:
@@ -170,7 +170,7 @@ class Script:
             task=compute.task,
             index=compute.index,
             is_last="last" in what,
-            learning_rate=0.1,
+            learning_rate=RATE,
             gradient=None if "empty" in what else np.zeros(1, np.float32),
             state=None,
             counters=None,
@@ -247,7 +247,8 @@ def _pushed(body: Exchange) -> str:
     if push is None:
         return ""
     kind = " end" if push.gradient is None else " last" if push.is_last else ""
-    return f" push {push.task}.{push.index}{kind}"
+    rate = "" if push.learning_rate in (RATE, 0.0) else f" at {push.learning_rate}"
+    return f" push {push.task}.{push.index}{kind}{rate}"
 
 
 def _pulled(body: Exchange) -> str:
