@@ -193,7 +193,7 @@ def test_every_end_says_what_shows_its_report() -> None:
 def test_a_stop_at_both_widths(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = stopped_block(changed(checkpoint=300, target_workers=2), "mnist", ENDING)
     first = "Stopped  mnist at 59 %, epoch 2 of 2, v354. Saved is v300: what came after it is"
-    at_80 = [first, "           trained again."]
+    at_80 = [first, "         trained again."]
     assert shown(lines, columns, monkeypatch) == [
         *(at_80 if columns == 80 else [f"{first} trained again."]),
         "  go on   edlz resume mnist (or with fewer: edlz resume mnist --num_workers=1)",
