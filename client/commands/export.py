@@ -65,18 +65,14 @@ def export(
     }
     found = model_source(source, {name: value for name, value in given.items() if value})
     with found.open() as cut, _watched(found.job, cut, formats) as advance, without_start_up_noise():
-        done = export_model(
-            found.config,
-            found.plan,
-            cut,
-            Export(
-                output=Path(output),
-                formats=formats,
-                unknown_ids=unknown_ids or None,  # type: ignore[arg-type]  # checked above
-                about={"job": found.job, "run": found.run},
-                on_progress=advance,
-            ),
+        wanted = Export(
+            output=Path(output),
+            formats=formats,
+            unknown_ids=unknown_ids or None,  # type: ignore[arg-type]  # checked above
+            about={"job": found.job, "run": found.run},
+            on_progress=advance,
         )
+        done = export_model(found.config, found.plan, cut, wanted)
         title = f"{found.job} v{cut.version}, {cut.head.ledger.minibatches:,} minibatches"
     _print(found, done, formats, title, unknown_ids)
 

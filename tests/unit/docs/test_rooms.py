@@ -12,6 +12,13 @@ ROOT = Path(__file__).parents[3]
 PACKAGES = ("api", "client", "core_ext", "k8s", "model_zoo", "services")
 MOST_FILES = 20
 MOST_IN_FUNCTIONS = 10
+MOST_LINES, MOST_LINES_OF_A_FUNCTION = 500, 40  # of a function without its docstring
+LONGER_MODULES = {
+    "services/protocol/messages.py",
+    "services/worker/core/groups/replica.py",
+    "services/worker/core/worker.py",
+}
+LONGER_FUNCTIONS = {"services/worker/core/worker.py: _status"}
 LAYERED = ("client/", "k8s/", "services/")
 LOADERS = {  # modules that load others by name, and how often: what a command, a user or a file asks for
     "api/__init__.py": 1,
@@ -123,6 +130,29 @@ def test_all_cores_are_among_those_that_do_no_io() -> None:
     cores = {room for room in map(folder, modules().values()) if room.endswith("/core")}
     assert len(cores) == 3
     assert {core for core in cores if f"edlz.{core.replace('/', '.')}" not in named} == set()
+
+
+def test_modules_and_functions_are_of_a_size_to_be_read() -> None:
+    long_modules, long_functions = set(), set()
+    for file in modules().values():
+        text = (ROOT / file).read_text(encoding="utf-8")
+        if text.count("\n") > MOST_LINES:
+            long_modules.add(file)
+        for node in ast.walk(ast.parse(text)):
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            if is_function and lines_of(node) > MOST_LINES_OF_A_FUNCTION:
+                long_functions.add(f"{file}: {node.name}")
+    assert long_modules <= LONGER_MODULES
+    assert long_functions <= LONGER_FUNCTIONS
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Return how long a function is, without its docstring."""
+    first = function.body[0]
+    is_told = ast.get_docstring(function) is not None
+    assert function.end_lineno is not None
+    assert first.end_lineno is not None
+    return function.end_lineno - function.lineno + 1 - (first.end_lineno - first.lineno + 1 if is_told else 0)
 
 
 def test_imports_stand_at_the_top_with_few_exceptions() -> None:
