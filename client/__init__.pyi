@@ -28,7 +28,7 @@ def train(
     minibatch_size: int = 64,  # records in one gradient
     num_minibatches_per_task: int = 8,  # minibatches in one task
     records_per_task: int | None = None,  # records in one task; wins over the above
-    distribution_strategy: str = "ParameterServerStrategy",  # only ParameterServerStrategy yet
+    distribution_strategy: str = "ParameterServerStrategy",  # or AllreduceStrategy: workers alone
     use_async: bool = False,  # apply each gradient at once
     lr_staleness_modulation: bool = False,  # async: divide the rate by staleness
     get_model_steps: int = 1,  # async: steps on a local copy per pull
@@ -125,7 +125,7 @@ async def train_async(
     minibatch_size: int = 64,  # records in one gradient
     num_minibatches_per_task: int = 8,  # minibatches in one task
     records_per_task: int | None = None,  # records in one task; wins over the above
-    distribution_strategy: str = "ParameterServerStrategy",  # only ParameterServerStrategy yet
+    distribution_strategy: str = "ParameterServerStrategy",  # or AllreduceStrategy: workers alone
     use_async: bool = False,  # apply each gradient at once
     lr_staleness_modulation: bool = False,  # async: divide the rate by staleness
     get_model_steps: int = 1,  # async: steps on a local copy per pull
@@ -220,7 +220,7 @@ def evaluate(
     minibatch_size: int = 64,  # records computed at once
     num_minibatches_per_task: int = 8,  # minibatches in one task
     records_per_task: int | None = None,  # records in one task; wins over the above
-    distribution_strategy: str = "ParameterServerStrategy",  # only ParameterServerStrategy yet
+    distribution_strategy: str = "ParameterServerStrategy",  # or AllreduceStrategy: workers alone
     embedding_threshold_bytes: int = 2097152,  # larger Embedding layers go to the ps
     seed: int = 0,  # orders, initial values, random ops
     worker_threads: int | None = None,  # threads of a worker; bits depend on it
@@ -297,7 +297,7 @@ async def evaluate_async(
     minibatch_size: int = 64,  # records computed at once
     num_minibatches_per_task: int = 8,  # minibatches in one task
     records_per_task: int | None = None,  # records in one task; wins over the above
-    distribution_strategy: str = "ParameterServerStrategy",  # only ParameterServerStrategy yet
+    distribution_strategy: str = "ParameterServerStrategy",  # or AllreduceStrategy: workers alone
     embedding_threshold_bytes: int = 2097152,  # larger Embedding layers go to the ps
     seed: int = 0,  # orders, initial values, random ops
     worker_threads: int | None = None,  # threads of a worker; bits depend on it
@@ -377,7 +377,7 @@ def predict(
     minibatch_size: int = 64,  # records computed at once
     num_minibatches_per_task: int = 8,  # minibatches in one task
     records_per_task: int | None = None,  # records in one task; wins over the above
-    distribution_strategy: str = "ParameterServerStrategy",  # only ParameterServerStrategy yet
+    distribution_strategy: str = "ParameterServerStrategy",  # or AllreduceStrategy: workers alone
     embedding_threshold_bytes: int = 2097152,  # larger Embedding layers go to the ps
     seed: int = 0,  # orders, initial values, random ops
     worker_threads: int | None = None,  # threads of a worker; bits depend on it
@@ -457,7 +457,7 @@ async def predict_async(
     minibatch_size: int = 64,  # records computed at once
     num_minibatches_per_task: int = 8,  # minibatches in one task
     records_per_task: int | None = None,  # records in one task; wins over the above
-    distribution_strategy: str = "ParameterServerStrategy",  # only ParameterServerStrategy yet
+    distribution_strategy: str = "ParameterServerStrategy",  # or AllreduceStrategy: workers alone
     embedding_threshold_bytes: int = 2097152,  # larger Embedding layers go to the ps
     seed: int = 0,  # orders, initial values, random ops
     worker_threads: int | None = None,  # threads of a worker; bits depend on it

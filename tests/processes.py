@@ -26,6 +26,7 @@ from edlz.services.protocol.job_status import JobStatus, StatusRequest
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Job
+from edlz.services.storage.replica_files import ReplicaFiles
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.state import State
 
@@ -184,7 +185,7 @@ class HandJob:
     def sealed(self) -> list[State]:
         """Return the newest durable state of every partition."""
         job = self.job
-        return [_sealed(self.folder, job, index) for index in range(job.partitions)]
+        return [sealed_state(self.folder, job, index) for index in range(job.partitions)]
 
     def check_exactly_once(self) -> None:
         check_exactly_once(self.folder)
@@ -312,7 +313,7 @@ def check_exactly_once(folder: Path) -> None:
     plan = job.plan
     wanted = [-(-plan.task_records(task) // plan.minibatch_size) for task in range(plan.task_count)]
     for index in range(job.partitions):
-        state = _sealed(folder, job, index)
+        state = sealed_state(folder, job, index)
         np.testing.assert_array_equal(state.counts, wanted)
         ledger = Ledger(state.ledger)
         assert len(ledger.finished) == plan.task_count
@@ -333,8 +334,11 @@ def _job_of(folder: Path) -> Job:
     return job
 
 
-def _sealed(folder: Path, job: Job, index: int) -> State:
-    """Return the newest durable state of a partition."""
+def sealed_state(folder: Path, job: Job, index: int) -> State:
+    """Return the newest durable state of a partition, or of the members of a group."""
+    replicas = ReplicaFiles(job)
+    if names := replicas.names():
+        return replicas.load(max(names))
     snapshots = SnapshotFolder(index, folder)
     snapshots.open(job)
     return snapshots.load(max(snapshots.names(), key=lambda name: (name[1], name[0])))

@@ -32,6 +32,7 @@ COMMANDS = {
 CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
     "num_workers",
     "num_ps_pods",
+    "distribution_strategy",
     "min_workers",
     "max_workers",
     "warm_spares",

@@ -100,6 +100,8 @@ def service_command(config: JobConfig, folder: JobDirectory, name: str) -> list[
     if role == "ps":
         command += [f"--endpoint={folder.endpoint(name)}", f"--job_dir={folder.path}"]
         command.append("--leave_secs=0")  # it is told to end only when its job ends
+    elif config.is_allreduce:
+        command.append(f"--endpoint={folder.endpoint(name)}")  # other workers ask it
     if config.orphan_secs:
         command.append(f"--orphan_secs={config.orphan_secs:g}")
     command.append(f"--patience_secs={STOP_S:g}")  # a stop of the whole job is the supervisor's

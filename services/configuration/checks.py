@@ -152,7 +152,7 @@ def _check_transport(config: JobConfig, reader: Reader) -> Iterator[Finding]:
     if config.keys_dir and config.transport_security == "none":
         message = f"--keys_dir={config.keys_dir} with --transport_security=none"
         yield _error(message, "drop one of the two", "keys_dir", "transport_security")
-    is_told_to_others = reader == "ps" or (reader == "master" and config.num_ps_pods == 0)
+    is_told_to_others = reader in ("ps", "worker") or (reader == "master" and config.num_ps_pods == 0)
     if is_told_to_others and is_wildcard(config.host):
         message = f"--host={config.host} is no address that workers can connect to"
         yield _error(message, "--host=HOST with this machine's name or IP address", "host")
@@ -177,11 +177,34 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
             "sync_version_tolerance",
             "use_async",
         )
+    if config.is_allreduce:
+        yield from _check_allreduce(config)
     if reader in PURPOSES:
         yield from _check_workers(config)
     idle = idle_workers(config)
     if idle is not None:
         yield Finding("warning", ("num_workers", "grads_to_wait", "use_async"), idle)
+
+
+def _check_allreduce(config: JobConfig) -> Iterator[Finding]:
+    strategy = f"distribution_strategy={config.distribution_strategy}"
+    reasons = {
+        "use_async": "the members of a group take synchronous steps",
+        "num_ps_pods": "the workers hold the model themselves",
+        "sync_version_tolerance": "all members of a group are at one version",
+        "max_step": "it does not end a job inside its plan yet",
+    }
+    for name, reason in reasons.items():
+        value = getattr(config, name)
+        if value:
+            given = f"--{name}" if value is True else f"--{name}={value}"
+            message = f"{given} with {strategy}: {reason}"
+            yield _error(message, "drop one of the two", name, "distribution_strategy")
+    if config.is_for_cluster:
+        message = f"{strategy} on a cluster: only jobs on this machine have it yet"
+        yield _error(
+            message, "--distribution_strategy=ParameterServerStrategy", "distribution_strategy", "image_name"
+        )
 
 
 def _check_workers(config: JobConfig) -> Iterator[Finding]:

@@ -44,7 +44,7 @@ _RECORDS = "files of records, or a directory of them"
 _CHECKPOINT = "checkpoint folder, or a version-<V>"
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _STRATEGIES = ("Local", "ParameterServerStrategy", "AllreduceStrategy")
-_LATER = {"Local": "training in one process", "AllreduceStrategy": "training without parameter servers"}
+_LATER = {"Local": "training in one process"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ class DeclaredFlags:
     distribution_strategy: str = _computing(
         "ParameterServerStrategy",
         "NAME",
-        "only ParameterServerStrategy yet",
+        "or AllreduceStrategy: workers alone",
         choices=_STRATEGIES,
         default_text="Parameter…",
         later=_LATER,
@@ -363,13 +363,15 @@ class DeclaredFlags:
         50001,
         "PORT",
         "where to listen; 0: any free one",
-        "master ps",
+        "master ps worker",
         minimum=0,
         maximum=65535,
-        defaults={"ps": None},
+        defaults={"ps": None, "worker": 0},
     )
     host: str = _service(
-        "", "HOST", "this machine's name or IP for others", "master ps", default_text="127.0.0.1"
+        "", "HOST", "this machine's name or IP for others", "master ps worker", default_text="127.0.0.1"
     )
     keys_dir: str = _service("", "DIR", "the job's keys, to talk to other machines", "master worker ps")
-    endpoint: str = _service("", "ADDRESS", "where to listen, as ZeroMQ writes it", "master ps", hidden=True)
+    endpoint: str = _service(
+        "", "ADDRESS", "where to listen, as ZeroMQ writes it", "master ps worker", hidden=True
+    )

@@ -20,7 +20,7 @@ from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, KINDS, Flag,
 from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.errors import RemoteProtocolError
 
-__all__ = ["JobConfig", "Scalar", "edlz_home", "flags", "flags_by_spelling", "legal_job_name"]
+__all__ = ["ALLREDUCE", "JobConfig", "Scalar", "edlz_home", "flags", "flags_by_spelling", "legal_job_name"]
 
 Scalar = str | int | float | bool | None
 ConfigRecord = dict[str, Scalar]
@@ -28,6 +28,8 @@ _Self = TypeVar("_Self", bound="JobConfig")
 
 MAX_JOB_NAME = 40  # a pod's name adds a prefix and a role, and may have 63 letters
 MAX_KEPT_JOB_NAME = 50  # of a job on this machine: it was the limit once
+ALLREDUCE = "AllreduceStrategy"
+NO_LIMIT = 2**62  # bytes: with no parameter servers every Embedding of Keras stays in the model
 PS_PORT = 2222  # of partition 0 by hand; partition i listens on PS_PORT + i
 
 
@@ -47,6 +49,10 @@ class JobConfig(DeclaredFlags):
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
+        if self.distribution_strategy == ALLREDUCE:
+            object.__setattr__(self, "embedding_threshold_bytes", NO_LIMIT)
+        if self.is_allreduce and "num_ps_pods" not in self.given:
+            object.__setattr__(self, "num_ps_pods", 0)
         self._derive("job_name", _job_name_of(self))
         per_task = self.minibatch_size * self.num_minibatches_per_task
         self._derive("records_per_task", ANALYZED_RECORDS if self.purpose == "analysis" else per_task)
@@ -85,6 +91,11 @@ class JobConfig(DeclaredFlags):
     def is_sync(self) -> bool:
         """Whether gradients of one step meet in it: not with a tolerance, which lets older ones in."""
         return not self.use_async and not self.sync_version_tolerance
+
+    @property
+    def is_allreduce(self) -> bool:
+        """Whether workers hold the model themselves while it is trained, without parameter servers."""
+        return self.distribution_strategy == ALLREDUCE and self.purpose == "training"
 
     @property
     def is_for_cluster(self) -> bool:

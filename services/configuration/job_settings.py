@@ -6,6 +6,7 @@ reads nothing else of it: a flag that is misspelled, or that has another type, i
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from edlz.services.configuration.job_config import JobConfig, Scalar
 
@@ -44,6 +45,13 @@ class JobSettings:
     # of the processes
     num_ps_pods: int
     worker_threads: int
+    distribution_strategy: str
+
+    # of the data, which tells what the job is for
+    training_data: str
+    validation_data: str
+    prediction_data: str
+    analysis_data: str
 
     @classmethod
     def of(cls, record: Mapping[str, Scalar]) -> "JobSettings":
@@ -75,9 +83,25 @@ class JobSettings:
             statistics_output=config.statistics_output,
             num_ps_pods=config.num_ps_pods,
             worker_threads=config.worker_threads,
+            distribution_strategy=config.distribution_strategy,
+            training_data=config.training_data,
+            validation_data=config.validation_data,
+            prediction_data=config.prediction_data,
+            analysis_data=config.analysis_data,
         )
 
     @property
     def hosts_partition(self) -> bool:
         """Whether the job's one partition lives in the master's process."""
-        return self.num_ps_pods == 0
+        return self.num_ps_pods == 0 and not self.is_allreduce
+
+    @cached_property
+    def is_allreduce(self) -> bool:
+        """Whether workers hold the model themselves while it is trained, without parameter servers."""
+        return JobConfig(
+            distribution_strategy=self.distribution_strategy,
+            training_data=self.training_data,
+            validation_data=self.validation_data,
+            prediction_data=self.prediction_data,
+            analysis_data=self.analysis_data,
+        ).is_allreduce

@@ -295,10 +295,11 @@ def _resumed(config: JobConfig, job: Job, state: JournalState) -> Job:
     the state is cut anew from the newest good checkpoint.
     """
     _refuse_left_behind(config, job, state)
-    partitions = max(1, config.num_ps_pods)
+    partitions, before = max(1, config.num_ps_pods), JobConfig.from_record(job.config)
     changed = msgspec.structs.replace(job, config=config.to_record())
     begins_from = _saved(config, job, state.saved)
-    if partitions != job.partitions and not begins_from:
+    is_moved = partitions != job.partitions or config.is_allreduce != before.is_allreduce
+    if is_moved and not begins_from:
         is_training = job.plan.is_training
         begins_from = _cut_for(config, job, partitions) if is_training else job.begins_from
     least = job.run_number
@@ -370,6 +371,13 @@ def _cut_for(config: JobConfig, job: Job, partitions: int) -> str:
             return str(newest_good(place, job.plan.hash).absolute())
         except DataError as error:
             reason = error.message
+    before = JobConfig.from_record(job.config)
+    if config.is_allreduce != before.is_allreduce:
+        raise ConfigError(
+            f"distribution_strategy={config.distribution_strategy}, but the job ran with "
+            f"{before.distribution_strategy} and has no good checkpoint: {reason}",
+            f"--distribution_strategy={before.distribution_strategy}",
+        )
     raise ConfigError(
         f"num_ps_pods={partitions}, but the job ran with {job.partitions} and has no good checkpoint: {reason}",
         f"--num_ps_pods={job.partitions}",

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.errors import LocalProtocolError, RemoteProtocolError
+from edlz.services.errors import DataError, LocalProtocolError, RemoteProtocolError
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.checkpoint_folder import CheckpointFolder
 from edlz.services.master.core.master import MasterCore
@@ -26,6 +26,7 @@ from edlz.services.master.core.vocabulary.inputs import (
     Published,
     Request,
     Start,
+    StateWritten,
     Tick,
 )
 from edlz.services.master.core.vocabulary.instructions import (
@@ -38,6 +39,7 @@ from edlz.services.master.core.vocabulary.instructions import (
     Reply,
     TakeDigest,
     WriteManifest,
+    WriteState,
 )
 from edlz.services.master.core.vocabulary.instructions import Journal as Entry
 from edlz.services.master.core.vocabulary.records import Added
@@ -72,6 +74,8 @@ from edlz.services.protocol.messages import (
     SupervisorStatus,
     WorkerStatus,
 )
+from edlz.services.storage.checkpoint_writing import Finished
+from edlz.services.storage.replica_files import ReplicaFiles
 from edlz.services.transport.rpc import RpcServer
 from edlz.services.transport.security import Security
 from edlz.services.transport.traffic import Traffic
@@ -140,7 +144,7 @@ class MasterService(Shell[Input, Instruction]):
     def __init__(self, config: JobConfig, journal: Journal, job: Job, folder: Path, stop: Stop) -> None:
         super().__init__(stop)
         self._config, self._journal, self._folder = config, journal, folder
-        state = journal.state()
+        state, self._replicas = journal.state(), ReplicaFiles(job)
         self._core = MasterCore(
             job,
             state,
@@ -148,6 +152,7 @@ class MasterService(Shell[Input, Instruction]):
             config.checkpoint_steps,
             config.worker_hang_secs,
             desired_processes(config, state.fleet),
+            self._replicas.names() if config.is_allreduce else (),
         )
         self._checkpoints = CheckpointFolder(config, self._core)
         loop = asyncio.get_running_loop()
@@ -173,7 +178,7 @@ class MasterService(Shell[Input, Instruction]):
         self._hosted: HostedPartition | None = None
         self._look = looking_at(config, self._core, self._progress, self._clock, self._network)
         self._page = self._opened_page(config, state.page_port)
-        if config.num_ps_pods == 0 and not self._core.verdict.is_complete:
+        if self._core.settings.hosts_partition and not self._core.verdict.is_complete:
             self._hosted = HostedPartition(config, self._server, self._security, folder)
 
     def _network(self) -> tuple[int, int]:
@@ -458,7 +463,8 @@ class MasterService(Shell[Input, Instruction]):
             self._progress.add_event(announce.kind, announce.text, self._clock())
 
     async def _digest(self, asked: TakeDigest) -> None:
-        server = "master" if self._hosted else "ps"
+        is_on_workers = self._core.settings.is_allreduce
+        server = "worker" if is_on_workers else "master" if self._hosted else "ps"
         run = self._core.job.run
         digest = await take_digest(asked.partitions, security=self._security, server=server, run=run)
         self.feed(DigestRead(asked.lives, digest))
@@ -471,6 +477,30 @@ class MasterService(Shell[Input, Instruction]):
     async def _write_manifest(self, order: WriteManifest) -> None:
         error = await self._checkpoints.complete(order, self._progress.minibatches)
         self.feed(ManifestWritten(order.version, error))
+
+    @carries.out(WriteState)
+    def _complete_state(self, order: WriteState) -> None:
+        self._start(self._write_state(order), "state")
+
+    async def _write_state(self, order: WriteState) -> None:
+        """Say of a state that all members of a group have written their parts of it."""
+        core, (_, version) = self._core, order.name
+        finished = Finished(
+            job=core.job.name,
+            run=core.job.run,
+            mode=core.plan.mode,
+            number=order.number,
+            epoch=0,
+            minibatches=self._progress.minibatches,
+            ends=core.work.bad_tasks.journalled,
+        )
+        error = ""
+        try:
+            tag = f"master-{core.term}"
+            await asyncio.to_thread(self._replicas.complete, version, order.parts, finished, tag)
+        except (OSError, DataError) as failed:
+            error = str(failed)
+        self.feed(StateWritten(order.name, error))
 
     async def _publish(self, order: PublishPredictions) -> None:
         """Make the predictions whole, or learn which files are not there."""

@@ -5,11 +5,16 @@ A *node* of the tree over slots is a range of them; what is added up in it may s
 """
 
 from edlz.services.protocol.layout import slice_bounds
-from edlz.services.protocol.messages import NO_IDENTITY, SnapshotName
+from edlz.services.protocol.messages import NO_IDENTITY, Identity, SnapshotName
 
-__all__ = ["BASE", "block_of", "buckets_of", "nodes_of"]
+__all__ = ["BASE", "block_of", "buckets_of", "nodes_of", "number_of"]
 
 BASE: SnapshotName = (NO_IDENTITY, 0)  # the name of the state before training
+
+
+def number_of(generation: Identity) -> int:
+    """Return the number that files of states of a generation have: greater than those of earlier ones."""
+    return (generation[0] << 20) + generation[1]
 
 
 def block_of(rank: int, count: int, slots: int) -> range:

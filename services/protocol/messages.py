@@ -333,6 +333,108 @@ class FailedExport(Record, frozen=True, kw_only=True):
     failure: Failure
 
 
+# ---------------------------------------------------------------- members of an all-reduce group
+#
+# A group holds the whole model several times: each member (a life of a worker, named by its incarnation) has a replica.
+# A generation is one unbroken history of one group; a state's name is the generation of its last step and its version.
+
+MemberPhase = Literal[
+    "starting",
+    "waiting",
+    "promised",
+    "fetching",
+    "computing",
+    "staged",
+    "held",
+    "failed",
+    "sealing",
+    "sealed",
+]
+
+
+class Member(Record, frozen=True, kw_only=True):
+    """A life of a worker, and where the others reach it."""
+
+    incarnation: Identity
+    worker: str
+    endpoint: str = ""
+
+
+class SlotFailure(Record, frozen=True, kw_only=True):
+    """The user's code raised where a member looked at this minibatch."""
+
+    task: int
+    index: int
+    error: str = ""
+    failed: FailedTask | None = None
+
+
+class WrittenPart(Record, frozen=True, kw_only=True):
+    """Part `rank` of `count` of a state is durable, or (`error`) could not be written.
+
+    `is_checkpoint`: in the checkpoints' folder, else in that of recovery snapshots.
+    """
+
+    name: SnapshotName
+    rank: int
+    count: int
+    is_checkpoint: bool = False
+    info: PartInfo | None = None
+    error: str = ""
+    attempt: int = 0  # of this member: tells a second failure from a repeated report
+
+
+class MemberStatus(Record, frozen=True, kw_only=True):
+    """What a worker of an all-reduce job says of its replica.
+
+    `members`: of the group it takes steps in, () while it is in none.  `lacks`: members of which it has waited long for a
+    part of the step, or of the state; `unanswered`: owners of which it has for a mean; `has_mean`: its own are done.
+    """
+
+    term: int
+    phase: MemberPhase
+    generation: Identity
+    members: tuple[Identity, ...]
+    name: SnapshotName
+    finished: tuple[int, ...]  # bounds of a TaskSet
+    lacks: tuple[Identity, ...] = ()
+    unanswered: tuple[Identity, ...] = ()
+    has_mean: bool = False
+    failed: SlotFailure | None = None
+    written: tuple[WrittenPart, ...] = ()
+    unreadable: SnapshotName | None = None  # it was to read this state, and cannot
+    marks: tuple[tuple[int, int], ...] = ()  # as in a ledger, and so is the next one
+    minibatches: int = 0
+    losses: LossSum = LossSum()
+    recount: Recount = Recount()
+
+
+class GroupOrders(Record, frozen=True, kw_only=True):
+    """What is to be true of a worker of an all-reduce job.
+
+    Without members: promise the generation, and wait; if it `is_join`, after the step in work.  `load`: read this state.
+    `released`: the state behind whose evaluation steps may be taken.  `checkpoint`: one is wanted out of turn, with this
+    number; `checkpointed`: versions up to this one are complete, or given up.
+    """
+
+    term: int
+    generation: Identity
+    members: tuple[Member, ...] = ()
+    source: SnapshotName = (NO_IDENTITY, 0)
+    holders: tuple[Identity, ...] = ()
+    load: SnapshotName | None = None
+    ends: Ends = ()
+    is_join: bool = False
+    stop: bool = False
+    finished: bool = False
+    released: SnapshotName = (NO_IDENTITY, 0)
+    checkpoint: int = 0
+    checkpointed: int = 0
+
+
+# ---------------------------------------------------------------- a worker's status, and its answer
+
+
 class WorkerTelemetry(Record, frozen=True, kw_only=True):
     """For display only; decides nothing.  Seconds are sums since the status before."""
 
@@ -390,6 +492,8 @@ class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):
     rounds: int = 0  # of barriers that it has been told of, from the first on
     computes_ahead: bool = False  # it takes tasks behind a barrier that is not passed yet
     barred: tuple[int, ...] = ()  # of the tasks in hand, those that wait for their barrier
+    member: MemberStatus | None = None  # of an all-reduce job, as soon as the model is built
+    member_endpoint: str = ""  # where other members reach it
 
 
 class PartitionAddress(Record, frozen=True, kw_only=True):
@@ -464,6 +568,7 @@ class WorkerOrders(Message, frozen=True, kw_only=True, tag=21):
     noted_export: str = ""  # the digest of the export whose report, or failure, is noted
     check: bool = False  # nothing is trained in this run yet: try the model on a minibatch once it is built
     released: tuple[Lease, ...] = ()  # of tasks in hand that were barred: their barrier is passed
+    group: GroupOrders | None = None  # of an all-reduce job
 
 
 # ---------------------------------------------------------------- worker -> partition
@@ -653,88 +758,7 @@ class TableDigests(Message, frozen=True, kw_only=True, tag=39):
     digests: tuple[bytes, ...]
 
 
-# ---------------------------------------------------------------- members of an all-reduce group
-#
-# A group holds the whole model several times: each member (a life of a worker, named by its incarnation) has a replica.
-# A generation is one unbroken history of one group; a state's name is the generation of its last step and its version.
-
-MemberPhase = Literal[
-    "starting",
-    "waiting",
-    "promised",
-    "fetching",
-    "computing",
-    "staged",
-    "held",
-    "failed",
-    "sealing",
-    "sealed",
-]
-
-
-class Member(Record, frozen=True, kw_only=True):
-    """A life of a worker, and where the others reach it."""
-
-    incarnation: Identity
-    worker: str
-    endpoint: str = ""
-
-
-class SlotFailure(Record, frozen=True, kw_only=True):
-    """The user's code raised where a member looked at this minibatch."""
-
-    task: int
-    index: int
-    error: str = ""
-
-
-class WrittenPart(Record, frozen=True, kw_only=True):
-    """Part `rank` of `count` of a state is durable."""
-
-    name: SnapshotName
-    rank: int
-    count: int
-
-
-class MemberStatus(Record, frozen=True, kw_only=True):
-    """What a worker of an all-reduce job says of its replica.
-
-    `members`: of the group it takes steps in, () while it is in none.  `lacks`: members of which it has waited long for a
-    part of the step, or of the state; `unanswered`: owners of which it has for a mean; `has_mean`: its own are done.
-    """
-
-    term: int
-    phase: MemberPhase
-    generation: Identity
-    members: tuple[Identity, ...]
-    name: SnapshotName
-    finished: tuple[int, ...]  # bounds of a TaskSet
-    lacks: tuple[Identity, ...] = ()
-    unanswered: tuple[Identity, ...] = ()
-    has_mean: bool = False
-    failed: SlotFailure | None = None
-    written: tuple[WrittenPart, ...] = ()
-    unreadable: SnapshotName | None = None  # it was to read this state, and cannot
-
-
-class GroupOrders(Record, frozen=True, kw_only=True):
-    """What is to be true of a worker of an all-reduce job.
-
-    Without members: promise the generation, and wait; if it `is_join`, after the step in work.  `load`: read this state.
-    `released`: the state behind whose evaluation steps may be taken.
-    """
-
-    term: int
-    generation: Identity
-    members: tuple[Member, ...] = ()
-    source: SnapshotName = (NO_IDENTITY, 0)
-    holders: tuple[Identity, ...] = ()
-    load: SnapshotName | None = None
-    ends: Ends = ()
-    is_join: bool = False
-    stop: bool = False
-    finished: bool = False
-    released: SnapshotName = (NO_IDENTITY, 0)
+# ---------------------------------------------------------------- member -> member
 
 
 class SlotHeader(Record, frozen=True, kw_only=True):
@@ -753,7 +777,8 @@ class Reduce(Message, frozen=True, kw_only=True, tag=50):
     """Member -> owner of a chunk, answered by Reduced when the parts of all members are there, or by GroupRefused.
 
     `places`: first slots of the nodes that the member has added up; `dense` and `state` have the bucket's piece of
-    each.  What all must agree on comes from rank 0: `learning_rate`, and `snapshot_at`, a version that all write.
+    each.  What all must agree on comes from rank 0: `learning_rate`, and `snapshot_at` and `checkpoint_at`, versions that all
+    write, for recovery and as a checkpoint.
     """
 
     generation: Identity
@@ -767,6 +792,7 @@ class Reduce(Message, frozen=True, kw_only=True, tag=50):
     counters: Counters | None = None  # the largest of the member's slots, to rank 0 with bucket 0
     learning_rate: float = 0.0
     snapshot_at: int = 0
+    checkpoint_at: int = 0
 
 
 class Reduced(Message, frozen=True, kw_only=True, tag=51):
@@ -781,6 +807,7 @@ class Reduced(Message, frozen=True, kw_only=True, tag=51):
     counters: Counters | None = None
     learning_rate: float = 0.0
     snapshot_at: int = 0
+    checkpoint_at: int = 0
 
 
 class GroupRefused(Message, frozen=True, kw_only=True, tag=52):

@@ -1,4 +1,4 @@
-"""The state that a job ends with: what its partitions have sealed, in the job's folder."""
+"""The state that a job ends with: what its partitions, or the members of its group, have sealed, in the job's folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,10 +7,12 @@ from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import Job
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.blocks import DamagedFile
+from edlz.services.storage.checkpoint_records import part_head
 from edlz.services.storage.snapshots import snapshot_heads
 from edlz.services.storage.state_head import StateHead, read_head
+from edlz.services.storage.versions import list_versions
 
-__all__ = ["are_full", "sealed_parts"]
+__all__ = ["are_full", "replicas_folder", "sealed_parts"]
 
 
 def sealed_parts(job_folder: Path, job: Job, task_count: int = 0) -> tuple[Path, ...]:
@@ -26,8 +28,10 @@ def sealed_parts(job_folder: Path, job: Job, task_count: int = 0) -> tuple[Path,
     Returns
     -------
     tuple of Path
-        Nothing if some partition has no such state.
+        Nothing if some partition has no such state, and no group has.
     """
+    if members := _sealed_by_members(job_folder, job, task_count):
+        return members
     heads = []
     for partition in range(job.partitions):
         found = [
@@ -39,6 +43,20 @@ def sealed_parts(job_folder: Path, job: Job, task_count: int = 0) -> tuple[Path,
             return ()
         heads.append(max(found, key=lambda one: (one[0].era, one[0].version, str(one[1])))[1])
     return tuple(heads)
+
+
+def replicas_folder(job_folder: Path, run: str) -> Path:
+    """Return where the members of an all-reduce job write states that are no checkpoints."""
+    return job_folder / "replicas" / run
+
+
+def _sealed_by_members(job_folder: Path, job: Job, task_count: int) -> tuple[Path, ...]:
+    place = replicas_folder(job_folder, job.run)
+    for info in list_versions(place):
+        heads = tuple(part_head(info.folder, i, info.partitions) for i in range(info.partitions))
+        if info.is_good and are_full(heads, job.plan, task_count):
+            return heads
+    return ()
 
 
 def are_full(heads: Sequence[Path], plan: Plan, task_count: int = 0) -> bool:

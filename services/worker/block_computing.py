@@ -1,6 +1,7 @@
 """What a member of an all-reduce group computes: the slots of its block, on its replica as it lies in memory."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -8,13 +9,21 @@ from edlz.core_ext.memory import aligned_empty
 from edlz.services.parameters.store import Store
 from edlz.services.process.shell import Fail
 from edlz.services.protocol.messages import SlotHeader
-from edlz.services.worker.core.computation import Computed, Engine
+from edlz.services.worker.core.computation import BatchCalls, Computed, Engine
 from edlz.services.worker.core.groups.inputs import BlockComputed, SlotComputed, SlotFailed
 from edlz.services.worker.core.groups.instructions import Compute, Slot
 from edlz.services.worker.engine.user_code.user_code import TaskError
 from edlz.services.worker.keras_thread import KerasThread
 
-__all__ = ["BlockComputing"]
+__all__ = ["BlockComputing", "BlockWatch"]
+
+
+class BlockWatch(Protocol):
+    """Shown what is computed, on the loop; None: it has raised."""
+
+    def on_begin(self, task: int) -> None: ...
+
+    def on_computed(self, version: int, computed: Computed | None) -> None: ...
 
 
 class BlockComputing:
@@ -33,6 +42,10 @@ class BlockComputing:
         Given what has come of a slot, or of a block, on the loop.
     fail : callable
         Told of an error that is not of one task's.
+    watch : BlockWatch
+        Shown what is computed.
+    calls : BatchCalls, optional
+        Callbacks that are called at each minibatch.
     """
 
     def __init__(
@@ -41,8 +54,11 @@ class BlockComputing:
         thread: KerasThread,
         tell: Callable[[SlotComputed | SlotFailed | BlockComputed], None],
         fail: Fail,
+        watch: BlockWatch,
+        calls: BatchCalls | None = None,
     ) -> None:
         self._engine, self._thread, self._tell, self._fail = engine, thread, tell, fail
+        self._watch, self._calls = watch, calls
         self._in_hand: set[int] = set()  # tasks that the engine reads ahead
         self._attempt = 0  # the newest block
 
@@ -85,24 +101,37 @@ class BlockComputing:
             )
             return
         slot = order.slots[place]
+        self._watch.on_begin(slot.task)
 
         def then(computed: Computed) -> None:
+            self._watch.on_computed(order.version, computed)
             if order.attempt == self._attempt:
                 self._tell(_told(order.attempt, slot, computed))
             self._go_on(order, place + 1)
 
         self._thread.submit(
             "step",
-            lambda: self._engine.compute(slot.task, slot.index),
+            lambda: self._step(order.version, slot),
             then,
             lambda error: self._on_error(order.attempt, error),
         )
 
+    def _step(self, version: int, slot: Slot) -> Computed:
+        """In the engine's thread: compute a minibatch."""
+        if self._calls is not None:
+            self._calls.on_batch_begin(version)
+        computed = self._engine.compute(slot.task, slot.index)
+        if self._calls is not None and computed.loss is not None:
+            self._calls.on_batch_end(version, computed.loss)
+        return computed
+
     def _on_error(self, attempt: int, error: BaseException) -> None:
+        self._watch.on_computed(0, None)
         if not isinstance(error, TaskError):
             self._fail(error)
         elif attempt == self._attempt:
-            self._tell(SlotFailed(attempt, error.task, error.index, error.error))
+            failed = error.record("training", attempt=attempt)
+            self._tell(SlotFailed(attempt, error.task, error.index, error.error, failed))
 
 
 def _told(attempt: int, slot: Slot, computed: Computed) -> SlotComputed:

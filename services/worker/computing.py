@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, EdlzError, ModelError
-from edlz.services.parameters.store import initial_digest
+from edlz.services.parameters.store import Store, initial_digest
 from edlz.services.process.runtime import Stop
 from edlz.services.process.shell import Fail
 from edlz.services.protocol.messages import (
@@ -36,8 +36,10 @@ from edlz.services.protocol.messages import (
     PartFile,
     RowIds,
 )
+from edlz.services.worker.block_computing import BlockComputing
 from edlz.services.worker.core.computation import BatchCalls, Built, Computed, Engine, GroupedIds, MakeEngine
 from edlz.services.worker.core.computation import Predicted as PredictedTask
+from edlz.services.worker.core.groups.inputs import BlockComputed, SlotComputed, SlotFailed
 from edlz.services.worker.core.inputs import (
     Concluded,
     Evaluated,
@@ -70,6 +72,7 @@ from edlz.services.worker.core.instructions import (
 from edlz.services.worker.engine.user_code.user_code import TaskError, failure_of, without_exit
 from edlz.services.worker.keras_thread import KerasThread
 from edlz.services.worker.loss_log import LossLog
+from edlz.services.worker.member_base import base_of_members, refuse_for_members
 from edlz.services.worker.parameters import Parameters, slice_of
 from edlz.services.worker.part_writer import PartWriter
 from edlz.services.worker.pushes import Rates, make_pushes
@@ -107,6 +110,11 @@ class Computing:
         Feeds the worker's core.
     fail : callable
         Ends the worker.
+
+    Attributes
+    ----------
+    endpoint : str
+        Where other members ask this one, in an all-reduce job.
     """
 
     def __init__(
@@ -129,6 +137,8 @@ class Computing:
         self._writer: PartWriter | None = None
         self._local_steps = False
         self._batch_calls: BatchCalls | None = None
+        self._base: Store | None = None  # of a member, on its way to the core
+        self.endpoint = ""
 
     async def close(self) -> None:
         """Let go of files and threads; also if that is broken off, or the process would not end."""
@@ -169,6 +179,9 @@ class Computing:
             logger.info("loading TensorFlow, building the model")
         self._engine = self._make_engine(config, job.plan, job.partitions)
         built = self._engine.build()
+        if config.is_allreduce:
+            refuse_for_members(built)
+            self._base = base_of_members(built, job)
         if instruction.check:
             self._engine.check()
         return built
@@ -184,8 +197,10 @@ class Computing:
         self.meter.state = "waiting"
         if built.export_wish is not None:
             self._tell(ExportWished(built.export_wish))
+        base, self._base = self._base, None
         computes_ahead = self._batch_calls is None
-        self._tell(ModelBuilt(bool(built.tables), built.callbacks, built.stops_on_nan, computes_ahead))
+        about = (bool(built.tables), built.callbacks, built.stops_on_nan, computes_ahead)
+        self._tell(ModelBuilt(*about, base=base, endpoint=self.endpoint))
 
     def _on_refused(self, error: BaseException) -> None:
         """The model cannot be built, or does not stand its check."""
@@ -322,6 +337,26 @@ class Computing:
             return
         logger.warning("%s\n%s", error.message, error.traceback)
         self._tell(TaskFailed(task, attempt, error.record("training", attempt=attempt)))
+
+    # -- as a member of an all-reduce group
+
+    def block_computing(
+        self, tell: Callable[[SlotComputed | SlotFailed | BlockComputed], None]
+    ) -> BlockComputing:
+        """Return what computes blocks of slots, when the model is built."""
+        return BlockComputing(
+            self._ready, self._thread, tell, self.on_fatal, watch=self, calls=self._batch_calls
+        )
+
+    def on_begin(self, task: int) -> None:
+        """A minibatch of this task is computed."""
+        self.meter.begin("training", task)
+
+    def on_computed(self, version: int, computed: Computed | None) -> None:
+        """It is, on the parameters of this version, or has raised (None)."""
+        self.meter.end(computed)
+        if computed is not None and computed.loss is not None:
+            self._loss_log.note(version, computed.loss, computed.task, computed.index)
 
     # -- evaluation and prediction
 

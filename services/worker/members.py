@@ -6,7 +6,7 @@ from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.process.runtime import when_failed
 from edlz.services.process.shell import Fail
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import FetchState, Identity, Member, Reduce
+from edlz.services.protocol.messages import FetchState, Identity, Member, ReadTables, ReadVector, Reduce
 from edlz.services.transport.rpc import RpcClient, RpcServer
 from edlz.services.transport.security import Security
 from edlz.services.worker.core.groups.inputs import Answered, Request
@@ -117,6 +117,6 @@ class MemberLines:
         return line
 
     def _on_request(self, to: Hashable, body: Message) -> None:
-        if not isinstance(body, Reduce | FetchState):
+        if not isinstance(body, Reduce | FetchState | ReadVector | ReadTables):
             raise RemoteProtocolError(f"a member takes no {type(body).__name__}")
         self._feed(Request(to, body))

@@ -18,7 +18,8 @@ from edlz.services.transport.security import Security
 from edlz.services.worker.computing import Computing
 from edlz.services.worker.connections import Connections
 from edlz.services.worker.core.computation import MakeEngine
-from edlz.services.worker.core.inputs import Answered, Input, Ordered, Tick
+from edlz.services.worker.core.groups import instructions as members
+from edlz.services.worker.core.inputs import Answered, Input, OfGroup, Ordered, Tick
 from edlz.services.worker.core.instructions import (
     AskMaster,
     AskPartition,
@@ -38,6 +39,7 @@ from edlz.services.worker.core.instructions import (
 )
 from edlz.services.worker.core.worker import WorkerCore
 from edlz.services.worker.engine.user_code.user_code import without_exit
+from edlz.services.worker.membership import Membership
 
 __all__ = ["WorkerService"]
 
@@ -78,6 +80,8 @@ class WorkerService(Shell[Input, Instruction]):
         )
         self._contact = Contact(config.master_endpoint, config.orphan_secs)
         self._connections = Connections(config, security, self.fail)
+        self._security = security
+        self._membership: Membership | None = None  # in an all-reduce job
         when_failed(self._master.failed, self.fail)
 
     async def run(self) -> int:
@@ -98,6 +102,8 @@ class WorkerService(Shell[Input, Instruction]):
         try:
             await self._computing.close()
         finally:
+            if self._membership is not None:
+                self._membership.close()
             self._connections.close()
             self._master.close()
 
@@ -162,6 +168,10 @@ class WorkerService(Shell[Input, Instruction]):
     @carries.out(Build)
     def _build(self, instruction: Build) -> None:
         self._connections.server_role = "master" if self._core.settings.hosts_partition else "ps"
+        if self._core.settings.is_allreduce:
+            about = (self._config, instruction.job, self._security, self._computing)
+            self._membership = Membership(*about, lambda event: self.feed(OfGroup(event)), self.fail)
+            self._computing.endpoint = self._membership.endpoint
         self._computing.build(instruction)
 
     @carries.out(Begin)
@@ -195,6 +205,37 @@ class WorkerService(Shell[Input, Instruction]):
     @carries.out(ExportModel)
     def _export(self, instruction: ExportModel) -> None:
         self._computing.export(instruction)
+
+    # -- as a member of a group
+
+    @property
+    def _member(self) -> Membership:
+        assert self._membership is not None, "the job has no groups"
+        return self._membership
+
+    @carries.out(members.AskMember)
+    def _ask_member(self, instruction: members.AskMember) -> None:
+        self._member.ask(instruction)
+
+    @carries.out(members.Reply)
+    def _reply_to_member(self, instruction: members.Reply) -> None:
+        self._member.reply(instruction)
+
+    @carries.out(members.Compute)
+    def _compute_block(self, instruction: members.Compute) -> None:
+        self._member.compute(instruction, self._core.replica)
+
+    @carries.out(members.Abandon)
+    def _abandon(self, _: members.Abandon) -> None:
+        self._member.abandon()
+
+    @carries.out(members.Load)
+    def _load(self, instruction: members.Load) -> None:
+        self._member.load(instruction)
+
+    @carries.out(members.WritePart)
+    def _write_part(self, instruction: members.WritePart) -> None:
+        self._member.write(instruction)
 
 
 def _dump_stacks() -> None:

@@ -12,7 +12,7 @@ import pytest
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.master.core.groups import events, rendezvous
 from edlz.services.master.core.groups.rendezvous import Rendezvous
-from edlz.services.protocol.messages import Member, Ping, Pong, ReadVector, SlotHeader
+from edlz.services.protocol.messages import Member, NewestPull, Ping, Pong, SlotHeader
 from edlz.services.storage.state import State
 from edlz.services.transport.keys import JobKeys, make_job_keys
 from edlz.services.transport.rpc import RpcClient
@@ -70,6 +70,7 @@ class Cluster:
     def hear(self, event: events.Input) -> None:
         for instruction in self.rendezvous.feed(event, asyncio.get_running_loop().time()):
             if isinstance(instruction, events.Complete) and not self.complete.done():
+                self.rendezvous.is_over = True
                 self.complete.set_result(instruction.name)
 
     async def beat(self) -> None:
@@ -225,8 +226,8 @@ def test_only_workers_and_the_master_get_in(run: Run) -> None:
             for role in ("ps", "client"):
                 with pytest.raises(EdlzError):
                     await clients[role].request(Ping(), 0.5)
-            with pytest.raises(RemoteProtocolError, match="a member takes no ReadVector"):
-                await clients["master"].request(ReadVector(vector="dense", first=0, count=1), 5.0)
+            with pytest.raises(RemoteProtocolError, match="a member takes no NewestPull"):
+                await clients["master"].request(NewestPull(), 5.0)
         finally:
             for client in clients.values():
                 client.close()

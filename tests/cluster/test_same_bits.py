@@ -41,6 +41,11 @@ def test_any_number_of_workers_and_partitions(
     assert run(tmp_path, small_mnist, workers, partitions) == undisturbed
 
 
+def test_members_of_a_group(undisturbed: str, tmp_path: Path, small_mnist: Path) -> None:
+    flags = (*FLAGS, "--distribution_strategy=AllreduceStrategy")
+    assert run(tmp_path, small_mnist, 2, 0, flags) == undisturbed
+
+
 def test_embedding_tables(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> None:
     digests = {
         (workers, partitions): run(

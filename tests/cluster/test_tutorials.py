@@ -142,3 +142,21 @@ def test_your_data(place: Path) -> None:
     blocks = steps("your_data.md")
     for name in ("info", "train", "convert", "custom", "analyze"):
         blocks[name].check(run(blocks[name].command, place))
+
+
+def test_strategies(place: Path) -> None:
+    make_data(place)
+    blocks = steps("strategies.md")
+    job = start(blocks["train"].command, place)
+    try:
+        assert job.stdout is not None
+        assert any("Evaluation metrics[v=100]" in line for line in job.stdout)
+        run("edlz stop mnist-allreduce", place)
+        assert job.wait(60) == 143
+    finally:
+        job.terminate()
+        job.wait()
+    assert "376 minibatches, each in the model exactly once" in run(blocks["resume"].command, place)
+    master, worker = start(blocks["master"].command, place), start(blocks["worker"].command, place)
+    finish(worker)
+    assert "the model is on worker-0." in finish(master)

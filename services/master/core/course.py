@@ -50,6 +50,7 @@ class Course:
     ) -> None:
         self._job, self._plan = job, job.plan
         self._partitions, self._eras, self._checkpoints, self._work, self._verdict = cores
+        self._is_group = settings.is_allreduce  # its members always stand together
         self._stopping = Stopping(self._checkpoints, self._verdict)
         work = self._work
         about = (self._partitions, work.evaluation, self._checkpoints, work.exports, work.predictions)
@@ -84,7 +85,7 @@ class Course:
         if self._verdict.is_over or not self._partitions.are_based:
             return []
         out: list[Instruction] = []
-        if self._plan.is_sync:
+        if self._plan.is_sync and not self._is_group:
             is_reached, announced = self._eras.advance(was_reached=self._work.is_open)
             out += announced
             if not is_reached:  # also if it was open: a loss has begun another era
@@ -126,7 +127,11 @@ class Course:
     def _open_round(self) -> list[Instruction]:
         """Have a version evaluated that is due."""
         work = self._work
-        opened = None if work.barriers.are_used else work.evaluation.on_version(self._partitions.version)
+        opened = (
+            None
+            if self._is_group or work.barriers.are_used
+            else work.evaluation.on_version(self._partitions.version)
+        )
         if opened is None:
             return []
         return [Announce("evaluation", f"Evaluation of v{opened} begins.", 10)]

@@ -82,6 +82,7 @@ class JobProcesses:
         self._awaited: dict[str, float] = {}  # workers in the place of lost ones -> since when
         self._spare_awaited_s: float | None = None  # since when any spare should take over
         self._stepping: set[str] = set()  # workers that have begun to train
+        self._ended: list[str] = []  # workers that have ended, or were given up, since `take_ended`
 
     # -- the supervisor
 
@@ -180,6 +181,7 @@ class JobProcesses:
             name, reason = given_up.name, given_up.reason
             out += self._replace(name, reason, now, is_unreachable=given_up.is_unreachable)
             out += self.lose(str(split_name(name)[1]), reason)  # also one that nobody here started
+            self._ended.append(str(split_name(name)[1]))
         for said in () if self._verdict.is_over else self.silent_servers.on_tick(now):
             if isinstance(said, Announce):
                 out.append(said)
@@ -224,6 +226,17 @@ class JobProcesses:
 
     # -- losses
 
+    def take_ended(self) -> list[str]:
+        """Return the workers that have ended, or are not wanted any more, since the last time."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def evict(self, worker: str, reason: str, now: float) -> list[Instruction]:
+        """A worker cannot work with the others: another one takes its place."""
+        self.live.dismiss(worker)
+        out = self._replace(f"worker-{worker}", reason, now, is_unreachable=False)
+        return [*out, *self.lose(worker, reason)]
+
     def lose(self, worker: str, reason: str, *, is_death: bool = False) -> list[Instruction]:
         """A worker is gone (its launcher says so, or it is silent): its leases are free at once.
 
@@ -260,6 +273,7 @@ class JobProcesses:
         """
         worker = str(split_name(name)[1])
         self.live.dismiss(worker)
+        self._ended.append(worker)
         if self._remove(worker) is None or is_told:
             return []
         return [Announce("worker", f"{name} leaves; it is not wanted any more.")]
@@ -280,6 +294,7 @@ class JobProcesses:
         role, ident = split_name(loss.name)
         out: list[Instruction] = []
         if role == "worker":
+            self._ended.append(str(ident))
             out += self.lose(str(ident), loss.reason, is_death=not loss.is_explained)
         else:  # its next life tells the rest
             self.silent_servers.on_gone(ident)

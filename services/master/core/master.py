@@ -9,13 +9,14 @@ starts a new era (synchronous).  Task progress lives in the ledgers, never here;
 `JobProcesses`.  PROTOCOL: sections 2 to 5, 7 and 8.
 """
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.course import Course
 from edlz.services.master.core.farewell import Farewell
+from edlz.services.master.core.group_course import GroupCourse
 from edlz.services.master.core.held_asks import HeldAsks
 from edlz.services.master.core.job_processes import JobProcesses
 from edlz.services.master.core.partition_answers import PartitionAnswers
@@ -35,10 +36,18 @@ from edlz.services.master.core.vocabulary.inputs import (
     Published,
     Request,
     Start,
+    StateWritten,
     StopWanted,
     Tick,
 )
-from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Journal, Leave, Reply
+from edlz.services.master.core.vocabulary.instructions import (
+    Announce,
+    Instruction,
+    Journal,
+    Leave,
+    Reply,
+    WriteManifest,
+)
 from edlz.services.master.core.vocabulary.phase import Phase
 from edlz.services.master.core.vocabulary.records import JournalState, WorkerEntry
 from edlz.services.master.core.vocabulary.verdict import Verdict
@@ -52,6 +61,7 @@ from edlz.services.protocol.messages import (
     PartitionStatus,
     Scaled,
     ScaleRequest,
+    SnapshotName,
     SupervisorOrders,
     SupervisorStatus,
     WorkerOrders,
@@ -80,6 +90,8 @@ class MasterCore:
         Seconds without progress until a worker is replaced.
     desired : DesiredProcesses, optional
         The processes that the job wants, for whoever runs them.
+    durable : collection of SnapshotName
+        Of an all-reduce job: the states that lie on its disk.
 
     Attributes
     ----------
@@ -97,6 +109,7 @@ class MasterCore:
         checkpoint_steps: int = 0,
         hang_s: float = HANG_S,
         desired: DesiredProcesses | None = None,
+        durable: Collection[SnapshotName] = (),
     ) -> None:
         self.job, self.plan = job, job.plan
         self.settings = settings = JobSettings.of(job.config)
@@ -118,6 +131,10 @@ class MasterCore:
         self._refusal = journal.refusal
         about = (self.partitions, self.eras, self.checkpoints, self.work, self.verdict)
         self._course = Course(job, settings, checkpoint_steps, about)
+        is_group = settings.is_allreduce
+        self._group = (
+            GroupCourse(job, self.term, durable, (*about, self.processes), self._course) if is_group else None
+        )
         self._standstill = Standstill()
         self._told: set[str] = set()  # who has heard how the job ended
         self._farewell = Farewell()
@@ -136,6 +153,8 @@ class MasterCore:
             If a request does not fit this job, or comes from a process of another run; nothing has changed.
         """
         out = self._on(event, now)
+        if self._group is not None:
+            out = self._lead_group(self._group, out, now)
         if not _may_be_held(event):  # else there is no more to be had than before
             out += [*self._answer_idle(now), *self._partition_answers.answer_held(now)]
         self._course.settle()
@@ -162,7 +181,10 @@ class MasterCore:
             case DigestRead():
                 return self._course.on_digest(event)
             case ManifestWritten():
-                return self._course.on_manifest(event)
+                out = [] if self._group is None else self._group.on_manifest(event, now)
+                return [*out, *self._course.on_manifest(event)]
+            case StateWritten():
+                return [] if self._group is None else self._group.on_state(event, now)
             case Published():
                 return self._course.on_published(event)
 
@@ -209,6 +231,8 @@ class MasterCore:
 
     def _on_tick(self, now: float) -> list[Instruction]:
         out = self.processes.on_tick(now) + self._course.on_tick(now)
+        if self._group is not None:
+            out += self._group.on_tick(now)
         if self.achieved or self.verdict.is_over:
             out += self._vain_terms.take_back()
         if self.verdict.is_over and self._farewell.is_over(
@@ -219,6 +243,14 @@ class MasterCore:
         ):
             out.append(Leave())
         return out
+
+    def _lead_group(self, group: GroupCourse, out: list[Instruction], now: float) -> list[Instruction]:
+        """See what follows for an all-reduce job's group, and from it."""
+        if self.verdict.is_over:
+            self._told.add("ps-0")  # its one partition is on the workers
+            return out
+        out += group.advance(now)
+        return [group.with_parts(one) if isinstance(one, WriteManifest) else one for one in out]
 
     def _fail_for_good(self, failure: Failure) -> list[Instruction]:
         """A worker met what no other attempt can mend.
@@ -366,6 +398,8 @@ class MasterCore:
         if status.failure is not None:
             out += self._fail_for_good(status.failure)
         out += self.work.losses.take(status, now)
+        if self._group is not None and live.is_active(status.worker):
+            out += self._group.hear(status, now)
         answer = self._answer(status, entry, out, now)
         self._note(status, entry, answer, now)
         if status.can_wait and not _is_said(answer):
@@ -435,7 +469,8 @@ class MasterCore:
         self, status: WorkerStatus, entry: WorkerEntry | None, out: list[Instruction], now: float
     ) -> WorkerOrders:
         """Take in what a worker reports, and say what it should do."""
-        work, partitions = self.work, self.partitions
+        work, partitions, life = self.work, self.partitions, status.incarnation
+        assert life is not None
         noted, again = work.take_reports(status, out, now)
         noted_export, told = work.take_export(status, now)
         out += told
@@ -444,6 +479,7 @@ class MasterCore:
         work.reconcile(status, entry, now)  # first: it may free what is leased below
         task, export = work.lease_task(status, now), work.lease_export(status, now)
         out += self._course.advance() if work.has_news(status) else []
+        is_known = status.address_list == partitions.address_list
         evaluation, conclude = work.lease_evaluation(status, now, has_task=task is not None)
         return WorkerOrders(
             term=self.term,
@@ -453,7 +489,7 @@ class MasterCore:
             finished=self.verdict.is_complete,
             # While partitions go back nobody trains: workers keep their era until the next one is reached.
             era=(self.eras.newest if work.is_open else None) or status.era,
-            partitions=() if status.address_list == partitions.address_list else partitions.addresses,
+            partitions=() if is_known or self._group is not None else partitions.addresses,
             address_list=partitions.address_list,
             lease=None if task is None else work.lease_of(task),
             evaluation=evaluation,
@@ -467,6 +503,7 @@ class MasterCore:
             export=export,
             noted_export=noted_export,
             released=work.released(status) if work.is_open else (),
+            group=None if self._group is None else self._group.orders(life),
         )
 
     # -- checks

@@ -30,6 +30,7 @@ from edlz.services.master.core.tasks.task_queue import TaskQueue
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Journal
 from edlz.services.master.core.vocabulary.records import Added, JournalState, PartitionEntry, WorkerEntry
 from edlz.services.master.core.vocabulary.verdict import Verdict
+from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import (
     Conclusion,
     DoneTask,
@@ -156,6 +157,29 @@ class Work:
             self.queue.see(entry.ledger)
         self._evaluate_again(is_another=len(self.queue.done) < done)
 
+    def follow(self, finished: TaskSet, *, is_back: bool, now: float) -> list[Instruction]:
+        """A group of members has a ledger that is longer; or (`is_back`) it has gone back to another one."""
+        if not self.is_open:
+            return []
+        if is_back:
+            self.queue.restart(TaskSet(finished.bounds))
+            self._evaluate_again(is_another=True)
+            return []
+        out: list[Instruction] = []
+        for task in finished:
+            if task not in self.queue.done:
+                self.queue.finish(task, now)
+                out.append(self._completed(task))
+        return out
+
+    def _completed(self, task: int) -> Announce:
+        remaining = self.queue.task_count - len(self.queue.done)
+        return Announce("task", f"Task:{task} completed, {remaining} remaining tasks", 10)
+
+    def give_up(self, attempts: Attempts) -> list[Instruction]:
+        """A task has failed as often as it may in the hands of members."""
+        return self._take_attempts(attempts)
+
     def _evaluate_again(self, *, is_another: bool = False) -> None:
         """The model goes back; `is_another`: it will be another one at the same version."""
         self.evaluation.begin_again(is_another=is_another)
@@ -188,8 +212,7 @@ class Work:
                 continue
             if done.task not in self.queue.done:
                 self.queue.finish(done.task, now)
-                remaining = self.queue.task_count - len(self.queue.done)
-                out.append(Announce("task", f"Task:{done.task} completed, {remaining} remaining tasks", 10))
+                out.append(self._completed(done.task))
             noted.append(done.task)
         return tuple(noted), tuple(again)
 

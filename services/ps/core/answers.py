@@ -4,7 +4,6 @@ It refuses orders that no master of this code gives, and requests that are meant
 """
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.parameters.store import Store
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     Exchange,
@@ -12,14 +11,10 @@ from edlz.services.protocol.messages import (
     Identity,
     Job,
     PartitionOrders,
-    ReadTables,
-    ReadVector,
     Refused,
-    TableDigests,
-    VectorPart,
 )
 
-__all__ = ["check_joining", "check_orders", "misdirected", "read_for_digest"]
+__all__ = ["check_joining", "check_orders", "misdirected"]
 
 
 def check_joining(granted: Granted, partition: int) -> Job:
@@ -57,21 +52,3 @@ def misdirected(body: Message, run: str, incarnation: Identity | None) -> Refuse
         return Refused(reason="not ready")
     meant = None if isinstance(body, Exchange) else getattr(body, "incarnation", None)
     return None if meant in (None, incarnation) else Refused(reason="incarnation")
-
-
-def read_for_digest(body: ReadVector | ReadTables, store: Store) -> VectorPart | TableDigests:
-    """Answer who reads for the parameters' digest: with a piece of a vector, or the digests of all tables.
-
-    Raises
-    ------
-    RemoteProtocolError
-        If there is no such vector.
-    """
-    if isinstance(body, ReadTables):
-        return TableDigests(digests=tuple(digest.to_bytes(16, "little") for digest in store.tables.digests()))
-    try:
-        vector = store.vector(body.vector)
-    except KeyError:
-        raise RemoteProtocolError(f"there is no vector {body.vector!r}; slots: {store.slots}") from None
-    values = vector[body.first : body.first + body.count]
-    return VectorPart(total=len(vector), slots=store.slots, values=values)

@@ -14,6 +14,8 @@ except that `Snapshots` lists and loads what this partition has written.
 from collections.abc import Callable, Hashable
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
+from edlz.services.parameters.beginning import begun_from, difference
+from edlz.services.parameters.digest_reads import read
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.message_types import Message
@@ -33,11 +35,11 @@ from edlz.services.protocol.messages import (
     Refused,
     SnapshotName,
 )
-from edlz.services.ps.core.answers import check_joining, check_orders, misdirected, read_for_digest
+from edlz.services.ps.core.answers import check_joining, check_orders, misdirected
 from edlz.services.ps.core.asynchronous import Asynchronous
 from edlz.services.ps.core.checkpointing import Checkpointing, CutPhase
 from edlz.services.ps.core.heartbeat import NEAR_HEARTBEAT_S
-from edlz.services.ps.core.initialisation import Initialisation, begun_from, difference
+from edlz.services.ps.core.initialisation import Initialisation
 from edlz.services.ps.core.inputs import (
     Answered,
     Input,
@@ -448,7 +450,7 @@ class Partition(Standing):
         if isinstance(body, NewestPull):
             return list(self._exchanges.newest(to, body))
         if isinstance(body, ReadVector | ReadTables):
-            return [Reply(to, read_for_digest(body, self.store))]
+            return [Reply(to, read(body, self.store))]
         if not isinstance(body, Exchange):
             raise RemoteProtocolError(f"a partition takes no {type(body).__name__}")
         assert isinstance(self._exchanges, Synchronous)

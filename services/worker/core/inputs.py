@@ -5,6 +5,7 @@ from collections.abc import Hashable
 import msgspec
 
 from edlz.services.errors import EdlzError
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import CallbackNeeds
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
@@ -17,6 +18,7 @@ from edlz.services.protocol.messages import (
     RowIds,
     WorkerOrders,
 )
+from edlz.services.worker.core.groups import inputs as groups
 from edlz.services.worker.core.instructions import Outcome
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "Input",
     "MinibatchComputed",
     "ModelBuilt",
+    "OfGroup",
     "Ordered",
     "OutputsComputed",
     "RareInput",
@@ -82,6 +85,14 @@ class ModelBuilt(msgspec.Struct, frozen=True):
     callbacks: CallbackNeeds | None
     stops_on_nan: bool
     computes_ahead: bool = True
+    base: Store | None = None  # of a member of an all-reduce group: the state that the job begins with,
+    endpoint: str = ""  # and where other members ask this one
+
+
+class OfGroup(msgspec.Struct, frozen=True):
+    """Something that the replica of a member of an all-reduce group is told."""
+
+    event: groups.Input
 
 
 class Fatal(msgspec.Struct, frozen=True):
@@ -182,4 +193,4 @@ RareInput = (
 )
 """What does not come with each minibatch."""
 
-Input = Tick | Ordered | Answered | IdsFound | MinibatchComputed | RareInput
+Input = Tick | Ordered | Answered | IdsFound | MinibatchComputed | OfGroup | RareInput

@@ -15,6 +15,7 @@ from edlz.services.protocol.messages import (
     RowIds,
     WorkerStatus,
 )
+from edlz.services.worker.core.groups import instructions as members
 
 __all__ = [
     "AskMaster",
@@ -176,6 +177,12 @@ Instruction = (
     | Conclude
     | ExportModel
     | Exit
+    | members.AskMember
+    | members.Reply
+    | members.Compute
+    | members.Abandon
+    | members.Load
+    | members.WritePart
 )
 
 

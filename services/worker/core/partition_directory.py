@@ -66,6 +66,11 @@ class PartitionDirectory:
                 moved.append(address.index)
         return moved, [Cancel(index) for index in moved]
 
+    def be_own(self, address: PartitionAddress) -> None:
+        """The one partition is in this process, with this worker's model."""
+        self._addresses = {address.index: address}
+        self._initialised = {address.index: address.incarnation}
+
     def initialise(self) -> list[Instruction]:
         """Tell each life that has not heard it what this worker would begin with."""
         out: list[Instruction] = []

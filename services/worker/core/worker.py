@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError, RemoteProtocolError
+from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import CallbackNeeds
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
@@ -22,6 +23,7 @@ from edlz.services.protocol.messages import (
     Initialised,
     Job,
     Lease,
+    NewestPull,
     NonFiniteLoss,
     PartitionAddress,
     Refused,
@@ -34,6 +36,10 @@ from edlz.services.protocol.plan import Plan
 from edlz.services.worker.core.asynchronous import AsynchronousTraining
 from edlz.services.worker.core.evaluations import Evaluations
 from edlz.services.worker.core.exports import Exports
+from edlz.services.worker.core.groups import inputs as groups
+from edlz.services.worker.core.groups import instructions
+from edlz.services.worker.core.groups.instructions import Instruction as MemberInstruction
+from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.held_tasks import Phase
 from edlz.services.worker.core.inputs import (
     Answered,
@@ -49,6 +55,7 @@ from edlz.services.worker.core.inputs import (
     Input,
     MinibatchComputed,
     ModelBuilt,
+    OfGroup,
     Ordered,
     OutputsComputed,
     RareInput,
@@ -56,6 +63,7 @@ from edlz.services.worker.core.inputs import (
     Tick,
 )
 from edlz.services.worker.core.instructions import AskMaster, AskPartition, Build, Exit, Instruction, Outcome
+from edlz.services.worker.core.member import MemberTraining, own_replica
 from edlz.services.worker.core.order_check import check_orders
 from edlz.services.worker.core.partition_directory import PartitionDirectory
 from edlz.services.worker.core.requests import Requests
@@ -65,6 +73,7 @@ from edlz.services.worker.core.training import Training
 __all__ = ["WorkerCore"]
 
 HEARTBEAT_S = 1.0
+NEAR_HEARTBEAT_S = 0.2  # of a member of a group that waits for others
 ASK_AGAIN_S = 0.2  # a worker without work asks again this often, if it is answered at once
 
 
@@ -107,6 +116,8 @@ class WorkerCore:
         self._stops_on_nan = self._computes_ahead = False
         self._nonfinite_losses = 0
         self._nonfinite_loss: NonFiniteLoss | None = None
+        self._member: MemberTraining | None = None  # the same as `_training`, in an all-reduce job
+        self._endpoint = ""  # where other members ask this one
         self._partitions = PartitionDirectory()
         self._evaluations = Evaluations(self._partitions, self._ask)
         self._address_list: Identity = NO_IDENTITY  # the master's list that they were learnt from
@@ -126,6 +137,13 @@ class WorkerCore:
         return self._training.era if self._training else NO_IDENTITY
 
     @property
+    def replica(self) -> Store:
+        """The whole state that this worker holds as a member of an all-reduce group."""
+        assert self._member is not None, "this worker is no member"
+        assert self._member.replica.store is not None, "the model is not built"
+        return self._member.replica.store
+
+    @property
     def phases(self) -> dict[int, Phase]:
         """Where each training task in hand stands."""
         return self._training.phases if self._training else {}
@@ -140,6 +158,10 @@ class WorkerCore:
         RemoteProtocolError
             If an answer does not fit this worker's job; it is ignored.
         """
+        out = self._on(event, now)
+        return out if self._member is None else self._with_answers(out, self._member, now)
+
+    def _on(self, event: Input, now: float) -> list[Instruction]:
         match event:
             case Answered():
                 return self._on_answer(event.index, event.key, event.answer, now)
@@ -151,6 +173,8 @@ class WorkerCore:
                 return self._on_tick(now)
             case Ordered(orders):
                 return self._on_orders(orders, now)
+            case OfGroup(of_group):
+                return self._on_group(of_group, now)
             case _:
                 return self._on_rare(event, now)
 
@@ -190,9 +214,12 @@ class WorkerCore:
         out = self._training.on_tick(now) if self._training else []
         out += self._evaluations.on_tick(now)
         out += self._schedule()
+        out += self._on_group(groups.Tick(), now)
         is_waiting = self._wants_task() and not self._ready_training.is_busy
         # A heartbeat after the last status, or sooner while there is room for work.
         due_s = self._asks_again_s if is_waiting else self._next_status_s
+        if self._member is not None and self._member.is_waiting:
+            due_s += NEAR_HEARTBEAT_S - HEARTBEAT_S
         if not self._is_status_under_way and now >= due_s:
             out += self._status(now)
         return out
@@ -243,11 +270,15 @@ class WorkerCore:
             rounds=self._evaluations.rounds,
             computes_ahead=self._computes_ahead,
             barred=training.barred if training else (),
+            member=None if self._member is None else self._member.replica.status(now),
+            member_endpoint=self._endpoint,
         )
         return [AskMaster(body)]
 
     @property
     def _is_ready(self) -> bool:
+        if self._member is not None:
+            return self._member.is_member
         return self._training is not None and self._partitions.are_ready
 
     @property
@@ -293,6 +324,8 @@ class WorkerCore:
         out += self._learn_partitions(orders.partitions)
         if self._training is not None:
             out += self._work_on(self._training, orders, now)
+        if orders.group is not None:
+            out += self._on_group(groups.MemberOrdered(orders.group), now)
         out += self._evaluations.on_orders(orders, self._partitions.count)
         out += self._exports.on_orders(orders)
         out += self._schedule()
@@ -353,14 +386,78 @@ class WorkerCore:
         self._computes_ahead = built.computes_ahead
         requests = Requests(self.plan, self._partitions, settings.get_model_steps, self._ask, self.job.run)
         about = (self.plan, self._partitions, requests, built.has_tables, self._status)
+        self._evaluations.has_tables, self._evaluations.run = built.has_tables, self.job.run
+        if built.base is not None:
+            return self._become_member(built.base, built.endpoint, requests, now)
         if self.plan.is_sync:
             self._training = SynchronousTraining(*about)
         else:
             # Not with a version tolerance: rows that are one version older would be sent back.
             looks_ahead = settings.prefetch_rows and not settings.sync_version_tolerance
             self._training = AsynchronousTraining(*about, looks_ahead=looks_ahead)
-        self._evaluations.has_tables, self._evaluations.run = built.has_tables, self.job.run
         return [*self._partitions.initialise(), *self._status(now)]
+
+    # -- the group
+
+    def _become_member(self, base: Store, endpoint: str, requests: Requests, now: float) -> list[Instruction]:
+        """The model is built in an all-reduce job: this worker may be a member of its group."""
+        assert self.incarnation is not None, "the model is built before the job is told"
+        settings, plan = self.settings, self.plan
+        replica = Replica(
+            self.incarnation,
+            plan,
+            settings.recovery_snapshot_secs,
+            settings.checkpoint_steps,
+            settings.evaluation_steps if plan.evaluation_ranges else 0,
+        )
+        self._partitions.be_own(own_replica(self.incarnation))
+        self._training = self._member = MemberTraining(
+            plan, self._partitions, requests, self._status, replica
+        )
+        self._endpoint = endpoint
+        return self._of_replica(self._member.build(base, now), now)
+
+    def _on_group(self, event: groups.Input, now: float) -> list[Instruction]:
+        if self._member is None:
+            return []
+        if isinstance(event, groups.SlotComputed):
+            loss = event.header.loss
+            if loss is not None and not math.isfinite(loss) and self._is_ended_by(event, loss):
+                return self._status(now)
+        return self._of_replica(self._member.feed(event, now), now)
+
+    def _is_ended_by(self, slot: groups.SlotComputed, loss: float) -> bool:
+        """Note a loss that is NaN or infinite; whether the job is to end there."""
+        task, index = slot.header.task, slot.header.index
+        self._nonfinite_losses += 1
+        self._nonfinite_loss = NonFiniteLoss(task=task, index=index, loss=loss)
+        if self._stops_on_nan and self._member is not None:
+            self._member.end_job(_failed_by_loss(task, index, slot.attempt, loss))
+        return self._stops_on_nan
+
+    def _of_replica(self, found: list[MemberInstruction], now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        for one in found:
+            match one:
+                case instructions.Tell():
+                    out += self._status(now)
+                case instructions.Exit(reason, code):
+                    out.append(Exit(reason, code))
+                case _:
+                    out.append(one)
+        return out
+
+    def _with_answers(self, out: list[Instruction], member: MemberTraining, now: float) -> list[Instruction]:
+        """What the one partition is asked for evaluations, the replica answers at once."""
+        found: list[Instruction] = []
+        for one in out:
+            if isinstance(one, AskPartition):
+                assert isinstance(one.body, NewestPull), "a member asks no partition but for evaluations"
+                answered = self._on_answer(one.index, one.key, member.newest(one.body), now)
+                found += self._with_answers(answered, member, now)
+            else:
+                found.append(one)
+        return found
 
     def _on_fatal(self, failure: Failure, now: float) -> list[Instruction]:
         self._failure = self._failure or failure
@@ -414,17 +511,7 @@ class WorkerCore:
         if not self._stops_on_nan:
             out = self._ready_training.on_computed(task, attempt, outcome, now)
             return [*out, *self._schedule(), *(self._status(now) if self._nonfinite_losses == 1 else [])]
-        failed = FailedTask(
-            kind="training",
-            task=task,
-            index=index,
-            error=f"the loss is {loss}",
-            where="",
-            traceback="",
-            attempt=attempt,
-            ends_job=True,
-        )
-        return self._on_failed(task, attempt, failed, now)
+        return self._on_failed(task, attempt, _failed_by_loss(task, index, attempt, loss), now)
 
     def _on_held_back(self, now: float) -> list[Instruction]:
         """What has come of a minibatch is kept until its barrier is passed; that is heard of at once by who says that it waits."""
@@ -458,3 +545,17 @@ class WorkerCore:
     def check_invariants(self) -> None:
         if self._training is not None:
             self._training.check_invariants()
+
+
+def _failed_by_loss(task: int, index: int, attempt: int, loss: float) -> FailedTask:
+    """Return the failure that ends a job at a loss that is NaN or infinite."""
+    return FailedTask(
+        kind="training",
+        task=task,
+        index=index,
+        error=f"the loss is {loss}",
+        where="",
+        traceback="",
+        attempt=attempt,
+        ends_job=True,
+    )

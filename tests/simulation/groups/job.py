@@ -88,7 +88,7 @@ class GroupJob:
         self._requests = itertools.count(1)
         self.processes: dict[int, Process] = {}
         self.journal: dict[str, Any] = {"term": 0, "ends": {}, "complete": None, "evaluated": {}}
-        self._parts: dict[tuple[Any, int], dict[int, State]] = {}
+        self._parts: dict[tuple[Any, int, bool], dict[int, State]] = {}
         self._manifests: dict[Any, list[State]] = {}
         self._history: dict[Any, bytes] = {}
         self._cuts: list[tuple[frozenset[int], float]] = []
@@ -293,13 +293,14 @@ class GroupJob:
                 case events.GiveUpTask(task, index):
                     self.journal["ends"][task] = index
                     master.core.ends[task] = index
-                case events.WriteManifest(name, count):
-                    self._write_manifest(master, name, count)
+                case events.WriteManifest(name, count, is_checkpoint):
+                    self._write_manifest(master, name, count, is_checkpoint=is_checkpoint)
                 case events.Evaluate(name):
                     self._reach("evaluating", master)
                     self._evaluate(master, name, 0, [])
                 case events.Complete(name):
                     self.journal["complete"] = name
+                    master.core.is_over = True
                 case events.Evict():
                     self.figures["evicted"] += 1
         if master.core.generation != before:
@@ -327,8 +328,8 @@ class GroupJob:
 
         self._within(0.1, 1.0, lambda: self._when_awake(master, go_on))
 
-    def _write_manifest(self, master: Process, name: Any, count: int) -> None:
-        parts = self._parts[name, count]
+    def _write_manifest(self, master: Process, name: Any, count: int, *, is_checkpoint: bool) -> None:
+        parts = self._parts[name, count, is_checkpoint]
         if len(parts) != count:
             raise Violation(f"{name} of {count} was said to be durable, but {sorted(parts)} are")
         self._manifests[name] = [parts[rank] for rank in range(count)]
@@ -475,8 +476,10 @@ class GroupJob:
 
     def _write(self, process: Process, order: WritePart) -> None:
         part = order.state
-        self._parts.setdefault((part.name, part.partitions), {})[part.partition] = part
-        written = inputs.PartWritten(order.generation, part.name, part.partition, part.partitions)
+        place = part.name, part.partitions, order.is_checkpoint
+        self._parts.setdefault(place, {})[part.partition] = part
+        about = (part.name, part.partition, part.partitions, order.is_checkpoint)
+        written = inputs.PartWritten(order.generation, *about)
         self._feed(process, written)
 
     # -- faults

@@ -190,7 +190,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("edlz train --num_w", "--num_workers"),
         ("edlz train --progress p", "plain"),
-        ("edlz train --distribution_strategy ", "ParameterServerStrategy"),
+        ("edlz train --distribution_strategy P", "ParameterServerStrategy"),
         ("edlz tr", "train"),
         ("edlz sca", "scale"),
         ("edlz logs --fol", "--follow"),

@@ -200,12 +200,43 @@ def test_row_4_bad_choice_from_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_strategy_that_is_not_there_yet_is_refused() -> None:
-    assert only_error(read("--distribution_strategy=AllreduceStrategy")) == (
-        "--distribution_strategy=AllreduceStrategy: training without parameter servers "
-        "is not in this version of edlz",
+    assert only_error(read("--distribution_strategy=Local")) == (
+        "--distribution_strategy=Local: training in one process is not in this version of edlz",
         "use --distribution_strategy=ParameterServerStrategy",
     )
     assert read("--distribution_strategy=ParameterServerStrategy").errors == ()
+
+
+ALLREDUCE = "--distribution_strategy=AllreduceStrategy"
+
+
+def test_a_group_of_workers_has_no_parameter_servers() -> None:
+    config = read(ALLREDUCE).checked()
+    assert (config.is_allreduce, config.num_ps_pods) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        ("--num_ps_pods=2", "the workers hold the model themselves"),
+        ("--use_async", "the members of a group take synchronous steps"),
+        ("--sync_version_tolerance=1", "all members of a group are at one version"),
+        ("--max_step=9", "it does not end a job inside its plan yet"),
+    ],
+)
+def test_what_a_group_of_workers_cannot_do(flag: str, reason: str) -> None:
+    assert only_error(read(ALLREDUCE, flag)) == (
+        f"{flag} with distribution_strategy=AllreduceStrategy: {reason}",
+        "drop one of the two",
+    )
+
+
+def test_a_group_of_workers_runs_on_this_machine_only() -> None:
+    message, _ = only_error(read(ALLREDUCE, "--image_name=edlz:ci"))
+    assert (
+        message
+        == "distribution_strategy=AllreduceStrategy on a cluster: only jobs on this machine have it yet"
+    )
 
 
 def test_row_5_flags_that_exclude_each_other() -> None:

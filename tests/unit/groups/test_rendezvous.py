@@ -152,7 +152,7 @@ def test_a_manifest_is_due_when_all_parts_are_durable() -> None:
     parts = [WrittenPart(name=((1, 1), 3), rank=rank, count=2) for rank in range(2)]
     group.form(1, 2)
     assert group.computing(1, written=(parts[0],)) == []
-    assert group.computing(2, written=(parts[1],)) == [WriteManifest(((1, 1), 3), 2)]
+    assert group.computing(2, written=(parts[1],)) == [WriteManifest(((1, 1), 3), 2, parts=tuple(parts))]
     assert group.computing(2, written=(parts[1],)) == []
 
 
@@ -198,9 +198,23 @@ def test_the_job_is_complete_when_all_have_sealed() -> None:
     assert group.computing(1, phase="sealed", **about) == []
     assert group.computing(2, phase="sealing", **about) == []
     assert group.computing(2, phase="sealed", **about) == [Complete(((1, 1), 2), 2)]
+    assert not group.core.orders(life(1)).finished  # it may be evaluated and exported yet
+    group.core.is_over = True
     assert group.core.orders(life(1)).finished
     assert group.core.orders(life(7)).finished
-    assert group.wait(100) == []
+
+
+def test_a_sealed_group_that_loses_a_member_seals_again() -> None:
+    group = Group()
+    group.form(1, 2)
+    about = {"finished": (0, 4), "name": ((1, 1), 2), "phase": "sealed"}
+    group.computing(1, **about)
+    group.computing(2, **about)
+    assert group.core.stage is Stage.COMPLETE
+    formed = group.core.generation
+    group.core.feed(Lost(life(2)), 0.0)
+    assert group.core.stage is Stage.GATHERING
+    assert group.core.generation > formed
 
 
 def test_who_is_cut_off_is_told_to_stop() -> None:
@@ -254,8 +268,8 @@ def test_statuses_of_other_generations_say_nothing() -> None:
 
 
 def test_a_stage_that_is_not_in_the_table() -> None:
-    with pytest.raises(LocalProtocolError, match="a group that was complete cannot be gathering"):
-        STEPS.check(Stage.COMPLETE, Stage.GATHERING)
+    with pytest.raises(LocalProtocolError, match="a group that was complete cannot be formed"):
+        STEPS.check(Stage.COMPLETE, Stage.FORMED)
 
 
 @pytest.mark.parametrize(

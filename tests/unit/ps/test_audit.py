@@ -5,10 +5,10 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edlz.services.parameters.audit import recount
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import Recount
 from edlz.services.protocol.plan import Shard
-from edlz.services.ps.core.standing import recount
 from tests import builders
 
 TASKS = 6

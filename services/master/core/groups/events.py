@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 
-from edlz.services.protocol.messages import Identity, Member, MemberStatus, SnapshotName
+from edlz.services.protocol.messages import (
+    FailedTask,
+    Identity,
+    Member,
+    MemberStatus,
+    SnapshotName,
+    WrittenPart,
+)
 
 __all__ = [
     "Complete",
@@ -15,6 +22,7 @@ __all__ = [
     "Input",
     "Instruction",
     "Lost",
+    "PartFailed",
     "Tell",
     "Tick",
     "WriteManifest",
@@ -83,6 +91,9 @@ class GiveUpTask:
     task: int
     index: int
     error: str
+    attempts: tuple[
+        tuple[str, FailedTask], ...
+    ] = ()  # each with its worker, as far as members told more of them
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,16 @@ class WriteManifest:
 
     name: SnapshotName
     count: int
+    is_checkpoint: bool = False
+    parts: tuple[WrittenPart, ...] = ()  # in the order of ranks
+
+
+@dataclass(frozen=True)
+class PartFailed:
+    """A member could not write its part of a state."""
+
+    incarnation: Identity
+    part: WrittenPart
 
 
 @dataclass(frozen=True)
@@ -108,4 +129,4 @@ class Complete:
     members: int
 
 
-Instruction = Tell | Evict | GiveUpTask | WriteManifest | Evaluate | Complete
+Instruction = Tell | Evict | GiveUpTask | WriteManifest | PartFailed | Evaluate | Complete

@@ -23,6 +23,7 @@ from edlz.services.master.core.groups.events import (
     Input,
     Instruction,
     Lost,
+    PartFailed,
     Tell,
     Tick,
     WriteManifest,
@@ -34,6 +35,7 @@ from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
     Ends,
+    FailedTask,
     GroupOrders,
     Identity,
     Member,
@@ -68,7 +70,7 @@ STEPS = Transitions(
         Stage.SETTLING: {Stage.GATHERING, Stage.FORMED},
         Stage.GATHERING: {Stage.GATHERING, Stage.FORMED},
         Stage.FORMED: {Stage.GATHERING, Stage.COMPLETE},
-        Stage.COMPLETE: set(),
+        Stage.COMPLETE: {Stage.GATHERING},  # a member was lost, and somebody may still want the state of all
     },
 )
 
@@ -94,6 +96,10 @@ class Rendezvous:
     generation : Identity
     ends : dict of int to int
         Where bad tasks end, as journalled: whoever carries out `GiveUpTask` enters it here behind the journal.
+    checkpoint, checkpointed : int
+        What is told of checkpoints; see `GroupOrders`.
+    is_over : bool
+        The job is complete, as journalled: members hear that it is finished.
     """
 
     def __init__(
@@ -113,6 +119,8 @@ class Rendezvous:
         self.stage = Stage.SETTLING
         self.generation: Identity = NO_IDENTITY
         self.ends: dict[int, int] = {}
+        self.checkpoint = self.checkpointed = 0
+        self.is_over = False
         self._count = 0  # of generations
         self._statuses: dict[Identity, MemberStatus] = {}  # of this term, by worker's life
         self._members: dict[Identity, Member] = {}
@@ -125,14 +133,15 @@ class Rendezvous:
         self._group: tuple[Identity, ...] = ()  # its members, when it is formed
         self._source: SnapshotName = BASE
         self._holders: tuple[Identity, ...] = ()
-        self._parts: dict[
-            tuple[SnapshotName, int], set[int]
-        ] = {}  # that are durable: ranks, by name and members
+        # Parts that are durable, by rank: of each name, number of members and kind of place.
+        self._parts: dict[tuple[SnapshotName, int, bool], dict[int, WrittenPart]] = {}
+        self._failed_parts: set[tuple[Identity, SnapshotName, int]] = set()
         self._load: tuple[Identity, SnapshotName] | None = None  # who reads a durable state
         self._unreadable: set[tuple[Identity, SnapshotName]] = set()
         self._is_join = False
         self._opened_s = now
         self._tries: Counter[tuple[int, int]] = Counter()  # of bad minibatches
+        self._attempts: dict[tuple[int, int], list[tuple[str, FailedTask]]] = {}  # at bad minibatches
         self._given_up: set[int] = set()  # tasks
         self._turn = 0  # of the ranks, so that another member tries a bad task
 
@@ -173,15 +182,39 @@ class Rendezvous:
             self._ready_s.setdefault(who, now)
         if status.unreadable is not None:
             self._unreadable.add((who, status.unreadable))
-        return [order for part in status.written for order in self._on_part(part)]
+        return [order for part in status.written for order in self._on_part(who, part)]
 
-    def _on_part(self, part: WrittenPart) -> list[Instruction]:
+    def _on_part(self, who: Identity, part: WrittenPart) -> list[Instruction]:
         """A part of a state is durable; with the last one the state is."""
-        parts = self._parts.setdefault((part.name, part.count), set())
+        if part.error:
+            failure = (who, part.name, part.attempt)
+            is_new = failure not in self._failed_parts
+            self._failed_parts.add(failure)
+            return [PartFailed(who, part)] if is_new else []
+        parts = self._parts.setdefault((part.name, part.count, part.is_checkpoint), {})
         if part.rank in parts:
             return []
-        parts.add(part.rank)
-        return [WriteManifest(part.name, part.count)] if len(parts) == part.count else []
+        parts[part.rank] = part
+        if len(parts) < part.count:
+            return []
+        in_order = tuple(parts[rank] for rank in sorted(parts))
+        return [WriteManifest(part.name, part.count, part.is_checkpoint, in_order)]
+
+    @property
+    def statuses(self) -> tuple[MemberStatus, ...]:
+        """The newest of all members, when all of them say that they take the group's steps; else nothing."""
+        if self.stage not in (Stage.FORMED, Stage.COMPLETE):
+            return ()
+        found = tuple(self._statuses[who] for who in self._group if who in self._statuses)
+        are_in = len(found) == len(self._group) and all(
+            status.members and status.generation == self.generation for status in found
+        )
+        return found if are_in else ()
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The group's, in the order of ranks."""
+        return tuple(self._members[who] for who in self._group)
 
     # -- what is told
 
@@ -199,8 +232,10 @@ class Rendezvous:
             ends=self._told_ends(),
             is_join=self._is_join,
             stop=who in self._evicted,
-            finished=self.stage is Stage.COMPLETE,
+            finished=self.is_over,
             released=self._released,
+            checkpoint=self.checkpoint if is_formed else 0,
+            checkpointed=self.checkpointed,
         )
 
     def _told_ends(self) -> Ends:
@@ -225,9 +260,9 @@ class Rendezvous:
             return self._settle(live, now)
         if self.stage is Stage.GATHERING:
             return self._form(live, now)
-        if self.stage is Stage.FORMED:
-            return self._watch(live, now)
-        return []
+        if self.stage is Stage.COMPLETE:
+            return self._watch_members(live, now) or []
+        return self._watch(live, now)
 
     def _settle(self, live: tuple[Identity, ...], now: float) -> list[Instruction]:
         """Go on with a group that is whole; begin anew when whoever is there has had the time to say so."""
@@ -288,10 +323,9 @@ class Rendezvous:
 
     def _watch(self, live: tuple[Identity, ...], now: float) -> list[Instruction]:
         """See whether the group can go on, and whether it is done."""
-        gone = [who for who in self._group if who not in live]
-        if gone:
-            names = ", ".join(self._name(who) for who in gone)
-            return self._open(live, now, why=f"{names} left the group; {_workers(len(live))} go on.")
+        lost = self._watch_members(live, now)
+        if lost is not None:
+            return lost
         statuses = {who: self._statuses[who] for who in self._group}
         if not any(status.members for status in statuses.values()) and not any(
             statuses[who].name == self._source for who in self._holders if who in statuses
@@ -307,6 +341,14 @@ class Rendezvous:
         if found is not None:
             return self._evict(*found, live, now)
         return [*self._evaluate(statuses), *self._conclude(statuses)]
+
+    def _watch_members(self, live: tuple[Identity, ...], now: float) -> list[Instruction] | None:
+        """Begin anew if a member is lost; None if none is."""
+        gone = [who for who in self._group if who not in live]
+        if not gone:
+            return None
+        names = ", ".join(self._name(who) for who in gone)
+        return self._open(live, now, why=f"{names} left the group; {_workers(len(live))} go on.")
 
     def _evaluate(self, statuses: dict[Identity, MemberStatus]) -> list[Instruction]:
         """Have a state evaluated that a member of the group holds; the others have it too, or are about to."""
@@ -333,14 +375,17 @@ class Rendezvous:
         self, statuses: dict[Identity, MemberStatus], live: tuple[Identity, ...], now: float
     ) -> list[Instruction] | None:
         """Have another member try what has failed, or give it up; None if nothing has."""
-        for status in statuses.values():
+        for who, status in statuses.items():
             failed = status.failed
             if failed is None or status.generation != self.generation or failed.task in self._given_up:
                 continue
-            self._tries[failed.task, failed.index] += 1
-            if self._tries[failed.task, failed.index] >= MAX_TRIES:
+            place = failed.task, failed.index
+            self._tries[place] += 1
+            if failed.failed is not None:
+                self._attempts.setdefault(place, []).append((self._members[who].worker, failed.failed))
+            if self._tries[place] >= MAX_TRIES:
                 self._given_up.add(failed.task)
-                return [GiveUpTask(failed.task, failed.index, failed.error)]
+                return [GiveUpTask(*place, failed.error, tuple(self._attempts.get(place, ())))]
             self._turn += 1
             return self._open(live, now)
         return None

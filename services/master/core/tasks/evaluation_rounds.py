@@ -129,6 +129,18 @@ class EvaluationRounds:
         self._open(trigger, is_final=False)
         return trigger
 
+    def open_at(self, version: int) -> bool:
+        """Open a round of a very version at which training waits; whether there is one, its metrics not being known."""
+        if not self.has_data or version <= self._triggered:
+            return self.is_open_at(version)
+        self._triggered = version
+        self._rounds[self._open(version, is_final=False)].is_of_version = True
+        return True
+
+    def is_open_at(self, version: int) -> bool:
+        """Whether a round of this version is under way."""
+        return any(round_.version == version for round_ in self._rounds.values())
+
     def open_shown(self, shown: ShownRound, *, is_of_version: bool) -> int:
         """Open the round of a barrier; return its number.  There may be nothing to evaluate: then it is concluded at once.
 

@@ -6,9 +6,19 @@ import msgspec
 
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import Identity
+from edlz.services.protocol.messages import Identity, SnapshotName
 
-__all__ = ["DigestRead", "Input", "ManifestWritten", "Published", "Request", "Start", "StopWanted", "Tick"]
+__all__ = [
+    "DigestRead",
+    "Input",
+    "ManifestWritten",
+    "Published",
+    "Request",
+    "Start",
+    "StateWritten",
+    "StopWanted",
+    "Tick",
+]
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -47,6 +57,13 @@ class ManifestWritten(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+class StateWritten(msgspec.Struct, frozen=True):
+    """A state that a group can go on from is whole on the disk; `error`: why it is not."""
+
+    name: SnapshotName
+    error: str = ""
+
+
 class Published(msgspec.Struct, frozen=True):
     """The predictions are published, but for those tasks whose files are missing; or why they cannot be."""
 
@@ -54,4 +71,4 @@ class Published(msgspec.Struct, frozen=True):
     failure: FailureView | None = None
 
 
-Input = Start | Tick | Request | StopWanted | DigestRead | ManifestWritten | Published
+Input = Start | Tick | Request | StopWanted | DigestRead | ManifestWritten | StateWritten | Published

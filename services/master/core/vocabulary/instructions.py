@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from edlz.services.master.core.vocabulary.records import Added, PredictedTask
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import Ends, Identity, PartInfo, PartitionAddress
+from edlz.services.protocol.messages import Ends, Identity, PartInfo, PartitionAddress, SnapshotName
 
 __all__ = [
     "Announce",
@@ -18,6 +18,7 @@ __all__ = [
     "Reply",
     "TakeDigest",
     "WriteManifest",
+    "WriteState",
 ]
 
 
@@ -76,6 +77,17 @@ class WriteManifest:
 
 
 @dataclass(frozen=True)
+class WriteState:
+    """Make a state valid that is no checkpoint, of which all members of a group have written their parts, then tell of it
+    (`StateWritten`).
+    """
+
+    name: SnapshotName
+    parts: tuple[PartInfo, ...]
+    number: int
+
+
+@dataclass(frozen=True)
 class DropParts:
     """Remove what some partitions have written of a checkpoint that others could not write."""
 
@@ -112,6 +124,7 @@ Instruction = (
     | Announce
     | TakeDigest
     | WriteManifest
+    | WriteState
     | DropParts
     | PublishPredictions
     | DropCheckpoint

@@ -8,7 +8,14 @@ import numpy.typing as npt
 
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import GroupOrders, Identity, SlotHeader, SnapshotName
+from edlz.services.protocol.messages import (
+    FailedTask,
+    GroupOrders,
+    Identity,
+    PartInfo,
+    SlotHeader,
+    SnapshotName,
+)
 from edlz.services.storage.state import State
 
 __all__ = [
@@ -69,6 +76,7 @@ class SlotFailed:
     task: int
     index: int
     error: str
+    failed: FailedTask | None = None
 
 
 @dataclass(frozen=True)
@@ -106,12 +114,18 @@ class Loaded:
 
 @dataclass(frozen=True)
 class PartWritten:
-    """This member's part of a state is durable; `generation`: the one in which it was to be written."""
+    """This member's part of a state is durable, or (`error`) is not.
+
+    `generation`: the one in which it was to be written.
+    """
 
     generation: Identity
     name: SnapshotName
     rank: int
     count: int
+    is_checkpoint: bool = False
+    info: PartInfo | None = None
+    error: str = ""
 
 
 Input = (

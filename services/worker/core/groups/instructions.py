@@ -76,11 +76,13 @@ class Load:
 class WritePart:
     """Write this member's slices of its state as a partition's, then tell of it (`PartWritten`).
 
-    `generation`: in which they are written; the state's own may be an earlier one.
+    `generation`: in which they are written; the state's own may be an earlier one.  `is_checkpoint`: among the checkpoints,
+    else among what the job goes on from if all members are lost.
     """
 
     generation: Identity
     state: State
+    is_checkpoint: bool = False
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,7 @@ class Reduction:
             counters=np.maximum.reduce(counters) if counters else None,
             learning_rate=first.learning_rate,
             snapshot_at=first.snapshot_at,
+            checkpoint_at=first.checkpoint_at,
         )
 
     def _tree_mean(self, nodes: list[Vector], places: list[int], count: int) -> Vector | None:

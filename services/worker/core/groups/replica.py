@@ -14,8 +14,12 @@ refuses a part.  PROTOCOL: "AllReduce".
 from collections.abc import Hashable
 
 from edlz.services.errors import RemoteProtocolError
+from edlz.services.parameters.audit import recount
+from edlz.services.parameters.digest_reads import read
 from edlz.services.parameters.store import Store
+from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.groups import BASE, block_of
+from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
     FetchState,
@@ -24,8 +28,12 @@ from edlz.services.protocol.messages import (
     Identity,
     Member,
     MemberStatus,
+    ReadTables,
+    ReadVector,
+    Recount,
     Reduce,
     Reduced,
+    Refused,
     SlotFailure,
     SlotHeader,
     SnapshotName,
@@ -131,13 +139,18 @@ class Replica:
         self._letters = Correspondence()  # of this generation
         self._transfer: Transfer | None = None  # while it fetches
         self._donor = Donor()  # of this state, to new members
+        self._wanted = self._cut = (
+            0  # numbers of the checkpoint that is wanted out of turn, and of the last one cut
+        )
+        self._checkpointed = 0  # versions up to this one need not be written any more
+        self._failures = 0  # of parts to be written
 
     # -- what is told
 
     def status(self, now: float) -> MemberStatus:
         """What the master is told."""
         lacks, unanswered, has_mean = self._links(now)
-        is_member = self._is_member
+        is_member = self.is_member
         return MemberStatus(
             term=self.term,
             phase=self.phase.value,
@@ -151,10 +164,20 @@ class Replica:
             failed=self._failed,
             written=self._written,
             unreadable=self._unreadable,
+            marks=tuple(sorted(self.store.ledger.marks.items())) if self.store else (),
+            minibatches=self.store.ledger.minibatches if self.store else 0,
+            losses=self.store.losses if self.store else LossSum(),
+            recount=self._recount,
         )
 
     @property
-    def _is_member(self) -> bool:
+    def _recount(self) -> Recount:
+        store = self.store
+        return Recount() if store is None else recount(store.counts, store.ledger, self.plan.minibatches)
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it has the state of its group, and takes its steps."""
         return self.phase in OF_MEMBERS
 
     def _links(self, now: float) -> tuple[tuple[Identity, ...], tuple[Identity, ...], bool]:
@@ -229,7 +252,7 @@ class Replica:
         out: list[Instruction] = [Tell()] if orders.term > self.term else []
         self.term = orders.term
         self._ends.update(orders.ends)
-        self._released = orders.released
+        self._released, self._checkpointed = orders.released, orders.checkpointed
         if orders.generation < self.generation or self.store is None:
             return out
         if orders.generation > self.generation:
@@ -242,6 +265,7 @@ class Replica:
             out.append(Load(orders.load))
         if orders.members and self.phase is Phase.PROMISED:
             return [*out, *self._join(orders, now)]
+        out += self._on_wanted(orders.checkpoint)
         if self.phase is Phase.HELD and not self._is_barred:
             return [*out, *self._compute()]
         if self.phase is Phase.FAILED and self._failed is not None and self._failed.task in self._ends:
@@ -258,6 +282,7 @@ class Replica:
         self._enter(Phase.PROMISED)
         self.generation, self._group = generation, ()
         self._pending = self._failed = self._loading = self._unreadable = self._step = None
+        self._wanted = self._cut = 0
         self._attempt += 1
         self._letters, self._transfer = Correspondence(), None
         return [Abandon(), *self._reduction.begin(generation), Tell()]
@@ -269,7 +294,7 @@ class Replica:
         self._group = orders.members
         out: list[Instruction] = [*self._reduction.form(len(self._group))]
         if self.name == orders.source:
-            return [*out, *self._begin_step(now)]
+            return [*out, *self._begin(now)]
         if not orders.holders:
             raise RemoteProtocolError(f"nobody holds {orders.source}, the source of {orders.generation}")
         self._enter(Phase.FETCHING)
@@ -307,7 +332,7 @@ class Replica:
             return self._fetch(found) if found else []
         self._transfer = None
         self._take_over(found)
-        return self._begin_step(now)
+        return self._begin(now)
 
     # -- a step
 
@@ -332,6 +357,13 @@ class Replica:
 
     def _member(self, incarnation: Identity) -> Member:
         return next(member for member in self._group if member.incarnation == incarnation)
+
+    def _begin(self, now: float) -> list[Instruction]:
+        """The group's state is there.  If it is to be a checkpoint, parts of it may be lost with the group before."""
+        is_due = self._is_checkpoint(self._whole.version) and self.name[0] != NO_IDENTITY
+        is_due = is_due and self._whole.version > self._checkpointed
+        out = [self._write_part(is_checkpoint=True)] if is_due else []
+        return [*out, *self._begin_step(now)]
 
     def _begin_step(self, now: float) -> list[Instruction]:
         first = self._whole.ledger.finished.first_missing()
@@ -378,7 +410,7 @@ class Replica:
             return []
         self._enter(Phase.FAILED)
         self._attempt += 1
-        self._failed = SlotFailure(task=event.task, index=event.index, error=event.error)
+        self._failed = SlotFailure(task=event.task, index=event.index, error=event.error, failed=event.failed)
         return [Tell()]
 
     def _on_computed(self, event: BlockComputed, now: float) -> list[Instruction]:
@@ -390,7 +422,9 @@ class Replica:
         step.sent_s = now
         own: list[Reduce] = []
         out: list[Instruction] = []
-        for owner, part in step.parts(self.generation, rank, event.learning_rate, self._snapshot_at(now)):
+        following = step.version + 1
+        agreed = (event.learning_rate, self._snapshot_at(now), following if self._wanted else 0)
+        for owner, part in step.parts(self.generation, rank, *agreed):
             if owner == rank:
                 own.append(part)
             else:
@@ -407,7 +441,7 @@ class Replica:
         return self._in_work.version + 1
 
     def _stage(self, to: Hashable, part: Reduce, now: float) -> list[Instruction]:
-        version = self._whole.version if self._is_member else None
+        version = self._whole.version if self.is_member else None
         out: list[Instruction] = []
         for reply in self._reduction.take(to, part, version):
             if reply.to == OWN:
@@ -440,28 +474,52 @@ class Replica:
         version, out = self._whole.version, list[Instruction]()
         if version == step.snapshot_at:
             self._snapshot_due_s = now + self._snapshot_s
-        is_checkpoint = self._checkpoint_steps and version % self._checkpoint_steps == 0
+        if version == step.checkpoint_at:
+            self._cut, self._wanted = max(self._cut, self._wanted), 0
+        is_checkpoint = version == step.checkpoint_at or self._is_checkpoint(version)
         if version == step.snapshot_at or is_checkpoint:
-            out.append(self._write_part())
+            out.append(self._write_part(is_checkpoint=is_checkpoint))
         if self._pending is not None:
             return [*out, *self._promise(self._pending)]
         return [*out, *self._begin_step(now)]
 
     # -- the disk
 
-    def _write_part(self) -> WritePart:
+    def _is_checkpoint(self, version: int) -> bool:
+        return self._checkpoint_steps > 0 and version % self._checkpoint_steps == 0
+
+    def _on_wanted(self, number: int) -> list[Instruction]:
+        """A checkpoint is wanted out of turn: of this state, if it stays, or of the one that rank 0 names next."""
+        if not number or number <= self._cut or not self.is_member:
+            return []
+        if self.phase in (Phase.HELD, Phase.SEALING, Phase.SEALED):
+            self._cut = number
+            return [self._write_part(is_checkpoint=True)]
+        self._wanted = number
+        return []
+
+    def _write_part(self, *, is_checkpoint: bool = False) -> WritePart:
         part = part_of(self._whole.view(self.name[0]), self._rank, len(self._group))
-        return WritePart(self.generation, part)
+        return WritePart(self.generation, part, is_checkpoint)
 
     def _seal(self) -> list[Instruction]:
         self._enter(Phase.SEALING)
         return [self._write_part()]
 
     def _on_written(self, event: PartWritten) -> list[Instruction]:
-        part = WrittenPart(name=event.name, rank=event.rank, count=event.count)
+        self._failures += bool(event.error)
+        part = WrittenPart(
+            name=event.name,
+            rank=event.rank,
+            count=event.count,
+            is_checkpoint=event.is_checkpoint,
+            info=event.info,
+            error=event.error,
+            attempt=self._failures,
+        )
         self._written = (*self._written[-3:], part)
         is_seal = self.phase is Phase.SEALING and event.generation == self.generation
-        if is_seal and event.name == self.name:
+        if is_seal and event.name == self.name and not (event.is_checkpoint or event.error):
             self._enter(Phase.SEALED)
         return [Tell()]
 
@@ -475,12 +533,20 @@ class Replica:
                 return self._stage(to, body, now)
             case FetchState():
                 return self._give(to, body)
+            case ReadVector() | ReadTables():
+                return [Reply(to, self._read(body))]
             case _:
                 raise RemoteProtocolError(f"a member takes no {type(body).__name__}")
 
     def _check_part(self, part: Reduce) -> None:
         if self._group and part.generation == self.generation:
             check_part(part, self._chunks, self._rank, self.plan.slots)
+
+    def _read(self, body: ReadVector | ReadTables) -> Message:
+        """What the master reads of the finished state, for its digest."""
+        if self.phase is not Phase.SEALED or body.incarnation != self.generation:
+            return Refused(reason="incarnation")
+        return read(body, self._whole)
 
     def _note_heard(self, rank: int, now: float) -> None:
         if 0 <= rank < len(self._group):

@@ -75,7 +75,7 @@ class Step:
             self.computed.append(slot)
 
     def parts(
-        self, generation: Identity, rank: int, learning_rate: float, snapshot_at: int
+        self, generation: Identity, rank: int, learning_rate: float, snapshot_at: int, checkpoint_at: int = 0
     ) -> Iterator[tuple[int, Reduce]]:
         """Yield the parts that are due to owners, each with the owner's rank."""
         places, dense, state = self._nodes()
@@ -99,6 +99,7 @@ class Step:
                         counters=largest if (owner, bucket) == (0, 0) else None,
                         learning_rate=learning_rate if rank == 0 else 0.0,
                         snapshot_at=snapshot_at if rank == 0 else 0,
+                        checkpoint_at=checkpoint_at if rank == 0 else 0,
                     ),
                 )
 
@@ -153,6 +154,11 @@ class Step:
     def snapshot_at(self) -> int:
         """A version that all members write, as rank 0 has said."""
         return max(mean.snapshot_at for mean in self.means.values())
+
+    @property
+    def checkpoint_at(self) -> int:
+        """The same of a checkpoint out of turn."""
+        return max(mean.checkpoint_at for mean in self.means.values())
 
 
 def _added(vectors: Sequence[Vector], places: list[int]) -> Vector:

@@ -1,0 +1,249 @@
+"""The core that leads the group of an all-reduce job: its members stand where parameter servers would.
+
+Theory of operation.  All members of a group have one state, so to the rest of the master they are the one partition of the job:
+what `Rendezvous` knows of them is told as that partition's status, whose life is the group's generation.  What the
+partition would be ordered, the members' orders say: where bad tasks end, which checkpoint is wanted, which version is
+evaluated.  Members hold a version that is to be evaluated until its round is over.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from edlz.services.master.core.groups import events
+from edlz.services.master.core.groups.rendezvous import Rendezvous, Stage
+from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, WriteManifest, WriteState
+from edlz.services.protocol.groups import number_of
+from edlz.services.protocol.ledger import LedgerRecord, TaskSet
+from edlz.services.protocol.messages import (
+    CheckpointPart,
+    ClosedTask,
+    GroupOrders,
+    Identity,
+    Member,
+    MemberStatus,
+    PartInfo,
+    PartitionStatus,
+    SnapshotName,
+    WorkerStatus,
+    WrittenPart,
+)
+from edlz.services.protocol.plan import Plan
+
+__all__ = ["Given", "Group"]
+
+Given = events.Evict | events.GiveUpTask | events.Evaluate
+"""What the master decides with others."""
+
+
+class Group:
+    """The group of one job, under one master's term.
+
+    Parameters
+    ----------
+    plan : Plan
+    term : int
+    durable : collection of SnapshotName
+        States that lie on the disk, whole.
+
+    Attributes
+    ----------
+    evaluating : SnapshotName or None
+        The state that members hold until it is evaluated.
+    """
+
+    def __init__(self, plan: Plan, term: int, durable: Collection[SnapshotName]) -> None:
+        self._plan, self._term, self._before = plan, term, tuple(durable)
+        self._core: Rendezvous | None = None  # from the first input on
+        self._lives: dict[str, set[Identity]] = {}  # of workers, by id
+        self._workers: dict[Identity, str] = {}  # the same the other way round, of all that were ever heard
+        self._durable: set[SnapshotName] = set(durable)
+        self._parts: dict[int, tuple[SnapshotName, tuple[PartInfo, ...]]] = {}  # of checkpoints, by version
+        self._reports: tuple[CheckpointPart, ...] = ()
+        self._failures = 0  # of checkpoints' parts
+        self._seq = 0
+        self._said: tuple[object, ...] = ()  # what the newest status was made of
+        self._told: Identity | None = None  # the generation of which a screen has heard
+        self.evaluating: SnapshotName | None = None
+        self._given: list[Given] = []
+
+    @property
+    def _rendezvous(self) -> Rendezvous:
+        assert self._core is not None, "nothing has been heard"
+        return self._core
+
+    # -- inputs
+
+    def on_tick(self, now: float) -> list[Instruction]:
+        """Time has passed."""
+        return self._feed(events.Tick(), now)
+
+    def hear(self, status: WorkerStatus, now: float) -> list[Instruction]:
+        """Take in what a worker says of its replica."""
+        assert status.incarnation is not None
+        assert status.member is not None
+        life, out = status.incarnation, list[Instruction]()
+        known = self._lives.setdefault(status.worker, set())
+        for before in sorted(known - {life}):
+            if before < life:  # a new life of the same id
+                known.discard(before)
+                out += self._feed(events.Lost(before), now)
+        known.add(life)
+        self._workers[life] = status.worker
+        member = Member(incarnation=life, worker=status.worker, endpoint=status.member_endpoint)
+        return [*out, *self._feed(events.Heard(member, status.member), now)]
+
+    def on_end(self, worker: str, now: float) -> list[Instruction]:
+        """A worker has ended, or is not wanted any more."""
+        lives = sorted(self._lives.pop(worker, ()))
+        return [one for life in lives for one in self._feed(events.Lost(life), now)]
+
+    def on_durable(self, name: SnapshotName, now: float) -> list[Instruction]:
+        """A state is whole on the disk."""
+        self._durable.add(name)
+        return self._feed(events.Durable(name), now)
+
+    def on_manifest(self, version: int, now: float, *, is_written: bool) -> list[Instruction]:
+        """The same of a checkpoint, or it could not be completed."""
+        name, _ = self._parts.pop(version, (None, ()))
+        return self.on_durable(name, now) if name is not None and is_written else []
+
+    def release(self, now: float) -> list[Instruction]:
+        """The state that was to be evaluated is: members go on."""
+        name, self.evaluating = self.evaluating, None
+        return [] if name is None else self._feed(events.Evaluated(name), now)
+
+    def tell(self, ends: Sequence[tuple[int, int]], checkpoint: int, checkpointed: int) -> None:
+        """What members are told from now on."""
+        core = self._rendezvous
+        core.ends, core.checkpoint, core.checkpointed = dict(ends), checkpoint, checkpointed
+
+    def orders(self, life: Identity) -> GroupOrders | None:
+        """Return what is to be true of a worker as a member."""
+        return None if self._core is None else self._core.orders(life)
+
+    def take_given(self) -> list[Given]:
+        """Return what is to be decided with others, once."""
+        given, self._given = self._given, []
+        return given
+
+    # -- what is told
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Those that train together now, in the order of ranks."""
+        return () if self._core is None else self._core.members
+
+    def worker(self, life: Identity) -> str:
+        """Return the id of a worker that has been heard."""
+        return self._workers[life]
+
+    def status(self, closing: Sequence[tuple[int, int]]) -> PartitionStatus | None:
+        """Return what a partition with the members' state would say; None while they do not take steps together, or if it
+        has said so before.
+
+        Parameters
+        ----------
+        closing : sequence of (int, int)
+            As in the orders of partitions.
+        """
+        statuses = () if self._core is None else self._core.statuses
+        if not statuses:
+            return None
+        least, core = min(statuses, key=lambda status: status.name), self._rendezvous
+        said = (core.generation, core.stage, least.name, tuple(closing), self._reports, len(self._durable))
+        if said == self._said:
+            return None
+        self._said = said
+        return self._as_partition(least, closing)
+
+    def _as_partition(self, member: MemberStatus, closing: Sequence[tuple[int, int]]) -> PartitionStatus:
+        self._seq += 1
+        core, finished, marks = self._rendezvous, TaskSet(member.finished), dict(member.marks)
+        closed = tuple(
+            ClosedTask(task=task, number=number, mark=marks.get(task, 0), finished=task in finished)
+            for task, number in closing
+        )
+        return PartitionStatus(
+            partition=0,
+            boot=0,
+            incarnation=core.generation,
+            seq=self._seq,
+            term=self._term,
+            endpoint=core.members[0].endpoint,
+            era=core.generation,
+            version=member.name[1],
+            has_base=True,
+            ledger=LedgerRecord(finished=member.finished, marks=member.marks, minibatches=member.minibatches),
+            finished_tasks=len(finished),
+            minibatches=member.minibatches,
+            open_minibatches=sum(marks.values()),
+            snapshots=tuple(sorted(self._durable)),
+            is_sealed=core.stage is Stage.COMPLETE,
+            parts=self._reports,
+            recount=member.recount,
+            closed=closed,
+            losses=member.losses,
+        )
+
+    def news(self) -> list[Announce]:
+        """Say, once, who trains together."""
+        core = self._rendezvous
+        if not core.statuses or core.generation == self._told:
+            return []
+        self._told = core.generation
+        workers = sorted((member.worker for member in core.members), key=lambda name: (len(name), name))
+        names = ", ".join(f"worker-{worker}" for worker in workers)
+        return [Announce("group", f"the model is on {names}.")]
+
+    def with_parts(self, order: WriteManifest) -> WriteManifest:
+        """Return the order to complete a checkpoint with all members' parts."""
+        name, parts = self._parts[order.version]
+        return replace(order, parts=parts, number=number_of(name[0]))
+
+    # -- what the core of the group asks for
+
+    def _feed(self, event: events.Input, now: float) -> list[Instruction]:
+        if self._core is None:
+            self._core = Rendezvous(self._plan, self._term, now)
+            for name in self._before:
+                self._core.feed(events.Durable(name), now)
+        out: list[Instruction] = []
+        for one in self._core.feed(event, now):
+            match one:
+                case events.Tell(text):
+                    out.append(Announce("group", text))
+                case events.WriteManifest(name, _, is_checkpoint, parts):
+                    out += self._on_whole(name, parts, is_checkpoint=is_checkpoint)
+                case events.PartFailed():
+                    self._on_part_failed(one)
+                case events.Complete():
+                    pass
+                case events.Evaluate(name):
+                    self.evaluating = name
+                    self._given.append(one)
+                case _:
+                    self._given.append(one)
+        return [*out, *self.news()]
+
+    def _on_whole(
+        self, name: SnapshotName, parts: Sequence[WrittenPart], *, is_checkpoint: bool
+    ) -> list[Instruction]:
+        """All parts of a state are on the disk."""
+        infos = tuple(part.info for part in parts if part.info is not None)
+        if not is_checkpoint:
+            return [WriteState(name, infos, number_of(name[0]))]
+        version = name[1]
+        self._parts[version] = name, infos
+        self._report(CheckpointPart(number=version, version=version, info=infos[0]))
+        return []
+
+    def _on_part_failed(self, failed: events.PartFailed) -> None:
+        part, version = failed.part, failed.part.name[1]
+        if part.is_checkpoint:
+            self._failures += 1
+            self._report(
+                CheckpointPart(number=version, version=version, error=part.error, attempt=self._failures)
+            )
+
+    def _report(self, part: CheckpointPart) -> None:
+        self._reports = (*self._reports[-3:], part)

@@ -1,0 +1,158 @@
+"""The core that joins an all-reduce job's group with the rest of its master: what the one means for the other."""
+
+from collections.abc import Collection
+
+from edlz.services.master.core.checkpoints import Checkpoints
+from edlz.services.master.core.course import Course
+from edlz.services.master.core.group import Group
+from edlz.services.master.core.groups import events
+from edlz.services.master.core.job_processes import JobProcesses
+from edlz.services.master.core.processes.eras import Eras
+from edlz.services.master.core.processes.partitions import Partitions
+from edlz.services.master.core.vocabulary.inputs import ManifestWritten, StateWritten
+from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, WriteManifest
+from edlz.services.master.core.vocabulary.verdict import Verdict
+from edlz.services.master.core.work import Work
+from edlz.services.protocol.messages import (
+    FailedTask,
+    GroupOrders,
+    Identity,
+    Job,
+    Member,
+    PartitionStatus,
+    SnapshotName,
+    WorkerStatus,
+)
+
+__all__ = ["GroupCourse"]
+
+
+class GroupCourse:
+    """The group of one job, and what follows from it.
+
+    Parameters
+    ----------
+    job : Job
+    term : int
+        Of this master.
+    durable : collection of SnapshotName
+        States that lie on the disk, whole.
+    cores : Partitions, Eras, Checkpoints, Work, Verdict, JobProcesses
+        Told what the group has come to, and asked for what its members are to hear.
+    course : Course
+        Told of a life of the one partition.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        term: int,
+        durable: Collection[SnapshotName],
+        cores: tuple[Partitions, Eras, Checkpoints, Work, Verdict, JobProcesses],
+        course: Course,
+    ) -> None:
+        self._plan, self._course = job.plan, course
+        self._partitions, self._eras, self._checkpoints, self._work, self._verdict, self._processes = cores
+        self._group = Group(job.plan, term, durable)
+        self._version = 0  # of the newest status
+
+    # -- what is told
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Those that train together now, in the order of ranks."""
+        return self._group.members
+
+    def orders(self, life: Identity) -> GroupOrders | None:
+        """Return what is to be true of a worker as a member."""
+        bad_tasks, stands_at = self._work.bad_tasks, self._work.barriers.stands_at
+        status = next(iter(self._partitions.statuses), None)
+        is_sealed = status is not None and status.is_sealed
+        wanted = self._checkpoints.orders(0, is_sealed=is_sealed, stands_at=stands_at)
+        number = 0 if wanted is None else wanted.number
+        self._group.tell(bad_tasks.journalled, number, self._checkpoints.completed)
+        return self._group.orders(life)
+
+    def with_parts(self, order: WriteManifest) -> WriteManifest:
+        """Return the order to complete a checkpoint with all members' parts."""
+        return self._group.with_parts(order)
+
+    # -- inputs
+
+    def hear(self, status: WorkerStatus, now: float) -> list[Instruction]:
+        """Take in what a worker says of its replica, if it is built."""
+        return [] if status.member is None else self._group.hear(status, now)
+
+    def on_tick(self, now: float) -> list[Instruction]:
+        """Time has passed."""
+        return self._group.on_tick(now)
+
+    def on_manifest(self, written: ManifestWritten, now: float) -> list[Instruction]:
+        """A checkpoint is complete, or could not be completed."""
+        return self._group.on_manifest(written.version, now, is_written=not written.error)
+
+    def on_state(self, written: StateWritten, now: float) -> list[Instruction]:
+        """A state to go on from is whole, or could not be completed."""
+        if written.error:
+            text = f"v{written.name[1]} could not be saved to go on from: {written.error}"
+            return [Announce("group", text, 30)]
+        return self._group.on_durable(written.name, now)
+
+    def advance(self, now: float) -> list[Instruction]:
+        """Do what follows for the group from what is known now, and from the group for the job."""
+        out: list[Instruction] = []
+        for worker in self._processes.take_ended():
+            out += self._group.on_end(worker, now)
+        for given in self._group.take_given():
+            out += self._on_given(given, now)
+        out += self._release(now)
+        status = self._group.status(self._work.bad_tasks.closing)
+        return out if status is None else [*out, *self._take(status, now)]
+
+    # -- what the group's core has decided
+
+    def _on_given(self, given: events.Instruction, now: float) -> list[Instruction]:
+        match given:
+            case events.Evict(incarnation, reason):
+                return self._processes.evict(self._group.worker(incarnation), reason, now)
+            case events.GiveUpTask():
+                return self._work.give_up(_attempts(given))
+            case _:
+                return []
+
+    def _release(self, now: float) -> list[Instruction]:
+        """Let members go on behind the version that they hold, when its metrics are known."""
+        held = self._group.evaluating
+        if held is None or not self._work.is_open:
+            return []
+        evaluation, version = self._work.evaluation, held[1]
+        if not self._work.barriers.are_used and evaluation.open_at(version):
+            return []
+        return self._group.release(now)
+
+    def _take(self, status: PartitionStatus, now: float) -> list[Instruction]:
+        """Take in what the one partition would say."""
+        partitions, work = self._partitions, self._work
+        finished = partitions.entries[0].finished if partitions.entries else None
+        self._eras.newest = status.era
+        is_back, out = status.version < self._version, list[Instruction]()
+        if is_back:
+            self._group.evaluating = None
+            text = f"nobody has v{self._version} any more: training goes back to v{status.version}."
+            out.append(Announce("group", text))
+        if partitions.take(status):
+            self._course.on_new_life()
+        self._version = status.version
+        entry = partitions.entries[0]
+        if finished is None or is_back or entry.finished.bounds != finished.bounds:
+            out += work.follow(entry.finished, is_back=is_back, now=now)
+        return [*out, *self._course.advance()]
+
+
+def _attempts(given: events.GiveUpTask) -> list[tuple[str, FailedTask]]:
+    """Return the attempts at a task, also if members have told no more than that it raised."""
+    if given.attempts:
+        return list(given.attempts)
+    task, index = given.task, given.index
+    failed = FailedTask(kind="training", task=task, index=index, error=given.error, where="", traceback="")
+    return [("", failed)]

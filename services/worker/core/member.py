@@ -1,0 +1,147 @@
+"""The life of a worker that is a member of an all-reduce group, as its core has it: nothing is leased to train on.
+
+Theory of operation.  What is computed next is the `Replica`'s affair; here is what the rest of a worker's life asks of its
+training.  The one partition that evaluations pull their values from is the replica in this process: what is asked of it is
+answered at once, with a copy, and only while the replica has the state of its group.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from edlz.services.parameters.store import Store
+from edlz.services.protocol.messages import (
+    ANY_VERSION,
+    Exchanged,
+    FailedTask,
+    Identity,
+    NewestPull,
+    PartitionAddress,
+    Push,
+    Refused,
+)
+from edlz.services.protocol.plan import Plan
+from edlz.services.worker.core.groups import inputs
+from edlz.services.worker.core.groups.instructions import Compute
+from edlz.services.worker.core.groups.instructions import Instruction as MemberInstruction
+from edlz.services.worker.core.groups.replica import Replica
+from edlz.services.worker.core.groups.replica_phases import Phase
+from edlz.services.worker.core.held_tasks import HeldTask
+from edlz.services.worker.core.instructions import Instruction
+from edlz.services.worker.core.partition_directory import PartitionDirectory
+from edlz.services.worker.core.requests import Requests
+from edlz.services.worker.core.training import Training
+
+__all__ = ["MemberTraining", "own_replica"]
+
+_WAITING = {
+    Phase.PROMISED,
+    Phase.FETCHING,
+    Phase.STAGED,
+    Phase.HELD,
+    Phase.FAILED,
+    Phase.SEALING,
+    Phase.SEALED,
+}
+
+
+def own_replica(incarnation: Identity) -> PartitionAddress:
+    """Return where the one partition is that a member pulls values from for evaluations: here."""
+    return PartitionAddress(index=0, incarnation=incarnation, endpoint="", has_base=True)
+
+
+class MemberTraining(Training):
+    """Training without leases.
+
+    Parameters
+    ----------
+    plan, partitions, requests, tell
+        As for `Training`.
+    replica : Replica
+
+    Attributes
+    ----------
+    replica : Replica
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        partitions: PartitionDirectory,
+        requests: Requests,
+        tell: Callable[[float], list[Instruction]],
+        replica: Replica,
+    ) -> None:
+        super().__init__(plan, partitions, requests, False, tell)
+        self.replica = replica
+        self._block: tuple[int, ...] = ()  # tasks of the slots that are being computed
+
+    # -- what is told
+
+    @property
+    def wants_task(self) -> bool:
+        return False
+
+    @property
+    def holding(self) -> tuple[int, ...]:
+        return self._block if self.replica.phase is Phase.COMPUTING else ()
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.replica.phase in _WAITING
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the replica has the state of its group."""
+        return self.replica.is_member
+
+    # -- inputs
+
+    def build(self, store: Store, now: float) -> list[MemberInstruction]:
+        """The model is built and traced; this is the state before training."""
+        return self.replica.feed(inputs.Built(store), now)
+
+    def feed(self, event: inputs.Input, now: float) -> list[MemberInstruction]:
+        """Give the replica an input; return what it asks for."""
+        if isinstance(event, inputs.SlotComputed):
+            self.steps += 1
+        out = self.replica.feed(event, now)
+        for instruction in out:
+            if isinstance(instruction, Compute):
+                self._block = tuple(slot.task for slot in instruction.slots)
+        return out
+
+    def newest(self, pull: NewestPull) -> Exchanged | Refused:
+        """Return the replica's values, for evaluation; later steps do not change them."""
+        replica, store = self.replica, self.replica.store
+        is_wanted = pull.version in (ANY_VERSION, replica.name[1])
+        if store is None or not (is_wanted and replica.is_member):
+            return Refused(reason="not ready")
+        return Exchanged(
+            incarnation=replica.name[0],
+            mark=0,
+            finished=False,
+            version=store.version,
+            dense=store.dense.copy(),
+            state=store.state.copy(),
+            counters=np.array(store.counters),
+        )
+
+    def end_job(self, failed: FailedTask) -> None:
+        """The job is to end at this minibatch: the master hears it until it has noted it."""
+        if all(known.key != failed.key for known in self._failed):
+            self._failed.append(failed)
+
+    # -- of what is leased there is nothing
+
+    def _begin(self) -> list[Instruction]:
+        return []
+
+    def _on_all(self, held: HeldTask, now: float) -> list[Instruction]:
+        raise AssertionError("a member has no task in hand")
+
+    def _push(self, held: HeldTask, pushes: list[Push]) -> list[Instruction]:
+        raise AssertionError("a member has no task in hand")
+
+    def _on_all_acks(self, held: HeldTask, now: float) -> list[Instruction]:
+        raise AssertionError("a member has no task in hand")

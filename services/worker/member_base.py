@@ -1,0 +1,77 @@
+"""What a member of an all-reduce group begins with, and the models that no group can train."""
+
+from pathlib import Path
+
+from edlz.services.errors import ConfigError, ModelError
+from edlz.services.parameters.beginning import begun_from, difference
+from edlz.services.parameters.store import Store, initial_digest
+from edlz.services.protocol.messages import Initialise, Job
+from edlz.services.storage.checkpoint_reading import read_partition
+from edlz.services.worker.core.computation import Built
+
+__all__ = ["base_of_members", "refuse_for_members"]
+
+_HELP = "--distribution_strategy=ParameterServerStrategy"
+
+
+def refuse_for_members(built: Built) -> None:
+    """Refuse a model that needs parameter servers.
+
+    Raises
+    ------
+    ModelError
+        If it has embedding tables, or callbacks that decide how the job goes on.
+    """
+    if built.tables:
+        raise ModelError(
+            f"{built.tables[0].path} is an edlz.api.Embedding: rows of unbounded tables live on parameter servers",
+            _HELP,
+        )
+    needs = built.callbacks
+    if needs is not None and (needs.decides or needs.max_steps):
+        raise ModelError(
+            "callbacks() returns one that decides how the job goes on: AllreduceStrategy does not have that yet",
+            _HELP,
+        )
+
+
+def base_of_members(built: Built, job: Job) -> Store:
+    """Return the whole state before training: the model's, or the checkpoint that the job begins from.
+
+    Raises
+    ------
+    ConfigError
+        If the checkpoint is of another model.
+    DataError
+        If it cannot be read.
+    """
+    plan, vectors = job.plan, (built.dense, built.state, built.counters)
+    if not job.begins_from:
+        initial = Store.initial(
+            plan_hash=plan.hash,
+            task_count=plan.task_count,
+            partition=0,
+            partitions=1,
+            layout=built.layout,
+            optimizer=built.optimizer,
+            dense=built.dense,
+            state=built.state,
+            counters=built.counters,
+        )
+        return Store(initial, plan.seed)
+    state = begun_from(read_partition(Path(job.begins_from), 0, 1), plan)
+    ours = Initialise(
+        run=job.run,
+        plan_hash=plan.hash,
+        digest=initial_digest(plan.hash, built.layout, built.optimizer, (), *vectors),
+        layout=built.layout,
+        optimizer=built.optimizer,
+        dense=None,
+        state=None,
+        counters=None,
+    )
+    problem = difference(state, ours)
+    if problem is not None:
+        state.close()
+        raise ConfigError(problem.message, problem.help)
+    return Store(state, plan.seed)

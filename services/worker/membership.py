@@ -1,0 +1,163 @@
+"""What a worker carries out as a member of an all-reduce group: lines to the others, blocks of slots, files of its state."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from edlz.services.configuration.job_config import JobConfig
+from edlz.services.errors import DataError
+from edlz.services.parameters.store import Store
+from edlz.services.process.shell import Fail
+from edlz.services.protocol.messages import Job, PartInfo, SnapshotName
+from edlz.services.storage.durable import NO_ROOM
+from edlz.services.storage.replica_files import ReplicaFiles
+from edlz.services.storage.state import State
+from edlz.services.transport.security import Security
+from edlz.services.worker.block_computing import BlockComputing
+from edlz.services.worker.computing import Computing
+from edlz.services.worker.core.groups.inputs import Input, Loaded, PartWritten
+from edlz.services.worker.core.groups.instructions import AskMember, Compute, Load, Reply, WritePart
+from edlz.services.worker.members import MemberLines
+
+__all__ = ["Membership"]
+
+Result = TypeVar("Result")
+
+AGAIN_S = 5.0  # a state that the job needs is tried again so often on a full disk
+
+logger = logging.getLogger(__name__)
+
+
+class Membership:
+    """The means of one member, on the running event loop.
+
+    Parameters
+    ----------
+    config : JobConfig
+        This process's own flags.
+    job : Job
+    security : Security
+        A worker's.
+    computing : Computing
+    feed : callable
+        Given what the member's core is told.
+    fail : callable
+        Ends the worker.
+
+    Attributes
+    ----------
+    endpoint : str
+        Where other members ask this one.
+    """
+
+    def __init__(
+        self,
+        config: JobConfig,
+        job: Job,
+        security: Security,
+        computing: Computing,
+        feed: Callable[[Input], None],
+        fail: Fail,
+    ) -> None:
+        self._computing, self._feed, self._fail = computing, feed, fail
+        self._lines = MemberLines(
+            config.listen_endpoint,
+            worker=str(config.worker_id),
+            job=job.name,
+            security=security,
+            feed=feed,
+            fail=fail,
+        )
+        self.endpoint = config.reachable_at(self._lines.endpoint)
+        self._files = ReplicaFiles(job)
+        self._tag = f"worker-{config.worker_id}-{secrets.token_hex(4)}"
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
+        self._blocks: BlockComputing | None = None
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Hang up; a part that is being written is given up with the process."""
+        self._is_closed = True
+        self._lines.close()
+        self._disk.shutdown(wait=False, cancel_futures=True)
+
+    # -- the others
+
+    def ask(self, asked: AskMember) -> None:
+        self._lines.ask(asked)
+
+    def reply(self, reply: Reply) -> None:
+        self._lines.reply(reply)
+
+    def abandon(self) -> None:
+        """What is computed and what others were asked is of no use any more."""
+        self._lines.abandon()
+        if self._blocks is not None:
+            self._blocks.abandon()
+
+    # -- the model
+
+    def compute(self, order: Compute, store: Store) -> None:
+        self._blocks = self._blocks or self._computing.block_computing(self._feed)
+        self._blocks.compute(order, store)
+
+    # -- the disk
+
+    def load(self, load: Load) -> None:
+        def done(state: State | None) -> None:
+            self._feed(Loaded(load.name, state))
+
+        self._run(lambda: self._read(load.name), done)
+
+    def _read(self, name: SnapshotName) -> State | None:
+        try:
+            return self._files.load(name)
+        except (DataError, OSError) as error:
+            logger.warning("v%d cannot be read: %s", name[1], error)
+            return None
+
+    def write(self, order: WritePart) -> None:
+        state = order.state
+        about = (order.generation, state.name, state.partition, state.partitions, order.is_checkpoint)
+
+        def done(written: PartInfo | OSError | None) -> None:
+            if isinstance(written, OSError) and not order.is_checkpoint and written.errno in NO_ROOM:
+                # The job ends with such a state, or goes on from it: it waits for room.
+                logger.warning("v%d cannot be saved for now: %s", state.version, written)
+                self._loop.call_later(AGAIN_S, self.write, order)
+            elif isinstance(written, PartInfo):
+                self._feed(PartWritten(*about, info=written))
+            else:
+                error = str(written) if written else "a later one has its place"
+                self._feed(PartWritten(*about, error=error))
+
+        self._run(lambda: self._write(order), done)
+
+    def _write(self, order: WritePart) -> PartInfo | OSError | None:
+        try:
+            return self._files.write(order.state, self._tag, is_checkpoint=order.is_checkpoint)
+        except OSError as error:
+            return error
+
+    def _run(self, work: Callable[[], Result], then: Callable[[Result], None]) -> None:
+        """Have the disk's thread do something, then the loop."""
+        if self._is_closed:
+            return
+
+        def run() -> None:
+            try:
+                result = work()
+            except BaseException as error:
+                self._loop.call_soon_threadsafe(self._fail, error)
+            else:
+                self._loop.call_soon_threadsafe(self._finish, then, result)
+
+        self._disk.submit(run)
+
+    def _finish(self, then: Callable[[Result], None], result: Result) -> None:
+        if not self._is_closed:
+            then(result)

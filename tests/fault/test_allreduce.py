@@ -1,0 +1,80 @@
+"""An all-reduce job under `edlz train`: whatever is lost, it ends with the bits of parameter servers."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes import MODELS, HandJob, TrainJob, check_exactly_once
+
+pytestmark = pytest.mark.fault
+
+FLAGS = (
+    f"--model_file={MODELS}/tiny_mlp.py",
+    "--minibatch_size=5",
+    "--records_per_task=50",
+    "--grads_to_wait=3",
+    "--worker_threads=1",
+    "--num_epochs=12",
+    "--log_level=DEBUG",
+)
+ALLREDUCE = ("--distribution_strategy=AllreduceStrategy", "--recovery_snapshot_secs=0.5", "--progress=plain")
+
+Start = Callable[..., TrainJob]
+
+
+@pytest.fixture(scope="module")
+def digest(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> str:
+    """Of the same job with one parameter server."""
+    flags = (*FLAGS, f"--training_data={small_mnist}/train")
+    with HandJob(tmp_path_factory.mktemp("servers"), *flags, partitions=0).start(1) as job:
+        return job.finish().digest
+
+
+@pytest.fixture
+def start(tmp_path: Path, small_mnist: Path) -> Iterator[Start]:
+    jobs: list[TrainJob] = []
+
+    def start(*flags: str) -> TrainJob:
+        jobs.append(TrainJob(tmp_path, *FLAGS, *ALLREDUCE, f"--training_data={small_mnist}/train", *flags))
+        return jobs[0]
+
+    yield start
+    for job in jobs:
+        job.__exit__()
+
+
+def test_a_member_then_the_master(start: Start, digest: str) -> None:
+    job = start("--num_workers=3")
+    job.wait_for_output("the model is on worker-0, worker-1, worker-2")
+    job.kill("worker-1")
+    job.wait_for_output("worker-1 left the group")
+    job.wait_for_output("worker-3 joined")
+    job.kill("master")
+    job.wait_for_output("term=2")
+    status = job.finish()
+    assert status.digest == digest
+    check_exactly_once(job.folder)
+
+
+def test_all_members_at_once(start: Start, digest: str) -> None:
+    job = start("--num_workers=2")
+    job.wait_for_output("the model is on worker-0, worker-1")
+    job.wait_for_output("Task:20 completed")
+    for name in ("worker-0", "worker-1"):
+        job.kill(name)
+    status = job.finish()
+    assert status.digest == digest
+    [begun] = re.findall(r"training goes back to v(\d+)", job.output())
+    assert int(begun) > 0
+    check_exactly_once(job.folder)
+
+
+def test_it_is_stopped_and_resumed_with_parameter_servers_and_back(start: Start, digest: str) -> None:
+    job = start("--num_workers=2")
+    job.wait_for_output("Task:5 completed")
+    job.run("stop", job.name)
+    job.finish(code=143)
+    servers = ("--distribution_strategy=ParameterServerStrategy", "--num_ps_pods=2")
+    assert f"sha256 {digest}" in job.run("resume", job.name, *servers)
