@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.errors import DataError, LocalProtocolError, RemoteProtocolError
+from edlz.services.errors import LocalProtocolError, RemoteProtocolError
 from edlz.services.master.awake_clock import AwakeClock
 from edlz.services.master.checkpoint_folder import CheckpointFolder
 from edlz.services.master.core.master import MasterCore
@@ -44,6 +44,7 @@ from edlz.services.master.core.vocabulary.instructions import (
 from edlz.services.master.core.vocabulary.instructions import Journal as Entry
 from edlz.services.master.core.vocabulary.records import Added
 from edlz.services.master.digest import take_digest
+from edlz.services.master.group_states import GroupStates
 from edlz.services.master.hosted_partition import HostedPartition
 from edlz.services.master.journal.full_disk import DiskFull
 from edlz.services.master.journal.journal import Journal, TermLost
@@ -74,7 +75,6 @@ from edlz.services.protocol.messages import (
     SupervisorStatus,
     WorkerStatus,
 )
-from edlz.services.storage.checkpoint_writing import Finished
 from edlz.services.storage.replica_files import ReplicaFiles
 from edlz.services.transport.rpc import RpcServer
 from edlz.services.transport.security import Security
@@ -144,7 +144,7 @@ class MasterService(Shell[Input, Instruction]):
     def __init__(self, config: JobConfig, journal: Journal, job: Job, folder: Path, stop: Stop) -> None:
         super().__init__(stop)
         self._config, self._journal, self._folder = config, journal, folder
-        state, self._replicas = journal.state(), ReplicaFiles(job)
+        state, replicas = journal.state(), ReplicaFiles(job)
         self._core = MasterCore(
             job,
             state,
@@ -152,9 +152,10 @@ class MasterService(Shell[Input, Instruction]):
             config.checkpoint_steps,
             config.worker_hang_secs,
             desired_processes(config, state.fleet),
-            self._replicas.names() if config.is_allreduce else (),
+            replicas.names() if config.is_allreduce else (),
         )
         self._checkpoints = CheckpointFolder(config, self._core)
+        self._states = GroupStates(replicas, self._core)
         loop = asyncio.get_running_loop()
         # Waiting for the disk, this master hears nobody: that time is nobody's silence.
         self._clock = AwakeClock(lambda: loop.time() - journal.waited_s)
@@ -483,23 +484,7 @@ class MasterService(Shell[Input, Instruction]):
         self._start(self._write_state(order), "state")
 
     async def _write_state(self, order: WriteState) -> None:
-        """Say of a state that all members of a group have written their parts of it."""
-        core, (_, version) = self._core, order.name
-        finished = Finished(
-            job=core.job.name,
-            run=core.job.run,
-            mode=core.plan.mode,
-            number=order.number,
-            epoch=0,
-            minibatches=self._progress.minibatches,
-            ends=core.work.bad_tasks.journalled,
-        )
-        error = ""
-        try:
-            tag = f"master-{core.term}"
-            await asyncio.to_thread(self._replicas.complete, version, order.parts, finished, tag)
-        except (OSError, DataError) as failed:
-            error = str(failed)
+        error = await self._states.complete(order, self._progress.minibatches)
         self.feed(StateWritten(order.name, error))
 
     async def _publish(self, order: PublishPredictions) -> None:
