@@ -20,7 +20,6 @@ from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
-    NO_IDENTITY,
     Exchange,
     Granted,
     Identity,
@@ -308,11 +307,7 @@ class Partition(Standing):
         """Do what the master wants of the state in hand, in its era."""
         self._heartbeat.set_fence(orders.fence, store.ledger.finished.first_missing(), now)
         task_count = orders.task_count or self.plan.task_count
-        out: list[Instruction] = [
-            Drop(name)
-            for name in self._snapshots.names()
-            if name[1] < orders.discard_below and name[0] != NO_IDENTITY
-        ]
+        out = self._dropped_below(orders.discard_below)
         if self.condition is not Condition.UNRESTORED:
             assert self._exchanges is not None
             if self._exchanges.task_count != task_count:
@@ -425,8 +420,7 @@ class Partition(Standing):
         elif write.kind == "seal":
             self.is_sealed, self._is_sealing = True, False
         if write.kind != "base" and not self.plan.is_sync:
-            older = [name for name in self._snapshots.names() if name[1] < write.state.version]
-            out += [Drop(name) for name in older if name[0] != NO_IDENTITY]
+            out += self._dropped_below(write.state.version)
             out += self._save_own(now) if self._leaving.is_under_way else []
         return out + self._status(now)
 

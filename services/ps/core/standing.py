@@ -11,11 +11,11 @@ from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError
 from edlz.services.parameters.audit import recount
 from edlz.services.parameters.store import Store
-from edlz.services.protocol.messages import ClosedTask, Identity, Job, Recount, SnapshotName
+from edlz.services.protocol.messages import NO_IDENTITY, ClosedTask, Identity, Job, Recount, SnapshotName
 from edlz.services.protocol.plan import Plan
 from edlz.services.ps.core.asynchronous import Asynchronous, AsyncSettings
 from edlz.services.ps.core.heartbeat import Heartbeat
-from edlz.services.ps.core.instructions import Instruction, Snapshots, Warn
+from edlz.services.ps.core.instructions import Drop, Instruction, Snapshots, Warn
 from edlz.services.ps.core.recovery import RecoverySnapshots, Targets
 from edlz.services.ps.core.synchronous import Synchronous
 from edlz.services.ps.core.task_ends import TaskEnds
@@ -129,6 +129,11 @@ class Standing(ABC):
     def _snapshot(self, now: float) -> list[Instruction]:
         assert self.store is not None
         return [*self._recovery.take(self.store, self._snapshot_era, now)]
+
+    def _dropped_below(self, version: int) -> list[Instruction]:
+        """Let go of the snapshots below a version; the state before training stays."""
+        older = [name for name in self._snapshots.names() if name[1] < version]
+        return [Drop(name) for name in older if name[0] != NO_IDENTITY]
 
     @property
     def _closed_tasks(self) -> tuple[ClosedTask, ...]:
