@@ -1,7 +1,6 @@
 """What a member of an all-reduce group computes: the slots of its block, on its replica as it lies in memory."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
@@ -14,16 +13,33 @@ from edlz.services.worker.core.groups.inputs import BlockComputed, SlotComputed,
 from edlz.services.worker.core.groups.instructions import Compute, Slot
 from edlz.services.worker.engine.user_code.user_code import TaskError
 from edlz.services.worker.keras_thread import KerasThread
+from edlz.services.worker.loss_log import LossLog
+from edlz.services.worker.telemetry import Meter
 
 __all__ = ["BlockComputing", "BlockWatch"]
 
 
-class BlockWatch(Protocol):
-    """Shown what is computed, on the loop; None: it has raised."""
+class BlockWatch:
+    """Shows what is computed of a block, in the figures and in the log; called on the loop.
 
-    def on_begin(self, task: int) -> None: ...
+    Parameters
+    ----------
+    meter : Meter
+    losses : LossLog
+    """
 
-    def on_computed(self, version: int, computed: Computed | None) -> None: ...
+    def __init__(self, meter: Meter, losses: LossLog) -> None:
+        self._meter, self._losses = meter, losses
+
+    def on_begin(self, task: int) -> None:
+        """A minibatch of this task is computed."""
+        self._meter.begin("training", task)
+
+    def on_computed(self, version: int, computed: Computed | None) -> None:
+        """It is, on the parameters of this version, or has raised (None)."""
+        self._meter.end(computed)
+        if computed is not None and computed.loss is not None:
+            self._losses.note(version, computed.loss, computed.task, computed.index)
 
 
 class BlockComputing:

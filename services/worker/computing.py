@@ -36,7 +36,7 @@ from edlz.services.protocol.messages import (
     PartFile,
     RowIds,
 )
-from edlz.services.worker.block_computing import BlockComputing
+from edlz.services.worker.block_computing import BlockComputing, BlockWatch
 from edlz.services.worker.core.computation import BatchCalls, Built, Computed, Engine, GroupedIds, MakeEngine
 from edlz.services.worker.core.computation import Predicted as PredictedTask
 from edlz.services.worker.core.groups.inputs import BlockComputed, SlotComputed, SlotFailed
@@ -344,19 +344,10 @@ class Computing:
         self, tell: Callable[[SlotComputed | SlotFailed | BlockComputed], None]
     ) -> BlockComputing:
         """Return what computes blocks of slots, when the model is built."""
+        watch = BlockWatch(self.meter, self._loss_log)
         return BlockComputing(
-            self._ready, self._thread, tell, self.on_fatal, watch=self, calls=self._batch_calls
+            self._ready, self._thread, tell, self.on_fatal, watch=watch, calls=self._batch_calls
         )
-
-    def on_begin(self, task: int) -> None:
-        """A minibatch of this task is computed."""
-        self.meter.begin("training", task)
-
-    def on_computed(self, version: int, computed: Computed | None) -> None:
-        """It is, on the parameters of this version, or has raised (None)."""
-        self.meter.end(computed)
-        if computed is not None and computed.loss is not None:
-            self._loss_log.note(version, computed.loss, computed.task, computed.index)
 
     # -- evaluation and prediction
 

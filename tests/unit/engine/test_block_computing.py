@@ -15,7 +15,7 @@ from edlz.services.process.runtime import Stop
 from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.messages import GroupOrders, Member, Push
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.block_computing import BlockComputing
+from edlz.services.worker.block_computing import BlockComputing, BlockWatch
 from edlz.services.worker.core.computation import Built
 from edlz.services.worker.core.groups.inputs import Answered, Input, MemberOrdered, Request, SlotFailed
 from edlz.services.worker.core.groups.inputs import Built as Begun
@@ -25,6 +25,8 @@ from edlz.services.worker.core.groups.replica_phases import Phase
 from edlz.services.worker.engine.keras_engine import KerasEngine
 from edlz.services.worker.engine.model.vectors import shared_array
 from edlz.services.worker.keras_thread import KerasThread
+from edlz.services.worker.loss_log import LossLog
+from edlz.services.worker.telemetry import Meter
 from tests.simulation.model import final_bytes
 from tests.unit.engine.trainer_jobs import MODEL, job, write_job
 
@@ -98,7 +100,8 @@ class LiveMember:
     def __init__(self, group: "Group", number: int, plan: Plan, engine: KerasEngine, built: Built) -> None:
         self.group, self.number, self.engine = group, number, engine
         self.core = Replica((1, number), plan, 1000.0, bucket=64)
-        self.computing = BlockComputing(engine, group.thread(), self.feed, group.fail)
+        watch = BlockWatch(Meter(), LossLog(100))
+        self.computing = BlockComputing(engine, group.thread(), self.feed, group.fail, watch)
         self.store = initial_store(plan, built)
 
     def feed(self, event: Input) -> None:
