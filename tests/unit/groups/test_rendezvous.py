@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from edlz.services.errors import LocalProtocolError, RemoteProtocolError
+from edlz.services.master.core.groups.bad_minibatches import MAX_TRIES
 from edlz.services.master.core.groups.events import (
     Complete,
     Durable,
@@ -17,7 +18,7 @@ from edlz.services.master.core.groups.events import (
     WriteManifest,
 )
 from edlz.services.master.core.groups.links import cut_off
-from edlz.services.master.core.groups.rendezvous import MAX_TRIES, STEPS, Rendezvous, Stage
+from edlz.services.master.core.groups.rendezvous import STEPS, Rendezvous, Stage
 from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.messages import Identity, Member, MemberStatus, SlotFailure, WrittenPart
 from tests import builders

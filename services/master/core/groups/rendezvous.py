@@ -8,17 +8,16 @@ somebody else or a join begins the next one.  A restarted master *settles*: it h
 with a group that is whole.  What is done is what the group's ledger says.  PROTOCOL: "AllReduce".
 """
 
-from collections import Counter
 from collections.abc import Collection
 from enum import Enum
 
+from edlz.services.master.core.groups.bad_minibatches import BadMinibatches
 from edlz.services.master.core.groups.events import (
     Complete,
     Durable,
     Evaluate,
     Evaluated,
     Evict,
-    GiveUpTask,
     Heard,
     Input,
     Instruction,
@@ -35,7 +34,6 @@ from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
     Ends,
-    FailedTask,
     GroupOrders,
     Identity,
     Member,
@@ -46,12 +44,11 @@ from edlz.services.protocol.messages import (
 from edlz.services.protocol.plan import Plan
 from edlz.services.transitions import Transitions
 
-__all__ = ["MAX_TRIES", "STEPS", "Rendezvous", "Stage"]
+__all__ = ["STEPS", "Rendezvous", "Stage"]
 
 SILENT_S = 10.0
 SETTLE_S = 1.0  # before a join: several come together
 JOIN_WAIT_S = 5.0  # for the step in work, before those who join
-MAX_TRIES = 3  # of a task whose code raises, by different members
 
 
 class Stage(Enum):
@@ -140,10 +137,7 @@ class Rendezvous:
         self._unreadable: set[tuple[Identity, SnapshotName]] = set()
         self._is_join = False
         self._opened_s = now
-        self._tries: Counter[tuple[int, int]] = Counter()  # of bad minibatches
-        self._attempts: dict[tuple[int, int], list[tuple[str, FailedTask]]] = {}  # at bad minibatches
-        self._given_up: set[int] = set()  # tasks
-        self._turn = 0  # of the ranks, so that another member tries a bad task
+        self._bad = BadMinibatches()
 
     # -- inputs
 
@@ -305,7 +299,7 @@ class Rendezvous:
         if self._reads_durable(candidates, best):
             return []
         self._enter(Stage.FORMED)
-        turn = self._turn % len(candidates)
+        turn = self._bad.turn % len(candidates)
         self._group = (*candidates[turn:], *candidates[:turn])
         self._source, self._holders = best, tuple(who for who in candidates if names[who] == best)
         return []
@@ -377,17 +371,10 @@ class Rendezvous:
         """Have another member try what has failed, or give it up; None if nothing has."""
         for who, status in statuses.items():
             failed = status.failed
-            if failed is None or status.generation != self.generation or failed.task in self._given_up:
+            if failed is None or status.generation != self.generation or self._bad.is_given_up(failed.task):
                 continue
-            place = failed.task, failed.index
-            self._tries[place] += 1
-            if failed.failed is not None:
-                self._attempts.setdefault(place, []).append((self._members[who].worker, failed.failed))
-            if self._tries[place] >= MAX_TRIES:
-                self._given_up.add(failed.task)
-                return [GiveUpTask(*place, failed.error, tuple(self._attempts.get(place, ())))]
-            self._turn += 1
-            return self._open(live, now)
+            given_up = self._bad.count(self._members[who].worker, failed)
+            return self._open(live, now) if given_up is None else [given_up]
         return None
 
     def _conclude(self, statuses: dict[Identity, MemberStatus]) -> list[Instruction]:
