@@ -73,10 +73,6 @@ class GroupCourse:
         self._group.tell(bad_tasks.journalled, number, self._checkpoints.completed)
         return self._group.orders(life)
 
-    def with_parts(self, order: WriteManifest) -> WriteManifest:
-        """Return the order to complete a checkpoint with all members' parts."""
-        return self._group.with_parts(order)
-
     # -- inputs
 
     def hear(self, status: WorkerStatus, now: float) -> list[Instruction]:
@@ -98,7 +94,14 @@ class GroupCourse:
             return [Announce("group", text, 30)]
         return self._group.on_durable(written.name, now)
 
-    def advance(self, now: float) -> list[Instruction]:
+    def lead(self, out: list[Instruction], now: float) -> list[Instruction]:
+        """Return what the master is about to do, with what follows for the group and from it; checkpoints have all members' parts."""
+        if self._verdict.is_over:
+            return out
+        group, out = self._group, [*out, *self._advance(now)]
+        return [group.with_parts(one) if isinstance(one, WriteManifest) else one for one in out]
+
+    def _advance(self, now: float) -> list[Instruction]:
         """Do what follows for the group from what is known now, and from the group for the job."""
         out: list[Instruction] = []
         for worker in self._processes.take_ended():

@@ -9,7 +9,10 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["HeldAsk", "HeldAsks"]
+from edlz.services.master.core.vocabulary.inputs import Input, Request
+from edlz.services.protocol.messages import WorkerOrders, WorkerStatus
+
+__all__ = ["HeldAsk", "HeldAsks", "may_be_held", "says_anything"]
 
 Status = TypeVar("Status")
 
@@ -55,3 +58,16 @@ class HeldAsks(Generic[Status]):
     def drop(self, who: Hashable) -> None:
         """A process is answered, or is not there any more."""
         self._asks.pop(who, None)
+
+
+def may_be_held(event: Input) -> bool:
+    """Whether an event is but the ask of a worker that has nothing in hand."""
+    return isinstance(event, Request) and isinstance(event.body, WorkerStatus) and event.body.can_wait
+
+
+def says_anything(orders: WorkerOrders) -> bool:
+    """Whether orders say anything to a worker that has nothing in hand."""
+    noted = (*orders.noted, *orders.noted_evaluations, *orders.noted_results, *orders.noted_failures)
+    given = (orders.lease, orders.evaluation, orders.conclude, orders.export, orders.released)
+    is_ending = orders.stop or orders.finished
+    return bool(is_ending or noted or any(given) or orders.partitions or orders.noted_export)

@@ -17,7 +17,7 @@ from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.course import Course
 from edlz.services.master.core.farewell import Farewell
 from edlz.services.master.core.group_course import GroupCourse
-from edlz.services.master.core.held_asks import HeldAsks
+from edlz.services.master.core.held_asks import HeldAsks, may_be_held, says_anything
 from edlz.services.master.core.job_processes import JobProcesses
 from edlz.services.master.core.partition_answers import PartitionAnswers
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
@@ -25,7 +25,12 @@ from edlz.services.master.core.processes.eras import Eras
 from edlz.services.master.core.processes.live_workers import HANG_S, LiveWorkers
 from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.master.core.standstill import Standstill
-from edlz.services.master.core.tasks.refusals import check_partition, check_supervisor, check_worker
+from edlz.services.master.core.tasks.refusals import (
+    check_partition,
+    check_run,
+    check_supervisor,
+    check_worker,
+)
 from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.master.core.vain_terms import VainTerms
 from edlz.services.master.core.vocabulary.identities import Identities
@@ -46,7 +51,6 @@ from edlz.services.master.core.vocabulary.instructions import (
     Journal,
     Leave,
     Reply,
-    WriteManifest,
 )
 from edlz.services.master.core.vocabulary.phase import Phase
 from edlz.services.master.core.vocabulary.records import JournalState, WorkerEntry
@@ -131,10 +135,8 @@ class MasterCore:
         self._refusal = journal.refusal
         about = (self.partitions, self.eras, self.checkpoints, self.work, self.verdict)
         self._course = Course(job, settings, checkpoint_steps, about)
-        is_group = settings.is_allreduce
-        self._group = (
-            GroupCourse(job, self.term, durable, (*about, self.processes), self._course) if is_group else None
-        )
+        of_group = (job, self.term, durable, (*about, self.processes), self._course)
+        self._group = GroupCourse(*of_group) if settings.is_allreduce else None
         self._standstill = Standstill()
         self._told: set[str] = set()  # who has heard how the job ended
         self._farewell = Farewell()
@@ -154,8 +156,8 @@ class MasterCore:
         """
         out = self._on(event, now)
         if self._group is not None:
-            out = self._lead_group(self._group, out, now)
-        if not _may_be_held(event):  # else there is no more to be had than before
+            out = self._group.lead(out, now)
+        if not may_be_held(event):  # else there is no more to be had than before
             out += [*self._answer_idle(now), *self._partition_answers.answer_held(now)]
         self._course.settle()
         return out
@@ -213,9 +215,9 @@ class MasterCore:
     @property
     def is_everyone_told(self) -> bool:
         """Whether all live workers and all partitions have heard how the job ended."""
-        peers = {f"worker-{worker}" for worker in self.processes.live.workers} | {
-            f"ps-{index}" for index in self.partitions.entries
-        }
+        peers = {f"worker-{worker}" for worker in self.processes.live.workers}
+        if self._group is None:  # else its one partition is on the workers
+            peers.update(f"ps-{index}" for index in self.partitions.entries)
         if self.verdict.was_complete:  # who begins with a job that is complete knows nobody
             peers.update(self.processes.running)
         return self.verdict.is_over and peers <= self._told
@@ -244,14 +246,6 @@ class MasterCore:
             out.append(Leave())
         return out
 
-    def _lead_group(self, group: GroupCourse, out: list[Instruction], now: float) -> list[Instruction]:
-        """See what follows for an all-reduce job's group, and from it."""
-        if self.verdict.is_over:
-            self._told.add("ps-0")  # its one partition is on the workers
-            return out
-        out += group.advance(now)
-        return [group.with_parts(one) if isinstance(one, WriteManifest) else one for one in out]
-
     def _fail_for_good(self, failure: Failure) -> list[Instruction]:
         """A worker met what no other attempt can mend.
 
@@ -266,18 +260,6 @@ class MasterCore:
 
     # -- who may speak
 
-    def _refuse_foreign(self, name: str, run: str, *, has_joined: bool = False) -> None:
-        """Raise RemoteProtocolError if a process belongs to another run, whose numbers may be the same.
-
-        Who has joined knows its run; who has not need not.
-        """
-        if run != self.job.run and (run or has_joined):
-            ours, job = self.job.run, self.job.name
-            raise RemoteProtocolError(
-                f'{name} belongs to run {run or "?"} of its job; this master leads run {ours} of job "{job}"',
-                "end it; if this is its job's address, start it again",
-            )
-
     def _look_up(self, to: Hashable, name: str, term: int) -> list[Instruction]:
         """Somebody has heard a master of a later term, or is wrong: the journal knows, and ends this one if need be."""
         text = f"{name} speaks of a master of term {term}; this one, of term {self.term}, is the newest"
@@ -288,7 +270,7 @@ class MasterCore:
 
     def _on_supervisor(self, to: Hashable, status: SupervisorStatus, now: float) -> list[Instruction]:
         """What runs and what has ended; the answer says what should run."""
-        self._refuse_foreign("a supervisor", status.run)
+        check_run(self.job, "a supervisor", status.run)
         check_supervisor(status, self.job.partitions)
         out = self._course.stop(now) if status.stop else []
         self.processes.running = status.running
@@ -314,7 +296,7 @@ class MasterCore:
     # -- partitions
 
     def _on_partition(self, to: Hashable, status: PartitionStatus, now: float) -> list[Instruction]:
-        self._refuse_foreign(f"ps-{status.partition}", status.run, has_joined=status.incarnation is not None)
+        check_run(self.job, f"ps-{status.partition}", status.run, has_joined=status.incarnation is not None)
         if status.term > self.term:  # this master may have been replaced while it was stopped
             return self._look_up(to, f"ps-{status.partition}", status.term)
         if status.term != self.term:  # first contact, or a late copy: believe nothing in it
@@ -366,7 +348,7 @@ class MasterCore:
     def _on_worker(self, to: Hashable, status: WorkerStatus, now: float) -> list[Instruction]:
         """What a worker does and has done; the answer says what it should do."""
         name, life = f"worker-{status.worker}", status.incarnation
-        self._refuse_foreign(name, status.run, has_joined=life is not None)
+        check_run(self.job, name, status.run, has_joined=life is not None)
         if life is not None and life[0] > self.term:
             return self._look_up(to, name, life[0])
         check_worker(status, self.plan, self.term)
@@ -402,7 +384,7 @@ class MasterCore:
             out += self._group.hear(status, now)
         answer = self._answer(status, entry, out, now)
         self._note(status, entry, answer, now)
-        if status.can_wait and not _is_said(answer):
+        if status.can_wait and not says_anything(answer):
             self._idle.hold(status.worker, to, status, now)
             return out
         return [*out, *self._tell(to, status, answer)]
@@ -435,7 +417,7 @@ class MasterCore:
             if not (is_due or self.verdict.is_over or live.is_active(status.worker)):
                 continue
             answer = self._answer(status, entry, out, now)
-            if not (is_due or _is_said(answer)):
+            if not (is_due or says_anything(answer)):
                 if self.work.barriers.are_used:  # others may have a task in hand that waits for its barrier
                     continue
                 break
@@ -454,16 +436,11 @@ class MasterCore:
             term=self.term,
             seq=status.seq,
             incarnation=incarnation,
-            stop=self._must_stop,
+            stop=self.verdict.is_cut_short,
             finished=self.verdict.is_complete,
             job=self.job,
             check=not self.achieved,
         )
-
-    @property
-    def _must_stop(self) -> bool:
-        """Whether workers are to end although the job is not complete."""
-        return self.verdict.failure is not None or self.verdict.is_stopped
 
     def _answer(
         self, status: WorkerStatus, entry: WorkerEntry | None, out: list[Instruction], now: float
@@ -485,7 +462,7 @@ class MasterCore:
             term=self.term,
             seq=status.seq,
             incarnation=status.incarnation,
-            stop=self._must_stop,
+            stop=self.verdict.is_cut_short,
             finished=self.verdict.is_complete,
             # While partitions go back nobody trains: workers keep their era until the next one is reached.
             era=(self.eras.newest if work.is_open else None) or status.era,
@@ -513,16 +490,3 @@ class MasterCore:
         self.work.check_invariants()
         self.processes.check_invariants()
         self.partitions.check_invariants()
-
-
-def _may_be_held(event: Input) -> bool:
-    """Whether an event is but the ask of a worker that has nothing in hand."""
-    return isinstance(event, Request) and isinstance(event.body, WorkerStatus) and event.body.can_wait
-
-
-def _is_said(orders: WorkerOrders) -> bool:
-    """Whether orders say anything to a worker that has nothing in hand."""
-    noted = (*orders.noted, *orders.noted_evaluations, *orders.noted_results, *orders.noted_failures)
-    given = (orders.lease, orders.evaluation, orders.conclude, orders.export, orders.released)
-    is_ending = orders.stop or orders.finished
-    return bool(is_ending or noted or any(given) or orders.partitions or orders.noted_export)

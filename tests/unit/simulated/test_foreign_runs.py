@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
+from edlz.services.master.core import master as master_core
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.vocabulary import inputs as master_inputs
-from edlz.services.master.core.vocabulary import instructions as master_core
+from edlz.services.master.core.vocabulary import instructions as master_instructions
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.ledger import LedgerRecord
 from edlz.services.protocol.messages import (
@@ -54,11 +55,11 @@ def test_a_master_refuses_a_partition_of_another_run(term: int) -> None:
     (*_, answer) = core.feed(
         master_inputs.Request(0, partition_status(incarnation=None, has_base=False, run="")), 0.0
     )
-    assert isinstance(answer, master_core.Reply)
+    assert isinstance(answer, master_instructions.Reply)
     assert isinstance(answer.body, Granted)
     joined = partition_status(incarnation=answer.body.incarnation, seq=2, run="new")
     (*_, answer) = core.feed(master_inputs.Request(0, joined), 0.0)
-    assert isinstance(answer, master_core.Reply)
+    assert isinstance(answer, master_instructions.Reply)
     assert isinstance(answer.body, PartitionOrders)
     assert not answer.body.stop
 
@@ -119,7 +120,7 @@ def test_another_run_that_speaks_all_the_time_does_no_harm(mode: str) -> None:
     assert not any(is_harmed(seed, mode) for seed in range(15))
 
 
-@pytest.mark.parametrize(("owner", "name"), [(MasterCore, "_refuse_foreign"), (partition, "misdirected")])
+@pytest.mark.parametrize(("owner", "name"), [(master_core, "check_run"), (partition, "misdirected")])
 def test_without_the_run_it_does(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, name, lambda *_, **__: None)
     assert any(is_harmed(seed, "sync") for seed in range(50))

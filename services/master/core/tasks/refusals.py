@@ -15,6 +15,7 @@ from edlz.services.protocol.messages import (
     DoneEvaluation,
     FailedTask,
     Identity,
+    Job,
     MetricState,
     PartitionStatus,
     SupervisorStatus,
@@ -22,11 +23,28 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 
-__all__ = ["check_partition", "check_supervisor", "check_worker", "difference"]
+__all__ = ["check_partition", "check_run", "check_supervisor", "check_worker", "difference"]
 
 MOST = 2**53  # of anything that is counted: no job gets that far, and every JSON reader knows it
 _NAME = re.compile("master|(?P<role>worker|ps)-(?P<number>0|[1-9][0-9]{0,15})")
 _SHOWN = 40  # characters of a name that no service has
+
+
+def check_run(job: Job, name: str, run: str, *, has_joined: bool = False) -> None:
+    """Look at which run of its job a process belongs to: the numbers of another one may be the same.
+
+    Who has joined knows its run; who has not need not.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If it is another one than this.
+    """
+    if run != job.run and (run or has_joined):
+        raise RemoteProtocolError(
+            f'{name} belongs to run {run or "?"} of its job; this master leads run {job.run} of job "{job.name}"',
+            "end it; if this is its job's address, start it again",
+        )
 
 
 def check_partition(status: PartitionStatus, plan: Plan, term: int) -> None:

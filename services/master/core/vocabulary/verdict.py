@@ -47,6 +47,11 @@ class Verdict:
         return self.is_complete or self.is_stopped or self.failure is not None
 
     @property
+    def is_cut_short(self) -> bool:
+        """Whether workers are to end although the job is not complete."""
+        return self.failure is not None or self.is_stopped
+
+    @property
     def phase(self) -> Phase:
         """That of a job that is over."""
         if self.failure is not None:
