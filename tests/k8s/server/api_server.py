@@ -171,11 +171,22 @@ class ApiServer:
         if self._site is None:
             return
         site, self._site = self._site, None
+        await self._let_in_whoever_is_accepted(site)
         await site.stop()
         server = self._runner.server
         for connection in server.connections if server is not None else ():
             if connection.transport is not None:
                 connection.transport.abort()
+
+    async def _let_in_whoever_is_accepted(self, site: web.TCPSite) -> None:
+        """Accept nobody from here on; whoever was just accepted is a connection of the server then, and can be cut.
+
+        asyncio of Python 3.11 leaves it open if the server is closed before it is attached.
+        """
+        for listening in site._server.sockets if site._server is not None else ():  # type: ignore[attr-defined]
+            self._loop.remove_reader(listening.fileno())
+        for _ in range(3):  # turns of the loop: a transport is made, then attached
+            await asyncio.sleep(0)
 
     async def _close(self) -> None:
         await self._stop_listening()

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import socket
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -149,3 +151,16 @@ def test_bookmarks_come_without_changes() -> None:
             assert [(await anext(stream))[0] for _ in range(2)] == ["BOOKMARK", "BOOKMARK"]
 
     asyncio.run(work())
+
+
+def test_who_connects_while_the_server_goes_down_is_cut_too() -> None:
+    with ApiServer() as server:
+        loop, is_free = server._loop, threading.Event()
+        loop.call_soon_threadsafe(is_free.wait, _WAIT_S)  # it accepts nobody meanwhile
+        with socket.create_connection(("127.0.0.1", server.port), _WAIT_S) as waiting:
+            goes_down = asyncio.run_coroutine_threadsafe(server._stop_listening(), loop)
+            is_free.set()
+            goes_down.result(_WAIT_S)
+            waiting.settimeout(2.0)
+            with contextlib.suppress(ConnectionResetError):
+                assert waiting.recv(1) == b""
