@@ -29,6 +29,7 @@ from edlz.services.worker.core.groups.instructions import (
     Tell,
     WritePart,
 )
+from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.members import MemberLines
 from tests.loops import LOOPS, Run, runner_on
@@ -96,7 +97,7 @@ class LiveMember:
 
     def __init__(self, cluster: Cluster, number: int) -> None:
         self.cluster, self.number = cluster, number
-        self.core = Replica((1, number), SCHEDULE.plan, 1000.0, bucket=32)
+        self.core = Replica((1, number), SCHEDULE.plan, Milestones(1000.0), bucket=32)
         keys = cluster.keys
         self.lines = MemberLines(
             f"ipc://{cluster.folder}/member-{number}" if keys is None else "tcp://127.0.0.1:0",

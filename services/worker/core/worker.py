@@ -39,6 +39,7 @@ from edlz.services.worker.core.exports import Exports
 from edlz.services.worker.core.groups import inputs as groups
 from edlz.services.worker.core.groups import instructions
 from edlz.services.worker.core.groups.instructions import Instruction as MemberInstruction
+from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.held_tasks import Phase
 from edlz.services.worker.core.inputs import (
@@ -403,13 +404,12 @@ class WorkerCore:
         """The model is built in an all-reduce job: this worker may be a member of its group."""
         assert self.incarnation is not None, "the model is built before the job is told"
         settings, plan = self.settings, self.plan
-        replica = Replica(
-            self.incarnation,
-            plan,
+        milestones = Milestones(
             settings.recovery_snapshot_secs,
             settings.checkpoint_steps,
             settings.evaluation_steps if plan.evaluation_ranges else 0,
         )
+        replica = Replica(self.incarnation, plan, milestones)
         self._partitions.be_own(own_replica(self.incarnation))
         self._training = self._member = MemberTraining(
             plan, self._partitions, requests, self._status, replica

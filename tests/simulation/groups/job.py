@@ -30,6 +30,7 @@ from edlz.services.worker.core.groups.instructions import (
     Tell,
     WritePart,
 )
+from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from tests.simulation.groups.reference import group_reference, initial_store, learning_rate
 from tests.simulation.groups.schedule import GroupFault, GroupSchedule
@@ -161,14 +162,9 @@ class GroupJob:
 
     def _start_worker(self) -> None:
         number = next(self._numbers)
-        core = Replica(
-            (1, number),
-            self.plan,
-            self.schedule.snapshot_s,
-            self.schedule.checkpoint_steps,
-            self.schedule.evaluation_steps,
-            BUCKET,
-        )
+        schedule = self.schedule
+        milestones = Milestones(schedule.snapshot_s, schedule.checkpoint_steps, schedule.evaluation_steps)
+        core = Replica((1, number), self.plan, milestones, BUCKET)
         process = self.processes[number] = Process(number, core)
         self._within(
             0.5,

@@ -20,6 +20,7 @@ from edlz.services.worker.core.computation import Built
 from edlz.services.worker.core.groups.inputs import Answered, Input, MemberOrdered, Request, SlotFailed
 from edlz.services.worker.core.groups.inputs import Built as Begun
 from edlz.services.worker.core.groups.instructions import AskMember, Compute, Reply
+from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import Phase
 from edlz.services.worker.engine.keras_engine import KerasEngine
@@ -99,7 +100,7 @@ class LiveMember:
 
     def __init__(self, group: "Group", number: int, plan: Plan, engine: KerasEngine, built: Built) -> None:
         self.group, self.number, self.engine = group, number, engine
-        self.core = Replica((1, number), plan, 1000.0, bucket=64)
+        self.core = Replica((1, number), plan, Milestones(1000.0), bucket=64)
         watch = BlockWatch(Meter(), LossLog(100))
         self.computing = BlockComputing(engine, group.thread(), self.feed, group.fail, watch)
         self.store = initial_store(plan, built)

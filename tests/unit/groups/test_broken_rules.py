@@ -137,9 +137,9 @@ def forgets_before(statuses: Any, generation: Identity, before: Any) -> tuple[Id
 
 
 def is_barred_by_version(self: Replica) -> bool:
-    every = self._evaluation_steps
+    every = self._milestones._evaluation_steps
     is_barrier = every > 0 and self.name[1] > 0 and self.name[1] % every == 0
-    return is_barrier and self.name[1] > self._released[1]
+    return is_barrier and self.name[1] > self._milestones._released[1]
 
 
 LINKS: Callable[..., Any] = links._broken_links

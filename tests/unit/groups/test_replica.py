@@ -40,6 +40,7 @@ from edlz.services.worker.core.groups.instructions import (
     Tell,
     WritePart,
 )
+from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import STEPS, Phase
 from tests.simulation.groups.reference import initial_store
@@ -51,7 +52,7 @@ Kind = TypeVar("Kind")
 
 
 def replica(number: int) -> Replica:
-    made = Replica((1, number), SCHEDULE.plan, snapshot_s=1000.0, bucket=32)
+    made = Replica((1, number), SCHEDULE.plan, Milestones(1000.0), bucket=32)
     made.feed(Built(initial_store(SCHEDULE)), 0.0)
     return made
 

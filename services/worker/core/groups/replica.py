@@ -18,7 +18,7 @@ from edlz.services.parameters.audit import recount
 from edlz.services.parameters.digest_reads import read
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import LossSum
-from edlz.services.protocol.groups import BASE, block_of
+from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
@@ -35,10 +35,8 @@ from edlz.services.protocol.messages import (
     Reduced,
     Refused,
     SlotFailure,
-    SlotHeader,
     SnapshotName,
     StatePiece,
-    WrittenPart,
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.state import State
@@ -63,16 +61,17 @@ from edlz.services.worker.core.groups.instructions import (
     Instruction,
     Load,
     Reply,
-    Slot,
     Tell,
     WritePart,
 )
 from edlz.services.worker.core.groups.message_check import check_mean, check_orders, check_part
+from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.reduction import OWN, Reduction, refusal
 from edlz.services.worker.core.groups.replica_phases import OF_MEMBERS, STEPS, Phase
 from edlz.services.worker.core.groups.state_transfer import Donor, part_of
-from edlz.services.worker.core.groups.step import Chunks, Step
+from edlz.services.worker.core.groups.step import Chunks, Step, next_step
 from edlz.services.worker.core.groups.transfer import Asked, Transfer
+from edlz.services.worker.core.groups.written_parts import WrittenParts
 
 __all__ = ["BUCKET", "Replica"]
 
@@ -87,12 +86,8 @@ class Replica:
     me : Identity
         Its incarnation.
     plan : Plan
-    snapshot_s : float
-        Seconds between recovery snapshots.
-    checkpoint_steps : int
-        Model versions between checkpoints; 0 for none.
-    evaluation_steps : int
-        Model versions between evaluations: there it waits until the master has their result; 0 for none.
+    milestones : Milestones
+        Says which states are written, and which are evaluated.
     bucket : int
         Most elements of one exchange.
 
@@ -107,19 +102,9 @@ class Replica:
         Its state, as soon as the model is built.
     """
 
-    def __init__(
-        self,
-        me: Identity,
-        plan: Plan,
-        snapshot_s: float,
-        checkpoint_steps: int = 0,
-        evaluation_steps: int = 0,
-        bucket: int = BUCKET,
-    ) -> None:
+    def __init__(self, me: Identity, plan: Plan, milestones: Milestones, bucket: int = BUCKET) -> None:
         self.me, self.plan = me, plan
-        self._evaluation_steps = evaluation_steps
-        self._released: SnapshotName = BASE  # what has been evaluated
-        self._snapshot_s, self._checkpoint_steps, self._bucket = snapshot_s, checkpoint_steps, bucket
+        self._milestones, self._bucket = milestones, bucket
         self.phase = Phase.STARTING
         self.term = 0
         self.store: Store | None = None
@@ -130,20 +115,14 @@ class Replica:
         self._ends: dict[int, int] = {}
         self._pending: Identity | None = None  # a join that is promised behind the commit
         self._failed: SlotFailure | None = None
-        self._written: tuple[WrittenPart, ...] = ()
+        self._written = WrittenParts()
         self._loading: SnapshotName | None = None  # what is being read in this generation
         self._unreadable: SnapshotName | None = None
         self._attempt = 0  # numbers computations: one that was abandoned is not the present one
         self._step: Step | None = None  # in work
-        self._snapshot_due_s: float | None = None
         self._letters = Correspondence()  # of this generation
         self._transfer: Transfer | None = None  # while it fetches
         self._donor = Donor()  # of this state, to new members
-        self._wanted = self._cut = (
-            0  # numbers of the checkpoint that is wanted out of turn, and of the last one cut
-        )
-        self._checkpointed = 0  # versions up to this one need not be written any more
-        self._failures = 0  # of parts to be written
 
     # -- what is told
 
@@ -162,7 +141,7 @@ class Replica:
             unanswered=unanswered,
             has_mean=has_mean,
             failed=self._failed,
-            written=self._written,
+            written=self._written.told,
             unreadable=self._unreadable,
             marks=tuple(sorted(self.store.ledger.marks.items())) if self.store else (),
             minibatches=self.store.ledger.minibatches if self.store else 0,
@@ -218,8 +197,8 @@ class Replica:
             case MemberOrdered(orders):
                 return self._on_orders(orders, now)
             case Built(store):
-                self.store, self._snapshot_due_s = store, now + self._snapshot_s
-                self.name = store.begun.name
+                self.store, self.name = store, store.begun.name
+                self._milestones.begin(now)
                 self._enter(Phase.WAITING)
                 return [Tell()]
             case SlotComputed():
@@ -252,7 +231,7 @@ class Replica:
         out: list[Instruction] = [Tell()] if orders.term > self.term else []
         self.term = orders.term
         self._ends.update(orders.ends)
-        self._released, self._checkpointed = orders.released, orders.checkpointed
+        self._milestones.hear(orders)
         if orders.generation < self.generation or self.store is None:
             return out
         if orders.generation > self.generation:
@@ -266,12 +245,9 @@ class Replica:
         if orders.members and self.phase is Phase.PROMISED:
             return [*out, *self._join(orders, now)]
         out += self._on_wanted(orders.checkpoint)
-        if self.phase is Phase.HELD and not self._is_barred:
-            return [*out, *self._compute()]
-        if self.phase is Phase.FAILED and self._failed is not None and self._failed.task in self._ends:
-            self._failed = None
-            return [*out, *self._compute()]
-        return out
+        is_passed = self.phase is Phase.HELD and not self._is_barred
+        is_ended = self.phase is Phase.FAILED and self._failed is not None and self._failed.task in self._ends
+        return [*out, *self._compute()] if is_passed or is_ended else out
 
     @property
     def _is_in_step(self) -> bool:
@@ -282,7 +258,7 @@ class Replica:
         self._enter(Phase.PROMISED)
         self.generation, self._group = generation, ()
         self._pending = self._failed = self._loading = self._unreadable = self._step = None
-        self._wanted = self._cut = 0
+        self._milestones.begin_generation()
         self._attempt += 1
         self._letters, self._transfer = Correspondence(), None
         return [Abandon(), *self._reduction.begin(generation), Tell()]
@@ -359,16 +335,15 @@ class Replica:
         return next(member for member in self._group if member.incarnation == incarnation)
 
     def _begin(self, now: float) -> list[Instruction]:
-        """The group's state is there.  If it is to be a checkpoint, parts of it may be lost with the group before."""
-        is_due = self._is_checkpoint(self._whole.version) and self.name[0] != NO_IDENTITY
-        is_due = is_due and self._whole.version > self._checkpointed
-        out = [self._write_part(is_checkpoint=True)] if is_due else []
+        """The group's state is there."""
+        out = [self._write_part(is_checkpoint=True)] if self._milestones.lacks(self.name) else []
         return [*out, *self._begin_step(now)]
 
     def _begin_step(self, now: float) -> list[Instruction]:
         first = self._whole.ledger.finished.first_missing()
         if first >= self.plan.task_count:
-            return [*self._seal(), Tell()]
+            self._enter(Phase.SEALING)
+            return [self._write_part(), Tell()]
         if self._is_barred:
             self._enter(Phase.HELD)
             return [Tell()]
@@ -378,32 +353,16 @@ class Replica:
 
     @property
     def _is_barred(self) -> bool:
-        """Whether this state has to be evaluated before the next step; one before training has not."""
-        every = self._evaluation_steps
-        is_barrier = every > 0 and self.name[1] > 0 and self.name[1] % every == 0
-        return is_barrier and self.name != self._released
+        """Whether this state has to be evaluated before the next step."""
+        return self._milestones.bars(self.name)
 
     def _compute(self) -> list[Instruction]:
         """Compute this member's block of the step that is next."""
-        store, self._failed = self._whole, None
-        ledger = store.ledger
-        tasks = self.plan.round_tasks(ledger.finished.first_missing())
-        block = block_of(self._rank, len(self._group), len(tasks))
-        self._step = step = Step(store.version, block, len(tasks), self._chunks)
-        slots = []
-        for slot in block:
-            task = tasks[slot]
-            index, end = ledger.mark(task), self._ends.get(task)
-            if task in ledger.finished:
-                continue
-            if end is not None and index >= end:
-                header = SlotHeader(slot=slot, task=task, index=index, is_last=True, is_empty=True)
-                step.headers.append(header)
-            else:
-                slots.append(Slot(slot, task, index, end))
+        self._step, slots = next_step(self.plan, self._whole, self._rank, self._chunks, self._ends)
+        self._failed = None
         self._attempt += 1
         self._enter(Phase.COMPUTING)
-        return [Compute(self._attempt, store.version, tuple(slots))]
+        return [Compute(self._attempt, self._step.version, slots)]
 
     def _on_failed(self, event: SlotFailed) -> list[Instruction]:
         if event.attempt != self._attempt:
@@ -422,9 +381,8 @@ class Replica:
         step.sent_s = now
         own: list[Reduce] = []
         out: list[Instruction] = []
-        following = step.version + 1
-        agreed = (event.learning_rate, self._snapshot_at(now), following if self._wanted else 0)
-        for owner, part in step.parts(self.generation, rank, *agreed):
+        named = self._milestones.named(step.version, now)
+        for owner, part in step.parts(self.generation, rank, event.learning_rate, *named):
             if owner == rank:
                 own.append(part)
             else:
@@ -434,25 +392,16 @@ class Replica:
             out += self._stage(OWN, part, now)
         return out
 
-    def _snapshot_at(self, now: float) -> int:
-        """As rank 0: the version that all members write next for recovery, or 0."""
-        if self._snapshot_due_s is None or now < self._snapshot_due_s:
-            return 0
-        return self._in_work.version + 1
-
     def _stage(self, to: Hashable, part: Reduce, now: float) -> list[Instruction]:
         version = self._whole.version if self.is_member else None
         out: list[Instruction] = []
         for reply in self._reduction.take(to, part, version):
             if reply.to == OWN:
-                out += self._on_reply_to_itself(reply, now)
+                assert isinstance(reply.body, Reduced), "a member refuses its own part"
+                out += self._on_mean(self._rank, reply.body, now)
             else:
                 out.append(reply)
         return out
-
-    def _on_reply_to_itself(self, reply: Reply, now: float) -> list[Instruction]:
-        assert isinstance(reply.body, Reduced), "a member refuses its own part"
-        return self._on_mean(self._rank, reply.body, now)
 
     def _on_mean(self, owner: int, mean: Reduced, now: float) -> list[Instruction]:
         is_of_step = self.phase is Phase.STAGED and mean.version == self._in_work.version
@@ -471,53 +420,27 @@ class Replica:
             raise RemoteProtocolError(f"a step that is not the next one: {error}") from error
         self.name, self._step = (self.generation, self._whole.version), None
         self._letters.forget()
-        version, out = self._whole.version, list[Instruction]()
-        if version == step.snapshot_at:
-            self._snapshot_due_s = now + self._snapshot_s
-        if version == step.checkpoint_at:
-            self._cut, self._wanted = max(self._cut, self._wanted), 0
-        is_checkpoint = version == step.checkpoint_at or self._is_checkpoint(version)
-        if version == step.snapshot_at or is_checkpoint:
-            out.append(self._write_part(is_checkpoint=is_checkpoint))
+        is_written, is_checkpoint = self._milestones.on_step(step, now)
+        out: list[Instruction] = [self._write_part(is_checkpoint=is_checkpoint)] if is_written else []
         if self._pending is not None:
             return [*out, *self._promise(self._pending)]
         return [*out, *self._begin_step(now)]
 
     # -- the disk
 
-    def _is_checkpoint(self, version: int) -> bool:
-        return self._checkpoint_steps > 0 and version % self._checkpoint_steps == 0
-
     def _on_wanted(self, number: int) -> list[Instruction]:
-        """A checkpoint is wanted out of turn: of this state, if it stays, or of the one that rank 0 names next."""
-        if not number or number <= self._cut or not self.is_member:
-            return []
-        if self.phase in (Phase.HELD, Phase.SEALING, Phase.SEALED):
-            self._cut = number
+        """A checkpoint is wanted out of turn, or none."""
+        is_staying = self.phase in (Phase.HELD, Phase.SEALING, Phase.SEALED)
+        if self.is_member and self._milestones.want(number, is_staying=is_staying):
             return [self._write_part(is_checkpoint=True)]
-        self._wanted = number
         return []
 
     def _write_part(self, *, is_checkpoint: bool = False) -> WritePart:
         part = part_of(self._whole.view(self.name[0]), self._rank, len(self._group))
         return WritePart(self.generation, part, is_checkpoint)
 
-    def _seal(self) -> list[Instruction]:
-        self._enter(Phase.SEALING)
-        return [self._write_part()]
-
     def _on_written(self, event: PartWritten) -> list[Instruction]:
-        self._failures += bool(event.error)
-        part = WrittenPart(
-            name=event.name,
-            rank=event.rank,
-            count=event.count,
-            is_checkpoint=event.is_checkpoint,
-            info=event.info,
-            error=event.error,
-            attempt=self._failures,
-        )
-        self._written = (*self._written[-3:], part)
+        self._written.note(event)
         is_seal = self.phase is Phase.SEALING and event.generation == self.generation
         if is_seal and event.name == self.name and not (event.is_checkpoint or event.error):
             self._enter(Phase.SEALED)
@@ -528,7 +451,8 @@ class Replica:
     def _on_request(self, to: Hashable, body: object, now: float) -> list[Instruction]:
         match body:
             case Reduce():
-                self._check_part(body)
+                if self._group and body.generation == self.generation:
+                    check_part(body, self._chunks, self._rank, self.plan.slots)
                 self._note_heard(body.rank, now)
                 return self._stage(to, body, now)
             case FetchState():
@@ -537,10 +461,6 @@ class Replica:
                 return [Reply(to, self._read(body))]
             case _:
                 raise RemoteProtocolError(f"a member takes no {type(body).__name__}")
-
-    def _check_part(self, part: Reduce) -> None:
-        if self._group and part.generation == self.generation:
-            check_part(part, self._chunks, self._rank, self.plan.slots)
 
     def _read(self, body: ReadVector | ReadTables) -> Message:
         """What the master reads of the finished state, for its digest."""

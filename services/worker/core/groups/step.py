@@ -1,6 +1,6 @@
 """One step of a member: its slots, the parts that it sends, and the means that come back."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,13 +9,15 @@ import numpy.typing as npt
 from edlz.core_ext.dense import tree_mean
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.parameters.store import MeanStep
-from edlz.services.protocol.groups import buckets_of, nodes_of
+from edlz.services.parameters.store import MeanStep, Store
+from edlz.services.protocol.groups import block_of, buckets_of, nodes_of
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.messages import Identity, Reduce, Reduced, SlotHeader
+from edlz.services.protocol.plan import Plan
 from edlz.services.worker.core.groups.inputs import SlotComputed
+from edlz.services.worker.core.groups.instructions import Slot
 
-__all__ = ["Chunks", "Step"]
+__all__ = ["Chunks", "Step", "next_step"]
 
 Vector = npt.NDArray[np.float32]
 
@@ -159,6 +161,33 @@ class Step:
     def checkpoint_at(self) -> int:
         """The same of a checkpoint out of turn."""
         return max(mean.checkpoint_at for mean in self.means.values())
+
+
+def next_step(
+    plan: Plan, store: Store, rank: int, chunks: Chunks, ends: Mapping[int, int]
+) -> tuple[Step, tuple[Slot, ...]]:
+    """Return the step that follows a state, and what is to be computed for it in the block of a rank.
+
+    Parameters
+    ----------
+    ends : mapping of int to int
+        Where bad tasks end.
+    """
+    ledger = store.ledger
+    tasks = plan.round_tasks(ledger.finished.first_missing())
+    block = block_of(rank, chunks.count, len(tasks))
+    step, slots = Step(store.version, block, len(tasks), chunks), []
+    for slot in block:
+        task = tasks[slot]
+        index, end = ledger.mark(task), ends.get(task)
+        if task in ledger.finished:
+            continue
+        if end is not None and index >= end:
+            header = SlotHeader(slot=slot, task=task, index=index, is_last=True, is_empty=True)
+            step.headers.append(header)
+        else:
+            slots.append(Slot(slot, task, index, end))
+    return step, tuple(slots)
 
 
 def _added(vectors: Sequence[Vector], places: list[int]) -> Vector:
