@@ -12,6 +12,7 @@ from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, PURPOSES, Pu
 from edlz.services.configuration.job_config import (
     MAX_JOB_NAME,
     MAX_KEPT_JOB_NAME,
+    NO_LIMIT,
     JobConfig,
     flags_by_spelling,
     legal_job_name,
@@ -164,7 +165,8 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
         message = f"{' with '.join(both)}: async applies each gradient at once"
         yield _error(message, "drop one of the two", "use_async", "grads_to_wait")
     for name in ("lr_staleness_modulation", "get_model_steps"):
-        if getattr(config, name) != JobConfig.__dataclass_fields__[name].default and not config.use_async:
+        is_given = getattr(config, name) != JobConfig.__dataclass_fields__[name].default
+        if is_given and not (config.use_async or config.is_allreduce):  # a group has its own reasons
             message = f"{settings[name].plain() if name in settings else name} without use_async"
             yield _error(
                 f"{message}: in sync mode no gradient is stale", "add --use_async", name, "use_async"
@@ -179,6 +181,9 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
         )
     if config.is_allreduce:
         yield from _check_allreduce(config)
+    if config.has_no_tables and config.embedding_threshold_bytes != NO_LIMIT:
+        reason = "every Embedding stays in the model, whatever its size"
+        yield _unfit(config, "embedding_threshold_bytes", reason)
     if reader in PURPOSES:
         yield from _check_workers(config)
     idle = idle_workers(config)
@@ -187,24 +192,31 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
 
 
 def _check_allreduce(config: JobConfig) -> Iterator[Finding]:
-    strategy = f"distribution_strategy={config.distribution_strategy}"
     reasons = {
         "use_async": "the members of a group take synchronous steps",
         "num_ps_pods": "the workers hold the model themselves",
         "sync_version_tolerance": "all members of a group are at one version",
         "max_step": "it does not end a job inside its plan yet",
+        "get_model_steps": "a member has the model itself, and pulls nothing",
+        "lr_staleness_modulation": "all members of a group are at one version",
     }
+    unused = {"get_model_steps": 1}  # else 0
     for name, reason in reasons.items():
-        value = getattr(config, name)
-        if value:
-            given = f"--{name}" if value is True else f"--{name}={value}"
-            message = f"{given} with {strategy}: {reason}"
-            yield _error(message, "drop one of the two", name, "distribution_strategy")
+        if getattr(config, name) != unused.get(name, 0):
+            yield _unfit(config, name, reason)
     if config.is_for_cluster:
+        strategy = f"distribution_strategy={config.distribution_strategy}"
         message = f"{strategy} on a cluster: only jobs on this machine have it yet"
         yield _error(
             message, "--distribution_strategy=ParameterServerStrategy", "distribution_strategy", "image_name"
         )
+
+
+def _unfit(config: JobConfig, name: str, reason: str) -> Finding:
+    """Return that a flag does not fit the strategy."""
+    value, strategy = getattr(config, name), f"distribution_strategy={config.distribution_strategy}"
+    given = f"--{name}" if value is True else f"--{name}={value}"
+    return _error(f"{given} with {strategy}: {reason}", "drop one of the two", name, "distribution_strategy")
 
 
 def _check_workers(config: JobConfig) -> Iterator[Finding]:

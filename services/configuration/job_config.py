@@ -20,7 +20,16 @@ from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, KINDS, Flag,
 from edlz.services.configuration.model_params import parse_model_params
 from edlz.services.errors import RemoteProtocolError
 
-__all__ = ["ALLREDUCE", "JobConfig", "Scalar", "edlz_home", "flags", "flags_by_spelling", "legal_job_name"]
+__all__ = [
+    "ALLREDUCE",
+    "NO_LIMIT",
+    "JobConfig",
+    "Scalar",
+    "edlz_home",
+    "flags",
+    "flags_by_spelling",
+    "legal_job_name",
+]
 
 Scalar = str | int | float | bool | None
 ConfigRecord = dict[str, Scalar]
@@ -49,7 +58,7 @@ class JobConfig(DeclaredFlags):
     given: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
-        if self.distribution_strategy == ALLREDUCE:
+        if self.has_no_tables and "embedding_threshold_bytes" not in self.given:
             object.__setattr__(self, "embedding_threshold_bytes", NO_LIMIT)
         if self.is_allreduce and "num_ps_pods" not in self.given:
             object.__setattr__(self, "num_ps_pods", 0)
@@ -101,6 +110,11 @@ class JobConfig(DeclaredFlags):
     def is_for_cluster(self) -> bool:
         """Whether the job is for a cluster: some image is named, or one to build on, or where to push it."""
         return bool(self.image_name or self.image_base or self.docker_image_prefix)
+
+    @property
+    def has_no_tables(self) -> bool:
+        """Whether the model is one that workers hold whole, while it is trained and later."""
+        return self.distribution_strategy == ALLREDUCE
 
     @property
     def model_arguments(self) -> dict[str, Any]:

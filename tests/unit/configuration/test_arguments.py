@@ -222,6 +222,10 @@ def test_a_group_of_workers_has_no_parameter_servers() -> None:
         ("--use_async", "the members of a group take synchronous steps"),
         ("--sync_version_tolerance=1", "all members of a group are at one version"),
         ("--max_step=9", "it does not end a job inside its plan yet"),
+        ("--get_model_steps=4", "a member has the model itself, and pulls nothing"),
+        ("--lr_staleness_modulation", "all members of a group are at one version"),
+        ("--embedding_threshold_bytes=9", "every Embedding stays in the model, whatever its size"),
+        ("--embedding_threshold_bytes=2097152", "every Embedding stays in the model, whatever its size"),
     ],
 )
 def test_what_a_group_of_workers_cannot_do(flag: str, reason: str) -> None:
@@ -229,6 +233,22 @@ def test_what_a_group_of_workers_cannot_do(flag: str, reason: str) -> None:
         f"{flag} with distribution_strategy=AllreduceStrategy: {reason}",
         "drop one of the two",
     )
+
+
+def test_what_was_trained_by_a_group_has_no_threshold_either() -> None:
+    data = ("--model_zoo=zoo", "--model_def=m.f", "--validation_data=d", "--checkpoint_dir_for_init=c")
+    flag = "--embedding_threshold_bytes=9"
+    found = read(ALLREDUCE, flag, *data, reader="evaluate")
+    message = f"{flag} with distribution_strategy=AllreduceStrategy"
+    assert [error.message.partition(":")[0] for error in found.errors] == [message]
+    assert read(ALLREDUCE, *data, reader="evaluate").errors == ()
+
+
+def test_a_service_of_a_group_takes_what_it_is_started_with() -> None:
+    """No threshold at all is written into its arguments, and into the file that repeats a job."""
+    arguments = read(ALLREDUCE).checked().to_arguments("master")
+    assert any(argument.startswith("--embedding_threshold_bytes=") for argument in arguments)
+    assert read_config(arguments, "master", {}).errors == ()
 
 
 def test_a_group_of_workers_runs_on_this_machine_only() -> None:
