@@ -51,7 +51,7 @@ class ReplicaFiles:
             If the disk is full or fails; nothing new is left.
         """
         about = {"number": number_of(state.era), "run": self._job.run, "tag": tag}
-        return write_part(self._place(is_checkpoint), state, version=state.version, **about)  # type: ignore[arg-type]
+        return write_part(self.place(is_checkpoint), state, version=state.version, **about)  # type: ignore[arg-type]
 
     def load(self, name: SnapshotName) -> State:
         """Read a whole state.
@@ -100,7 +100,8 @@ class ReplicaFiles:
         except OSError as error:
             logger.warning("old states in %s could not be removed: %s", self._replicas, error)
 
-    def _place(self, is_checkpoint: bool) -> Path:
+    def place(self, is_checkpoint: bool) -> Path:
+        """Return the folder of checkpoints, or that of states to go on from."""
         return self._checkpoints if is_checkpoint else self._replicas
 
     def _name_of(self, manifest: Manifest) -> SnapshotName | None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.errors import DataError
+from edlz.services.errors import ConfigError, DataError
 from edlz.services.parameters.store import Store
 from edlz.services.process.shell import Fail
 from edlz.services.protocol.messages import Job, PartInfo, SnapshotName
@@ -26,7 +26,8 @@ __all__ = ["Membership"]
 
 Result = TypeVar("Result")
 
-AGAIN_S = 5.0  # a state that the job needs is tried again so often on a full disk
+AGAIN_S = 5.0  # the state that the job ends with is tried again so often
+FULL_S = 300.0  # a disk that stays full ends the job
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class Membership:
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._blocks: BlockComputing | None = None
         self._loop = asyncio.get_running_loop()
+        self._last: WritePart | None = None  # the state that the job ends with, while it has to be written
         self._is_closed = False
 
     def close(self) -> None:
@@ -95,6 +97,7 @@ class Membership:
 
     def abandon(self) -> None:
         """What is computed and what others were asked is of no use any more."""
+        self._last = None
         self._lines.abandon()
         if self._blocks is not None:
             self._blocks.abandon()
@@ -121,21 +124,41 @@ class Membership:
             return None
 
     def write(self, order: WritePart) -> None:
+        if order.is_last:
+            self._last = order
+        self._try_to_write(order, self._loop.time())
+
+    def _try_to_write(self, order: WritePart, since_s: float) -> None:
+        self._run(lambda: self._write(order), lambda written: self._on_written(order, written, since_s))
+
+    def _on_written(self, order: WritePart, written: PartInfo | OSError | None, since_s: float) -> None:
+        """A state to go on from may fail (the next one is due soon); the last one waits for room on a full disk."""
         state = order.state
         about = (order.generation, state.name, state.partition, state.partitions, order.is_checkpoint)
+        if isinstance(written, PartInfo):
+            self._feed(PartWritten(*about, info=written))
+            return
+        reason = written.strerror or str(written) if written else "a later one has its place"
+        what = f"cannot write v{state.version} to {self._files.place(order.is_checkpoint)}: {reason}"
+        if not order.is_last:
+            if not order.is_checkpoint:
+                logger.warning("%s; training goes on, the state before stays", what)
+            self._feed(PartWritten(*about, error=reason))
+        elif order is self._last:
+            self._go_on_with_last(order, written, what, since_s)
 
-        def done(written: PartInfo | OSError | None) -> None:
-            if isinstance(written, OSError) and not order.is_checkpoint and written.errno in NO_ROOM:
-                # The job ends with such a state, or goes on from it: it waits for room.
-                logger.warning("v%d cannot be saved for now: %s", state.version, written)
-                self._loop.call_later(AGAIN_S, self.write, order)
-            elif isinstance(written, PartInfo):
-                self._feed(PartWritten(*about, info=written))
-            else:
-                error = str(written) if written else "a later one has its place"
-                self._feed(PartWritten(*about, error=error))
+    def _go_on_with_last(self, order: WritePart, error: OSError | None, what: str, since_s: float) -> None:
+        is_full = error is not None and error.errno in NO_ROOM
+        if error is not None and not (is_full and self._loop.time() - since_s < FULL_S):
+            helps = "make room on the disk" if is_full else "set --job_dir elsewhere"
+            self._computing.on_fatal(ConfigError(what, helps))
+            return
+        logger.warning("%s; it is tried again", what)
+        self._loop.call_later(AGAIN_S, self._try_again, order, since_s)
 
-        self._run(lambda: self._write(order), done)
+    def _try_again(self, order: WritePart, since_s: float) -> None:
+        if order is self._last:
+            self._try_to_write(order, since_s)
 
     def _write(self, order: WritePart) -> PartInfo | OSError | None:
         try:

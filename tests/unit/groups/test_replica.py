@@ -99,7 +99,9 @@ def test_one_member_takes_all_steps_by_itself_and_seals() -> None:
         found = compute(made, found)
         assert not only(AskMember, found)
     assert made.name == ((1, 1), 2)
-    assert only(WritePart, found)[0].state.ledger.finished == (0, 2)
+    [last] = only(WritePart, found)
+    assert last.is_last
+    assert last.state.ledger.finished == (0, 2)
     assert made.phase is Phase.SEALING
 
 

@@ -77,12 +77,13 @@ class WritePart:
     """Write this member's slices of its state as a partition's, then tell of it (`PartWritten`).
 
     `generation`: in which they are written; the state's own may be an earlier one.  `is_checkpoint`: among the checkpoints,
-    else among what the job goes on from if all members are lost.
+    else among what the job goes on from if all members are lost.  `is_last`: the job cannot end without it.
     """
 
     generation: Identity
     state: State
     is_checkpoint: bool = False
+    is_last: bool = False
 
 
 @dataclass(frozen=True)

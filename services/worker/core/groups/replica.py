@@ -343,7 +343,7 @@ class Replica:
         first = self._whole.ledger.finished.first_missing()
         if first >= self.plan.task_count:
             self._enter(Phase.SEALING)
-            return [self._write_part(), Tell()]
+            return [self._write_part(is_last=True), Tell()]
         if self._is_barred:
             self._enter(Phase.HELD)
             return [Tell()]
@@ -435,9 +435,9 @@ class Replica:
             return [self._write_part(is_checkpoint=True)]
         return []
 
-    def _write_part(self, *, is_checkpoint: bool = False) -> WritePart:
+    def _write_part(self, *, is_checkpoint: bool = False, is_last: bool = False) -> WritePart:
         part = part_of(self._whole.view(self.name[0]), self._rank, len(self._group))
-        return WritePart(self.generation, part, is_checkpoint)
+        return WritePart(self.generation, part, is_checkpoint, is_last)
 
     def _on_written(self, event: PartWritten) -> list[Instruction]:
         self._written.note(event)

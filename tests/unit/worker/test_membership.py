@@ -1,0 +1,116 @@
+"""The disk of a member: what becomes of a state that it cannot write."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from edlz.services.configuration.job_config import JobConfig
+from edlz.services.process.runtime import Stop
+from edlz.services.transport.security import Security
+from edlz.services.worker import membership
+from edlz.services.worker.computing import Computing
+from edlz.services.worker.core.groups.inputs import PartWritten
+from edlz.services.worker.core.groups.instructions import WritePart
+from edlz.services.worker.core.groups.state_transfer import part_of
+from edlz.services.worker.core.inputs import Fatal
+from edlz.services.worker.membership import Membership
+from tests import builders
+from tests.simulation.groups.reference import initial_store
+from tests.simulation.groups.schedule import GroupSchedule
+from tests.unit.worker.test_computing import PredictingEngine
+
+LIMIT_S = 30.0
+SCHEDULE = GroupSchedule(seed=1, slots=2, epochs=1, lengths=(2, 2), workers=2)
+
+Told = asyncio.Queue[object]
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "AGAIN_S", 0.01)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+    """Have files put in place fail with the errors in the list that is returned: the first of it each time."""
+
+    def begin(*errors: int) -> list[int]:
+        real, left = os.replace, list(errors)
+
+        def replace(source: Path, target: Path) -> None:
+            if left:
+                code = left.pop(0)
+                raise OSError(code, os.strerror(code))
+            real(source, target)
+
+        monkeypatch.setattr(os, "replace", replace)
+        return left
+
+    return begin
+
+
+def told_of(folder: Path, *, is_last: bool, count: int = 1) -> list[object]:
+    """Return what a member and its worker hear when a state is written."""
+
+    async def main() -> list[object]:
+        told = Told()
+        config = JobConfig(job_name="j", job_dir=str(folder), worker_id=0)
+        job = builders.job(SCHEDULE.plan, config=config.to_record())
+        computing = Computing(config, PredictingEngine, Stop(), told.put_nowait, told.put_nowait)
+        member = Membership(config, job, Security(), computing, told.put_nowait, told.put_nowait)
+        state = part_of(initial_store(SCHEDULE).view((1, 1)), 0, 1)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                member.write(WritePart((1, 1), state, is_last=is_last))
+                return [await told.get() for _ in range(count)]
+        finally:
+            member.close()
+            await computing.close()
+
+    return asyncio.run(main())
+
+
+def test_the_last_state_is_written_when_there_is_room_again(
+    tmp_path: Path, failing: Callable[..., list[int]]
+) -> None:
+    left = failing(errno.ENOSPC, errno.EDQUOT)
+    [written] = told_of(tmp_path, is_last=True)
+    assert isinstance(written, PartWritten)
+    assert written.info
+    assert not left
+
+
+def test_a_job_whose_last_state_nobody_can_write_ends(
+    tmp_path: Path, failing: Callable[..., list[int]]
+) -> None:
+    """Else its members would wait for ever, and say nothing."""
+    failing(errno.EACCES)
+    [fatal] = told_of(tmp_path, is_last=True)
+    assert isinstance(fatal, Fatal)
+    assert "cannot write v0 to" in fatal.failure.message
+    assert fatal.failure.message.endswith("Permission denied")
+    assert fatal.failure.help == "set --job_dir elsewhere"
+
+
+def test_a_disk_that_stays_full_ends_the_job(
+    tmp_path: Path, failing: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "FULL_S", 0.0)
+    failing(errno.ENOSPC)
+    [fatal] = told_of(tmp_path, is_last=True)
+    assert isinstance(fatal, Fatal)
+    assert fatal.failure.help == "make room on the disk"
+
+
+def test_a_state_to_go_on_from_is_not_kept_for_a_full_disk(
+    tmp_path: Path, failing: Callable[..., list[int]]
+) -> None:
+    """The next one is due soon: those that wait would take up more and more memory."""
+    failing(errno.ENOSPC)
+    [written] = told_of(tmp_path, is_last=False)
+    assert isinstance(written, PartWritten)
+    assert written.error == "No space left on device"
