@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from edlz.services.master.core.groups import events
 from edlz.services.master.core.groups.rendezvous import Rendezvous, Stage
+from edlz.services.master.core.groups.status_check import check_status, check_written
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, WriteManifest, WriteState
 from edlz.services.protocol.groups import number_of
 from edlz.services.protocol.ledger import LedgerRecord, TaskSet
@@ -77,6 +78,11 @@ class Group:
         """Time has passed."""
         return self._feed(events.Tick(), now)
 
+    def check(self, status: MemberStatus) -> None:
+        """Raise RemoteProtocolError if no member of this job says such a thing; nothing has changed."""
+        check_status(status, self._plan, (self._term, 0) if self._core is None else self._core.newest)
+        check_written(status)
+
     def hear(self, status: WorkerStatus, now: float) -> list[Instruction]:
         """Take in what a worker says of its replica."""
         assert status.incarnation is not None
@@ -114,8 +120,8 @@ class Group:
 
     def tell(self, ends: Sequence[tuple[int, int]], checkpoint: int, checkpointed: int) -> None:
         """What members are told from now on."""
-        core = self._rendezvous
-        core.ends, core.checkpoint, core.checkpointed = dict(ends), checkpoint, checkpointed
+        if (core := self._core) is not None:
+            core.ends, core.checkpoint, core.checkpointed = dict(ends), checkpoint, checkpointed
 
     def orders(self, life: Identity) -> GroupOrders | None:
         """Return what is to be true of a worker as a member."""

@@ -75,6 +75,11 @@ class GroupCourse:
 
     # -- inputs
 
+    def check(self, status: WorkerStatus) -> None:
+        """Raise RemoteProtocolError if no worker of this job says such a thing of its replica; nothing has changed."""
+        if status.member is not None:
+            self._group.check(status.member)
+
     def hear(self, status: WorkerStatus, now: float) -> list[Instruction]:
         """Take in what a worker says of its replica, if it is built."""
         return [] if status.member is None else self._group.hear(status, now)
@@ -96,10 +101,9 @@ class GroupCourse:
 
     def lead(self, out: list[Instruction], now: float) -> list[Instruction]:
         """Return what the master is about to do, with what follows for the group and from it; checkpoints have all members' parts."""
-        if self._verdict.is_over:
-            return out
-        group, out = self._group, [*out, *self._advance(now)]
-        return [group.with_parts(one) if isinstance(one, WriteManifest) else one for one in out]
+        if not self._verdict.is_over:
+            out = [*out, *self._advance(now)]
+        return [self._group.with_parts(one) if isinstance(one, WriteManifest) else one for one in out]
 
     def _advance(self, now: float) -> list[Instruction]:
         """Do what follows for the group from what is known now, and from the group for the job."""

@@ -353,6 +353,8 @@ class MasterCore:
             return self._look_up(to, name, life[0])
         check_worker(status, self.plan, self.term)
         self.work.evaluation.check(status.evaluated)
+        if self._group is not None:
+            self._group.check(status)
         begins = self.processes.on_worker(status, now)
         if life is None:
             incarnation, journal = self._identities.grant(name, status.boot)

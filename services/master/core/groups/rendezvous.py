@@ -167,7 +167,7 @@ class Rendezvous:
     def _on_heard(self, member: Member, status: MemberStatus, now: float) -> list[Instruction]:
         """Believe what was said under this term; whoever speaks is there again."""
         who = member.incarnation
-        check_status(status, self._plan, (self._term, self._count))
+        check_status(status, self._plan, self.newest)
         self._members[who] = member
         if status.term != self._term:
             return []
@@ -204,6 +204,11 @@ class Rendezvous:
             status.members and status.generation == self.generation for status in found
         )
         return found if are_in else ()
+
+    @property
+    def newest(self) -> Identity:
+        """The greatest generation that any master of the job has named."""
+        return self._term, self._count
 
     @property
     def members(self) -> tuple[Member, ...]:

@@ -5,7 +5,7 @@ from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import Identity, MemberStatus
 from edlz.services.protocol.plan import Plan
 
-__all__ = ["check_status"]
+__all__ = ["check_status", "check_written"]
 
 
 def check_status(status: MemberStatus, plan: Plan, newest: Identity) -> None:
@@ -38,3 +38,11 @@ def check_status(status: MemberStatus, plan: Plan, newest: Identity) -> None:
     for part in status.written:
         if not 0 <= part.rank < part.count:
             raise RemoteProtocolError(f"a member has written part {part.rank} of {part.count}")
+
+
+def check_written(status: MemberStatus) -> None:
+    """Raise RemoteProtocolError if a member says no more of a part than that it has written it."""
+    for part in status.written:
+        info = part.info
+        if not part.error and (info is None or (info.partition, info.partitions) != (part.rank, part.count)):
+            raise RemoteProtocolError(f"a member has written part {part.rank} of {part.count} as {info}")

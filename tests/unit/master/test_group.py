@@ -1,0 +1,85 @@
+"""The core that leads a group, as a part of its master: what workers say of their replicas."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from edlz.services.errors import RemoteProtocolError
+from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.vocabulary.inputs import Request, Start
+from edlz.services.master.core.vocabulary.instructions import Instruction, Reply
+from edlz.services.master.core.vocabulary.records import JournalState
+from edlz.services.protocol.groups import BASE
+from edlz.services.protocol.messages import (
+    NO_IDENTITY,
+    Identity,
+    MemberStatus,
+    NonFiniteLoss,
+    PartInfo,
+    WorkerOrders,
+    WorkerStatus,
+    WrittenPart,
+)
+from tests import builders
+
+INFO = PartInfo(partition=0, partitions=2, bytes=1, body_checksum=1, head_checksum=1, rows=())
+
+
+class Master:
+    """The core of an all-reduce job's master, and one worker that has joined."""
+
+    def __init__(self) -> None:
+        config = builders.settings(distribution_strategy="AllreduceStrategy").to_record()
+        self.core = MasterCore(builders.job(builders.plan(4), config=config), JournalState())
+        self.core.feed(Start(), 0.0)
+        self.seqs = itertools.count(1)
+        self.life: Identity | None = None
+        self.life = self.answer(self.say()).incarnation
+
+    def say(self, **fields: Any) -> list[Instruction]:
+        status = WorkerStatus(
+            worker="0",
+            boot=1,
+            incarnation=self.life,
+            seq=next(self.seqs),
+            era=NO_IDENTITY,
+            run="r",
+            **fields,
+        )
+        return self.core.feed(Request("asker", status), 0.0)
+
+    def answer(self, found: list[Instruction]) -> WorkerOrders:
+        [orders] = [each.body for each in found if isinstance(each, Reply)]
+        assert isinstance(orders, WorkerOrders)
+        return orders
+
+
+def member(**fields: Any) -> MemberStatus:
+    about = {"term": 1, "phase": "waiting", "generation": NO_IDENTITY, "members": (), "name": BASE}
+    return MemberStatus(**{**about, "finished": (), **fields})
+
+
+def test_a_worker_whose_model_is_not_built_is_told_nothing_of_a_group() -> None:
+    master = Master()
+    assert master.answer(master.say()).group is None
+    assert master.answer(master.say(member=member())).group is not None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        WrittenPart(name=BASE, rank=0, count=2),
+        WrittenPart(name=BASE, rank=1, count=2, info=INFO),
+        WrittenPart(name=BASE, rank=0, count=1, is_checkpoint=True, info=INFO),
+        WrittenPart(name=((9, 9), 1), rank=0, count=2, info=INFO),
+    ],
+)
+def test_a_member_that_says_what_none_can_say_changes_nothing(odd: WrittenPart) -> None:
+    """Not even what the same message says of other things: it is journalled when it is said again."""
+    master = Master()
+    loss = NonFiniteLoss(task=0, index=0, loss=float("nan"))
+    with pytest.raises(RemoteProtocolError, match="a member"):
+        master.say(member=member(written=(odd,)), nonfinite_losses=1, nonfinite_loss=loss)
+    assert master.core.work.losses.count == 0
+    assert master.answer(master.say(member=member())).group is not None
