@@ -98,7 +98,7 @@ HERE = __file__
         (fail, "ValueError: the user's own", "fail"),
         (from_other, "RuntimeError: the last of several", "from_other"),
         (in_a_group, "ValueError: the user's own", "fail"),
-        (in_a_library, "TypeError: ", "in_a_library"),
+        (in_a_library, "AttributeError: ", "in_a_library"),
         (lambda: {}["a b"], "KeyError: 'a b'", "<lambda>"),
         (lambda: sys.exit("no way"), "SystemExit: no way", "<lambda>"),
     ],
