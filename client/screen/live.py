@@ -69,9 +69,11 @@ def live_block(
         lines.append(_fitted([Span(_labelled("worker")), *_worker_head()], width))
     lines += [_fitted(_worker_row(worker, glyphs), width) for worker in status.workers[:MAX_WORKERS]]
     lines += _rest(status.workers[MAX_WORKERS:], "more")
-    shown = status.partitions[:_MAX_PARTITIONS]
+    if status.is_allreduce and status.state not in _NOT_YET:
+        lines.append(_fitted(_group_row(status), width))
+    shown = status.servers[:_MAX_PARTITIONS]
     lines += [_fitted(_partition_row(partition, status, glyphs), width) for partition in shown]
-    lines += _rest(status.partitions[_MAX_PARTITIONS:], "more ps")
+    lines += _rest(status.servers[_MAX_PARTITIONS:], "more ps")
     is_told = status.state == "Stopping" and footer == FOOTER
     lines.append(_last_line(status.page, _FOOTER_OF_STOP if is_told else footer, width))
     return [fit(line, width) for line in lines]
@@ -94,9 +96,8 @@ def _progress_line(
 ) -> list[Span]:
     label = Span(_labelled(status.name), "bold")
     if status.state in _NOT_YET:
-        there = (
-            f"{len(status.partitions)} ps, {joined(status.workers)} of {count_of(asked_workers, 'worker')}"
-        )
+        servers = "" if status.is_allreduce else f"{len(status.servers)} ps, "
+        there = f"{servers}{joined(status.workers)} of {count_of(asked_workers, 'worker')}"
         is_building = any(worker.state == "starting" and not worker.note for worker in status.workers)
         what = ", building the model" if is_building and not status.is_analysis else ""
         return [label, Span(f"{status.state.lower()}: {there} there{what}", "wait")]
@@ -187,11 +188,24 @@ def _partition_row(partition: PartitionView, status: JobStatus, glyphs: Glyphs) 
     if partition.rows:
         load += f", {short_count(partition.rows)} rows"
     cells = [Span(_labelled(f"ps {partition.id}")), _state(partition.state, glyphs), Span(load)]
-    if status.checkpoint is not None and status.checkpoint_age_s is not None:
-        age = duration(status.checkpoint_age_s)
+    if saved := _saved(status):
         cells[-1] = Span(load.ljust(_LOAD))
-        cells.append(Span(f"   checkpoint v{status.checkpoint:,}, {age} ago", "dim"))
+        cells.append(saved)
     return cells
+
+
+def _group_row(status: JobStatus) -> list[Span]:
+    """Who holds the model, in an all-reduce job."""
+    cells = [Span(_labelled("group")), Span(count_of(len(status.members), "member"))]
+    saved = _saved(status)
+    return [*cells, saved] if saved else cells
+
+
+def _saved(status: JobStatus) -> Span | None:
+    if status.checkpoint is None or status.checkpoint_age_s is None:
+        return None
+    age = duration(status.checkpoint_age_s)
+    return Span(f"   checkpoint v{status.checkpoint:,}, {age} ago", "dim")
 
 
 def _state(state: str, glyphs: Glyphs) -> Span:

@@ -14,6 +14,7 @@ from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, width_of
 from edlz.client.screen.verdict_text import Ending, exported_text, failure_block
 from edlz.client.screen.wording import (
     age,
+    count_of,
     duration,
     memory,
     metric,
@@ -158,6 +159,7 @@ def _workers(workers: Sequence[WorkerView], now: float, *, is_wide: bool) -> lis
     header, right = ["WORKER", "STATE", "TASK", "REC/S"], {"TASK", "REC/S"}
     parts = ["READ", "PULL", "COMPUTE", "PUSH", "WAIT", "MEMORY"] if is_wide else []
     header += parts
+    header += ["RANK"] if any(worker.rank is not None for worker in workers) else []
     header += ["AGE"] if any(worker.started_at for worker in workers) else []
     header += ["NOTE"] if any(worker.note for worker in workers) else []
     rows: list[list[str | Span]] = []
@@ -172,23 +174,28 @@ def _workers(workers: Sequence[WorkerView], now: float, *, is_wide: bool) -> lis
             times = (worker.read_ms, worker.pull_ms, worker.compute_ms, worker.push_ms, worker.wait_ms)
             row += [f"{time_ms:,.1f} ms" if any(times) else "-" for time_ms in times]
             row.append(memory(worker.memory_bytes))
+        if "RANK" in header:
+            row.append("-" if worker.rank is None else f"{worker.rank}")
         if "AGE" in header:
             row.append(age(now - worker.started_at) if worker.started_at else "-")
         rows.append([*row, worker.note] if "NOTE" in header else row)
-    return aligned(header, rows, right={*right, *parts})
+    return aligned(header, rows, right={*right, *parts, "RANK"})
 
 
 def _partitions(status: JobStatus) -> list[Line]:
-    if not status.partitions:
-        return []
     saved = ""
     if status.checkpoint is not None and status.checkpoint_age_s is not None:
         saved = f"v{status.checkpoint:,}, {age(status.checkpoint_age_s)} ago"
+    if status.is_allreduce:
+        count = count_of(len(status.members), "member")
+        return [[Span("GROUP  ", "dim"), Span(count + (f", checkpoint {saved}" if saved else ""))]]
+    if not status.servers:
+        return []
     header = ["PS", "STATE", "ROWS", "MEMORY", "CPU", "CHECKPOINT"]
-    rows = [[*_partition(view), saved or "-"] for view in status.partitions]
-    if any(view.note for view in status.partitions):
+    rows = [[*_partition(view), saved or "-"] for view in status.servers]
+    if any(view.note for view in status.servers):
         header.append("NOTE")
-        rows = [[*row, view.note] for row, view in zip(rows, status.partitions, strict=True)]
+        rows = [[*row, view.note] for row, view in zip(rows, status.servers, strict=True)]
     return aligned(header, rows)
 
 

@@ -91,7 +91,7 @@ def _work_done(status: JobStatus) -> str:
 def _each(status: JobStatus) -> str:
     """What the partitions' own counts say of the minibatches."""
     wrong = [
-        f"ps-{p.id} has {p.missing:,} missing, {p.doubled:,} doubled"
+        f"{'the group' if status.is_allreduce else f'ps-{p.id}'} has {p.missing:,} missing, {p.doubled:,} doubled"
         for p in status.partitions
         if p.missing or p.doubled
     ]

@@ -77,6 +77,7 @@ class WorkerView(Record, frozen=True, kw_only=True):
     started_at: Finite = 0.0  # seconds since the epoch, where its pod tells it; 0 otherwise
     joined_at: Finite = 0.0  # when this master heard its present life first; 0: not yet
     restarts: int = 0  # lives of it before, of which this master knows
+    rank: int | None = None  # among those that train together now, in an all-reduce job
 
 
 class TableView(Record, frozen=True, kw_only=True):
@@ -197,6 +198,23 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     is_prediction: bool = False
     page: str = ""  # the address of the status page, while there is one
     is_analysis: bool = False
+    is_allreduce: bool = False  # then the one partition is on the workers together
+
+    @property
+    def strategy(self) -> str:
+        """How the job is distributed, by its flag's name."""
+        return "AllreduceStrategy" if self.is_allreduce else "ParameterServerStrategy"
+
+    @property
+    def servers(self) -> tuple[PartitionView, ...]:
+        """The parameter servers."""
+        return () if self.is_allreduce else self.partitions
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The workers that train together now, in the order of their ranks."""
+        ranks = {worker.rank: worker.id for worker in self.workers if worker.rank is not None}
+        return tuple(ranks[rank] for rank in sorted(ranks))
 
     @property
     def is_training(self) -> bool:

@@ -33,7 +33,7 @@ def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
             "skipped": status.skipped_tasks,
         },
         "workers": [_worker(worker) for worker in status.workers],
-        "ps": [_partition(partition, status.checkpoint) for partition in status.partitions],
+        "ps": [_partition(partition, status.checkpoint) for partition in status.servers],
         "tables": [_table(table) for table in status.tables],
         "checkpoint": None
         if status.checkpoint is None
@@ -57,7 +57,7 @@ def _job(status: JobStatus, where: str) -> dict[str, Any]:
         "state": status.state,
         "reason": status.failure.text if status.failure else None,
         "where": where,
-        "strategy": "ParameterServerStrategy",
+        "strategy": status.strategy,
         "mode": status.mode,
         "started_at": status.started_at,
         "digest": status.digest or None,
@@ -100,6 +100,7 @@ def _worker(worker: WorkerView) -> dict[str, Any]:
         "started_at": worker.started_at or None,
         "joined_at": worker.joined_at or None,
         "restarts": worker.restarts,
+        "rank": worker.rank,
     }
 
 

@@ -203,6 +203,11 @@ class MasterCore:
         return self.partitions.version
 
     @property
+    def members(self) -> tuple[str, ...]:
+        """The workers of an all-reduce job that train together now, in the order of ranks."""
+        return () if self._group is None else tuple(member.worker for member in self._group.members)
+
+    @property
     def achieved(self) -> int:
         """A number that rises from 0 with whatever the job achieves; nothing if it stands still."""
         return self.partitions.applied + self.work.achieved

@@ -94,6 +94,7 @@ class WorkerObject(msgspec.Struct):
     started_at: float | None
     joined_at: float | None
     restarts: int
+    rank: int | None
 
 
 def workers_of(views: Sequence[WorkerView]) -> list[WorkerObject]:
@@ -116,6 +117,7 @@ def workers_of(views: Sequence[WorkerView]) -> list[WorkerObject]:
             view.started_at or None,
             view.joined_at or None,
             view.restarts,
+            view.rank,
         )
         for view in views
     ]

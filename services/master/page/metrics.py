@@ -68,7 +68,7 @@ class _Collected:
 
 def _job(content: Content) -> Iterator[Metric]:
     status = content.status
-    about = {"name": status.name, "strategy": "ParameterServerStrategy", "mode": status.mode}
+    about = {"name": status.name, "strategy": status.strategy, "mode": status.mode}
     yield _gauge("edlz_job_info", "The job; always 1.", [(about, 1)])
     states = [({"state": state}, status.state == state) for state in _STATES]
     yield _gauge("edlz_job_state", "1 for the state that the job is in, 0 for the others.", states)

@@ -69,7 +69,7 @@ function fresh() {
 const age = w => w.started_at || w.joined_at ? now.now - (w.started_at || w.joined_at) : null;
 const step = name => w => w.step_s[name];
 const columns = {
-  workers: [["id", w => +w.id, w => w.id], ["state", w => w.state, w => w.state, 0, 1], ["task", w => w.task, w => num(w.task), 1],
+  workers: [["id", w => +w.id, w => w.id + (w.rank == null ? "" : ", rank " + w.rank)], ["state", w => w.state, w => w.state, 0, 1], ["task", w => w.task, w => num(w.task), 1],
     ["rec/s", w => w.records_per_s, w => nf(w.records_per_s), 1],
     ...["read", "pull", "compute", "push", "wait"].map(k => [k, step(k), w => ms(w.step_s[k]), 1]),
     ["memory", w => w.memory_bytes, w => bytes(w.memory_bytes), 1],
@@ -96,6 +96,7 @@ function table(name) {
   let rows = rowsOf[name]();
   const section = body.closest("section");
   if (["tables", "evaluations"].includes(name)) section.hidden = !rows.length;
+  if (name === "ps") section.hidden = now.job.strategy === "AllreduceStrategy";
   if (by) { const [, key] = cols[by.column], sign = by.isDown ? -1 : 1;
     rows = [...rows].sort((a, b) => { const x = key(a), y = key(b);
       return x == null ? 1 : y == null ? -1 : sign * (x < y ? -1 : x > y ? 1 : 0); }); }

@@ -80,6 +80,7 @@ def render(tree: dict[str, Any], *, is_report: bool) -> bytes:
         "script": _part("page.js"),
         "data": _script_text({"is_report": is_report, "status": tree}),
         "no_banner": "" if escaped["banner"] else " hidden",
+        "no_ps": " hidden" if job["strategy"] == "AllreduceStrategy" else "",
         "no_tables": "" if tree["tables"] else " hidden",
         "no_evaluations": "" if tree["evaluations"] else " hidden",
     }
@@ -147,8 +148,9 @@ def _tables(tree: dict[str, Any]) -> dict[str, _Table]:
 
 
 def _of_worker(row: dict[str, Any]) -> tuple[str, ...]:
+    rank = "" if row["rank"] is None else f", rank {row['rank']}"
     return (
-        row["id"],
+        row["id"] + rank,
         row["state"],
         _number(row["task"]),
         _number(row["records_per_s"]),

@@ -353,6 +353,7 @@ class Progress:
             predictions=self._output,
             is_prediction=plan.predicts,
             is_analysis=plan.analyzes,
+            is_allreduce=core.settings.is_allreduce,
             page=self.page,
             **amounts,
             **self._saved.view(now),
@@ -424,9 +425,10 @@ class Progress:
 
     def _worker_views(self, now: float) -> tuple[WorkerView, ...]:
         known = {*self._core.processes.live.workers, *self._noted("worker")}
-        return tuple(self._worker_view(worker, now) for worker in sorted(known))
+        ranks = {worker: rank for rank, worker in enumerate(self._core.members)}
+        return tuple(self._worker_view(worker, now, ranks.get(worker)) for worker in sorted(known))
 
-    def _worker_view(self, worker: str, now: float) -> WorkerView:
+    def _worker_view(self, worker: str, now: float, rank: int | None) -> WorkerView:
         row, note = self._workers.get(worker), self._core.processes.notes.get(f"worker-{worker}", "")
         if row is None:
             return WorkerView(id=worker, state="starting", note=note)
@@ -446,6 +448,7 @@ class Progress:
             note=note or told.waits_for,
             joined_at=row.joined_s + self._wall_offset_s,
             restarts=row.restarts,
+            rank=rank,
         )
 
     def _noted(self, role: str) -> list[str]:
@@ -459,11 +462,10 @@ class Progress:
         for status in self._statuses:
             rate = self._request_rates.get(str(status.partition))
             state = "sealed" if status.is_sealed else "serving" if status.has_base else "starting"
-            if (
-                self._core.processes.silent_servers.is_silent(status.partition)
-                and not self._core.verdict.is_over
-            ):
+            is_silent = self._core.processes.silent_servers.is_silent(status.partition)
+            if is_silent and not self._core.verdict.is_over:
                 state = "silent"
+            mine = [each for (ident, _), each in operations.items() if ident == str(status.partition)]
             views.append(
                 PartitionView(
                     id=str(status.partition),
@@ -474,10 +476,7 @@ class Progress:
                     rows=sum(table.rows for table in status.telemetry.tables),
                     note=self._core.processes.notes.get(f"ps-{status.partition}", ""),
                     requests_per_s=rate.per_s(now) if rate else 0.0,
-                    p99_s=p99(
-                        [each for (ident, _), each in operations.items() if ident == str(status.partition)],
-                        DURATIONS_S,
-                    ),
+                    p99_s=p99(mine, DURATIONS_S),
                     **msgspec.structs.asdict(status.recount),
                 )
             )

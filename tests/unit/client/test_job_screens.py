@@ -213,6 +213,20 @@ def test_status() -> None:
     )
 
 
+def test_status_of_a_group_shows_members_and_no_server() -> None:
+    workers = (
+        msgspec.structs.replace(WORKERS[0], rank=1),
+        msgspec.structs.replace(WORKERS[0], id="2", rank=0),
+        WORKERS[1],
+    )
+    status = msgspec.structs.replace(STATUS, workers=workers, is_allreduce=True)
+    lines = plain(status_screen(view(status, is_live=True), NOW)).splitlines()
+    assert lines[1].split() == ["WORKER", "STATE", "TASK", "REC/S", "RANK", "NOTE"]
+    assert [line.split()[4] for line in lines[2:5]] == ["1", "0", "-"]
+    assert lines[5] == "GROUP  2 members, checkpoint v300, 3m ago"
+    assert "ps-0" not in "".join(lines)
+
+
 def test_status_wide() -> None:
     lines = plain(status_screen(LIVE, NOW, is_wide=True)).splitlines()
     assert lines[0].endswith("ETA 12s   local, 23s")
@@ -360,6 +374,14 @@ def test_objects() -> None:
     assert yaml.safe_load(object_text(found, "yaml")) == found
     assert job_object(view(note="interrupted"))["job"]["reason"] == "interrupted"
     assert job_object(view(FAILED))["job"]["reason"].startswith("task 63 raised")
+
+
+def test_the_object_of_a_group_has_ranks_and_no_server() -> None:
+    worker = msgspec.structs.replace(WORKERS[0], rank=0)
+    found = job_object(view(msgspec.structs.replace(STATUS, workers=(worker,), is_allreduce=True)))
+    assert (found["job"]["strategy"], found["ps"]) == ("AllreduceStrategy", [])
+    assert found["workers"][0]["rank"] == 0
+    assert job_object(LIVE)["workers"][0]["rank"] is None
 
 
 def test_every_field_of_a_partition_is_passed_on() -> None:

@@ -27,6 +27,16 @@ def test_the_live_block_at_80_columns() -> None:
     )
 
 
+def test_the_live_block_of_a_group_of_workers() -> None:
+    members = tuple(msgspec.structs.replace(worker, rank=1 - rank) for rank, worker in enumerate(WORKERS[:2]))
+    saved = {"checkpoint": 300, "checkpoint_age_s": 4.0}
+    text = block(changed(is_allreduce=True, workers=members, **saved))
+    assert " group   2 members   checkpoint v300, 4s ago\n" in text
+    assert " ps 0" not in text
+    starts = block(changed(is_allreduce=True, state="Starting", workers=(WORKERS[0],), partitions=()))
+    assert " ps, " not in starts
+
+
 def test_the_live_block_at_120_columns() -> None:
     assert block(STATUS, 120).splitlines()[:2] == [
         " mnist   epoch 2/2 ━━━━━━━━━━━━━━━━━━━━━━━╸────────────────  59 %  70,800/120,000  ETA 12s",

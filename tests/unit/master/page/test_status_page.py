@@ -1,6 +1,7 @@
 """The status page of a master that serves, and the report that it leaves."""
 
 import asyncio
+import dataclasses
 import json
 import re
 import socket
@@ -9,6 +10,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from edlz.services.configuration.job_config import JobConfig
@@ -63,6 +65,18 @@ def test_a_master_answers_browsers_and_scripts(tmp_path: Path) -> None:
     assert json.loads(later[0])["events"] == []
     assert json.loads(later[0])["seq"] == body["seq"] == body["events"][-1]["seq"]
     assert health[0] == b"ok\n"
+
+
+def test_the_page_of_a_group_shows_ranks_and_no_server() -> None:
+    shown = content(workers=2)
+    workers = (msgspec.structs.replace(shown.status.workers[0], rank=1), *shown.status.workers[1:])
+    status = msgspec.structs.replace(shown.status, workers=workers, is_allreduce=True)
+    tree = dataclasses.replace(shown, status=status).tree()
+    page = render(tree, is_report=True).decode()
+    assert '<section aria-labelledby="h-ps" hidden>' in page
+    assert f"<td>{workers[0].id}, rank 1</td>" in page
+    assert tree["ps"] == []
+    assert '<section aria-labelledby="h-ps">' in render(shown.tree(), is_report=True).decode()
 
 
 def test_the_report_is_there_at_the_end_and_names_no_address(tmp_path: Path) -> None:

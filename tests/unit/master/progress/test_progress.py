@@ -14,7 +14,9 @@ from edlz.services.protocol.messages import (
     NO_IDENTITY,
     DoneTask,
     Identity,
+    MemberStatus,
     PartitionStatus,
+    WorkerOrders,
     WorkerStatus,
     WorkerTelemetry,
 )
@@ -120,6 +122,45 @@ class Watched:
     def _next(self) -> int:
         self._seq += 1
         return self._seq
+
+
+def test_workers_of_a_group_are_shown_with_their_ranks() -> None:
+    config = {"distribution_strategy": "AllreduceStrategy"}
+    job = builders.job(builders.plan(RECORDS, mode="sync"), config=config)
+    core, journal = MasterCore(job, JournalState()), JournalState()
+    core.feed(Start(), 0.0)
+    progress = Progress(core, 1e9, 0.0, journal)
+
+    def hear(seq: int, incarnation: Identity | None, member: MemberStatus | None) -> WorkerOrders:
+        status = WorkerStatus(
+            worker="0",
+            boot=1,
+            incarnation=incarnation,
+            seq=seq,
+            era=NO_IDENTITY,
+            run="r" if incarnation else "",
+            member=member,
+            member_endpoint="ipc:///tmp/0",
+        )
+        progress.on_worker(status, seq)
+        (orders,) = [i.body for i in core.feed(Request(0, status), seq) if hasattr(i, "body")]
+        assert isinstance(orders, WorkerOrders)
+        return orders
+
+    life = hear(1, None, None).incarnation
+    about = {"term": core.term, "members": (), "name": (NO_IDENTITY, 0), "finished": ()}
+    orders = hear(2, life, MemberStatus(phase="waiting", generation=NO_IDENTITY, **about))
+    seq = 3
+    while orders.group is None or not orders.group.members:
+        phase = "waiting" if orders.group is None or not any(orders.group.generation) else "promised"
+        generation = NO_IDENTITY if orders.group is None else orders.group.generation
+        assert [view.rank for view in progress.status(0, seq).workers] == [None]
+        orders = hear(seq, life, MemberStatus(phase=phase, generation=generation, **about))
+        seq += 1
+        assert seq < 30
+    shown = progress.status(0, seq)
+    assert [view.rank for view in shown.workers] == [0]
+    assert (shown.is_allreduce, shown.servers, shown.members) == (True, (), ("0",))
 
 
 def test_the_rate_is_right_from_the_tenth_second_on() -> None:
