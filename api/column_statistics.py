@@ -169,7 +169,7 @@ def use_statistics(columns: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _words(text: str) -> list[str]:
     """Return the words in a variable: with commas between them, or the lines of the file that it names."""
-    if text and Path(text).is_file():
+    if os.path.isfile(text):  # many words are more than a path may be
         return Path(text).read_text(encoding="utf-8").splitlines()
     return [word.strip() for word in text.split(",") if word.strip()]
 

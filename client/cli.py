@@ -3,6 +3,7 @@
 Help is answered before anything heavy is imported: no TensorFlow, NumPy, ZeroMQ or Typer.
 """
 
+import errno
 import os
 import re
 import sys
@@ -19,6 +20,7 @@ from edlz.services.configuration.job_config import edlz_home
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems
 from edlz.services.errors import EdlzError
 from edlz.services.process.outputs import OutputGone, guarded_outputs, output_error
+from edlz.services.redaction import HIDDEN, without_secrets
 from edlz.services.storage.durable import replace_file
 
 __all__ = ["main", "version_text"]
@@ -79,6 +81,10 @@ def _answer(arguments: list[str]) -> int:
     except (KeyboardInterrupt, LeftTheView):
         return INTERRUPTED
     except Exception as e:
+        if isinstance(e, OSError) and e.errno == errno.ENAMETOOLONG:
+            text = f"no file can have so long a name: {e.filename!r}"
+            print_problems([Problem(text, "see the paths in the command")])
+            return USAGE
         return _report_bug(e, arguments)
 
 
@@ -200,8 +206,15 @@ def _report_bug(error: Exception, arguments: Sequence[str]) -> int:
     help_line = f"please report this, with {path}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, f"{version_text()}\nedlz {' '.join(arguments)}\n\n{text}")
+        told = without_secrets(f"{' '.join(_without_environment(arguments))}\n\n{text}")
+        replace_file(path, f"{version_text()}\nedlz {told}")
     except OSError as e:
         help_line = f"please report this (the report could not be written to {path}: {e.strerror})"
     print_problems([Problem(f"edlz itself failed: {type(error).__name__}: {error}", help_line)])
     return OUR_BUG
+
+
+def _without_environment(arguments: Sequence[str]) -> list[str]:
+    """Return a command's words without the values of `--envs`: nobody knows what these are."""
+    shown = [f"--envs={HIDDEN}" if word.startswith("--envs=") else word for word in arguments]
+    return [HIDDEN if before == "--envs" else word for before, word in zip(["", *shown], shown, strict=False)]

@@ -198,6 +198,6 @@ def _with_absolute_paths(config: JobConfig) -> JobConfig:
     is_free = has_custom_reader(config)  # then it may be no path at all
     for name in _DATA:
         given = getattr(config, name)
-        if given and (not is_free or Path(given).exists()):
+        if given and (not is_free or os.path.exists(given)):
             changed[name] = absolute_names(given)
     return dataclasses.replace(config, **changed)

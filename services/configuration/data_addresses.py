@@ -1,5 +1,6 @@
 """Addresses of data elsewhere: `s3://bucket/data.csv`.  They are shown, logged and kept: so there are no secrets in them."""
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -62,7 +63,7 @@ def check_address(given: str, flag: str) -> None:
 
 def absolute_names(given: str) -> str:
     """Return a flag's value with paths that mean the same in any folder; addresses stay as they are."""
-    if Path(given).exists() or "," not in given:
+    if os.path.exists(given) or "," not in given:  # many names are more than a path may be
         return _absolute(given)
     return ",".join(_absolute(part.strip()) for part in given.split(",") if part.strip())
 

@@ -17,6 +17,7 @@ __all__ = ["ExampleError", "FeatureValues", "example_values"]
 
 _VARINT, _LENGTH, _FIXED32 = 0, 2, 5
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
+_FLOAT_BYTES = 4
 _KINDS: dict[int, Literal["string", "float64", "int64"]] = {
     _BYTES_LIST: "string",
     _FLOAT_LIST: "float64",
@@ -106,12 +107,18 @@ def _values(kind: int, listed: memoryview) -> list[Any]:
         if kind == _BYTES_LIST:
             found.append(bytes(_message(value)))
         elif kind == _FLOAT_LIST:
-            found.append(value if isinstance(value, bytes) else bytes(_message(value)))
+            found.append(value if isinstance(value, bytes) else _floats(_message(value)))
         elif isinstance(value, int):
             found.append(_signed(value))
         else:
             found += map(_signed, _varints(_message(value)))
     return found
+
+
+def _floats(packed: memoryview) -> bytes:
+    if len(packed) % _FLOAT_BYTES:
+        raise ValueError("a float is cut off")
+    return bytes(packed)
 
 
 def _message(value: "memoryview | int | bytes") -> memoryview:

@@ -54,6 +54,9 @@ def test_variables_of_elasticdl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert (age.boundaries(), age.vocabulary) == ([1, 2.5, 3], ["a", "b"])
     monkeypatch.setenv("_age_vocab", str(words))
     assert statistics("age").vocabulary == ["a", "b"]
+    many = [f"word-{number}" for number in range(1000)]  # more letters than a path may have
+    monkeypatch.setenv("_age_vocab", ",".join(many))
+    assert statistics("age").vocabulary == many
     monkeypatch.setenv("_age_avg", "old")
     with pytest.raises(ValueError, match="_age_avg='old': could not convert"):
         _ = statistics("age").mean

@@ -116,6 +116,35 @@ def test_a_bug_of_ours_leaves_with_70_and_a_report(
     assert f"help: please report this, with {report}" in printed
 
 
+@pytest.mark.parametrize("envs", [["--envs=CITY=Lima7,B=Oslo8"], ["--envs", "CITY=Lima7,B=Oslo8"]])
+def test_a_report_is_to_be_sent_and_has_no_secrets(
+    envs: list[str],
+    job: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(config: JobConfig) -> int:
+        raise KeyError("token=abc123")
+
+    monkeypatch.setattr(local, "run_local", fail)
+    assert main([*job, *envs]) == 70
+    (report,) = (tmp_path / "home" / "reports").iterdir()
+    told = report.read_text()
+    assert f"edlz {job[0]}" in told
+    assert not any(secret in told for secret in ("Lima7", "Oslo8", "abc123"))
+
+
+def test_a_name_that_no_file_can_have_is_no_bug_of_ours(
+    job: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main([*job[:1], f"--model_file={'a' * 300}", *job[2:]]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: no file can have so long a name: 'aaa")
+    assert "help: see the paths in the command" in printed
+    assert not (tmp_path / "home" / "reports").exists()
+
+
 def test_ctrl_c_before_anything_runs(job: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(config: JobConfig) -> int:
         raise KeyboardInterrupt

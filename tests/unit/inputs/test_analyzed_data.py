@@ -85,7 +85,14 @@ def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [b"\x0a", b"\x12\x00", b"\xff" * 12, b"\x0a\x02\x08\x01", encode_example({"a": b"x"})[:-1]],
+    [
+        b"\x0a",
+        b"\x12\x00",
+        b"\xff" * 12,
+        b"\x0a\x02\x08\x01",
+        encode_example({"a": b"x"})[:-1],
+        b"\x0a\x0e\x0a\x0c\x0a\x01a\x12\x07\x12\x05\x0a\x03abc",  # three bytes of a float
+    ],
 )
 def test_bytes_that_are_no_example(record: bytes) -> None:
     with pytest.raises(ExampleError, match=r"is no tf\.train\.Example") as raised:

@@ -163,6 +163,8 @@ def test_addresses_stay_what_they_are(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     assert absolute_names("s3://b/x@2/a.csv") == "s3://b/x@2/a.csv"
     assert absolute_names("a.csv, s3://b/a.csv") == f"{tmp_path}/a.csv,s3://b/a.csv"
+    many = [f"part-{number:05d}.csv" for number in range(500)]  # more letters than a path may have
+    assert absolute_names(",".join(many)) == ",".join(f"{tmp_path}/{name}" for name in many)
     check_address("s3://b/x@2/a.csv,data/a@b.csv", "--training_data")
 
 

@@ -21,8 +21,6 @@ __all__ = ["Feed", "FeedSettings", "SlowFeed", "Stream", "open_feed"]
 logger = logging.getLogger(__name__)
 FIRST, LOOKED_AT = 20, 100  # minibatches of a slow feed: the first ones are read while everything begins
 
-logger = logging.getLogger(__name__)
-
 
 def open_feed(contract: ModelContract, settings: FeedSettings) -> Feed:
     """Make the user's feed ready.
