@@ -118,20 +118,16 @@ def test_a_bug_of_ours_leaves_with_70_and_a_report(
 
 @pytest.mark.parametrize("envs", [["--envs=CITY=Lima7,B=Oslo8"], ["--envs", "CITY=Lima7,B=Oslo8"]])
 def test_a_report_is_to_be_sent_and_has_no_secrets(
-    envs: list[str],
-    job: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    envs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def fail(config: JobConfig) -> int:
+    def fail(reader: str, argv: list[str]) -> int:
         raise KeyError("token=abc123")
 
-    monkeypatch.setattr(local, "run_local", fail)
-    assert main([*job, *envs]) == 70
+    monkeypatch.setattr("edlz.client.commands.train.run_job", fail)
+    assert main(["train", *envs, "--num_epochs=3"]) == 70
     (report,) = (tmp_path / "home" / "reports").iterdir()
     told = report.read_text()
-    assert f"edlz {job[0]}" in told
+    assert "--num_epochs=3" in told
     assert not any(secret in told for secret in ("Lima7", "Oslo8", "abc123"))
 
 
