@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from edlz.services.parameters.store import Store
+from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.protocol.messages import (
     ANY_VERSION,
     Exchanged,
@@ -21,18 +21,17 @@ from edlz.services.protocol.messages import (
     Refused,
 )
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.core.groups import inputs
-from edlz.services.worker.core.groups.instructions import Compute
-from edlz.services.worker.core.groups.instructions import Instruction as MemberInstruction
+from edlz.services.worker.core.groups import inputs, instructions
+from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import Phase
 from edlz.services.worker.core.held_tasks import HeldTask
-from edlz.services.worker.core.instructions import Instruction
+from edlz.services.worker.core.instructions import Exit, Instruction
 from edlz.services.worker.core.partition_directory import PartitionDirectory
 from edlz.services.worker.core.requests import Requests
 from edlz.services.worker.core.training import Training
 
-__all__ = ["MemberTraining", "own_replica"]
+__all__ = ["MemberTraining", "own_replica", "replica_of"]
 
 _WAITING = {
     Phase.PROMISED,
@@ -48,6 +47,16 @@ _WAITING = {
 def own_replica(incarnation: Identity) -> PartitionAddress:
     """Return where the one partition is that a member pulls values from for evaluations: here."""
     return PartitionAddress(index=0, incarnation=incarnation, endpoint="", has_base=True)
+
+
+def replica_of(incarnation: Identity, plan: Plan, settings: JobSettings) -> Replica:
+    """Return the replica of a worker, without a state."""
+    milestones = Milestones(
+        settings.recovery_snapshot_secs,
+        settings.checkpoint_steps,
+        settings.evaluation_steps if plan.evaluation_ranges else 0,
+    )
+    return Replica(incarnation, plan, milestones)
 
 
 class MemberTraining(Training):
@@ -97,18 +106,23 @@ class MemberTraining(Training):
 
     # -- inputs
 
-    def build(self, store: Store, now: float) -> list[MemberInstruction]:
-        """The model is built and traced; this is the state before training."""
-        return self.replica.feed(inputs.Built(store), now)
-
-    def feed(self, event: inputs.Input, now: float) -> list[MemberInstruction]:
+    def feed(self, event: inputs.Input, now: float) -> list[Instruction]:
         """Give the replica an input; return what it asks for."""
         if isinstance(event, inputs.SlotComputed):
             self.steps += 1
-        out = self.replica.feed(event, now)
-        for instruction in out:
-            if isinstance(instruction, Compute):
+        found = self.replica.feed(event, now)
+        for instruction in found:  # all of them: a status says where they have led
+            if isinstance(instruction, instructions.Compute):
                 self._block = tuple(slot.task for slot in instruction.slots)
+        out: list[Instruction] = []
+        for instruction in found:
+            match instruction:
+                case instructions.Tell():
+                    out += self._tell(now)
+                case instructions.Exit(reason, code):
+                    out.append(Exit(reason, code))
+                case _:
+                    out.append(instruction)
         return out
 
     def newest(self, pull: NewestPull) -> Exchanged | Refused:

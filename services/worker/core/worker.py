@@ -5,7 +5,6 @@ for work.  Its statuses say what it holds and what it has done; the master's ans
 have.  Training tasks are `Training`'s affair, evaluation tasks `Evaluations'`, the export of the finished model `Exports'`.  PROTOCOL: section 3.
 """
 
-import math
 from collections.abc import Callable, Hashable
 
 from edlz.services.configuration.job_settings import JobSettings
@@ -24,7 +23,6 @@ from edlz.services.protocol.messages import (
     Job,
     Lease,
     NewestPull,
-    NonFiniteLoss,
     PartitionAddress,
     Refused,
     RowIds,
@@ -37,10 +35,7 @@ from edlz.services.worker.core.asynchronous import AsynchronousTraining
 from edlz.services.worker.core.evaluations import Evaluations
 from edlz.services.worker.core.exports import Exports
 from edlz.services.worker.core.groups import inputs as groups
-from edlz.services.worker.core.groups import instructions
-from edlz.services.worker.core.groups.instructions import Instruction as MemberInstruction
-from edlz.services.worker.core.groups.milestones import Milestones
-from edlz.services.worker.core.groups.replica import Replica
+from edlz.services.worker.core.heartbeat import Heartbeat
 from edlz.services.worker.core.held_tasks import Phase
 from edlz.services.worker.core.inputs import (
     Answered,
@@ -64,7 +59,8 @@ from edlz.services.worker.core.inputs import (
     Tick,
 )
 from edlz.services.worker.core.instructions import AskMaster, AskPartition, Build, Exit, Instruction, Outcome
-from edlz.services.worker.core.member import MemberTraining, own_replica
+from edlz.services.worker.core.member import MemberTraining, own_replica, replica_of
+from edlz.services.worker.core.nonfinite_losses import NonFiniteLosses, is_nonfinite
 from edlz.services.worker.core.order_check import check_orders
 from edlz.services.worker.core.partition_directory import PartitionDirectory
 from edlz.services.worker.core.requests import Requests
@@ -72,10 +68,6 @@ from edlz.services.worker.core.synchronous import SynchronousTraining
 from edlz.services.worker.core.training import Training
 
 __all__ = ["WorkerCore"]
-
-HEARTBEAT_S = 1.0
-NEAR_HEARTBEAT_S = 0.2  # of a member of a group that waits for others
-ASK_AGAIN_S = 0.2  # a worker without work asks again this often, if it is answered at once
 
 
 class WorkerCore:
@@ -106,17 +98,13 @@ class WorkerCore:
         self.incarnation: Identity | None = None
         self.term = 0
         self._telemetry, self._pace = telemetry, pace
-        self._seq = 0
-        self._is_status_under_way = False
-        self._next_status_s = 0.0
-        self._was_idle = False  # when it sent the last one
+        self._heartbeat = Heartbeat()
         self._exports = Exports()
         self._training: Training | None = None  # as soon as the model is built
         self._failure: Failure | None = None
         self._callbacks: CallbackNeeds | None = None  # of the model
-        self._stops_on_nan = self._computes_ahead = False
-        self._nonfinite_losses = 0
-        self._nonfinite_loss: NonFiniteLoss | None = None
+        self._computes_ahead = False
+        self._losses = NonFiniteLosses()
         self._member: MemberTraining | None = None  # the same as `_training`, in an all-reduce job
         self._endpoint = ""  # where other members ask this one
         self._partitions = PartitionDirectory()
@@ -217,31 +205,25 @@ class WorkerCore:
         out += self._schedule()
         out += self._on_group(groups.Tick(), now)
         is_waiting = self._wants_task() and not self._ready_training.is_busy
-        # A heartbeat after the last status, or sooner while there is room for work.
-        due_s = self._asks_again_s if is_waiting else self._next_status_s
-        if self._member is not None and self._member.is_waiting:
-            due_s += NEAR_HEARTBEAT_S - HEARTBEAT_S
-        if not self._is_status_under_way and now >= due_s:
+        is_near = self._member is not None and self._member.is_waiting
+        if self._heartbeat.is_due(now, has_room=is_waiting, is_near=is_near):
             out += self._status(now)
         return out
 
-    @property
-    def _asks_again_s(self) -> float:
-        return self._next_status_s - HEARTBEAT_S + ASK_AGAIN_S
-
     def _status(self, now: float) -> list[Instruction]:
         """A status, unless one is under way: its answer will be followed by another."""
-        if self._is_status_under_way:
-            self._next_status_s = now
+        if not self._heartbeat.begin(now, is_idle=self._is_idle):
             return []
-        self._seq, self._is_status_under_way, self._next_status_s = self._seq + 1, True, now + HEARTBEAT_S
+        return [AskMaster(self._told(now))]
+
+    def _told(self, now: float) -> WorkerStatus:
+        """What the master is told."""
         training, (busy_s, longest_s, is_starting) = self._training, self._pace()
-        self._was_idle = self._is_idle
-        body = WorkerStatus(
+        return WorkerStatus(
             worker=self.worker,
             boot=self.boot,
             incarnation=self.incarnation,
-            seq=self._seq,
+            seq=self._heartbeat.count,
             era=self.era,
             holding=training.holding if training else (),
             evaluating=self._evaluations.holding,
@@ -260,21 +242,20 @@ class WorkerCore:
             is_waiting=training.is_waiting if training else False,
             address_list=self._address_list,
             run=self.job.run if self.job is not None else "",
-            nonfinite_losses=self._nonfinite_losses,
-            nonfinite_loss=self._nonfinite_loss,
+            nonfinite_losses=self._losses.count,
+            nonfinite_loss=self._losses.newest,
             export_wish=self._exports.wish,
             exporting=self._exports.holding,
             exported=self._exports.report,
             failed_export=self._exports.failed,
             callbacks=self._callbacks,
-            can_wait=self._was_idle,
+            can_wait=self._heartbeat.was_idle,
             rounds=self._evaluations.rounds,
             computes_ahead=self._computes_ahead,
             barred=training.barred if training else (),
             member=None if self._member is None else self._member.replica.status(now),
             member_endpoint=self._endpoint,
         )
-        return [AskMaster(body)]
 
     @property
     def _is_ready(self) -> bool:
@@ -296,16 +277,12 @@ class WorkerCore:
         """Whether it wants work, has none that it may do, and has nothing to report: then the master may answer later."""
         return self._wants_task() and self._ready_training.is_idle and self._evaluations.is_idle
 
-    def _asks_at_once(self, now: float) -> bool:
-        """Whether to ask again as soon as an ask is answered: an answer without work has been held, or comes to reports."""
-        return self._is_idle and (not self._was_idle or now >= self._asks_again_s)
-
     def _schedule(self) -> list[Instruction]:
         is_evaluating = self._evaluations.is_busy
         return self._ready_training.schedule(is_evaluating=is_evaluating) if self._is_ready else []
 
     def _on_orders(self, orders: WorkerOrders, now: float) -> list[Instruction]:
-        self._is_status_under_way = False
+        self._heartbeat.on_answer()
         if orders.term < self.term:  # of a master that has a successor: whatever it says may be revoked
             return []
         check_orders(orders, self.job, self._partitions.known)
@@ -334,7 +311,7 @@ class WorkerCore:
         wants_another = (orders.lease is not None and self._wants_task()) or (
             orders.evaluation is not None and self._evaluations.wants_lease
         )
-        if now >= self._next_status_s or wants_another or self._asks_at_once(now):
+        if wants_another or self._heartbeat.goes_on(now, is_idle=self._is_idle):
             out += self._status(now)
         return out
 
@@ -383,7 +360,7 @@ class WorkerCore:
         assert self.job is not None
         self._callbacks = built.callbacks
         settings = self.settings
-        self._stops_on_nan = built.stops_on_nan or settings.stop_on_nan
+        self._losses.ends_job = built.stops_on_nan or settings.stop_on_nan
         self._computes_ahead = built.computes_ahead
         requests = Requests(self.plan, self._partitions, settings.get_model_steps, self._ask, self.job.run)
         about = (self.plan, self._partitions, requests, built.has_tables, self._status)
@@ -403,49 +380,23 @@ class WorkerCore:
     def _become_member(self, base: Store, endpoint: str, requests: Requests, now: float) -> list[Instruction]:
         """The model is built in an all-reduce job: this worker may be a member of its group."""
         assert self.incarnation is not None, "the model is built before the job is told"
-        settings, plan = self.settings, self.plan
-        milestones = Milestones(
-            settings.recovery_snapshot_secs,
-            settings.checkpoint_steps,
-            settings.evaluation_steps if plan.evaluation_ranges else 0,
-        )
-        replica = Replica(self.incarnation, plan, milestones)
+        replica = replica_of(self.incarnation, self.plan, self.settings)
         self._partitions.be_own(own_replica(self.incarnation))
-        self._training = self._member = MemberTraining(
-            plan, self._partitions, requests, self._status, replica
-        )
+        about = (self.plan, self._partitions, requests, self._status)
+        self._training = self._member = MemberTraining(*about, replica)
         self._endpoint = endpoint
-        return self._of_replica(self._member.build(base, now), now)
+        return self._member.feed(groups.Built(base), now)
 
     def _on_group(self, event: groups.Input, now: float) -> list[Instruction]:
         if self._member is None:
             return []
-        if isinstance(event, groups.SlotComputed):
-            loss = event.header.loss
-            if loss is not None and not math.isfinite(loss) and self._is_ended_by(event, loss):
+        if isinstance(event, groups.SlotComputed) and is_nonfinite(event.header.loss):
+            header = event.header
+            failed = self._losses.note(header.task, header.index, event.attempt, event.header.loss)
+            if failed is not None:
+                self._member.end_job(failed)
                 return self._status(now)
-        return self._of_replica(self._member.feed(event, now), now)
-
-    def _is_ended_by(self, slot: groups.SlotComputed, loss: float) -> bool:
-        """Note a loss that is NaN or infinite; whether the job is to end there."""
-        task, index = slot.header.task, slot.header.index
-        self._nonfinite_losses += 1
-        self._nonfinite_loss = NonFiniteLoss(task=task, index=index, loss=loss)
-        if self._stops_on_nan and self._member is not None:
-            self._member.end_job(_failed_by_loss(task, index, slot.attempt, loss))
-        return self._stops_on_nan
-
-    def _of_replica(self, found: list[MemberInstruction], now: float) -> list[Instruction]:
-        out: list[Instruction] = []
-        for one in found:
-            match one:
-                case instructions.Tell():
-                    out += self._status(now)
-                case instructions.Exit(reason, code):
-                    out.append(Exit(reason, code))
-                case _:
-                    out.append(one)
-        return out
+        return self._member.feed(event, now)
 
     def _with_answers(self, out: list[Instruction], member: MemberTraining, now: float) -> list[Instruction]:
         """What the one partition is asked for evaluations, the replica answers at once."""
@@ -495,23 +446,20 @@ class WorkerCore:
     def _on_computed(self, task: int, attempt: int, outcome: Outcome, now: float) -> list[Instruction]:
         if self._ready_training.holds_back(task, attempt, outcome):
             return self._on_held_back(now)
-        loss = outcome.loss
-        if loss is not None and not math.isfinite(loss) and self._ready_training.takes(task, attempt):
-            return self._on_nonfinite(task, attempt, outcome, loss, now)
+        if is_nonfinite(outcome.loss) and self._ready_training.takes(task, attempt):
+            return self._on_nonfinite(task, attempt, outcome, outcome.loss, now)
         return [*self._ready_training.on_computed(task, attempt, outcome, now), *self._schedule()]
 
     def _on_nonfinite(
         self, task: int, attempt: int, outcome: Outcome, loss: float, now: float
     ) -> list[Instruction]:
         """The gradient of a loss that is NaN or infinite: tell of it, and push it unless the job is to end there."""
-        assert self.job is not None
         index = outcome.pushes[0].index  # the same in all
-        self._nonfinite_losses += 1
-        self._nonfinite_loss = NonFiniteLoss(task=task, index=index, loss=loss)
-        if not self._stops_on_nan:
-            out = self._ready_training.on_computed(task, attempt, outcome, now)
-            return [*out, *self._schedule(), *(self._status(now) if self._nonfinite_losses == 1 else [])]
-        return self._on_failed(task, attempt, _failed_by_loss(task, index, attempt, loss), now)
+        failed = self._losses.note(task, index, attempt, loss)
+        if failed is not None:
+            return self._on_failed(task, attempt, failed, now)
+        out = self._ready_training.on_computed(task, attempt, outcome, now)
+        return [*out, *self._schedule(), *(self._status(now) if self._losses.count == 1 else [])]
 
     def _on_held_back(self, now: float) -> list[Instruction]:
         """What has come of a minibatch is kept until its barrier is passed; that is heard of at once by who says that it waits."""
@@ -545,17 +493,3 @@ class WorkerCore:
     def check_invariants(self) -> None:
         if self._training is not None:
             self._training.check_invariants()
-
-
-def _failed_by_loss(task: int, index: int, attempt: int, loss: float) -> FailedTask:
-    """Return the failure that ends a job at a loss that is NaN or infinite."""
-    return FailedTask(
-        kind="training",
-        task=task,
-        index=index,
-        error=f"the loss is {loss}",
-        where="",
-        traceback="",
-        attempt=attempt,
-        ends_job=True,
-    )

@@ -11,9 +11,10 @@ from edlz.services.protocol.messages import (
     WorkerStatus,
 )
 from edlz.services.protocol.plan import TaskRange
+from edlz.services.worker.core.heartbeat import ASK_AGAIN_S, HEARTBEAT_S
 from edlz.services.worker.core.inputs import Answered, Evaluated, Input, ModelBuilt, Ordered, Tick
 from edlz.services.worker.core.instructions import AskMaster, SendInitialise
-from edlz.services.worker.core.worker import ASK_AGAIN_S, HEARTBEAT_S, WorkerCore
+from edlz.services.worker.core.worker import WorkerCore
 from tests import builders
 
 LIFE, SERVER = (1, 2), (1, 3)
@@ -45,7 +46,7 @@ class IdleWorker:
 
     def answer(self, **fields: Any) -> list[WorkerStatus]:
         about = {"incarnation": LIFE, "era": (1, 1), "address_list": (1, 4), **fields}
-        orders = WorkerOrders(term=1, seq=self.core._seq, stop=False, finished=False, **about)
+        orders = WorkerOrders(term=1, seq=self.core._heartbeat.count, stop=False, finished=False, **about)
         return self.feed(Ordered(orders))
 
 

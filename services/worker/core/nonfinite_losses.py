@@ -1,0 +1,47 @@
+"""The losses of one worker that are NaN or infinite: how many, which one was the newest, and whether one ends the job."""
+
+import math
+from typing import TypeGuard
+
+from edlz.services.protocol.messages import FailedTask, NonFiniteLoss
+
+__all__ = ["NonFiniteLosses", "is_nonfinite"]
+
+
+class NonFiniteLosses:
+    """What a worker tells of them.
+
+    Attributes
+    ----------
+    count : int
+    newest : NonFiniteLoss or None
+    ends_job : bool
+        Whether the job is to end at such a loss; known when the model is built.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.newest: NonFiniteLoss | None = None
+        self.ends_job = False
+
+    def note(self, task: int, index: int, attempt: int, loss: float) -> FailedTask | None:
+        """Count such a loss; return the failure that ends the job there, if it does."""
+        self.count += 1
+        self.newest = NonFiniteLoss(task=task, index=index, loss=loss)
+        if not self.ends_job:
+            return None
+        return FailedTask(
+            kind="training",
+            task=task,
+            index=index,
+            error=f"the loss is {loss}",
+            where="",
+            traceback="",
+            attempt=attempt,
+            ends_job=True,
+        )
+
+
+def is_nonfinite(loss: float | None) -> TypeGuard[float]:
+    """Whether this is a loss, and NaN or infinite."""
+    return loss is not None and not math.isfinite(loss)
