@@ -125,6 +125,7 @@ class CheckpointPart(Record, frozen=True, kw_only=True):
     info: PartInfo | None = None
     error: str = ""
     attempt: int = 0  # of this partition's life: tells a second failure from a repeated report
+    where: str = ""  # the process that could not, if it is not the partition's own: a member of a group
 
 
 class CheckpointOrder(Record, frozen=True, kw_only=True):

@@ -303,7 +303,8 @@ class Checkpoints:
             self._go_on(None)
         if self._is_sync and part.version >= self._wanted_since:
             self._wanted = 0
-        text = f"checkpoint v{part.version} fails on ps-{index}: {part.error}"
+        where = part.where or f"ps-{index}"
+        text = f"checkpoint v{part.version} fails on {where}: {part.error}"
         return Announce("checkpoint", text, 10 if is_known else 30), DropParts(part.version)
 
     def _end(self, number: int) -> None:

@@ -61,6 +61,7 @@ class Group:
         self._parts: dict[int, tuple[SnapshotName, tuple[PartInfo, ...]]] = {}  # of checkpoints, by version
         self._reports: tuple[CheckpointPart, ...] = ()
         self._failures = 0  # of checkpoints' parts
+        self._version = 0  # of the newest status
         self._seq = 0
         self._said: tuple[object, ...] = ()  # what the newest status was made of
         self._told: Identity | None = None  # the generation of which a screen has heard
@@ -156,6 +157,9 @@ class Group:
         if not statuses:
             return None
         least, core = min(statuses, key=lambda status: status.name), self._rendezvous
+        if least.name[1] < self._version:  # what was written behind it is of another history
+            self._reports = tuple(part for part in self._reports if part.version <= least.name[1])
+        self._version = least.name[1]
         said = (core.generation, core.stage, least.name, tuple(closing), self._reports, len(self._durable))
         if said == self._said:
             return None
@@ -247,8 +251,11 @@ class Group:
         part, version = failed.part, failed.part.name[1]
         if part.is_checkpoint:
             self._failures += 1
+            where = f"worker-{self._workers[failed.incarnation]}"
             self._report(
-                CheckpointPart(number=version, version=version, error=part.error, attempt=self._failures)
+                CheckpointPart(
+                    number=version, version=version, error=part.error, attempt=self._failures, where=where
+                )
             )
 
     def _report(self, part: CheckpointPart) -> None:

@@ -145,6 +145,7 @@ class GroupCourse:
         is_back, out = status.version < self._version, list[Instruction]()
         if is_back:
             self._group.evaluating = None
+            self._checkpoints.rewind(status.version)
             text = f"nobody has v{self._version} any more: training goes back to v{status.version}."
             out.append(Announce("group", text))
         if partitions.take(status):

@@ -7,8 +7,8 @@ import pytest
 
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.master import MasterCore
-from edlz.services.master.core.vocabulary.inputs import Request, Start
-from edlz.services.master.core.vocabulary.instructions import Instruction, Reply
+from edlz.services.master.core.vocabulary.inputs import ManifestWritten, Request, Start
+from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Reply, WriteManifest
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.messages import (
@@ -17,6 +17,7 @@ from edlz.services.protocol.messages import (
     MemberStatus,
     NonFiniteLoss,
     PartInfo,
+    SnapshotName,
     WorkerOrders,
     WorkerStatus,
     WrittenPart,
@@ -83,3 +84,40 @@ def test_a_member_that_says_what_none_can_say_changes_nothing(odd: WrittenPart) 
         master.say(member=member(written=(odd,)), nonfinite_losses=1, nonfinite_loss=loss)
     assert master.core.work.losses.count == 0
     assert master.answer(master.say(member=member())).group is not None
+
+
+def test_a_checkpoint_that_failed_is_written_when_training_comes_there_again() -> None:
+    """The group has gone back behind it, and what it was made of then is nothing to go by."""
+    master = Master()
+
+    def step(name: SnapshotName, *, has_part: bool = False) -> list[WriteManifest]:
+        info = PartInfo(partition=0, partitions=1, bytes=1, body_checksum=1, head_checksum=1, rows=())
+        part = WrittenPart(name=name, rank=0, count=1, is_checkpoint=True, info=info)
+        about = member(
+            phase="computing",
+            generation=name[0],
+            members=(master.life,),
+            name=name,
+            written=(part,) if has_part else (),
+        )
+        return [each for each in master.say(member=about) if isinstance(each, WriteManifest)]
+
+    master.say(member=member())
+    master.say(member=member(phase="promised", generation=(1, 1)))
+    assert len(step(((1, 1), 5), has_part=True)) == 1
+    master.core.feed(ManifestWritten(5, "no room"), 0.0)
+    master.say(member=member(name=((1, 1), 2)))  # nobody has what the group went on from
+    master.say(member=member(phase="promised", generation=(1, 2), name=((1, 1), 2)))
+    assert step(((1, 2), 3)) == []
+    assert len(step(((1, 2), 5), has_part=True)) == 1
+
+
+def test_who_could_not_write_its_part_is_named() -> None:
+    master = Master()
+    master.say(member=member())
+    master.say(member=member(phase="promised", generation=(1, 1)))
+    name = ((1, 1), 5)
+    failed = WrittenPart(name=name, rank=0, count=1, is_checkpoint=True, error="no room", attempt=1)
+    about = member(phase="computing", generation=(1, 1), members=(master.life,), name=name, written=(failed,))
+    texts = [each.text for each in master.say(member=about) if isinstance(each, Announce)]
+    assert "checkpoint v5 fails on worker-0: no room" in texts

@@ -347,7 +347,12 @@ class Rendezvous:
         if not gone:
             return None
         names = ", ".join(self._name(who) for who in gone)
-        return self._open(live, now, why=f"{names} left the group; {_workers(len(live))} go on.")
+        rest = (
+            f"{_workers(len(live))} {'goes' if len(live) == 1 else 'go'} on."
+            if live
+            else "nobody is left of it."
+        )
+        return self._open(live, now, why=f"{names} left the group; {rest}")
 
     def _evaluate(self, statuses: dict[Identity, MemberStatus]) -> list[Instruction]:
         """Have a state evaluated that a member of the group holds; the others have it too, or are about to."""
