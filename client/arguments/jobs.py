@@ -23,8 +23,6 @@ from edlz.client.screen.log_choice import LogChoice, LogOutput
 from edlz.services.configuration.job_config import legal_job_name
 from edlz.services.errors import ConfigError
 
-__all__ = ["is_agreed"]
-
 if TYPE_CHECKING:
     from edlz.client.screen.screens import Screen
     from edlz.services.protocol.messages import Scaled
