@@ -35,7 +35,11 @@ class ColumnStatistics:
     def __init__(self, column: str, figures: Mapping[str, Any] | None, defaults: Mapping[str, Any]) -> None:
         self.column = column
         self._figures: Mapping[str, Any] = figures or {}
-        self._defaults = defaults
+        self._defaults = dict(defaults)
+        if "stddev" in defaults:
+            self._defaults.setdefault("variance", defaults["stddev"] ** 2)
+        elif "variance" in defaults:
+            self._defaults["stddev"] = math.sqrt(defaults["variance"])
 
     @property
     def count(self) -> int:

@@ -73,6 +73,15 @@ def test_the_file_counts_before_variables_and_they_before_defaults(monkeypatch: 
 
 
 @pytest.mark.usefixtures("known")
+def test_a_default_of_variance_or_stddev_is_one_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert statistics("height", stddev=3.0).variance == 9.0
+    assert statistics("height", variance=9.0).stddev == 3.0
+    assert statistics("age", stddev=3.0).variance == statistics("age").variance
+    monkeypatch.setenv("_height_stddev", "2")
+    assert statistics("height", stddev=3.0).variance == 4.0
+
+
+@pytest.mark.usefixtures("known")
 def test_what_is_known_nowhere_is_named() -> None:
     with pytest.raises(
         LookupError, match=r'no statistics of a column "agee"; did you mean "age"\?: edlz analyze'
