@@ -45,14 +45,16 @@ def check_address(given: str, flag: str) -> None:
     ConfigError
         If there are; it shows none of them.
     """
-    for name in given.split(","):
+    for name in (given, *given.split(",")):  # a password may have commas in it
         if not is_address(name.strip()):
             continue
         try:
             split = urlsplit(name.strip())
             has_secret = "@" in split.netloc or without_passwords(f"?{split.query}") != f"?{split.query}"
         except ValueError:
-            raise ConfigError(f"{flag} has an address that is none") from None
+            raise ConfigError(
+                f"{flag} has an address that is not a valid one", "e.g. s3://bucket/rows.csv"
+            ) from None
         if has_secret:
             place = f"{split.scheme}://{split.netloc.rpartition('@')[2]}{split.path}"
             raise ConfigError(

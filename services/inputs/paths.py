@@ -85,13 +85,15 @@ def _files_elsewhere(address: str, flag: str, tell: Callable[[str], None]) -> li
         names = store.fitting(address)
         if not names:
             raise ConfigError(
-                f'{flag} "{address}" fits no file', "see what is there by the tools of that place"
+                f'{flag} "{address}" fits no file',
+                "list the folder with that store's own tools, or correct the address",
             )
         return names
     kind = "file" if is_web else store.kind(address)
     if not kind:
         raise ConfigError(
-            f'{flag} "{address}" does not exist', "see what is there by the tools of that place"
+            f'{flag} "{address}" does not exist',
+            "list the folder with that store's own tools, or correct the address",
         )
     if kind == "file":
         return [address]

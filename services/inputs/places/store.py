@@ -202,7 +202,7 @@ def _refusal(name: str, error: Exception) -> DataError:
         )
     if _is_nothing(error):
         return DataError(
-            f"{name} does not exist", "see what is there by the tools of that place, or correct the address"
+            f"{name} does not exist", "list the folder with that store's own tools, or correct the address"
         )
     if status:
         return DataError(f"{name} cannot be read: the server answers {status}", "try again later")

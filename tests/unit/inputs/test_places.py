@@ -147,6 +147,7 @@ def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     [
         "s3://a-name:a-secret@bucket/a.csv",
         "a.csv,https://a-secret@host/a.csv",
+        "https://a-name:with,a-secret@host/a.csv",
         "https://host/a.csv?X-Amz-Signature=a-secret",
         "https://host/a.csv?version=3&sig=a-secret",
     ],
