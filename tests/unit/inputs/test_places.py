@@ -119,8 +119,8 @@ def test_folders_patterns_and_several_addresses(rows: Path, place: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message", "advice"),
     [
-        ("{place}/no.csv", 'no.csv" does not exist', "tools of that place"),
-        ("{place}/*.nothing", "fits no file", "tools of that place"),
+        ("{place}/no.csv", 'no.csv" does not exist', "that store's own tools"),
+        ("{place}/*.nothing", "fits no file", "that store's own tools"),
         ("s4://bucket/a.csv", "s4:// is no kind of place that is known", "did you mean"),
         (
             "wandb://bucket/a.csv",
