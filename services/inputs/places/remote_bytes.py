@@ -50,11 +50,6 @@ class RemoteBytes:
         base = first * BLOCK_BYTES
         return b"".join(pieces)[start - base : end - base]
 
-    def changed(self) -> Stored | None:
-        """Return what the file is like now, if it is another one than it was."""
-        found = self._store.look(self._stored.name)
-        return None if found == self._stored else found
-
     def _asked(self, first: int, last: int) -> dict[int, Future[bytes]]:
         """Return blocks that are here or on their way; fetch those that are neither."""
         with self._lock:
