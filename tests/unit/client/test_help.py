@@ -10,11 +10,11 @@ import time
 import pytest
 
 from edlz.client.help.job_pages import JOB_FLAGS, JOB_PAGES
-from edlz.client.help.pages import asked_help
+from edlz.client.help.pages import COMMANDS, asked_help
 from edlz.services.configuration.flags import READERS, Reader
 from edlz.services.configuration.help_page import COLUMNS, help_page, help_topic
 from edlz.services.configuration.job_config import flags
-from edlz.services.configuration.problems import InvalidConfigError
+from edlz.services.configuration.problems import EDLZ_COMMAND, InvalidConfigError
 
 SHORT_PAGE = """\
 Usage: edlz train --model_def=NAME --training_data=PATH [flags]
@@ -62,6 +62,11 @@ More: --help=GROUP  model(14)  training(8)  workers(10)  kubernetes(25)
 """
 
 HEAVY = ("tensorflow", "keras", "numpy", "zmq", "msgspec", "rich", "typer", "yaml", "asyncio")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_errors_and_screens_know_each_command_that_they_must_not_break(command: str) -> None:
+    assert re.fullmatch(EDLZ_COMMAND, f"edlz {command.partition(' ')[0]}")
 
 
 def test_the_short_page() -> None:
