@@ -25,7 +25,7 @@ from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Job, ProcessExit, SupervisorStatus, WorkerOrders
 from edlz.services.protocol.plan import Plan, Shard
-from edlz.services.worker.core.worker import ASK_AGAIN_S, HEARTBEAT_S
+from edlz.services.worker.core.heartbeat import ASK_AGAIN_S, HEARTBEAT_S
 
 __all__ = ["Outcome", "Size", "VirtualJob"]
 
