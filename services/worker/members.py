@@ -63,11 +63,6 @@ class MemberLines:
         self._lines: dict[Identity, RpcClient] = {}
         self._under_way: dict[Identity, set[int]] = {}  # requests that are not answered
 
-    @property
-    def bytes_sent(self) -> int:
-        """To whom this one asks, and who asks it."""
-        return self._server.traffic.bytes_out + sum(line.traffic.bytes_out for line in self._lines.values())
-
     def ask(self, asked: AskMember) -> None:
         """Ask another member until it answers."""
         who, key = asked.member.incarnation, asked.key
