@@ -45,10 +45,10 @@ def takes_any_generation(self: Reduction, to: Any, part: Reduce, version: int | 
 
 
 def believes_any_mean(self: Replica, owner: int, mean: Reduced, now: float) -> list[Any]:
-    if self.phase is not replica.Phase.STAGED or mean.version != self._in_work.version:
+    if self.phase is not replica.Phase.STAGED or mean.version != self._whole.version:
         return []
-    self._in_work.means[owner, mean.bucket] = mean
-    return [] if self._in_work.missing else self._commit(self._in_work, now)
+    step_ = self._exchange.take(owner, mean)
+    return [] if step_ is None else self._commit(step_, now)
 
 
 def forgets_nothing(self: Reduction, generation: Identity) -> list[Reply]:
@@ -66,8 +66,8 @@ def forgets_nothing(self: Reduction, generation: Identity) -> list[Reply]:
 
 def names_by_version(self: Replica, step_: Any, now: float) -> list[Any]:
     self._whole.advance(step_.mean())
-    self.name, self._step = ((0, 0), self._whole.version), None
-    self._letters.forget()
+    self.name = (0, 0), self._whole.version
+    self._exchange.end_step()
     if self._pending is not None:
         return self._promise(self._pending)
     return self._begin_step(now)

@@ -299,13 +299,13 @@ def _commit(made: Replica, order: Compute, odd: dict[str, Any]) -> None:
     [_, second] = order.slots
     for slot in order.slots:
         header = SlotHeader(slot=slot.slot, task=slot.task, index=0, is_last=False, is_empty=False)
-        made._in_work.note(SlotComputed(order.attempt, header, np.zeros(80, np.float32)))
+        made._exchange.in_work.note(SlotComputed(order.attempt, header, np.zeros(80, np.float32)))
     made._enter(Phase.STAGED)
     headers = (
         SlotHeader(slot=0, task=0, index=0, is_last=False, is_empty=False),
         SlotHeader(slot=1, task=second.task, index=0, is_last=False, is_empty=False),
     )
-    for bucket, where in enumerate(made._in_work.chunks.buckets(0)):
+    for bucket, where in enumerate(made._exchange.in_work.chunks.buckets(0)):
         mean = Reduced(
             generation=(1, 1),
             version=0,

@@ -26,7 +26,6 @@ from edlz.services.protocol.messages import (
     GroupOrders,
     GroupRefused,
     Identity,
-    Member,
     MemberStatus,
     ReadTables,
     ReadVector,
@@ -40,7 +39,6 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.state import State
-from edlz.services.worker.core.groups.correspondence import Correspondence
 from edlz.services.worker.core.groups.inputs import (
     Answered,
     BlockComputed,
@@ -64,13 +62,14 @@ from edlz.services.worker.core.groups.instructions import (
     Tell,
     WritePart,
 )
-from edlz.services.worker.core.groups.message_check import check_mean, check_orders, check_part
+from edlz.services.worker.core.groups.member_exchange import MemberExchange
+from edlz.services.worker.core.groups.message_check import check_orders
 from edlz.services.worker.core.groups.milestones import Milestones
-from edlz.services.worker.core.groups.reduction import OWN, Reduction, refusal
+from edlz.services.worker.core.groups.reduction import OWN, refusal
 from edlz.services.worker.core.groups.replica_phases import OF_MEMBERS, STEPS, Phase
 from edlz.services.worker.core.groups.state_transfer import Donor, part_of
-from edlz.services.worker.core.groups.step import Chunks, Step, next_step
-from edlz.services.worker.core.groups.transfer import Asked, Transfer
+from edlz.services.worker.core.groups.step import Step, next_step
+from edlz.services.worker.core.groups.transfer import Transfer
 from edlz.services.worker.core.groups.written_parts import WrittenParts
 
 __all__ = ["BUCKET", "Replica"]
@@ -104,14 +103,13 @@ class Replica:
 
     def __init__(self, me: Identity, plan: Plan, milestones: Milestones, bucket: int = BUCKET) -> None:
         self.me, self.plan = me, plan
-        self._milestones, self._bucket = milestones, bucket
+        self._milestones = milestones
         self.phase = Phase.STARTING
         self.term = 0
         self.store: Store | None = None
         self.name: SnapshotName = BASE
         self.generation: Identity = NO_IDENTITY
-        self._reduction = Reduction()
-        self._group: tuple[Member, ...] = ()  # of the generation, as soon as that is formed
+        self._exchange = MemberExchange(me, plan.slots, bucket)  # with the others of this generation
         self._ends: dict[int, int] = {}
         self._pending: Identity | None = None  # a join that is promised behind the commit
         self._failed: SlotFailure | None = None
@@ -119,8 +117,6 @@ class Replica:
         self._loading: SnapshotName | None = None  # what is being read in this generation
         self._unreadable: SnapshotName | None = None
         self._attempt = 0  # numbers computations: one that was abandoned is not the present one
-        self._step: Step | None = None  # in work
-        self._letters = Correspondence()  # of this generation
         self._transfer: Transfer | None = None  # while it fetches
         self._donor = Donor()  # of this state, to new members
 
@@ -128,13 +124,13 @@ class Replica:
 
     def status(self, now: float) -> MemberStatus:
         """What the master is told."""
-        lacks, unanswered, has_mean = self._links(now)
+        lacks, unanswered, has_mean = self._exchange.links(self._transfer, now)
         is_member = self.is_member
         return MemberStatus(
             term=self.term,
             phase=self.phase.value,
             generation=self.generation,
-            members=tuple(member.incarnation for member in self._group) if is_member else (),
+            members=tuple(member.incarnation for member in self._exchange.members) if is_member else (),
             name=self.name,
             finished=self.store.ledger.finished.bounds if self.store else (),
             lacks=lacks,
@@ -159,24 +155,6 @@ class Replica:
         """Whether it has the state of its group, and takes its steps."""
         return self.phase in OF_MEMBERS
 
-    def _links(self, now: float) -> tuple[tuple[Identity, ...], tuple[Identity, ...], bool]:
-        """Of whom parts or the state are long due, of whom means are, and whether this member's own means are done."""
-        if self._transfer is not None:
-            return self._letters.overdue(self._transfer.due, self._transfer.since_s, now), (), False
-        step = self._step
-        if step is None or step.sent_s is None:
-            return (), (), False
-        buckets = len(step.chunks.buckets(self._rank))
-        lacks, unanswered = (
-            {self._group[rank].incarnation for rank in ranks if rank != self._rank}
-            for ranks in (self._reduction.lacks(step.version, buckets), step.missing)
-        )
-        return (
-            self._letters.overdue(lacks, step.sent_s, now),
-            self._letters.overdue(unanswered, step.sent_s, now),
-            self._reduction.has_means(step.version, buckets),
-        )
-
     # -- inputs
 
     def feed(self, event: Input, now: float) -> list[Instruction]:
@@ -193,7 +171,7 @@ class Replica:
             case Answered():
                 return self._on_answer(event, now)
             case Tick():
-                return list(self._letters.due(now))
+                return list(self._exchange.letters.due(now))
             case MemberOrdered(orders):
                 return self._on_orders(orders, now)
             case Built(store):
@@ -203,7 +181,7 @@ class Replica:
                 return [Tell()]
             case SlotComputed():
                 if event.attempt == self._attempt:
-                    self._in_work.note(event)
+                    self._exchange.in_work.note(event)
                 return []
             case SlotFailed():
                 return self._on_failed(event)
@@ -256,26 +234,25 @@ class Replica:
     def _promise(self, generation: Identity) -> list[Instruction]:
         """Nothing of a lower generation will be committed; what is in work is dropped."""
         self._enter(Phase.PROMISED)
-        self.generation, self._group = generation, ()
-        self._pending = self._failed = self._loading = self._unreadable = self._step = None
+        self.generation = generation
+        self._pending = self._failed = self._loading = self._unreadable = self._transfer = None
         self._milestones.begin_generation()
         self._attempt += 1
-        self._letters, self._transfer = Correspondence(), None
-        return [Abandon(), *self._reduction.begin(generation), Tell()]
+        return [Abandon(), *self._exchange.begin(generation), Tell()]
 
     def _join(self, orders: GroupOrders, now: float) -> list[Instruction]:
         """The group is formed: go on with it, or take its state over first."""
         if self.me not in {member.incarnation for member in orders.members}:
             raise RemoteProtocolError(f"generation {orders.generation} is formed without this member")
-        self._group = orders.members
-        out: list[Instruction] = [*self._reduction.form(len(self._group))]
+        layout = self._whole.layout
+        out: list[Instruction] = [*self._exchange.form(orders.members, layout.dense.size, layout.state.size)]
         if self.name == orders.source:
             return [*out, *self._begin(now)]
         if not orders.holders:
             raise RemoteProtocolError(f"nobody holds {orders.source}, the source of {orders.generation}")
         self._enter(Phase.FETCHING)
         self._transfer = Transfer(self.generation, orders.source, orders.holders, now)
-        return [*out, *self._fetch(self._transfer.requests())]
+        return [*out, *self._exchange.fetch(self._transfer.requests())]
 
     def _on_loaded(self, event: Loaded) -> list[Instruction]:
         if self.phase is not Phase.PROMISED or event.name != self._loading:
@@ -291,10 +268,6 @@ class Replica:
 
     # -- taking the state over
 
-    def _fetch(self, requests: list[Asked]) -> list[Instruction]:
-        self._letters.forget()
-        return [self._letters.ask(self._member(holder), key, body) for holder, key, body in requests]
-
     def _give(self, to: Hashable, asked: FetchState) -> list[Instruction]:
         if asked.generation != self.generation or asked.name != self.name or self.store is None:
             return [Reply(to, refusal(asked.generation, self.generation))]
@@ -305,7 +278,7 @@ class Replica:
             return []
         found = self._transfer.take(lone, piece, self._whole.view(self.name[0]))
         if not isinstance(found, State):
-            return self._fetch(found) if found else []
+            return list(self._exchange.fetch(found)) if found else []
         self._transfer = None
         self._take_over(found)
         return self._begin(now)
@@ -316,23 +289,6 @@ class Replica:
     def _whole(self) -> Store:
         assert self.store is not None, "the model is not built"
         return self.store
-
-    @property
-    def _in_work(self) -> Step:
-        assert self._step is not None, "no step is in work"
-        return self._step
-
-    @property
-    def _chunks(self) -> Chunks:
-        layout = self._whole.layout
-        return Chunks(len(self._group), layout.dense.size, layout.state.size, self._bucket)
-
-    @property
-    def _rank(self) -> int:
-        return next(rank for rank, member in enumerate(self._group) if member.incarnation == self.me)
-
-    def _member(self, incarnation: Identity) -> Member:
-        return next(member for member in self._group if member.incarnation == incarnation)
 
     def _begin(self, now: float) -> list[Instruction]:
         """The group's state is there."""
@@ -358,11 +314,12 @@ class Replica:
 
     def _compute(self) -> list[Instruction]:
         """Compute this member's block of the step that is next."""
-        self._step, slots = next_step(self.plan, self._whole, self._rank, self._chunks, self._ends)
+        ours = self._exchange
+        ours.step, slots = next_step(self.plan, self._whole, ours.rank, ours.chunks, self._ends)
         self._failed = None
         self._attempt += 1
         self._enter(Phase.COMPUTING)
-        return [Compute(self._attempt, self._step.version, slots)]
+        return [Compute(self._attempt, ours.step.version, slots)]
 
     def _on_failed(self, event: SlotFailed) -> list[Instruction]:
         if event.attempt != self._attempt:
@@ -377,17 +334,9 @@ class Replica:
         if event.attempt != self._attempt:
             return []
         self._enter(Phase.STAGED)
-        step, rank = self._in_work, self._rank
-        step.sent_s = now
-        own: list[Reduce] = []
-        out: list[Instruction] = []
-        named = self._milestones.named(step.version, now)
-        for owner, part in step.parts(self.generation, rank, event.learning_rate, *named):
-            if owner == rank:
-                own.append(part)
-            else:
-                key = ("reduce", part.version, owner, part.bucket)
-                out.append(self._letters.ask(self._group[owner], key, part))
+        named = self._milestones.named(self._whole.version, now)
+        asked, own = self._exchange.send(event.learning_rate, *named, now)
+        out: list[Instruction] = [*asked]
         for part in own:
             out += self._stage(OWN, part, now)
         return out
@@ -395,22 +344,20 @@ class Replica:
     def _stage(self, to: Hashable, part: Reduce, now: float) -> list[Instruction]:
         version = self._whole.version if self.is_member else None
         out: list[Instruction] = []
-        for reply in self._reduction.take(to, part, version):
+        for reply in self._exchange.stage(to, part, version):
             if reply.to == OWN:
                 assert isinstance(reply.body, Reduced), "a member refuses its own part"
-                out += self._on_mean(self._rank, reply.body, now)
+                out += self._on_mean(self._exchange.rank, reply.body, now)
             else:
                 out.append(reply)
         return out
 
     def _on_mean(self, owner: int, mean: Reduced, now: float) -> list[Instruction]:
-        is_of_step = self.phase is Phase.STAGED and mean.version == self._in_work.version
+        is_of_step = self.phase is Phase.STAGED and mean.version == self._whole.version
         if not is_of_step or mean.generation != self.generation:
             return []
-        step = self._in_work
-        check_mean(mean, step.chunks, owner)
-        step.means[owner, mean.bucket] = mean
-        return [] if step.missing else self._commit(step, now)
+        step = self._exchange.take(owner, mean)
+        return [] if step is None else self._commit(step, now)
 
     def _commit(self, step: Step, now: float) -> list[Instruction]:
         """Take the step; then promise what waits for it, or take the next one."""
@@ -418,8 +365,8 @@ class Replica:
             self._whole.advance(step.mean())
         except ValueError as error:
             raise RemoteProtocolError(f"a step that is not the next one: {error}") from error
-        self.name, self._step = (self.generation, self._whole.version), None
-        self._letters.forget()
+        self.name = self.generation, self._whole.version
+        self._exchange.end_step()
         is_written, is_checkpoint = self._milestones.on_step(step, now)
         out: list[Instruction] = [self._write_part(is_checkpoint=is_checkpoint)] if is_written else []
         if self._pending is not None:
@@ -436,7 +383,7 @@ class Replica:
         return []
 
     def _write_part(self, *, is_checkpoint: bool = False, is_last: bool = False) -> WritePart:
-        part = part_of(self._whole.view(self.name[0]), self._rank, len(self._group))
+        part = part_of(self._whole.view(self.name[0]), self._exchange.rank, len(self._exchange.members))
         return WritePart(self.generation, part, is_checkpoint, is_last)
 
     def _on_written(self, event: PartWritten) -> list[Instruction]:
@@ -451,9 +398,8 @@ class Replica:
     def _on_request(self, to: Hashable, body: object, now: float) -> list[Instruction]:
         match body:
             case Reduce():
-                if self._group and body.generation == self.generation:
-                    check_part(body, self._chunks, self._rank, self.plan.slots)
-                self._note_heard(body.rank, now)
+                self._exchange.check(body)
+                self._exchange.note_heard(body.rank, now)
                 return self._stage(to, body, now)
             case FetchState():
                 return self._give(to, body)
@@ -467,10 +413,6 @@ class Replica:
         if self.phase is not Phase.SEALED or body.incarnation != self.generation:
             return Refused(reason="incarnation")
         return read(body, self._whole)
-
-    def _note_heard(self, rank: int, now: float) -> None:
-        if 0 <= rank < len(self._group):
-            self._letters.note_heard(self._group[rank].incarnation, now)
 
     def _on_answer(self, event: Answered, now: float) -> list[Instruction]:
         assert isinstance(event.key, tuple)
@@ -491,9 +433,9 @@ class Replica:
         """Ask again a little later; a join that waits for the step waits no longer for who has promised."""
         if self._pending is not None and generation >= self._pending:
             return self._promise(self._pending)
-        self._letters.on_refused(event.key, now)
+        self._exchange.letters.on_refused(event.key, now)
         return []
 
     def _note_answer(self, event: Answered, now: float) -> None:
-        self._letters.on_answer(event.key)
-        self._letters.note_heard(event.member, now)
+        self._exchange.letters.on_answer(event.key)
+        self._exchange.letters.note_heard(event.member, now)
