@@ -16,17 +16,17 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import get_args
 
-from benchmarks.chaos_checks import Outcome, examine
-from benchmarks.chaos_data import EVALUATED, FLAGS, MODES, VERSIONS, write_data
+from benchmarks.chaos_checks import Outcome, examine, gone_back_in_vain
+from benchmarks.chaos_data import EVALUATED, FLAGS, LIKE_GROUP, MODES, VERSIONS, write_data
 from benchmarks.chaos_disk import can_mount
+from benchmarks.chaos_group_schedule import draw_group
 from benchmarks.chaos_job import ChaosJob, Missed
 from benchmarks.chaos_report import Run, line_of, summary_of
 from benchmarks.chaos_schedule import Fault, Mode, Schedule, draw
 from edlz.services.errors import EdlzError
 
-__all__ = ["Chaos", "main"]
+__all__ = ["Chaos", "drawn", "main"]
 
 
 class Chaos:
@@ -41,16 +41,16 @@ class Chaos:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._data = write_data(folder / "data")
-        self._digest = cache(self._undisturbed)
+        self._digest = cache(self._undisturbed)  # by mode
 
     def run(self, schedule: Schedule, command: str = "") -> Run:
         """Run a schedule, but for what this machine cannot do, and check the promises."""
         schedule, left_out = _without_mounts(schedule)
         place = self._folder / f"run-{schedule.seed}-{schedule.mode}"
-        digest = self._digest() if schedule.mode == "sync" else ""
+        digest = "" if schedule.mode == "async" else self._digest(schedule.mode)
         began_s = time.monotonic()
         try:
-            outcome = self._job(place, schedule.mode, schedule.workers, schedule.partitions, schedule.faults)
+            outcome = self._job(place, MODES[schedule.mode], schedule)
             problems = outcome.problems
             if digest and outcome.digest != digest:
                 problems += (f"digest {outcome.digest[:12]}, undisturbed {digest[:12]}",)
@@ -62,26 +62,29 @@ class Chaos:
         shutil.rmtree(place)
         return Run(schedule, took_s, outcome.minibatches if outcome else 0, left_out=left_out)
 
-    def _undisturbed(self) -> str:
-        """The digest of the synchronous job to which nothing happens."""
-        outcome = self._job(self._folder / "undisturbed", "sync", 1, 1, ())
+    def _undisturbed(self, mode: Mode) -> str:
+        """The digest of the job to which nothing happens; of an all-reduce job, that with a parameter server."""
+        flags = LIKE_GROUP if mode == "allreduce" else MODES[mode]
+        outcome = self._job(self._folder / f"undisturbed-{mode}", flags, Schedule(0, "sync", 1, 1, ()))
         if outcome.problems:
             raise Missed(f"the undisturbed run failed: {'; '.join(outcome.problems)}")
         return outcome.digest
 
-    def _job(
-        self, place: Path, mode: Mode, workers: int, partitions: int, faults: tuple[Fault, ...]
-    ) -> Outcome:
+    def _job(self, place: Path, flags: tuple[str, ...], schedule: Schedule) -> Outcome:
         place.mkdir()
         data = f"--training_data={self._data / 'train'}", f"--validation_data={self._data / 'test'}"
 
         async def work() -> None:
-            flags = (*FLAGS, MODES[mode], *data)
-            async with ChaosJob(place, flags, workers=workers, partitions=partitions) as job:
-                await job.run(faults)
+            about = {"workers": schedule.workers, "partitions": schedule.partitions}
+            async with ChaosJob(place, (*FLAGS, *flags, *data), **about) as job:
+                await job.run(schedule.faults)
 
         asyncio.run(work())
-        return examine(place / "job", evaluated=EVALUATED)
+        outcome = examine(place / "job", evaluated=EVALUATED)
+        gone_back = None if schedule.partitions else gone_back_in_vain(place / "master.log", schedule)
+        return (
+            dataclasses.replace(outcome, problems=(*outcome.problems, *gone_back)) if gone_back else outcome
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -116,6 +119,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if is_good else 1
 
 
+def drawn(seed: int, mode: Mode, counts: Sequence[int] = (1, 2, 3)) -> Schedule:
+    """Return the schedule of a seed, with so many faults."""
+    if mode == "allreduce":
+        return draw_group(seed, VERSIONS[mode], counts)
+    return draw(seed, mode, VERSIONS[mode], counts)
+
+
 def _without_mounts(schedule: Schedule) -> tuple[Schedule, tuple[Fault, ...]]:
     """Return what can be carried out by somebody who may not mount a disk, and what is left out then."""
     left_out = tuple(fault for fault in schedule.faults if fault.kind == "full" and not can_mount())
@@ -127,11 +137,19 @@ def _run_all(chaos: Chaos, options: argparse.Namespace, runs: list[Run]) -> None
     low, high = options.faults
     for number in range(options.runs):
         seed = options.seed + number
-        mode: Mode = ("sync", "async")[seed % 2] if options.mode == "both" else options.mode
-        schedule = draw(seed, mode, VERSIONS[mode], range(low, high + 1))
-        command = f"python -m benchmarks.chaos --seed={seed} --runs=1 --mode={mode} --faults={low}..{high}"
+        mode, which = _mode(seed, options)
+        schedule = drawn(seed, mode, range(low, high + 1))
+        command = f"python -m benchmarks.chaos --seed={seed} --runs=1 {which} --faults={low}..{high}"
         runs.append(chaos.run(schedule, command))
         print(line_of(runs[-1]), flush=True)
+
+
+def _mode(seed: int, options: argparse.Namespace) -> tuple[Mode, str]:
+    """Return the mode of a seed's run, and the flag that asks for it."""
+    if options.strategy == "allreduce":
+        return "allreduce", "--strategy=allreduce"
+    mode: Mode = ("sync", "async")[seed % 2] if options.mode == "both" else options.mode
+    return mode, f"--mode={mode}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -141,7 +159,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first run; default: 0")
     parser.add_argument("--runs", type=int, default=10, metavar="M", help="seeds N to N+M-1; default: 10")
     parser.add_argument(
-        "--mode", choices=(*get_args(Mode), "both"), default="both", help="both: in turn (default)"
+        "--strategy", choices=("ps", "allreduce"), default="ps", help="parameter servers (default), or none"
+    )
+    parser.add_argument(
+        "--mode",
+        choices=("sync", "async", "both"),
+        default="both",
+        help="of jobs with parameter servers; both: in turn (default)",
     )
     parser.add_argument(
         "--faults", type=_range, default=(1, 3), metavar="A..B", help="faults in a run; default: 1..3"

@@ -1,20 +1,26 @@
 """Whether a job kept its promises, from what it left on the disk."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.chaos_schedule import ALL, Schedule
+from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import Job
+from edlz.services.storage.replica_files import ReplicaFiles
 from edlz.services.storage.snapshots import SnapshotFolder
+from edlz.services.storage.state import State
 
-__all__ = ["Outcome", "examine"]
+__all__ = ["Outcome", "examine", "gone_back_in_vain"]
+
+GONE_BACK = "training goes back to v"  # an event of a group's master
 
 
 @dataclass(frozen=True)
@@ -52,24 +58,51 @@ def examine(folder: Path, *, evaluated: int) -> Outcome:
     return Outcome(status.digest, int(job.plan.minibatches.sum()), tuple(problems))
 
 
+def gone_back_in_vain(log: Path, schedule: Schedule) -> tuple[str, ...]:
+    """Return what is wrong if a group went back to an earlier state though a member was there all the time.
+
+    Parameters
+    ----------
+    log : Path
+        The master's.
+    schedule : Schedule
+        What happened to the group.
+    """
+    met = {name for fault in schedule.faults for name in (fault.target, fault.other)}
+    is_safe = ALL not in met and "disk" not in met
+    lived = [name for name in (f"worker-{n}" for n in range(schedule.workers)) if name not in met]
+    if is_safe and lived and GONE_BACK in log.read_text(errors="replace"):
+        return (f"the group went back, and {lived[0]} was there all the time",)
+    return ()
+
+
 def _of_states(folder: Path, job: Job) -> list[str]:
     """The newest durable state of each partition: its own counts, whatever its ledger says."""
     problems = []
     plan = job.plan
-    for index in range(job.partitions):
-        snapshots = SnapshotFolder(index, folder)
-        snapshots.open(job)
-        state = snapshots.load(max(snapshots.names(), key=lambda name: (name[1], name[0])))
+    for who, state in _last_states(folder, job):
         difference = state.counts - plan.minibatches
         for task in np.flatnonzero(difference):
             problems.append(
-                f"ps-{index} has {state.counts[task]} of {plan.minibatches[task]} minibatches of task {task}"
+                f"{who} has {state.counts[task]} of {plan.minibatches[task]} minibatches of task {task}"
             )
         ledger = Ledger(state.ledger)
         if len(ledger.finished) != plan.task_count or ledger.minibatches != plan.minibatches.sum():
-            problems.append(f"the sealed ledger of ps-{index} is not full: {ledger}")
+            problems.append(f"the sealed ledger of {who} is not full: {ledger}")
         state.close()
     return problems
+
+
+def _last_states(folder: Path, job: Job) -> Iterator[tuple[str, State]]:
+    """Yield the newest durable state of the group, or of each parameter server."""
+    if JobSettings.of(job.config).is_allreduce:
+        replicas = ReplicaFiles(job)
+        yield "the group", replicas.load(max(replicas.names()))
+        return
+    for index in range(job.partitions):
+        snapshots = SnapshotFolder(index, folder)
+        snapshots.open(job)
+        yield f"ps-{index}", snapshots.load(max(snapshots.names(), key=lambda name: (name[1], name[0])))
 
 
 def _of_status(status: JobStatus, job: Job) -> list[str]:

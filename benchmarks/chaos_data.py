@@ -7,16 +7,22 @@ import numpy as np
 from benchmarks.chaos_schedule import Mode
 from edlz.api.recordio import Writer
 
-__all__ = ["EVALUATED", "FLAGS", "IDS", "MODES", "VERSIONS", "write_data"]
+__all__ = ["EVALUATED", "FLAGS", "IDS", "LIKE_GROUP", "MODES", "VERSIONS", "write_data"]
 
 IDS = 6  # of a record
 SHARDS = (301, 299, 250)  # records of each; the last task of each is a short one
 EVALUATED = 130  # records to evaluate on
 EPOCHS, BATCH, TASK = 4, 4, 40
+GROUP_EPOCHS, GROUP_SLOTS = 6, 4  # of an all-reduce job
+# A job with parameter servers ends with the same bits.
+LIKE_GROUP = (
+    f"--num_epochs={GROUP_EPOCHS}",
+    f"--grads_to_wait={GROUP_SLOTS}",
+    "--model_params=is_dense=True",
+)
 
 FLAGS = (
     f"--model_file={Path(__file__).with_name('chaos_model.py')}",
-    f"--num_epochs={EPOCHS}",
     f"--minibatch_size={BATCH}",
     f"--records_per_task={TASK}",
     "--evaluation_steps=100",
@@ -26,11 +32,16 @@ FLAGS = (
     "--worker_threads=1",
     "--log_level=DEBUG",
 )
-MODES: dict[Mode, str] = {"sync": "--grads_to_wait=2", "async": "--use_async"}
+MODES: dict[Mode, tuple[str, ...]] = {
+    "sync": (f"--num_epochs={EPOCHS}", "--grads_to_wait=2"),
+    "async": (f"--num_epochs={EPOCHS}", "--use_async"),
+    "allreduce": (*LIKE_GROUP, "--distribution_strategy=AllreduceStrategy"),
+}
 # At least: tasks of one round may differ in length.
 VERSIONS: dict[Mode, int] = {
     "sync": EPOCHS * sum(SHARDS) // BATCH // 2,
     "async": EPOCHS * sum(SHARDS) // BATCH,
+    "allreduce": GROUP_EPOCHS * sum(SHARDS) // BATCH // GROUP_SLOTS,
 }
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.chaos_disk import SmallDisk
 from benchmarks.chaos_network import Network
-from benchmarks.chaos_schedule import Fault
+from benchmarks.chaos_schedule import ALL, Fault
 from benchmarks.processes import is_complete, quiet_environment
 from edlz.services.errors import EdlzError
 from edlz.services.master.journal.journal import planned_job
@@ -52,6 +52,8 @@ class ChaosJob:
         For the processes' logs, and the job in its folder `job`; it is there.
     flags : sequence of str
         The master's.
+    partitions : int
+        Parameter servers; 0 for an all-reduce job.
     """
 
     def __init__(self, folder: Path, flags: tuple[str, ...], *, workers: int, partitions: int) -> None:
@@ -74,13 +76,14 @@ class ChaosJob:
         self._endpoints: dict[str, str] = {}
         self._probes: list[RpcClient] = []
         self._run = ""
-        self._versions: dict[int, int] = {}
+        self._versions: dict[str, int] = {}
+        self._successors: dict[str, str] = {}  # of workers
         self._next_worker = workers
 
     async def __aenter__(self) -> "ChaosJob":
         servers = ["master", *(f"ps-{index}" for index in range(self.partitions))]
         for name in servers:
-            self._endpoints[name] = await self._network.add_line(name, f"{self._sockets}/{name}")
+            await self._add_line(name)
         self._probes = [
             RpcClient(f"ipc://{self._sockets}/ps-{index}", role="viewer", identity="0", linger_s=0.1)
             for index in range(self.partitions)
@@ -102,13 +105,21 @@ class ChaosJob:
 
     # -- processes
 
-    def _start_all(self) -> None:
-        for name in ("master", *(f"ps-{index}" for index in range(self.partitions))):
-            self._start(name)
-        for number in range(self.workers):
-            self._start(f"worker-{number}")
+    async def _add_line(self, name: str) -> None:
+        self._endpoints[name] = await self._network.add_line(name, f"{self._sockets}/{name}")
 
-    def _start(self, name: str) -> None:
+    async def _start_all(self) -> None:
+        for name in ("master", *(f"ps-{index}" for index in range(self.partitions))):
+            await self._start(name)
+        for number in range(self.workers):
+            await self._start(f"worker-{number}")
+
+    async def _start(self, name: str) -> None:
+        if name.startswith("worker") and not self.partitions:
+            await self._add_line(name)
+        self._spawn(name)
+
+    def _spawn(self, name: str) -> None:
         role, _, number = name.partition("-")
         job, master = f"--job_dir={self.job_folder}", f"--master_addr={self._endpoints['master']}"
         listen = f"--endpoint=ipc://{self._sockets}/{name}"
@@ -118,8 +129,11 @@ class ChaosJob:
         elif role == "ps":
             behind = ["benchmarks.chaos_ps", self._endpoints[name]]
             command = [*behind, f"--ps_id={number}", job, listen, master, "--log_level=DEBUG"]
-        else:
+        elif self.partitions:
             command = ["edlz.services.worker", f"--worker_id={number}", master]
+        else:
+            behind = ["benchmarks.chaos_worker", self._endpoints[name], f"{self._sockets}/{name}.version"]
+            command = [*behind, f"--worker_id={number}", listen, master]
         with (self.folder / f"{name}.log").open("ab") as log:
             reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log)
         assert reader.stdin is not None
@@ -161,7 +175,7 @@ class ChaosJob:
         for fault in faults:  # from the start: between the last version and the digest lie milliseconds
             if fault.kind == "digest":
                 self._hold_digest(fault.target)
-        self._start_all()
+        await self._start_all()
         try:
             async with asyncio.timeout(JOB_S), asyncio.TaskGroup() as group:
                 watch = group.create_task(self._watch(), name="watch")
@@ -176,7 +190,9 @@ class ChaosJob:
             raise _first(errors) from errors
 
     async def _watch(self) -> None:
-        """Ask the partitions how far they are, and not through the lines: they are the truth about it."""
+        """Find out how far the job is, and not through the lines, from whoever knows."""
+        if not self.partitions:
+            await self._watch_members()
 
         async def ask(index: int) -> None:
             while True:
@@ -184,12 +200,24 @@ class ChaosJob:
                     question = NewestPull(have_version=NEWER_THAN_ANY, run=self._run_now())
                     answer = await self._probes[index].request(question, PROBE_S)
                     if isinstance(answer, Exchanged):
-                        self._versions[index] = answer.version
+                        self._versions[f"ps-{index}"] = answer.version
                 await asyncio.sleep(POLL_S)
 
         async with asyncio.TaskGroup() as group:
             for index in range(self.partitions):
                 group.create_task(ask(index), name=f"watch ps-{index}")
+
+    async def _watch_members(self) -> None:
+        """Read what members write after each step; replace those that the master has told to leave."""
+        while True:
+            for name, process in list(self.processes.items()):
+                if not name.startswith("worker"):
+                    continue
+                file = self._sockets / f"{name}.version"
+                self._versions[name] = int.from_bytes(file.read_bytes(), "little") if file.exists() else 0
+                if process.poll() == 0 and name not in self._successors and not self._is_complete():
+                    await self._start_again(name, 0.0)
+            await asyncio.sleep(POLL_S)
 
     def _run_now(self) -> str:
         """Return the job's run, without which no partition answers; nothing before it is planned."""
@@ -202,8 +230,9 @@ class ChaosJob:
         async with asyncio.TaskGroup() as group:
             for fault in faults:
                 await self._until(lambda fault=fault: self._is_due(fault), f"the moment for {fault}")  # type: ignore[misc]
-                self._hit.add(fault.target)
-                group.create_task(self._inflict(fault), name=str(fault))
+                targets = self._targets(fault)
+                self._hit.update(targets)
+                group.create_task(self._inflict(fault, targets), name=str(fault))
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         while not condition():
@@ -219,15 +248,43 @@ class ChaosJob:
         has_passed = max(self._versions.values(), default=0) >= at_version
         if fault.kind == "full":
             return has_passed
-        is_there = self._is_running(fault.target) and self._network.connections_of(fault.target) > 0
-        return has_passed and is_there and fault.target not in self._hit
+        targets = self._targets(fault)
+        are_there = targets and all(
+            self._is_running(name) and self._network.connections_of(name) > 0 and name not in self._hit
+            for name in targets
+        )
+        if fault.kind == "link":
+            are_there = are_there and self._network.are_linked(*targets)
+        return has_passed and bool(are_there)
 
-    async def _inflict(self, fault: Fault) -> None:
-        name = fault.target
+    def _targets(self, fault: Fault) -> tuple[str, ...]:
+        """Return the processes that a fault is for, or those that have come in their place."""
+        if fault.target == ALL:
+            return tuple(
+                name for name in self.processes if name.startswith("worker") and self._is_running(name)
+            )
+        names = []
+        for name in (fault.target, fault.other):
+            while name in self._successors:
+                name = self._successors[name]
+            names += [name] if name else []
+        return tuple(names)
+
+    async def _inflict(self, fault: Fault, targets: tuple[str, ...]) -> None:
+        name = targets[0]
         match fault.kind:
             case "kill":
+                await asyncio.gather(*map(self._kill, targets))
+                for each in targets:
+                    await self._start_again(each, fault.seconds if each == name else 0.0)
+            case "again":
                 await self._kill(name)
                 await self._start_again(name, fault.seconds)
+                successor = self._successors[name]
+                is_there = lambda: self._network.connections_of(successor) > 0  # noqa: E731
+                await self._until(is_there, f"{successor}, which is to be killed too")
+                await self._kill(successor)
+                await self._start_again(successor, fault.seconds)
             case "end":
                 await self._ask_to_end(name)
                 await self._start_again(name, fault.seconds)
@@ -236,6 +293,8 @@ class ChaosJob:
             case "cut":
                 if not await self._network.cut(name, fault.seconds):
                     raise Missed(f"{fault}: there was nothing to cut")
+            case "link":
+                await self._network.cut_link(*targets, fault.seconds)
             case "delay":
                 await self._network.delay(name, fault.delay_s, fault.seconds)
             case "mute":
@@ -244,7 +303,7 @@ class ChaosJob:
             case "full":
                 await self._fill(fault.seconds)
             case "digest":
-                await self._kill_during_digest(name)
+                name = await self._kill_during_digest(fault.target)
                 await self._start_again(name, fault.seconds)
             case "complete":
                 with self._network.slowed(name, SLOW_S):
@@ -253,7 +312,7 @@ class ChaosJob:
                 # Nobody else need have heard of it.
                 self._met.update(process for process in self.processes if process.startswith("worker"))
                 await self._start_again(name, fault.seconds)
-        self._hit.discard(name)
+        self._hit.difference_update(targets)
 
     async def _kill(self, name: str) -> None:
         process = self.processes[name]
@@ -266,10 +325,11 @@ class ChaosJob:
     async def _start_again(self, name: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
         if name.startswith("worker"):
-            name, self._next_worker = f"worker-{self._next_worker}", self._next_worker + 1
+            successor, self._next_worker = f"worker-{self._next_worker}", self._next_worker + 1
+            self._successors[name] = name = successor
             self._met.add(name)
         self.killed.discard(name)  # its successor has to end by itself
-        self._start(name)
+        await self._start(name)
 
     async def _ask_to_end(self, name: str) -> None:
         process = self.processes[name]
@@ -283,15 +343,20 @@ class ChaosJob:
                 raise Missed(f"{name} does not end within {GRACE_S:.0f} s of SIGTERM")
             await asyncio.sleep(POLL_S)
 
-    async def _kill_during_digest(self, name: str) -> None:
+    async def _kill_during_digest(self, name: str) -> str:
+        """Kill a parameter server, or of ALL whoever is asked; return which it was."""
         is_asked, may_pass = self._hold_digest(name)
         try:
             await self._until(is_asked.is_set, f"the digest of {name}")
+            name = self._network.held
             await self._kill(name)
         finally:
             may_pass.set()
+        return name
 
     def _hold_digest(self, name: str) -> tuple[asyncio.Event, asyncio.Event]:
+        if name == ALL:
+            return self._network.hold("digest-0", "")
         return self._network.hold(name.replace("ps", "digest"), name)
 
     async def _fill(self, seconds: float) -> None:
@@ -342,7 +407,10 @@ class ChaosJob:
 
     def _check_lines(self) -> None:
         """Raise if a server was reached past its line: then faults of its connections were none."""
-        past = self._endpoints.keys() - self._network.reached
+        names = self._endpoints.keys()
+        past = {name for name in names if not name.startswith("worker")} - self._network.reached
+        if not self.partitions and not any(name.startswith("worker") for name in self._network.reached):
+            past.add("the members")
         if past:
             raise Missed(f"nobody used the line of {', '.join(sorted(past))}")
 

@@ -13,9 +13,13 @@ from benchmarks.chaos_data import IDS
 from edlz.api.embedding import Embedding
 
 
-def custom_model() -> keras.Model:
+def custom_model(is_dense: bool = False) -> keras.Model:
+    """Return the model; all members of a group hold a dense one, whose rows are a layer of Keras."""
     ids = keras.Input((IDS,), dtype="int64", name="ids")
-    rows = Embedding(4, embeddings_initializer="normal", optimizer="adagrad", name="rows")(ids)
+    if is_dense:
+        rows = layers.Embedding(200, 4, name="rows")(ids)
+    else:
+        rows = Embedding(4, embeddings_initializer="normal", optimizer="adagrad", name="rows")(ids)
     x = layers.Dense(8, activation="relu")(layers.Flatten()(rows))
     return keras.Model(ids, layers.Dense(1)(layers.BatchNormalization()(x)))
 

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 __all__ = ["Network"]
@@ -32,6 +32,10 @@ class Connection:
     def is_of(self, process: str) -> bool:
         return process in (self.server, self.client)
 
+    @property
+    def link(self) -> frozenset[str]:
+        return frozenset((self.server, self.client))
+
     def abort(self) -> None:
         for end in self.ends:
             end.transport.abort()
@@ -44,6 +48,8 @@ class Network:
     ----------
     reached : set of str
         The servers that somebody has got to through their lines.
+    held : str
+        Who was asked last what goes no further.
     """
 
     def __init__(self) -> None:
@@ -53,7 +59,12 @@ class Network:
         self._handlers: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._refused: Counter[str] = Counter()
-        self._holds: dict[tuple[str, str], tuple[asyncio.Event, asyncio.Event]] = {}  # met, and let go
+        self._cut_links: Counter[frozenset[str]] = (
+            Counter()
+        )  # two workers that get no connection to each other
+        # By client and server, which may be any (""): met, and let go.
+        self._holds: dict[tuple[str, str], tuple[asyncio.Event, asyncio.Event]] = {}
+        self.held = ""
         self._delays: dict[str, tuple[float, asyncio.Event]] = {}  # seconds, and whether a piece has met it
 
     async def add_line(self, server: str, path: str) -> str:
@@ -86,20 +97,36 @@ class Network:
     def connections_of(self, process: str) -> int:
         return sum(connection.is_of(process) for connection in self._connections)
 
+    def are_linked(self, one: str, other: str) -> bool:
+        """Whether there is a connection of two workers with each other."""
+        return any(connection.link == {one, other} for connection in self._connections)
+
     async def cut(self, process: str, seconds: float) -> int:
         """Break all connections of a process and refuse new ones for a while; return how many were broken.
 
         Each breaks in the middle of the next piece that it carries, if one comes soon.
         """
-        met = [connection for connection in self._connections if connection.is_of(process)]
+        self._refused[process] += 1
+        met = await self._break(lambda connection: connection.is_of(process), seconds)
+        self._refused[process] -= 1
+        return met
+
+    async def cut_link(self, one: str, other: str, seconds: float) -> int:
+        """The same of the connections of two workers with each other."""
+        link = frozenset((one, other))
+        self._cut_links[link] += 1
+        met = await self._break(lambda connection: connection.link == link, seconds)
+        self._cut_links[link] -= 1
+        return met
+
+    async def _break(self, is_met: Callable[[Connection], bool], seconds: float) -> int:
+        met = [connection for connection in self._connections if is_met(connection)]
         for connection in met:
             connection.is_doomed = True
-        self._refused[process] += 1
         await asyncio.sleep(LAST_WORDS_S)
         for connection in met:
             connection.abort()
         await asyncio.sleep(seconds)
-        self._refused[process] -= 1
         return len(met)
 
     async def delay(self, process: str, delay_s: float, seconds: float) -> None:
@@ -111,7 +138,7 @@ class Network:
         del self._delays[process]
 
     def hold(self, client: str, server: str) -> tuple[asyncio.Event, asyncio.Event]:
-        """Let what a client asks a server go no further: return an event for when it asks, and one that lets it pass."""
+        """Let what a client asks a server ("": any) go no further: return an event for when it asks, and one that lets it pass."""
         return self._holds.setdefault((client, server), (asyncio.Event(), asyncio.Event()))
 
     @contextlib.contextmanager
@@ -177,11 +204,13 @@ class Network:
         found = _IDENTITY.search(connection.head)
         if found:
             connection.client = f"{found[1].decode()}-{found[2].decode()}"
-            connection.is_doomed = bool(self._refused[connection.client])
+            connection.is_doomed = bool(self._refused[connection.client] or self._cut_links[connection.link])
 
     async def _hold(self, connection: Connection) -> None:
-        hold = self._holds.get((connection.client, connection.server))
+        client, server = connection.client, connection.server
+        hold = self._holds.get((client, server)) or self._holds.get((client, ""))
         if hold is not None:
+            self.held = server
             hold[0].set()
             await hold[1].wait()
 

@@ -42,12 +42,13 @@ class Run:
 def line_of(run: Run) -> str:
     """Return the run's line, and if it failed a few more."""
     schedule = run.schedule
-    about = f"seed {schedule.seed} {schedule.mode} {schedule.workers}w {schedule.partitions}ps"
+    servers = f" {schedule.partitions}ps" if schedule.partitions else ""
+    about = f"seed {schedule.seed} {schedule.mode} {schedule.workers}w{servers}"
     faults = "; ".join(map(str, schedule.faults))
     left_out = f"  left out: {'; '.join(map(str, run.left_out))}" if run.left_out else ""
     end = f"{run.took_s:.1f}s  {about}  {faults}{left_out}"
     if not run.problems:
-        same = ", same bits" if schedule.mode == "sync" else ""
+        same = "" if schedule.mode == "async" else ", same bits"
         return f"ok      {run.minibatches} minibatches once{same}  {end}"
     lines = [f"FAILED  {end}", *(f"        {problem}" for problem in run.problems)]
     return "\n".join([*lines, f"        kept    {run.folder}", f"        repeat  {run.command}"])

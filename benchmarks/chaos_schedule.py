@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Fault", "Kind", "Mode", "Schedule", "draw"]
+__all__ = ["ALL", "FULL_S", "Fault", "Kind", "Mode", "Schedule", "draw", "fault_of", "places_of"]
 
-Kind = Literal["kill", "stall", "cut", "delay", "end", "mute", "full", "digest", "complete"]
-Mode = Literal["sync", "async"]
+Kind = Literal["kill", "again", "stall", "cut", "link", "delay", "end", "mute", "full", "digest", "complete"]
+Mode = Literal["sync", "async", "allreduce"]
+
+ALL = "workers"  # all that are there by then
 
 # In parts of the job: not before there is something to lose, nor so late that it comes after the end.
 _FIRST, _LAST = 0.1, 0.7
@@ -26,15 +28,17 @@ class Fault:
 
     Attributes
     ----------
-    kind : kill (SIGKILL), stall (SIGSTOP, later SIGCONT), cut (its connections break, new ones are refused
-        for a while), delay (each piece of what its connections carry comes late), end (SIGTERM), mute (whoever
-        reads its output goes away), full (the disk under the job's folder), digest (a parameter server is
-        killed when its part of the digest is asked for), complete (the master is killed when `complete` stands
-        in the journal)
-    target : master, ps-0, worker-1, ...: those that the job began with; or disk
+    kind : kill (SIGKILL), again (the same, and of its successor as soon as that is there), stall (SIGSTOP, later
+        SIGCONT), cut (its connections break, new ones are refused for a while), link (the same of those between
+        it and another worker), delay (each piece of what its connections carry comes late), end (SIGTERM), mute
+        (whoever reads its output goes away), full (the disk under the job's folder), digest (a parameter server
+        is killed when its part of the digest is asked for; of ALL, the member that is asked), complete (the
+        master is killed when `complete` stands in the journal)
+    target : master, ps-0, worker-1, ...: those that the job began with; ALL; or disk
     at_version : it happens once a partition has got so far; the last two when it is their turn
     seconds : how long it lasts; after a kill or an end, how long until the process is started again
     delay_s : how late each piece comes
+    other : the worker at the other end of a link
     """
 
     kind: Kind
@@ -42,9 +46,11 @@ class Fault:
     at_version: int
     seconds: float
     delay_s: float = 0.0
+    other: str = ""
 
     def __str__(self) -> str:
         late = f" {self.delay_s * 1000:.0f}ms" if self.kind == "delay" else ""
+        late = f" to {self.other}" if self.other else late
         where = "at the end" if self.is_late else f"at v{self.at_version}"
         return f"{self.kind} {self.target}{late} {self.seconds:.1f}s {where}"
 
@@ -66,7 +72,7 @@ class Schedule:
 
 
 def draw(seed: int, mode: Mode, versions: int, counts: Sequence[int] = (1, 2, 3)) -> Schedule:
-    """Return the schedule of a seed.
+    """Return the schedule of a seed, of a job with parameter servers.
 
     Parameters
     ----------
@@ -77,10 +83,8 @@ def draw(seed: int, mode: Mode, versions: int, counts: Sequence[int] = (1, 2, 3)
     """
     chance = random.Random(f"{seed} {mode}")
     workers, partitions = chance.choice((1, 2, 2)), chance.choice((1, 2, 2))
-    count = chance.choice(list(counts))
-    places = sorted(chance.sample(range(int(_FIRST * versions), int(_LAST * versions)), count))
-    if count > 1 and chance.random() < _TOGETHER:
-        places[1] = places[0]
+    places = places_of(chance, versions, chance.choice(list(counts)))
+    count = len(places)
     alive = [f"worker-{number}" for number in range(workers)]
     servers = ["master", *(f"ps-{number}" for number in range(partitions))]
     late = _late_fault(chance, servers, versions) if chance.random() < _LATE else None
@@ -89,7 +93,7 @@ def draw(seed: int, mode: Mode, versions: int, counts: Sequence[int] = (1, 2, 3)
         # By role first, or a job's only master would be met less often than one of two workers.
         roles = [role for role in (servers[:1], servers[1:], alive) if role]
         target = chance.choice(chance.choice(roles))
-        fault = _fault(chance, target, place)
+        fault = fault_of(chance, target, place, _KINDS_OF_SERVERS if target.startswith("ps") else _KINDS)
         if fault.kind == "kill" and target in alive:  # its successor has another name
             alive.remove(target)
         if chance.random() < _FULL and not any(one.kind == "full" for one in faults):
@@ -98,17 +102,26 @@ def draw(seed: int, mode: Mode, versions: int, counts: Sequence[int] = (1, 2, 3)
     return Schedule(seed, mode, workers, partitions, (*faults, *((late,) if late else ())))
 
 
+def places_of(chance: random.Random, versions: int, count: int) -> list[int]:
+    """Return at which versions so many faults happen, perhaps two of them together."""
+    places = sorted(chance.sample(range(int(_FIRST * versions), int(_LAST * versions)), count))
+    if count > 1 and chance.random() < _TOGETHER:
+        places[1] = places[0]
+    return places
+
+
 def _late_fault(chance: random.Random, servers: Sequence[str], versions: int) -> Fault:
     kind: Kind = chance.choice(("digest", "complete"))
     target = "master" if kind == "complete" else chance.choice(servers[1:])
     return Fault(kind, target, versions, round(chance.uniform(0, 1), 1))
 
 
-def _fault(chance: random.Random, target: str, at_version: int) -> Fault:
-    kind = chance.choice(_KINDS_OF_SERVERS if target.startswith("ps") else _KINDS)
-    if kind in ("kill", "end"):
+def fault_of(chance: random.Random, target: str, at_version: int, kinds: Sequence[Kind]) -> Fault:
+    """Return a fault of one of these kinds of a process."""
+    kind = chance.choice(kinds)
+    if kind in ("kill", "again", "end"):
         return Fault(kind, target, at_version, round(chance.uniform(0, 1), 1))
-    if kind == "mute":
+    if kind in ("mute", "link"):
         return Fault(kind, target, at_version, 0.0)
     if kind == "stall":
         return Fault(kind, target, at_version, chance.choice(_STALLS_S))

@@ -2,11 +2,11 @@
 
 import pytest
 
-from benchmarks.chaos import Chaos
-from benchmarks.chaos_data import MODES, VERSIONS
+from benchmarks.chaos import Chaos, drawn
+from benchmarks.chaos_data import MODES
 from benchmarks.chaos_disk import can_mount
 from benchmarks.chaos_report import line_of
-from benchmarks.chaos_schedule import FULL_S, Fault, Mode, Schedule, draw
+from benchmarks.chaos_schedule import ALL, FULL_S, Fault, Mode, Schedule
 
 pytestmark = pytest.mark.fault
 
@@ -21,6 +21,16 @@ KINDS = {
     "two at once": (Fault("kill", "master", 150, 0.5), Fault("kill", "ps-0", 150, 0.5)),
 }
 
+KINDS_OF_GROUPS = {
+    "all members are killed": (Fault("kill", ALL, 150, 0.5),),
+    "two at once": (Fault("kill", "worker-0", 150, 0.5), Fault("kill", "worker-2", 150, 0.5)),
+    "a newcomer is killed too": (Fault("again", "worker-1", 100, 0.5),),
+    "two do not reach each other": (Fault("link", "worker-0", 100, 12.0, other="worker-1"),),
+    "a member sleeps for longer than it is waited for": (Fault("stall", "worker-0", 100, 11.5),),
+    "a member is killed during the digest": (Fault("digest", ALL, 318, 0.5),),
+    "the disk is full": (Fault("full", "disk", 100, FULL_S),),
+}
+
 
 @pytest.fixture(scope="module")
 def chaos(tmp_path_factory: pytest.TempPathFactory) -> Chaos:
@@ -30,7 +40,7 @@ def chaos(tmp_path_factory: pytest.TempPathFactory) -> Chaos:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_seed(mode: Mode, seed: int, chaos: Chaos) -> None:
-    run = chaos.run(draw(seed, mode, VERSIONS[mode]))
+    run = chaos.run(drawn(seed, mode))
     assert not run.problems, line_of(run)
 
 
@@ -40,4 +50,13 @@ def test_a_kind(kind: str, chaos: Chaos) -> None:
     if faults[0].kind == "full" and not can_mount():
         pytest.skip("only root can mount a small disk")
     run = chaos.run(Schedule(len(kind), "sync", 1, 2, faults))
+    assert not run.problems, line_of(run)
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_GROUPS)
+def test_a_kind_of_an_all_reduce_job(kind: str, chaos: Chaos) -> None:
+    faults = KINDS_OF_GROUPS[kind]
+    if faults[0].kind == "full" and not can_mount():
+        pytest.skip("only root can mount a small disk")
+    run = chaos.run(Schedule(len(kind), "allreduce", 3, 0, faults))
     assert not run.problems, line_of(run)

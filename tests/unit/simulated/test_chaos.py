@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.chaos import Chaos
-from benchmarks.chaos_checks import Outcome, examine
+from benchmarks.chaos_checks import Outcome, examine, gone_back_in_vain
 from benchmarks.chaos_data import EVALUATED, VERSIONS
 from benchmarks.chaos_disk import SmallDisk, can_mount
+from benchmarks.chaos_group_schedule import draw_group
 from benchmarks.chaos_job import Missed
 from benchmarks.chaos_network import Network
 from benchmarks.chaos_report import Run, line_of, summary_of
-from benchmarks.chaos_schedule import Fault, Mode, Schedule, draw
+from benchmarks.chaos_schedule import ALL, Fault, Mode, Schedule, draw
 from edlz.services import strict_json
 from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol.job_status import EvaluationView, JobStatus, PartitionView
@@ -67,6 +68,42 @@ def test_seeds_meet_everybody_with_everything() -> None:
     }
     assert draw(1, "sync", 500) != draw(2, "sync", 500)
     assert draw(1, "sync", 500) != draw(1, "async", 500)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 3))
+def test_a_schedule_of_a_group_can_be_carried_out(seed: int, most: int) -> None:
+    versions = VERSIONS["allreduce"]
+    schedule = draw_group(seed, versions, range(1, most + 1))
+    assert schedule == draw_group(seed, versions, range(1, most + 1))
+    assert (schedule.mode, schedule.partitions) == ("allreduce", 0)
+    assert 1 <= len(schedule.faults) <= most
+    at = [fault.at_version for fault in schedule.faults]
+    assert at == sorted(at)
+    alive = {f"worker-{n}" for n in range(schedule.workers)}
+    for fault in schedule.faults:
+        if fault.kind in ("digest", "complete"):
+            assert fault is schedule.faults[-1]
+        elif fault.target not in ("master", "disk", ALL):
+            assert {fault.target, fault.other} <= {*alive, ""}
+            assert fault.target != fault.other
+        if fault.target == ALL:
+            alive.clear()
+        elif fault.kind in ("kill", "again", "end"):
+            alive.discard(fault.target)
+    assert sum(fault.kind == "full" for fault in schedule.faults) <= 1
+
+
+def test_seeds_meet_every_kind_of_group_fault() -> None:
+    faults = [fault for seed in range(200) for fault in draw_group(seed, VERSIONS["allreduce"]).faults]
+    assert {(fault.kind, fault.target.partition("-")[0]) for fault in faults} == {
+        *(
+            (kind, role)
+            for kind in ("kill", "stall", "cut", "delay", "mute")
+            for role in ("master", "worker")
+        ),
+        *((kind, "worker") for kind in ("again", "link", "end")),
+        *(("kill", ALL), ("digest", ALL), ("complete", "master"), ("full", "disk")),
+    }
 
 
 def test_some_come_two_at_once() -> None:
@@ -188,6 +225,27 @@ def test_a_status_with_a_broken_promise(tmp_path: Path, changes: dict[str, objec
     assert problem in problems[0]
 
 
+@pytest.mark.parametrize(
+    ("faults", "is_wrong"),
+    [
+        ((Fault("kill", "worker-1", 35, 0.5),), True),
+        ((Fault("kill", "worker-1", 35, 0.5), Fault("kill", "worker-0", 35, 0.5)), False),
+        ((Fault("link", "worker-1", 35, 0.5, other="worker-0"),), False),
+        ((Fault("kill", ALL, 35, 0.5),), False),
+        ((Fault("full", "disk", 35, 0.5),), False),
+    ],
+)
+def test_a_group_goes_back_only_if_all_were_met(
+    faults: tuple[Fault, ...], is_wrong: bool, tmp_path: Path
+) -> None:
+    log = tmp_path / "master.log"
+    log.write_text("nobody has v40 any more: training goes back to v30.")
+    schedule = Schedule(1, "allreduce", 2, 0, faults)
+    assert bool(gone_back_in_vain(log, schedule)) == is_wrong
+    log.write_text("")
+    assert not gone_back_in_vain(log, schedule)
+
+
 class Played(Chaos):
     """Runs no processes: each job leaves what `play` says."""
 
@@ -195,9 +253,9 @@ class Played(Chaos):
         super().__init__(folder)
         self._play = play
 
-    def _job(self, place: Path, mode: Mode, *about: object) -> Outcome:
+    def _job(self, place: Path, flags: tuple[str, ...], schedule: Schedule) -> Outcome:
         place.mkdir()
-        return self._play(bool(about[-1]))
+        return self._play(bool(schedule.faults))
 
 
 def test_other_bits_than_undisturbed_fail_a_synchronous_run(tmp_path: Path) -> None:
@@ -275,6 +333,27 @@ def test_a_line_carries_and_knows_whose_connection_it_is() -> None:
     asyncio.run(play())
 
 
+def test_a_link_that_is_cut_is_that_of_two_processes() -> None:
+    async def play() -> None:
+        async with echo_behind_a_line() as (network, port, _):
+            reader, writer = await connect(port)
+            others, other = await connect(port, HELLO.replace(b"/3/", b"/4/"))
+            assert network.are_linked("ps-0", "worker-3")
+            assert not network.are_linked("worker-4", "worker-3")
+            cut = asyncio.create_task(network.cut_link("worker-3", "ps-0", 60.0))
+            assert await read_to_end(reader) == b""
+            other.write(b"y" * 1000)
+            assert await others.readexactly(1000) == b"y" * 1000
+            _, again = await asyncio.open_connection("127.0.0.1", port)
+            again.write(HELLO)
+            assert not network.are_linked("worker-3", "ps-0")
+            for end in (writer, other, again):
+                end.close()
+            cut.cancel()
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize("process", ["worker-3", "ps-0"])
 def test_a_cut_breaks_in_the_middle_of_a_piece_and_meets_nobody_else(process: str) -> None:
     async def play() -> None:
@@ -318,17 +397,19 @@ def test_a_delay_holds_up_what_a_process_sends_and_gets() -> None:
     asyncio.run(play())
 
 
-def test_what_is_held_goes_no_further_until_it_may() -> None:
+@pytest.mark.parametrize("server", ["ps-0", ""])
+def test_what_is_held_goes_no_further_until_it_may(server: str) -> None:
     async def play() -> None:
         async with echo_behind_a_line() as (network, port, received):
-            is_asked, may_pass = network.hold("digest-3", "ps-0")
+            is_asked, may_pass = network.hold("digest-3", server)
             assert network.reached == set()
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(HELLO.replace(b"worker", b"digest"))
             await is_asked.wait()
             assert network.reached == {"ps-0"}
             assert not received
-            assert network.hold("digest-3", "ps-0") == (is_asked, may_pass)
+            assert network.hold("digest-3", server) == (is_asked, may_pass)
+            assert network.held == "ps-0"
             may_pass.set()
             assert await reader.readexactly(len(HELLO))
             writer.close()
