@@ -5,8 +5,6 @@ leased ones.
 """
 
 import math
-from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
@@ -21,6 +19,7 @@ from edlz.services.master.progress.measures import Measured, Measures, measured,
 from edlz.services.master.progress.rates import Rate
 from edlz.services.master.progress.saved_states import SavedStates
 from edlz.services.master.progress.table_figures import TableFigures
+from edlz.services.master.progress.worker_figures import WorkerFigures
 from edlz.services.predictions.kinds import STATISTICS
 from edlz.services.protocol.buckets import DURATIONS_S
 from edlz.services.protocol.concluded_rounds import LossSum
@@ -31,13 +30,13 @@ from edlz.services.protocol.job_status import (
     PartitionView,
     WorkerView,
 )
-from edlz.services.protocol.messages import Identity, PartitionStatus, WorkerStatus, WorkerTelemetry
+from edlz.services.protocol.messages import PartitionStatus, WorkerStatus
 from edlz.services.supervision.launcher import split_name
 
 __all__ = ["Progress"]
 
 RATE_WINDOW_S = 30.0
-WORKER_RATE_WINDOW_S = 10.0
+REQUEST_RATE_WINDOW_S = 10.0
 FIRST_ETA_S = 20.0
 SHORTEST_SPAN_S = 5.0  # of a rate that the time left is told from
 STALL_S = 10.0
@@ -81,18 +80,6 @@ class _OddTasks(TypedDict):
     first_nonfinite: tuple[int, int] | None
 
 
-@dataclass
-class _WorkerRow:
-    """One life of a worker; `records`: how many it has told of since its first status that was heard here."""
-
-    life: tuple[Identity, int]  # and the number of its newest status
-    telemetry: WorkerTelemetry
-    rate: Rate
-    joined_s: float
-    restarts: int = 0
-    records: int = 0
-
-
 class Progress:
     """Figures over time.
 
@@ -120,7 +107,7 @@ class Progress:
         self._moved_s = now
         self._live_count = 0
         self._live_changed_s = -math.inf
-        self._workers: dict[str, _WorkerRow] = {}
+        self._workers = WorkerFigures()
         self._tables = TableFigures()
         self._saved = SavedStates(now)
         self.events = Events(core.term, journal.final.events if journal.final else journal.events)
@@ -136,8 +123,7 @@ class Progress:
         """The clock stood still for so long, and the others did not."""
         self._wall_offset_s += seconds
         self._rate.restart()
-        for row in self._workers.values():
-            row.rate.restart()
+        self._workers.restart_rates()
 
     def add_event(self, kind: str, text: str, now: float) -> None:
         """Something has happened."""
@@ -151,42 +137,15 @@ class Progress:
         str
             What is to be told of what keeps it from its work; nothing if that is as before.
         """
-        if status.incarnation is None:
+        if not self._workers.is_news(status):
             return ""
-        row, told = self._workers.get(status.worker), status.telemetry
-        if row is None or status.incarnation > row.life[0]:
-            restarts = 0 if row is None else row.restarts + 1
-            life = (status.incarnation, status.seq)
-            row = _WorkerRow(life, told, Rate(WORKER_RATE_WINDOW_S), now, restarts)
-            row.rate.note(0, now)
-            self.measures.on_worker(told)
-            self._workers[status.worker] = row
-            return _wait_news(status, "")
-        if (status.incarnation, status.seq) <= row.life:
-            return ""
-        row.life = (status.incarnation, status.seq)
-        row.records += told.records
-        row.rate.note(row.records, now)
-        self.measures.on_worker(told)
-        if not told.minibatches:  # the last known times of a step say more than zeros
-            kept = row.telemetry
-            told = msgspec.structs.replace(
-                kept,
-                state=told.state,
-                task=told.task,
-                loss=told.loss,
-                memory_bytes=told.memory_bytes,
-                waits_for=told.waits_for,
-                learning_rate=told.learning_rate,
-            )
-        news = _wait_news(status, row.telemetry.waits_for)
-        row.telemetry = told
-        return news
+        self.measures.on_worker(status.telemetry)
+        return self._workers.take(status, now)
 
     def sample(self, now: float) -> None:
         """Take the rate of applied records; called several times a second."""
         live = self._core.processes.live.workers
-        self._workers = {worker: row for worker, row in self._workers.items() if worker in live}
+        self._workers.keep(live)
         self._tables.sample(self._statuses, now)
         self._saved.sample(self._core, self.records, now)
         if self._is_at_work and self._training_since_s is None:
@@ -198,7 +157,7 @@ class Progress:
             self._noted_s = now
             self.measures.sample(self._statuses, self.records, self.minibatches)
             for status in self._statuses:
-                rate = self._request_rates.setdefault(str(status.partition), Rate(WORKER_RATE_WINDOW_S))
+                rate = self._request_rates.setdefault(str(status.partition), Rate(REQUEST_RATE_WINDOW_S))
                 rate.note(status.telemetry.requests, now)
             self.curves.note(self._figures(now), now + self._wall_offset_s)
 
@@ -280,7 +239,7 @@ class Progress:
     def _figures(self, now: float) -> Figures:
         """Return what the curves are made of."""
         statuses = self._statuses
-        states = Counter(row.telemetry.state for row in self._workers.values())
+        states = self._workers.states
         starting = states["starting"] + len(self._core.processes.live.workers) - len(self._workers)
         training = len(self._workers) - states["starting"]
         return Figures(
@@ -291,34 +250,25 @@ class Progress:
             starting=starting,
             missing=max(0, self._core.processes.target_workers - training - starting),
             loss=self.loss,
-            wait=self._wait_share,
+            wait=self._workers.wait_share,
             staleness=None if self._core.plan.is_sync else self.measures.staleness_now,
         )
 
     def measured(self, network: tuple[int, int]) -> Measured:
         """Return what metrics are made of; `network`: bytes that this master has taken and given."""
         at = None if self._saved.checkpoint_at is None else self._saved.checkpoint_at + self._wall_offset_s
-        records = {worker: row.records for worker, row in self._workers.items()}
-        return measured(self._core, self.measures, records, (at, self._saved.checkpoint_s), network)
-
-    @property
-    def _wait_share(self) -> float | None:
-        """The share of their time that workers wait for others, or for parameters."""
-        told = [row.telemetry for row in self._workers.values() if row.telemetry.minibatches]
-        waited_s = sum(each.wait_s for each in told)
-        all_s = waited_s + sum(each.read_s + each.pull_s + each.compute_s + each.push_s for each in told)
-        return waited_s / all_s if all_s > 0 else None
+        return measured(
+            self._core, self.measures, self._workers.records, (at, self._saved.checkpoint_s), network
+        )
 
     @property
     def learning_rate(self) -> float | None:
         """Of the newest minibatches, as workers tell it."""
-        rates = [row.telemetry.learning_rate for row in self._workers.values()]
-        return max((rate for rate in rates if rate is not None), default=None)
+        return self._workers.learning_rate
 
     @property
     def loss(self) -> float | None:
-        losses = [row.telemetry.loss for row in self._workers.values() if row.telemetry.loss is not None]
-        return sum(losses) / len(losses) if losses else None
+        return self._workers.loss
 
     def status(self, since: int, now: float) -> JobStatus:
         """Return what a screen shows now; events after number `since`."""
@@ -426,29 +376,10 @@ class Progress:
     def _worker_views(self, now: float) -> tuple[WorkerView, ...]:
         known = {*self._core.processes.live.workers, *self._noted("worker")}
         ranks = {worker: rank for rank, worker in enumerate(self._core.members)}
-        return tuple(self._worker_view(worker, now, ranks.get(worker)) for worker in sorted(known))
-
-    def _worker_view(self, worker: str, now: float, rank: int | None) -> WorkerView:
-        row, note = self._workers.get(worker), self._core.processes.notes.get(f"worker-{worker}", "")
-        if row is None:
-            return WorkerView(id=worker, state="starting", note=note)
-        told = row.telemetry
-        ms = 1000 / max(told.minibatches, 1)
-        return WorkerView(
-            id=worker,
-            state=told.state,
-            task=told.task,
-            records_per_s=row.rate.per_s(now),
-            read_ms=told.read_s * ms,
-            pull_ms=told.pull_s * ms,
-            compute_ms=told.compute_s * ms,
-            push_ms=told.push_s * ms,
-            wait_ms=told.wait_s * ms,
-            memory_bytes=told.memory_bytes,
-            note=note or told.waits_for,
-            joined_at=row.joined_s + self._wall_offset_s,
-            restarts=row.restarts,
-            rank=rank,
+        notes, offset_s = self._core.processes.notes, self._wall_offset_s
+        return tuple(
+            self._workers.view(worker, notes.get(f"worker-{worker}", ""), ranks.get(worker), now, offset_s)
+            for worker in sorted(known)
         )
 
     def _noted(self, role: str) -> list[str]:
@@ -488,12 +419,3 @@ class Progress:
                     )
                 )
         return tuple(sorted(views, key=lambda view: int(view.id)))
-
-
-def _wait_news(status: WorkerStatus, before: str) -> str:
-    """Return what is to be told of a worker that waited for something before, or for nothing."""
-    waits_for = status.telemetry.waits_for
-    if waits_for == before:
-        return ""
-    name = f"worker-{status.worker}"
-    return f"{name}: {waits_for}." if waits_for else f"{name} goes on: it waits no longer."
