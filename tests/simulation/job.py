@@ -146,7 +146,7 @@ class SimulatedJob:
                 check_failure(self.schedule, master.core.verdict.failure)
                 return self
             self.reach(master.core.phase.value)
-            if any(master.core._idle):
+            if any(master.core._worker_answers._idle):
                 self.reach("waiting")
             if any(master.core._partition_answers._held):
                 self.reach("standing")

@@ -17,7 +17,7 @@ from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.course import Course
 from edlz.services.master.core.farewell import Farewell
 from edlz.services.master.core.group_course import GroupCourse
-from edlz.services.master.core.held_asks import HeldAsks, may_be_held, says_anything
+from edlz.services.master.core.held_asks import may_be_held
 from edlz.services.master.core.job_processes import JobProcesses
 from edlz.services.master.core.partition_answers import PartitionAnswers
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
@@ -31,7 +31,6 @@ from edlz.services.master.core.tasks.refusals import (
     check_supervisor,
     check_worker,
 )
-from edlz.services.master.core.tasks.task_failures import failure_of_worker
 from edlz.services.master.core.vain_terms import VainTerms
 from edlz.services.master.core.vocabulary.identities import Identities
 from edlz.services.master.core.vocabulary.inputs import (
@@ -53,14 +52,13 @@ from edlz.services.master.core.vocabulary.instructions import (
     Reply,
 )
 from edlz.services.master.core.vocabulary.phase import Phase
-from edlz.services.master.core.vocabulary.records import JournalState, WorkerEntry
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.core.vocabulary.verdict import Verdict
 from edlz.services.master.core.work import Work
+from edlz.services.master.core.worker_answers import WorkerAnswers
 from edlz.services.protocol.messages import (
     ErrorReply,
-    Failure,
     Granted,
-    Identity,
     Job,
     PartitionStatus,
     Scaled,
@@ -68,13 +66,10 @@ from edlz.services.protocol.messages import (
     SnapshotName,
     SupervisorOrders,
     SupervisorStatus,
-    WorkerOrders,
     WorkerStatus,
 )
 
 __all__ = ["MasterCore"]
-
-IDLE_S = 1.0  # a worker with nothing in hand hears that there is nothing so often
 
 
 class MasterCore:
@@ -140,10 +135,13 @@ class MasterCore:
         self._standstill = Standstill()
         self._told: set[str] = set()  # who has heard how the job ended
         self._farewell = Farewell()
-        self._idle: HeldAsks[WorkerStatus] = HeldAsks(IDLE_S)
         answered = (self.partitions, self.eras, self.checkpoints, self._standstill, self.work, self.verdict)
         self._partition_answers = PartitionAnswers(
             self.plan, self.term, self._identities, answered, self._told
+        )
+        heard = (self.partitions, self.eras, self.work, self.processes, self.verdict, self._course)
+        self._worker_answers = WorkerAnswers(
+            job, self.term, heard, self._group, self._told, lambda: self.achieved
         )
 
     def feed(self, event: Input, now: float) -> list[Instruction]:
@@ -158,7 +156,7 @@ class MasterCore:
         if self._group is not None:
             out = self._group.lead(out, now)
         if not may_be_held(event):  # else there is no more to be had than before
-            out += [*self._answer_idle(now), *self._partition_answers.answer_held(now)]
+            out += [*self._worker_answers.answer_held(now), *self._partition_answers.answer_held(now)]
         self._course.settle()
         return out
 
@@ -250,18 +248,6 @@ class MasterCore:
         ):
             out.append(Leave())
         return out
-
-    def _fail_for_good(self, failure: Failure) -> list[Instruction]:
-        """A worker met what no other attempt can mend.
-
-        A mistake is journalled, so that no later master tries again; not one that others did not meet, who have trained.
-        """
-        if self.verdict.is_over:
-            return []
-        is_mistake = failure.is_mistake and not self.achieved
-        view = failure_of_worker(failure, is_mistake=is_mistake)
-        journal = [Journal({"refusal": view})] if is_mistake else []
-        return [*journal, *self.verdict.fail(view)]
 
     # -- who may speak
 
@@ -363,132 +349,8 @@ class MasterCore:
         begins = self.processes.on_worker(status, now)
         if life is None:
             incarnation, journal = self._identities.grant(name, status.boot)
-            return [*begins, *journal, Reply(to, self._welcome(status, incarnation))]
-        return [*begins, *self._take(to, status, life, now)]
-
-    def _take(self, to: Hashable, status: WorkerStatus, life: Identity, now: float) -> list[Instruction]:
-        """A worker that has joined says something."""
-        live = self.processes.live
-        entry = live.workers.get(status.worker)
-        if live.is_retired(status.worker) or (entry and life < entry.incarnation):
-            return self._stop_worker(to, status)
-        # A repeated question gets the answer that it had, or will have: leases given twice would be two.  An older one gets none.
-        if entry and life == entry.incarnation and status.seq <= entry.seq:
-            if status.seq < entry.seq or self._idle.repeat(status.worker, to):
-                return []
-            return [Reply(to, entry.answer)]
-        out: list[Instruction] = []
-        if entry is None or life != entry.incarnation:
-            if entry:  # a new life of the same id: what the old one held is free
-                self.work.release(entry.incarnation)
-            if not self.verdict.is_over:
-                out.append(Announce("worker", f"worker-{status.worker} joined."))
-            entry = None
-        if status.failure is not None:
-            out += self._fail_for_good(status.failure)
-        out += self.work.losses.take(status, now)
-        if self._group is not None and live.is_active(status.worker):
-            out += self._group.hear(status, now)
-        answer = self._answer(status, entry, out, now)
-        self._note(status, entry, answer, now)
-        if status.can_wait and not says_anything(answer):
-            self._idle.hold(status.worker, to, status, now)
-            return out
-        return [*out, *self._tell(to, status, answer)]
-
-    def _note(
-        self, status: WorkerStatus, before: WorkerEntry | None, answer: WorkerOrders, seen_s: float
-    ) -> None:
-        self.processes.note(status.worker, WorkerEntry.of(status, before, answer, seen_s))
-
-    def _tell(self, to: Hashable, status: WorkerStatus, answer: WorkerOrders) -> list[Instruction]:
-        self._idle.drop(status.worker)
-        if self.verdict.is_over:
-            self._told.add(f"worker-{status.worker}")
-        return [Reply(to, answer)]
-
-    def _answer_idle(self, now: float) -> list[Instruction]:
-        """Answer the workers that wait for work as far as there is any, or it is time.
-
-        Of those with nothing in hand one is as good as another: what the first does not get, the next one need not ask for.
-        """
-        out: list[Instruction] = []
-        live = self.processes.live
-        for ask in self._idle:
-            status, entry = ask.status, live.workers.get(ask.status.worker)
-            if entry is None or entry.incarnation != status.incarnation:  # lost, or not wanted any more
-                self._idle.drop(status.worker)
-                out += self._stop_worker(ask.to, status) if live.is_retired(status.worker) else []
-                continue
-            is_due = now >= ask.until_s
-            if not (is_due or self.verdict.is_over or live.is_active(status.worker)):
-                continue
-            answer = self._answer(status, entry, out, now)
-            if not (is_due or says_anything(answer)):
-                if self.work.barriers.are_used:  # others may have a task in hand that waits for its barrier
-                    continue
-                break
-            self._note(status, entry, answer, entry.seen_s)
-            out += self._tell(ask.to, status, answer)
-        return out
-
-    def _stop_worker(self, to: Hashable, status: WorkerStatus) -> list[Instruction]:
-        """Tell a worker to go: it was given up, is not wanted any more, or another life has taken its place."""
-        dump = self.processes.live.has_hung(status.worker)
-        orders = WorkerOrders(term=self.term, seq=status.seq, incarnation=None, stop=True, dump=dump)
-        return [Reply(to, orders)]
-
-    def _welcome(self, status: WorkerStatus, incarnation: Identity) -> WorkerOrders:
-        return WorkerOrders(
-            term=self.term,
-            seq=status.seq,
-            incarnation=incarnation,
-            stop=self.verdict.is_cut_short,
-            finished=self.verdict.is_complete,
-            job=self.job,
-            check=not self.achieved,
-        )
-
-    def _answer(
-        self, status: WorkerStatus, entry: WorkerEntry | None, out: list[Instruction], now: float
-    ) -> WorkerOrders:
-        """Take in what a worker reports, and say what it should do."""
-        work, partitions, life = self.work, self.partitions, status.incarnation
-        assert life is not None
-        noted, again = work.take_reports(status, out, now)
-        noted_export, told = work.take_export(status, now)
-        out += told
-        out += self._course.on_export() if status.exported is not None else []
-        noted_failures = work.take_failures(status, out)
-        work.reconcile(status, entry, now)  # first: it may free what is leased below
-        task, export = work.lease_task(status, now), work.lease_export(status, now)
-        out += self._course.advance() if work.has_news(status) else []
-        is_known = status.address_list == partitions.address_list
-        evaluation, conclude = work.lease_evaluation(status, now, has_task=task is not None)
-        return WorkerOrders(
-            term=self.term,
-            seq=status.seq,
-            incarnation=status.incarnation,
-            stop=self.verdict.is_cut_short,
-            finished=self.verdict.is_complete,
-            # While partitions go back nobody trains: workers keep their era until the next one is reached.
-            era=(self.eras.newest if work.is_open else None) or status.era,
-            partitions=() if is_known or self._group is not None else partitions.addresses,
-            address_list=partitions.address_list,
-            lease=None if task is None else work.lease_of(task),
-            evaluation=evaluation,
-            conclude=conclude,
-            noted=(*noted, *work.cut_off(status)),
-            noted_evaluations=tuple((done.round, done.task) for done in status.evaluated),
-            noted_results=tuple(result.round for result in status.results),
-            noted_failures=noted_failures,
-            again=again,
-            ends=work.bad_tasks.of((*status.holding, *(() if task is None else (task,)))),
-            export=export,
-            noted_export=noted_export,
-            released=work.released(status) if work.is_open else (),
-            group=None if self._group is None else self._group.orders(life),
-        )
+            return [*begins, *journal, Reply(to, self._worker_answers.welcome(status, incarnation))]
+        return [*begins, *self._worker_answers.answer(to, status, life, now)]
 
     # -- checks
 

@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from edlz.services.master.core.master import IDLE_S
 from edlz.services.master.core.partition_answers import BARRIER_S
 from edlz.services.master.core.vocabulary.inputs import Tick
 from edlz.services.master.core.vocabulary.instructions import Reply
+from edlz.services.master.core.worker_answers import IDLE_S
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.protocol.messages import EvaluationResult, Failure
 from tests.unit.master.asked_master import AskedMaster
