@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, RemoteProtocolError
 from edlz.services.master.awake_clock import AwakeClock
@@ -42,13 +40,12 @@ from edlz.services.master.core.vocabulary.instructions import (
     WriteState,
 )
 from edlz.services.master.core.vocabulary.instructions import Journal as Entry
-from edlz.services.master.core.vocabulary.records import Added
 from edlz.services.master.digest import take_digest
 from edlz.services.master.group_states import GroupStates
 from edlz.services.master.hosted_partition import HostedPartition
-from edlz.services.master.journal.full_disk import DiskFull
 from edlz.services.master.journal.journal import Journal, TermLost
 from edlz.services.master.journal.last_word import leave_last_word, note_end
+from edlz.services.master.journal_writing import JournalWriting
 from edlz.services.master.page.look import looking_at
 from edlz.services.master.page.report import write_report
 from edlz.services.master.page.status_page import StatusPage, bound, bound_beside
@@ -179,6 +176,8 @@ class MasterService(Shell[Input, Instruction]):
         self._hosted: HostedPartition | None = None
         self._look = looking_at(config, self._core, self._progress, self._clock, self._network)
         self._page = self._opened_page(config, state.page_port)
+        page_port = self._page.port if self._page is not None else None
+        self._writing = JournalWriting(journal, self._core, self._progress, self._clock, page_port)
         if self._core.settings.hosts_partition and not self._core.verdict.is_complete:
             self._hosted = HostedPartition(config, self._server, self._security, folder)
 
@@ -380,7 +379,10 @@ class MasterService(Shell[Input, Instruction]):
 
     @carries.out(Entry)
     def _enter(self, entry: Entry) -> None:
-        self._write_journal(self._with_final_status(entry.fields), entry.added)
+        waited_s = self._writing.enter(entry)
+        if waited_s:
+            text = f"the disk of {self._folder} was full: the job has waited {waited_s:.0f}s for room."
+            self._announce(Announce("job", text))
 
     @carries.out(TakeDigest)
     def _take_digest(self, asked: TakeDigest) -> None:
@@ -411,42 +413,9 @@ class MasterService(Shell[Input, Instruction]):
         assert self._tasks is not None
         return self._tasks.create_task(work, name=name)
 
-    def _with_final_status(self, fields: dict[str, object]) -> dict[str, object]:
-        """Return journal entries; with that which completes the job goes how it looks then, for good."""
-        if not fields.get("is_complete"):
-            return fields
-        final = msgspec.structs.replace(self._progress.status(0, self._clock()), page="")
-        return fields | {"final": final}
-
-    def _write_journal(self, fields: dict[str, object], added: dict[str, Added] | None = None) -> None:
-        before_s, events = self._journal.waited_s, self._progress.events.to_keep
-        fields = fields if events is None else fields | {"events": events}
-        if "term" in fields and self._page is not None:
-            fields = fields | {"page_port": self._page.port}
-        self._journal.write(self._core.term, fields, added)
-        if events is not None:
-            self._progress.events.on_kept(events, self._clock())
-        waited_s = self._journal.waited_s - before_s
-        if waited_s:
-            self._progress.on_pause(waited_s)
-            text = f"the disk of {self._folder} was full: the job has waited {waited_s:.0f}s for room."
-            self._announce(Announce("job", text))
-
     def _keep_shown(self, now: float) -> None:
-        """Let the next master know what has happened, and how; a disk that is full costs no more than that."""
-        shown, term = self._progress, self._core.term
-        events, curves = shown.events.due(now), shown.curves.due(now)
         try:
-            if events is not None:
-                self._journal.write(term, {"events": events}, patience_s=0)
-                shown.events.on_kept(events, now)
-            if curves is not None:
-                added = {"curves": curves.added}
-                self._journal.write(term, {"curve_end": curves.end}, added, patience_s=0)
-                shown.curves.on_kept(curves, now)
-        except DiskFull:
-            shown.events.put_off(now)
-            shown.curves.put_off(now)
+            self._writing.keep_shown(now)
         except TermLost as error:
             self._yield_to_younger(error)
 
