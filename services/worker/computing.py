@@ -6,14 +6,11 @@ input for the core.
 """
 
 import asyncio
-import contextlib
 import logging
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,47 +21,28 @@ from edlz.services.parameters.store import Store, initial_digest
 from edlz.services.process.runtime import Stop
 from edlz.services.process.shell import Fail
 from edlz.services.protocol.messages import (
-    DoneEvaluation,
-    EvaluationLease,
-    EvaluationResult,
     Exchanged,
-    ExportReport,
-    Failure,
     Initialise,
     Job,
-    MetricState,
-    PartFile,
     RowIds,
 )
 from edlz.services.worker.block_computing import BlockComputing, BlockWatch
 from edlz.services.worker.core.computation import BatchCalls, Built, Computed, Engine, GroupedIds, MakeEngine
-from edlz.services.worker.core.computation import Predicted as PredictedTask
 from edlz.services.worker.core.groups.inputs import BlockComputed, SlotComputed, SlotFailed
 from edlz.services.worker.core.inputs import (
-    Concluded,
-    Evaluated,
-    EvaluationFailed,
-    EvaluationIdsFound,
-    Exported,
-    ExportFailed,
     ExportWished,
     Fatal,
     IdsFound,
     Input,
     MinibatchComputed,
     ModelBuilt,
-    OutputsComputed,
     TaskFailed,
 )
 from edlz.services.worker.core.instructions import (
     Begin,
     Build,
     Compute,
-    Conclude,
     Drop,
-    Evaluate,
-    ExportModel,
-    FindEvaluationIds,
     FindIds,
     Outcome,
     SendInitialise,
@@ -77,7 +55,8 @@ from edlz.services.worker.parameters import Parameters, slice_of
 from edlz.services.worker.part_writer import PartWriter
 from edlz.services.worker.pushes import Rates, make_pushes
 from edlz.services.worker.row_traffic import join_rows, row_ids
-from edlz.services.worker.telemetry import Meter, State
+from edlz.services.worker.task_computing import TaskComputing, logged
+from edlz.services.worker.telemetry import Meter
 
 __all__ = ["Computing"]
 
@@ -137,6 +116,7 @@ class Computing:
         self._writer: PartWriter | None = None
         self._local_steps = False
         self._batch_calls: BatchCalls | None = None
+        self._tasks: TaskComputing | None = None
         self._base: Store | None = None  # of a member, on its way to the core
         self.endpoint = ""
 
@@ -191,6 +171,17 @@ class Computing:
         self._batch_calls = self._ready.batch_calls
         local = built.optimizer if self._local_steps else None
         self._parameters = Parameters(built.layout, self._known_job.partitions, local)
+        self._tasks = TaskComputing(
+            self._ready,
+            self._thread,
+            self._known_job,
+            self.meter,
+            (self._stand, self._row_ids),
+            self._tell,
+            self._fail,
+            self.on_fatal,
+            self._writer,
+        )
         dense = built.layout.dense
         if not self._known_job.plan.analyzes:
             logger.info("model built: parameters=%d variables=%d", dense.element_count, len(dense.variables))
@@ -212,7 +203,7 @@ class Computing:
         if not isinstance(error, EdlzError):
             self._fail(error)
             return
-        self._tell(Fatal(_logged(failure_of(error, is_mistake=is_mistake))))
+        self._tell(Fatal(logged(failure_of(error, is_mistake=is_mistake))))
 
     def initial_values(self, to: SendInitialise) -> Initialise:
         """Return a partition's slices of the state before training."""
@@ -316,6 +307,11 @@ class Computing:
             self._ready.load(*vectors)
         self.meter.pull_s += time.perf_counter() - began
 
+    def _stand(self, parts: tuple[Exchanged, ...], ids: tuple[RowIds, ...]) -> tuple[Vector, ...]:
+        """In the engine's thread: make the model stand at these parameters, and return its rows."""
+        self._load(parts)
+        return self._join(ids, parts)
+
     def _join(self, asked: tuple[RowIds, ...], answers: tuple[Exchanged, ...]) -> tuple[Vector, ...]:
         assert self._built is not None
         dims = [table.dim for table in self._built.tables]
@@ -349,148 +345,13 @@ class Computing:
             self._ready, self._thread, tell, self.on_fatal, watch=watch, calls=self._batch_calls
         )
 
-    # -- evaluation and prediction
+    # -- whole tasks
 
-    def find_evaluation_ids(self, find: FindEvaluationIds) -> None:
-        lease = find.lease
-
-        def work() -> tuple[RowIds, ...]:
-            return self._row_ids(self._ready.evaluation_ids(lease.task, lease.records))
-
-        def then(ids: tuple[RowIds, ...]) -> None:
-            self._tell(EvaluationIdsFound((lease.round, lease.task), ids))
-
-        self._thread.submit(
-            "evaluation ids", work, then, lambda error: self._on_evaluation_error(error, lease)
-        )
-
-    def evaluate(self, evaluate: Evaluate) -> None:
-        if self._known_job.plan.gives_parts:
-            self._predict(evaluate)
-            return
-        lease = evaluate.lease
-
-        def work() -> tuple[int, MetricState]:
-            self._load(evaluate.vectors)
-            rows = self._join(evaluate.ids, evaluate.vectors)
-            return self._ready.evaluate(lease.task, lease.records, rows)
-
-        def then(result: tuple[int, MetricState]) -> None:
-            records, states = result
-            done = DoneEvaluation(round=lease.round, task=lease.task, records=records, states=states)
-            self._tell(Evaluated(done))
-
-        self._submit_whole(
-            "evaluation", "evaluating", work, then, lambda error: self._on_evaluation_error(error, lease)
-        )
-
-    def _predict(self, evaluate: Evaluate) -> None:
-        lease = evaluate.lease
-
-        def work() -> PredictedTask:
-            self._load(evaluate.vectors)
-            rows = self._join(evaluate.ids, evaluate.vectors)
-            return self._ready.predict(lease.task, lease.records, rows, lease.attempt)
-
-        analyzes = self._known_job.plan.analyzes
-        self._submit_whole(
-            "analysis" if analyzes else "prediction",
-            "analyzing" if analyzes else "predicting",
-            work,
-            lambda predicted: self._deliver(lease, predicted),
-            lambda error: self._on_evaluation_error(error, lease),
-        )
-
-    def _submit_whole(
-        self,
-        kind: str,
-        state: State,
-        work: Callable[[], Any],
-        then: Callable[[Any], None],
-        on_error: Callable[[BaseException], None],
-    ) -> None:
-        """Submit work that is no step; while it lasts the meter shows the worker in this state."""
-        self.meter.begin(state, None)
-
-        def ended(tell: Callable[[Any], None]) -> Callable[[Any], None]:
-            def end(value: Any) -> None:
-                self.meter.end(None)
-                tell(value)
-
-            return end
-
-        self._thread.submit(kind, work, ended(then), ended(on_error))
-
-    def _deliver(self, lease: EvaluationLease, predicted: PredictedTask) -> None:
-        """Report a task's outputs once they are written, if they are to be."""
-
-        def report(part: PartFile | None) -> None:
-            done = DoneEvaluation(
-                round=lease.round, task=lease.task, records=predicted.records, states={}, part=part
-            )
-            self._tell(Evaluated(done))
-
-        if predicted.table is None or self._writer is None:
-            report(None)
-            return
-        loop = asyncio.get_running_loop()
-        self._tell(OutputsComputed((lease.round, lease.task)))
-        self._writer.submit(
-            lease.task,
-            predicted.table,
-            lambda part: _in_loop(loop, report, part),
-            lambda error: _in_loop(loop, self.on_fatal, error),
-        )
-
-    def _on_evaluation_error(self, error: BaseException, lease: EvaluationLease) -> None:
-        if not isinstance(error, TaskError):
-            self.on_fatal(error)
-            return
-        logger.warning("%s\n%s", error.message, error.traceback)
-        attempt = secrets.randbits(31)
-        self._tell(EvaluationFailed(error.record("evaluation", round=lease.round, attempt=attempt)))
-
-    def conclude(self, conclude: Conclude) -> None:
-        engine, conclusion, shown = self._ready, conclude.conclusion, conclude.conclusion.shown
-
-        def work() -> EvaluationResult:
-            metrics = engine.conclude(conclusion.states)
-            decision = None if shown is None else engine.decide(shown, metrics)
-            return EvaluationResult(round=conclusion.round, metrics=metrics, decision=decision)
-
-        self._thread.submit("conclusion", work, lambda result: self._tell(Concluded(result)), self.on_fatal)
-
-    # -- the end
-
-    def export(self, instruction: ExportModel) -> None:
-        def work() -> ExportReport:
-            return self._ready.export(self._known_job, instruction.lease, self._on_export_progress)
-
-        def on_error(error: BaseException) -> None:
-            error = without_exit(error)
-            if isinstance(error, Exception):
-                self._tell(ExportFailed(_logged(failure_of(error))))
-            else:
-                self._fail(error)
-
-        self._submit_whole("export", "exporting", work, lambda report: self._tell(Exported(report)), on_error)
-
-    def _on_export_progress(self) -> None:
-        """In the engine's thread: a table may take hours, and each part of one is a piece of work."""
-        self.pace.begin("export", time.monotonic())
-
-
-def _logged(failure: Failure) -> Failure:
-    """Leave all that is known of a failure in the log: the master says what it is."""
-    if failure.traceback:
-        logger.info("%s\n%s", failure.message, failure.traceback)
-    return failure
-
-
-def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[Any], None], value: Any) -> None:
-    """Call from another thread; once the loop is closed nobody wants to know."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(call, value)
+    @property
+    def tasks(self) -> TaskComputing:
+        """What computes all that is no step of training, when the model is built."""
+        assert self._tasks is not None, "the model is not built"
+        return self._tasks
 
 
 def _nothing(_: object) -> None:

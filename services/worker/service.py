@@ -192,19 +192,19 @@ class WorkerService(Shell[Input, Instruction]):
 
     @carries.out(FindEvaluationIds)
     def _find_evaluation_ids(self, instruction: FindEvaluationIds) -> None:
-        self._computing.find_evaluation_ids(instruction)
+        self._computing.tasks.find_ids(instruction)
 
     @carries.out(Evaluate)
     def _evaluate(self, instruction: Evaluate) -> None:
-        self._computing.evaluate(instruction)
+        self._computing.tasks.evaluate(instruction)
 
     @carries.out(Conclude)
     def _conclude(self, instruction: Conclude) -> None:
-        self._computing.conclude(instruction)
+        self._computing.tasks.conclude(instruction)
 
     @carries.out(ExportModel)
     def _export(self, instruction: ExportModel) -> None:
-        self._computing.export(instruction)
+        self._computing.tasks.export(instruction)
 
     # -- as a member of a group
 

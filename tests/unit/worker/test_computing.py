@@ -68,7 +68,7 @@ def test_what_a_predicting_worker_waits_for_is_told_with_its_figures(
             counters=counters,
         )
         lease = EvaluationLease(round=0, task=0, records=job.plan.evaluation_ranges[0])
-        computing.evaluate(Evaluate(lease, (values,)))
+        computing.tasks.evaluate(Evaluate(lease, (values,)))
         assert isinstance(await told.get(), OutputsComputed)
         assert await asyncio.to_thread(is_tried_again.wait, LIMIT_S)
         assert (
