@@ -10,10 +10,11 @@ from edlz.services.protocol.plan import Plan
 from edlz.services.transitions import Transitions
 from edlz.services.worker.core.instructions import Outcome
 
-__all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "HELD_BACK_OFF_S", "HeldTask", "HeldTasks", "Phase"]
+__all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "HELD_BACK_OFF_S", "HeldTask", "HeldTasks", "Phase", "Wait"]
 
 BACK_OFF_S, BACK_OFF_MAX_S = 0.1, 1.0
 HELD_BACK_OFF_S, HELD_BACK_OFF_MAX_S = 0.2, 2.0
+WAITING_S = 2.0  # a worker that waits for longer is not just asking for its next values
 
 
 class Phase(Enum):
@@ -312,3 +313,27 @@ class HeldTasks:
         assert len(computing) <= 1, f"computing {computing} at once"
         for held in self:
             held.check_invariants()
+
+
+class Wait:
+    """How long all that has begun has waited for others.
+
+    Parameters
+    ----------
+    held : HeldTasks
+    """
+
+    def __init__(self, held: HeldTasks) -> None:
+        self._held = held
+        self._at: tuple[int, tuple[int, ...]] = (0, ())  # how far the worker was, with what in hand,
+        self._since_s = self._lasts_s = 0.0  # when it began to wait, and how long it has
+
+    def note(self, steps: int, now: float) -> None:
+        """Time has passed; so many minibatches were pushed."""
+        if self._at != (steps, self._held.tasks) or not self._held.are_waiting:
+            self._at, self._since_s = (steps, self._held.tasks), now
+        self._lasts_s = now - self._since_s
+
+    def is_long(self, steps: int) -> bool:
+        """Whether it has lasted for a while, and still does."""
+        return self._lasts_s >= WAITING_S and self._at == (steps, self._held.tasks)

@@ -6,6 +6,8 @@ next (`Training`'s).
 
 from collections.abc import Callable, Hashable, Iterable
 
+import msgspec
+
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     ANY_VERSION,
@@ -18,10 +20,10 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.core.held_tasks import HeldTask, Phase
-from edlz.services.worker.core.instructions import AskPartition
+from edlz.services.worker.core.instructions import AskPartition, Outcome
 from edlz.services.worker.core.partition_directory import PartitionDirectory
 
-__all__ = ["Ask", "Requests"]
+__all__ = ["Ask", "Requests", "end_push", "pushes_of"]
 
 Ask = Callable[[int, Hashable, Message], AskPartition]
 
@@ -167,3 +169,29 @@ class Requests:
         if self._plan.is_sync or answer is None:
             return held.version
         return min(answer.version, newest.version) if newest else answer.version
+
+
+def pushes_of(held: HeldTask, outcome: Outcome) -> list[Push]:
+    """Return what is pushed of a minibatch: as it was computed, but for what the master has said meanwhile."""
+    pushes = [_at_rate(push, held.learning_rate) for push in outcome.pushes]
+    if held.is_last != outcome.is_last:  # a push never ends a task that the master ends
+        pushes = [msgspec.structs.replace(push, is_last=held.is_last) for push in pushes]
+    return pushes
+
+
+def _at_rate(push: Push, rate: float | None) -> Push:
+    """Return a push at the learning rate that callbacks have set, which may be another one since it was computed."""
+    return push if rate in (None, push.learning_rate) else msgspec.structs.replace(push, learning_rate=rate)
+
+
+def end_push(held: HeldTask) -> Push:
+    """Return the push that ends a task before the minibatch that comes next: an empty one."""
+    return Push(
+        task=held.task,
+        index=held.index,
+        is_last=True,
+        learning_rate=0.0,
+        gradient=None,
+        state=None,
+        counters=None,
+    )

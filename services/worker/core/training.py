@@ -19,12 +19,10 @@ The core knows no tensors: parameters and ids pass through it as the messages th
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import DoneTask, Exchanged, FailedTask, Identity, Push, Refused, RowIds
 from edlz.services.protocol.plan import Plan
-from edlz.services.worker.core.held_tasks import BACK_OFF_S, HeldTask, HeldTasks, Phase
+from edlz.services.worker.core.held_tasks import BACK_OFF_S, HeldTask, HeldTasks, Phase, Wait
 from edlz.services.worker.core.instructions import (
     Begin,
     Compute,
@@ -34,11 +32,9 @@ from edlz.services.worker.core.instructions import (
     Outcome,
 )
 from edlz.services.worker.core.partition_directory import PartitionDirectory
-from edlz.services.worker.core.requests import Requests
+from edlz.services.worker.core.requests import Requests, end_push, pushes_of
 
 __all__ = ["Training"]
-
-WAITING_S = 2.0
 
 
 class Training(ABC):
@@ -70,8 +66,7 @@ class Training(ABC):
         self._has_tables = has_tables
         self._held = HeldTasks(plan)
         self._failed: list[FailedTask] = []
-        self._waits_at: tuple[int, tuple[int, ...]] = (0, ())  # how far it was, with what in hand,
-        self._waits_since_s = self._waits_s = 0.0  # when it began to wait, and how long it has
+        self._wait = Wait(self._held)
 
     @property
     def era(self) -> Identity:
@@ -114,11 +109,7 @@ class Training(ABC):
     @property
     def is_waiting(self) -> bool:
         """Whether all that has begun has waited for others for a while: it is not just asking for its next values."""
-        return self._waits_s >= WAITING_S and self._waits_at == self._at
-
-    @property
-    def _at(self) -> tuple[int, tuple[int, ...]]:
-        return self.steps, self._held.tasks
+        return self._wait.is_long(self.steps)
 
     @property
     def wants_task(self) -> bool:
@@ -128,16 +119,11 @@ class Training(ABC):
 
     def on_tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        self._note_waiting(now)
+        self._wait.note(self.steps, now)
         for held in self._held:
             if held.pause is not None and now >= held.pause.until_s:
                 out += self._probe(held) if held.pause.is_lost else self._pull(held)
         return out
-
-    def _note_waiting(self, now: float) -> None:
-        if self._at != self._waits_at or not self._held.are_waiting:
-            self._waits_at, self._waits_since_s = self._at, now
-        self._waits_s = now - self._waits_since_s
 
     def enter(self, era: Identity) -> list[Instruction]:
         """Another era has begun: nothing in hand belongs to it."""
@@ -425,9 +411,7 @@ class Training(ABC):
         if held.is_ended and not outcome.is_empty:
             return self._probe(held)  # the master has ended the task before it meanwhile
         held.is_last = outcome.is_last and held.may_end(outcome)
-        pushes = [_at_rate(push, held.learning_rate) for push in outcome.pushes]
-        if held.is_last != outcome.is_last:  # a push never ends a task that the master ends
-            pushes = [msgspec.structs.replace(push, is_last=held.is_last) for push in pushes]
+        pushes = pushes_of(held, outcome)
         if self._has_tables and outcome.has_looked_ahead:
             held.note_ids(held.index + self._ids_ahead, outcome.ahead)
         return [*self._push(held, pushes), *self._go_on(held, now)]
@@ -435,16 +419,7 @@ class Training(ABC):
     def _push_end(self, held: HeldTask) -> list[Instruction]:
         """The task has been ended before this minibatch: nothing is computed, an empty one ends it."""
         held.is_last = True
-        empty = Push(
-            task=held.task,
-            index=held.index,
-            is_last=True,
-            learning_rate=0.0,
-            gradient=None,
-            state=None,
-            counters=None,
-        )
-        return self._push(held, [empty] * self._count)
+        return self._push(held, [end_push(held)] * self._count)
 
     @abstractmethod
     def _push(self, held: HeldTask, pushes: list[Push]) -> list[Instruction]:
@@ -492,8 +467,3 @@ class Training(ABC):
 
     def check_invariants(self) -> None:
         self._held.check_invariants()
-
-
-def _at_rate(push: Push, rate: float | None) -> Push:
-    """Return a push at the learning rate that callbacks have set, which may be another one since it was computed."""
-    return push if rate in (None, push.learning_rate) else msgspec.structs.replace(push, learning_rate=rate)
