@@ -22,6 +22,7 @@ from edlz.services.errors import ConfigError
 if TYPE_CHECKING:
     from edlz.client.local.job_view import LocalJobView
     from edlz.client.screen.screens import Screen
+    from edlz.services.protocol.job_status import JobStatus
     from edlz.services.protocol.messages import Scaled
 
 __all__ = ["JobHere"]
@@ -53,8 +54,11 @@ class JobHere:
         return "local"
 
     def view(self) -> "LocalJobView":
-        """Return how it fares."""
-        return look_at([self._job])[0]
+        """Return how it fares; a job whose master was killed for good has its report from then on."""
+        view = look_at([self._job])[0]
+        if view.lacks_report:
+            _actions().leave_report(self._job, _last_word(view))
+        return view
 
     def asked_workers(self) -> int:
         """Return --num_workers, as its folder has it."""
@@ -139,7 +143,9 @@ class JobHere:
                 f"edlz status {self.word}",
             )
         else:
-            raise ConfigError(f'job "{self.word}" has left no {REPORT}', f"edlz status {self.word}")
+            why = _actions().leave_report(self._job, _last_word(view))
+            text = f'job "{self.word}" has left no {REPORT}{f": {why}" if why else ""}'
+            raise ConfigError(text, f"edlz status {self.word}")
 
     def wait(self, limit_s: float | None = None) -> bool:
         """Return whether it has ended, when it has, or `limit_s` seconds are over."""
@@ -155,7 +161,7 @@ class JobHere:
 
     def resume(self, argv: Sequence[str]) -> int:
         """Go on with it where it was; return the exit code of the command."""
-        code: int = _actions().resume_job(self._job, self.view().status, argv)
+        code: int = _actions().resume_job(self._job, look_at([self._job])[0].status, argv)
         return code
 
     def remove(self) -> list[str]:
@@ -191,6 +197,10 @@ class JobHere:
                 return None
             time.sleep(0.01)
         return None
+
+
+def _last_word(view: "LocalJobView") -> "JobStatus | None":
+    return None if view.note or not view.has_figures else view.status
 
 
 def _actions() -> ModuleType:

@@ -6,24 +6,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from edlz.client.job_files.job_index import SETTINGS, LocalJob
+from edlz.client.job_files.job_index import JOURNAL, REPORT, SETTINGS, LocalJob
 from edlz.client.job_files.preflight import Preflight, check_job
 from edlz.client.job_files.resumption import nothing_left, resumed_settings
 from edlz.client.local import master_line
 from edlz.client.local.job_kill import kill_job, processes_left
-from edlz.client.local.job_lock import LockHolder, lock_holder
+from edlz.client.local.job_lock import LockHolder, lock_holder, master_by_hand
 from edlz.client.local.run import run_local
 from edlz.client.screen.first_sign import first_sign
 from edlz.client.screen.terminal import print_sentence
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, PeerUnavailable
+from edlz.services.master.page import left_report
 from edlz.services.protocol.job_status import FINAL_STATES, JobStatus, StatusRequest
 from edlz.services.protocol.messages import Scaled, ScaleRequest
 
 if TYPE_CHECKING:
     from edlz.client.screen.screens import Screen
 
-__all__ = ["follow_job", "kill_job", "processes_left", "resume_job", "scale_job"]
+__all__ = ["follow_job", "kill_job", "leave_report", "processes_left", "resume_job", "scale_job"]
 
 ANSWER_S = 5.0  # a master that restarts takes about a second
 POLL_S = 0.25
@@ -50,6 +51,22 @@ def scale_job(holder: LockHolder, word: str, workers: int) -> Scaled:
             f"in a few seconds: edlz scale {word} --workers={workers}",
         )
     return answer
+
+
+def leave_report(job: LocalJob, last: JobStatus | None) -> str:
+    """Write the report of a job that nobody runs and whose master has left none; return why there can be none.
+
+    Parameters
+    ----------
+    last : JobStatus, optional
+        What its master has said last.
+    """
+    problem = left_report.leave_report(job.path, job.path / JOURNAL, last)
+    if (
+        lock_holder(job.path) is not None or master_by_hand(job.path) is not None
+    ):  # it goes on, since just now
+        (job.path / REPORT).unlink(missing_ok=True)
+    return problem
 
 
 def resume_job(job: LocalJob, status: JobStatus, argv: Sequence[str]) -> int:

@@ -83,6 +83,11 @@ class LocalJobView:
         return f"edlz open {self.word}" if not self.is_live and (self.job.path / REPORT).is_file() else ""
 
     @property
+    def lacks_report(self) -> bool:
+        """Whether it has ended, and its master has not left the report that it should have."""
+        return not self.is_live and self.note != "never began" and not (self.job.path / REPORT).is_file()
+
+    @property
     def trouble(self) -> str:
         return ""  # a process here starts at once, or not at all
 

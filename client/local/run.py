@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from edlz.client.job_files.job_index import JOURNAL
 from edlz.client.local.job_directory import JobDirectory, open_job_directory, write_settings
 from edlz.client.local.share.share_file import LocalSlots
 from edlz.client.local.supervisor import MASTER, STOP_S, Supervisor
@@ -29,6 +30,7 @@ from edlz.services.configuration.job_config import JobConfig, edlz_home
 from edlz.services.configuration.worker_priority import local_rank, parse_worker_priority
 from edlz.services.errors import ConfigError
 from edlz.services.inputs.job_data import has_custom_reader
+from edlz.services.master.page.left_report import leave_report
 from edlz.services.process.logs import configure_logging
 from edlz.services.supervision.launcher import split_name
 from edlz.services.transport.rpc import RpcClient
@@ -136,6 +138,7 @@ async def _run(
             folder.keep_last_word()
     except OSError as e:  # what was there before is there still
         logger.warning("%s could not be written: %s", e.filename, e.strerror)
+    leave_report(folder.path, folder.path / JOURNAL, supervisor.evidence.status)  # if its master was killed
     lines, is_error, code = conclude(supervisor.evidence, glyphs, is_full=is_full)
     screen.close(lines, is_error=is_error)
     return code

@@ -47,7 +47,7 @@ from edlz.services.master.journal.journal import Journal, TermLost
 from edlz.services.master.journal.last_word import leave_last_word, note_end
 from edlz.services.master.journal_writing import JournalWriting
 from edlz.services.master.page.look import looking_at
-from edlz.services.master.page.report import write_report
+from edlz.services.master.page.report import forget_report, write_report
 from edlz.services.master.page.status_page import StatusPage, bound, bound_beside
 from edlz.services.master.planning import desired_processes, lock_folder, open_journal
 from edlz.services.master.progress.progress import Progress
@@ -81,7 +81,6 @@ __all__ = ["Attend", "MasterService", "serve_master"]
 
 TICK_S = 0.25
 LINGER_S = 5.0  # who does not get the last answer waits for a master that will never come
-
 
 logger = logging.getLogger(__name__)
 
@@ -206,6 +205,8 @@ class MasterService(Shell[Input, Instruction]):
         self.feed(Start())
         self.raise_failure()  # here, since a group would wrap it
         self._log_start()
+        if not self._core.verdict.was_complete:
+            forget_report(self._folder)
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 if self._hosted:

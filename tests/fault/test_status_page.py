@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from edlz.client.local.job_lock import master_by_hand
 from edlz.services.master.journal.journal import Journal
+from edlz.services.master.page.left_report import LOST
 from tests.fault.tiny_job import FLAGS, MODES
-from tests.processes import TrainJob, check_exactly_once, wait_for
+from tests.processes import MODELS, TrainJob, check_exactly_once, wait_for
 
 pytestmark = [
     pytest.mark.fault,
@@ -76,12 +78,71 @@ def test_curves_have_no_gap_and_nothing_twice_and_the_page_is_where_it_was(
     assert sum(row.loss_count for row in rows) == end.losses.count
     report = (job.folder / "report.html").read_text()
     assert "worker-0 lost" in report
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    found = reader.EventAccumulator(str(tmp_path / "tb" / "train"))
-    found.Reload()
-    steps = [event.step for event in found.Scalars("loss")]
+    steps = drawn(tmp_path / "tb" / "train", "loss")
     assert len(steps) > 3
     assert steps == sorted(set(steps))
+
+
+def test_whoever_notices_that_a_master_was_killed_for_good_leaves_the_report(job: TrainJob) -> None:
+    job.wait_for_output("Task:3 completed")
+    report = job.folder / "report.html"
+    job.process.kill()  # and all others with it
+    job.process.wait()
+    wait_for(lambda: master_by_hand(job.folder) is None, "the master is gone")
+    assert not report.exists()
+    assert "interrupted" in job.run("status", job.name)
+    assert LOST in report.read_text()
+    job.run("resume", job.name)
+    assert LOST not in report.read_text(), "it was of another time"
+    check_exactly_once(job.folder)
+
+
+STRATEGIES = {
+    "servers": (*FLAGS, "--num_epochs=20", MODES["sync"]),
+    "group": (
+        *(flag for flag in FLAGS if not flag.startswith(("--model_file", "--embedding", "--num_epochs"))),
+        f"--model_file={MODELS}/tiny_mlp.py",
+        "--grads_to_wait=2",
+        "--num_epochs=12",
+        "--distribution_strategy=AllreduceStrategy",
+    ),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_master_that_is_killed_and_a_job_that_is_resumed_go_on_in_the_same_curves(
+    strategy: str, tmp_path: Path, small_mnist: Path
+) -> None:
+    flags = (*STRATEGIES[strategy], f"--training_data={small_mnist}/train", "--num_workers=2")
+    data = (f"--validation_data={small_mnist}/test", "--evaluation_steps=40")
+    pages = ("--status_port=0", f"--tensorboard_log_dir={tmp_path}/tb", "--recovery_snapshot_secs=0.5")
+    with TrainJob(tmp_path, *flags, *data, *pages) as job:
+        job.wait_for_output("Task:3 completed")
+        job.kill("worker-0")
+        job.wait_for_output("worker-2 training after")
+        job.kill("master")
+        job.wait_for_output("term=2")
+        wait_for(lambda: job.log("master").count("training begins at") >= 2, "the next master leads the job")
+        job.run("stop", job.name)
+        saved = job.finish(code=143)
+        job.run("resume", job.name)
+        done = job.finish(code=143)  # as it is told in the job's folder by now
+    steps = drawn(tmp_path / "tb" / "train", "loss")
+    assert steps == sorted(set(steps))
+    assert steps[-1] == done.version > saved.version > steps[0]
+    assert drawn(tmp_path / "tb" / "train", "edlz/step_seconds/compute")[-1] == steps[-1]
+    metric = next(iter(done.evaluations[-1].metrics))
+    evaluated = drawn(tmp_path / "tb" / "validation", metric)
+    assert evaluated == [view.version for view in done.evaluations]
+    check_exactly_once(job.folder)
+
+
+def drawn(folder: Path, tag: str) -> list[int]:
+    """Return the steps of a curve, as TensorBoard reads them."""
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    found = reader.EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    found.Reload()
+    return [event.step for event in found.Scalars(tag)]
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")

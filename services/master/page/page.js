@@ -83,20 +83,22 @@ const columns = {
     ["p99", p => p.p99_s, p => p.p99_s == null ? "-" : ms(p.p99_s), 1],
     ["checkpoint", p => p.checkpoint_version, p => p.checkpoint_version == null ? "-" : "v" + nf(p.checkpoint_version), 1],
     ["note", p => p.note || "", p => p.note || ""]],
+  group: [["generation", g => g.generation, g => g.generation || "-"], ["members, by rank", g => g.members.length, g => g.members.map(m => "worker-" + m).join(", ") || "-"],
+    ["version", g => g.version, g => "v" + nf(g.version), 1], ["checkpoint", g => g.checkpoint_version, g => g.checkpoint_version == null ? "-" : "v" + nf(g.checkpoint_version), 1]],
   tables: [["name", t => t.name, t => t.name], ["rows", t => t.rows, t => nf(t.rows), 1], ["memory", t => t.memory_bytes, t => bytes(t.memory_bytes), 1],
     ["known", t => t.hit_rate, t => t.hit_rate == null ? "-" : percent(t.hit_rate), 1], ["new/s", t => t.new_rows_per_s, t => nf(t.new_rows_per_s), 1]],
   events: [["time", e => e.at, e => clock(e.at, now.now - e.at > 43200)], ["what", e => e.kind, e => e.kind], ["why", e => e.text, e => e.text]],
   evaluations: [["version", e => e.version, e => "v" + nf(e.version)], ["metrics", e => "", e => Object.entries(e.metrics).map(([k, v]) => k + " " + num(v)).join(", ")]],
   settings: [["setting", s => s.name, s => s.name], ["value", s => s.value, s => s.value], ["from", s => s.origin, s => s.origin]],
 };
-const rowsOf = {workers: () => now.workers, ps: () => now.ps, tables: () => now.tables || [], evaluations: () => [...now.evaluations].reverse(),
+const rowsOf = {workers: () => now.workers, ps: () => now.ps, group: () => now.group ? [now.group] : [], tables: () => now.tables || [], evaluations: () => [...now.evaluations].reverse(),
   events: () => [...events.values()].sort((a, b) => b.seq - a.seq), settings: () => now.configuration.settings};
 function table(name) {
   const cols = columns[name], by = sorted[name], body = $(name);
   let rows = rowsOf[name]();
   const section = body.closest("section");
-  if (["tables", "evaluations"].includes(name)) section.hidden = !rows.length;
-  if (name === "ps") section.hidden = now.job.strategy === "AllreduceStrategy";
+  if (["tables", "evaluations", "group"].includes(name)) section.hidden = !rows.length;
+  if (name === "ps") section.hidden = !!now.group;
   if (by) { const [, key] = cols[by.column], sign = by.isDown ? -1 : 1;
     rows = [...rows].sort((a, b) => { const x = key(a), y = key(b);
       return x == null ? 1 : y == null ? -1 : sign * (x < y ? -1 : x > y ? 1 : 0); }); }
@@ -241,7 +243,7 @@ class Chart {
       if (m === "l" || m === "b") out.push(sv("rect", {x: x + .7, y: y + .7, width: Math.max(1, side - 1.4), height: Math.max(1, side - 1.4), class: "ring"}));
       if (m === "r" || m === "b") out.push(sv("circle", {cx: x + side / 2, cy: y + side / 2, r: Math.max(.9, side / 5), class: "f2"}));
     }
-    return out.length ? out : [sv("text", {x: w / 2, y: H / 2, "text-anchor": "middle", class: "axis"}, "no tasks to train on")];
+    return out.length ? out : [sv("text", {x: w / 2, y: H / 2, "text-anchor": "middle", class: "axis"}, now.tasks.count ? "not known: the master was lost" : "no tasks to train on")];
   }
   words(place) {
     const about = this.about; if (!about) return;
@@ -279,7 +281,7 @@ function makeCharts() {
   new Chart("Loss (log axis, smoothed)", () => { const v = now.curves.loss, s = smooth(v);
     return overTime({isLog: true, series: [{name: "", values: v, isFaint: true, colour: 1}, {name: "loss", values: s, colour: 1}], summary: summary("smoothed loss", s),
       title: v.some(y => y != null && y <= 0) ? "Loss (smoothed)" : null}); });
-  new Chart("Metrics by version", () => { const e = now.evaluations, names = [...new Set(e.flatMap(x => Object.keys(x.metrics)))].slice(0, 5);
+  new Chart("Metrics by version", () => { const e = [...now.evaluations].sort((a, b) => a.version - b.version), names = [...new Set(e.flatMap(x => Object.keys(x.metrics)))].slice(0, 5);
     const lo = e.length ? e[0].version : 0, hi = e.length ? e[e.length - 1].version : 1, all = hi - lo || 1;
     const series = names.map(k => ({name: k, hasDots: true, values: e.map(x => typeof x.metrics[k] === "number" ? x.metrics[k] : null)}));
     return {series, xs: e.map(x => e.length > 1 ? (x.version - lo) / all : 0.5), label: f => e.length > 1 ? "v" + nf(Math.round(lo + f * all)) : f === 0 && e.length ? "v" + nf(lo) : "", name: i => "v" + nf(e[i].version),

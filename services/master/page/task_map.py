@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from edlz.services.protocol.ledger import TaskSet
 
-__all__ = ["MOST_CELLS", "task_map"]
+__all__ = ["MOST_CELLS", "task_map", "unknown_task_map"]
 
 MOST_CELLS = 1000
 
@@ -44,6 +44,11 @@ def task_map(count: int, done: TaskSet, leased: Iterable[int], again: TaskSet) -
         "done_map": "".join(letters),
         "marks": "".join("-lrb"[mark] for mark in marks),
     }
+
+
+def unknown_task_map(count: int) -> dict[str, object]:
+    """Return the map of so many tasks of which nobody knows which are done: it has no cells."""
+    return {"count": count, "per_cell": 1, "leased_count": 0, "done_map": "", "marks": ""}
 
 
 def _intervals(tasks: TaskSet, count: int) -> Iterable[tuple[int, int]]:

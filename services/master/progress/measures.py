@@ -7,10 +7,13 @@ begin at nothing with each of them.  Here a count that has fallen is of a new li
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from edlz.services.master.core.master import MasterCore
 from edlz.services.protocol.buckets import STALENESS, quantile
 from edlz.services.protocol.messages import OperationTelemetry, PartitionStatus, WorkerTelemetry
+
+if TYPE_CHECKING:  # who shows what was counted need not import it
+    from edlz.services.master.core.master import MasterCore
 
 __all__ = ["Measured", "Measures", "OperationCount", "measured"]
 
@@ -173,7 +176,7 @@ def p99(operations: Iterable[OperationCount], bounds: Sequence[float]) -> float 
 
 
 def measured(
-    core: MasterCore,
+    core: "MasterCore",
     measures: Measures,
     worker_records: Mapping[str, int],
     checkpoint: tuple[float | None, float | None],
