@@ -153,7 +153,7 @@ class Job:
         return apart(lambda: _result(self._found.word, self._found.view().status))
 
     def metrics(self) -> Any:
-        """Return the metrics of all versions evaluated so far: a pandas DataFrame by version, or a list of dictionaries."""
+        """Return the metrics of the versions evaluated, as many as a status has: a pandas DataFrame by version, or dictionaries."""
         rows = [{"version": each.version, **each.metrics} for each in self.status().evaluations]
         if importlib.util.find_spec("pandas") is None:
             return rows

@@ -199,6 +199,7 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     page: str = ""  # the address of the status page, while there is one
     is_analysis: bool = False
     is_allreduce: bool = False  # then the one partition is on the workers together
+    generation: tuple[int, int] | None = None  # of the group that they are: term, and count of that term's
 
     @property
     def strategy(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from edlz.services.protocol.job_status import EventView, JobStatus, PartitionView, TableView, WorkerView
 from edlz.services.protocol.named_status import named
 
-__all__ = ["API_VERSION", "event_objects", "status_object"]
+__all__ = ["API_VERSION", "event_objects", "group_object", "status_object"]
 
 API_VERSION = 1
 _OTHER_WORK = ("evaluating", "exporting", "predicting", "analyzing")  # than training tasks
@@ -34,6 +34,7 @@ def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
         },
         "workers": [_worker(worker) for worker in status.workers],
         "ps": [_partition(partition, status.checkpoint) for partition in status.servers],
+        "group": group_object(status),
         "tables": [_table(table) for table in status.tables],
         "checkpoint": None
         if status.checkpoint is None
@@ -43,6 +44,18 @@ def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
         "exported": None if status.exported is None else named(status.exported),
         "predictions": status.predictions or None,
         "page": status.page or None,
+    }
+
+
+def group_object(status: JobStatus) -> dict[str, Any] | None:
+    """Return who trains together, of an all-reduce job."""
+    if not status.is_allreduce:
+        return None
+    return {
+        "generation": None if status.generation is None else ".".join(map(str, status.generation)),
+        "members": list(status.members),
+        "version": status.version,
+        "checkpoint_version": status.checkpoint,
     }
 
 

@@ -12,7 +12,7 @@ import msgspec
 from edlz.services.master.progress.measures import Measured
 from edlz.services.protocol.curves import CurveRow
 from edlz.services.protocol.job_status import EventView, JobStatus, WorkerView
-from edlz.services.protocol.status_object import event_objects, status_object
+from edlz.services.protocol.status_object import event_objects, group_object, status_object
 from edlz.services.redaction import without_secrets
 from edlz.services.strict_json import plain
 
@@ -63,6 +63,7 @@ class Content:
         quiet = msgspec.structs.replace(self.status, events=(), workers=())
         found: dict[str, Any] = plain(_redacted(status_object(quiet, self.where)))
         del found["events"], found["workers"]
+        found["group"] = group_object(self.status)  # its members are workers
         leased = int(str(self.tasks["leased_count"]))
         found["tasks"].update(self.tasks, leased=leased)
         found["tasks"]["todo"] = max(0, self.status.tasks_total - self.status.tasks_done - leased)

@@ -147,6 +147,8 @@ def _workers(content: Content) -> Iterator[Metric]:
     yield _gauge(
         "edlz_workers", "Workers, by state; lost: those that are missing.", _labelled("state", counts)
     )
+    members: _Samples = [({}, len(status.members))] if status.is_allreduce else []
+    yield _gauge("edlz_group_members", "Workers that train together, in an all-reduce job.", members)
     yield _counter(
         "edlz_worker_restarts",
         "Workers that were replaced, by reason.",
@@ -166,7 +168,8 @@ def _workers(content: Content) -> Iterator[Metric]:
 
 def _servers(content: Content) -> Iterator[Metric]:
     status, measured = content.status, content.measured
-    operations = measured.operations.items()
+    is_group = status.is_allreduce  # then what stands for a partition is no server
+    operations = () if is_group else measured.operations.items()
     requests = [({"ps": ps, "op": op}, sum(each.counts)) for (ps, op), each in operations]
     yield _counter("edlz_ps_requests", "Requests that a parameter server has answered.", requests)
     yield _histogram(
@@ -176,11 +179,19 @@ def _servers(content: Content) -> Iterator[Metric]:
         [({"ps": ps, "op": op}, each.counts, each.seconds) for (ps, op), each in operations],
         labels=("ps", "op"),
     )
-    rows = [({"ps": ps, "table": table}, count) for (ps, table), count in measured.table_rows.items()]
+    rows = [
+        ({"ps": ps, "table": table}, count)
+        for (ps, table), count in measured.table_rows.items()
+        if not is_group
+    ]
     yield _gauge("edlz_ps_rows", "Rows of an embedding table on a parameter server.", rows)
-    memory = {view.id: view.memory_bytes for view in status.partitions}
+    memory = {view.id: view.memory_bytes for view in status.servers}
     yield _gauge("edlz_ps_memory_bytes", "Memory that the parameters take.", _labelled("ps", memory))
-    network = [({"role": role, "direction": way}, count) for (role, way), count in measured.network.items()]
+    network = [
+        ({"role": role, "direction": way}, count)
+        for (role, way), count in measured.network.items()
+        if not (is_group and role == "ps")
+    ]
     yield _counter("edlz_network_bytes", "Bytes of messages that services have taken and given.", network)
 
 

@@ -80,7 +80,8 @@ def render(tree: dict[str, Any], *, is_report: bool) -> bytes:
         "script": _part("page.js"),
         "data": _script_text({"is_report": is_report, "status": tree}),
         "no_banner": "" if escaped["banner"] else " hidden",
-        "no_ps": " hidden" if job["strategy"] == "AllreduceStrategy" else "",
+        "no_ps": " hidden" if tree["group"] else "",
+        "no_group": "" if tree["group"] else " hidden",
         "no_tables": "" if tree["tables"] else " hidden",
         "no_evaluations": "" if tree["evaluations"] else " hidden",
     }
@@ -122,6 +123,10 @@ def _tables(tree: dict[str, Any]) -> dict[str, _Table]:
             ("id", "state", "version", "rows", "memory", "cpu", "checkpoint", "note"),
             [_of_server(row) for row in tree["ps"]],
         ),
+        "group": (
+            ("generation", "members, by rank", "version", "checkpoint"),
+            [_of_group(tree["group"])] if tree["group"] else [],
+        ),
         "tables": (
             ("name", "rows", "memory"),
             [(row["name"], _number(row["rows"]), _megabytes(row["memory_bytes"])) for row in tree["tables"]],
@@ -157,6 +162,15 @@ def _of_worker(row: dict[str, Any]) -> tuple[str, ...]:
         *(f"{row['step_s'][name] * 1000:,.1f} ms" for name in _WORKER_TIMES),
         _megabytes(row["memory_bytes"]),
         row["note"] or "",
+    )
+
+
+def _of_group(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["generation"] or "-",
+        ", ".join(f"worker-{member}" for member in row["members"]) or "-",
+        _number(row["version"]),
+        _number(row["checkpoint_version"]),
     )
 
 

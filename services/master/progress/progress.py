@@ -15,23 +15,21 @@ from edlz.services.master.core.vocabulary.phase import Phase
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.progress.curves import Curves, Figures
 from edlz.services.master.progress.events import Events
-from edlz.services.master.progress.measures import Measured, Measures, measured, p99
+from edlz.services.master.progress.measures import Measured, Measures, measured
+from edlz.services.master.progress.partition_views import noted, partition_views
 from edlz.services.master.progress.rates import Rate
 from edlz.services.master.progress.saved_states import SavedStates
+from edlz.services.master.progress.shown_evaluations import ShownEvaluations
 from edlz.services.master.progress.table_figures import TableFigures
 from edlz.services.master.progress.worker_figures import WorkerFigures
 from edlz.services.predictions.kinds import STATISTICS
-from edlz.services.protocol.buckets import DURATIONS_S
 from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.job_status import (
-    EvaluationView,
     JobStatus,
     MasterState,
-    PartitionView,
     WorkerView,
 )
-from edlz.services.protocol.messages import PartitionStatus, WorkerStatus
-from edlz.services.supervision.launcher import split_name
+from edlz.services.protocol.messages import Identity, PartitionStatus, WorkerStatus
 
 __all__ = ["Progress"]
 
@@ -110,6 +108,7 @@ class Progress:
         self._workers = WorkerFigures()
         self._tables = TableFigures()
         self._saved = SavedStates(now)
+        self._evaluations = ShownEvaluations(core.work.results)
         self.events = Events(core.term, journal.final.events if journal.final else journal.events)
         self.measures = Measures()
         self._request_rates: dict[str, Rate] = {}
@@ -289,9 +288,9 @@ class Progress:
             is_eta_rough=now - self._live_changed_s < RATE_WINDOW_S,
             stalled_s=self._stalled_s(now),
             loss=self.loss,
-            evaluations=tuple(EvaluationView(version=v, metrics=m) for v, m in core.work.results),
+            evaluations=self._evaluations.views,
             workers=self._worker_views(now),
-            partitions=self._partition_views(now),
+            partitions=partition_views(core, self.measures, self._request_rates, now),
             events=self.events.since(since),
             digest=core.verdict.digest,
             failure=core.verdict.failure,
@@ -304,11 +303,18 @@ class Progress:
             is_prediction=plan.predicts,
             is_analysis=plan.analyzes,
             is_allreduce=core.settings.is_allreduce,
+            generation=self._generation,
             page=self.page,
             **amounts,
             **self._saved.view(now),
             **self._odd_tasks(),
         )
+
+    @property
+    def _generation(self) -> Identity | None:
+        """Of the group that trains, in an all-reduce job: the life of what stands for its partition."""
+        is_group = self._core.settings.is_allreduce and self._statuses
+        return self._statuses[0].incarnation if is_group else None
 
     def _amounts(self) -> _Amounts:
         """Return how much is done, of how much."""
@@ -374,48 +380,10 @@ class Progress:
         return passed if passed > STALL_S else None
 
     def _worker_views(self, now: float) -> tuple[WorkerView, ...]:
-        known = {*self._core.processes.live.workers, *self._noted("worker")}
+        known = {*self._core.processes.live.workers, *noted(self._core, "worker")}
         ranks = {worker: rank for rank, worker in enumerate(self._core.members)}
         notes, offset_s = self._core.processes.notes, self._wall_offset_s
         return tuple(
             self._workers.view(worker, notes.get(f"worker-{worker}", ""), ranks.get(worker), now, offset_s)
             for worker in sorted(known)
         )
-
-    def _noted(self, role: str) -> list[str]:
-        """Return the ids of the services of a role that something keeps from running."""
-        return [
-            str(split_name(name)[1]) for name in self._core.processes.notes if split_name(name)[0] == role
-        ]
-
-    def _partition_views(self, now: float) -> tuple[PartitionView, ...]:
-        views, operations = [], self.measures.operations()
-        for status in self._statuses:
-            rate = self._request_rates.get(str(status.partition))
-            state = "sealed" if status.is_sealed else "serving" if status.has_base else "starting"
-            is_silent = self._core.processes.silent_servers.is_silent(status.partition)
-            if is_silent and not self._core.verdict.is_over:
-                state = "silent"
-            mine = [each for (ident, _), each in operations.items() if ident == str(status.partition)]
-            views.append(
-                PartitionView(
-                    id=str(status.partition),
-                    state=state,
-                    version=status.version,
-                    memory_bytes=status.telemetry.memory_bytes,
-                    cpu_share=status.telemetry.cpu_share,
-                    rows=sum(table.rows for table in status.telemetry.tables),
-                    note=self._core.processes.notes.get(f"ps-{status.partition}", ""),
-                    requests_per_s=rate.per_s(now) if rate else 0.0,
-                    p99_s=p99(mine, DURATIONS_S),
-                    **msgspec.structs.asdict(status.recount),
-                )
-            )
-        for ident in self._noted("ps"):
-            if int(ident) not in self._core.partitions.entries:
-                views.append(
-                    PartitionView(
-                        id=ident, state="starting", version=0, note=self._core.processes.notes[f"ps-{ident}"]
-                    )
-                )
-        return tuple(sorted(views, key=lambda view: int(view.id)))

@@ -1,5 +1,6 @@
 """What Prometheus reads of a job: against the list of names, with its own parser."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -34,6 +35,7 @@ NAMES = {
     "edlz_loss": ("gauge", set()),
     "edlz_eval_metric": ("gauge", {"name"}),
     "edlz_workers": ("gauge", {"state"}),
+    "edlz_group_members": ("gauge", set()),
     "edlz_worker_restarts_total": ("counter", {"reason"}),
     "edlz_worker_records_total": ("counter", {"worker"}),
     "edlz_ps_requests_total": ("counter", {"ps", "op"}),
@@ -45,7 +47,7 @@ NAMES = {
     "edlz_checkpoint_duration_seconds": ("gauge", set()),
     "edlz_recovery_duration_seconds": ("gauge", {"role"}),
 }
-"""The contract: names, types and labels of UX section 10."""
+"""The contract."""
 
 MEASURED = Measured(
     records=70_800,
@@ -82,8 +84,6 @@ def families(measured: Measured = MEASURED, mode: str = "async") -> dict[str, tu
 
 
 def msgspec_replaced(measured: Measured, mode: str):  # type: ignore[no-untyped-def]
-    import dataclasses
-
     return dataclasses.replace(content(mode=mode), measured=measured)
 
 
@@ -112,6 +112,19 @@ def test_what_they_say() -> None:
     assert samples["edlz_gradient_staleness_versions_bucket", ("le", "+Inf")] == 3
     assert samples["edlz_step_duration_seconds_sum", ("phase", "compute")] == 28.0
     assert samples["edlz_ps_requests_total", ("op", "exchange"), ("ps", "0")] == 6
+
+
+def test_of_a_group_there_is_no_parameter_server_and_how_many_members() -> None:
+    seen = msgspec_replaced(MEASURED, "sync")
+    workers = tuple(
+        msgspec.structs.replace(worker, rank=rank if rank < 3 else None)
+        for rank, worker in enumerate(seen.status.workers)
+    )
+    status = msgspec.structs.replace(seen.status, workers=workers, is_allreduce=True)
+    text = metrics_text(dataclasses.replace(seen, status=status)).decode()
+    assert "edlz_group_members 3.0" in text
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert [line for line in samples if line.startswith("edlz_ps_") or 'role="ps"' in line] == []
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:

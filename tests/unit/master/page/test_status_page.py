@@ -70,13 +70,17 @@ def test_a_master_answers_browsers_and_scripts(tmp_path: Path) -> None:
 def test_the_page_of_a_group_shows_ranks_and_no_server() -> None:
     shown = content(workers=2)
     workers = (msgspec.structs.replace(shown.status.workers[0], rank=1), *shown.status.workers[1:])
-    status = msgspec.structs.replace(shown.status, workers=workers, is_allreduce=True)
+    status = msgspec.structs.replace(shown.status, workers=workers, is_allreduce=True, generation=(2, 3))
     tree = dataclasses.replace(shown, status=status).tree()
     page = render(tree, is_report=True).decode()
     assert '<section aria-labelledby="h-ps" hidden>' in page
     assert f"<td>{workers[0].id}, rank 1</td>" in page
+    assert f"<td>2.3</td><td>worker-{workers[0].id}</td>" in page
     assert tree["ps"] == []
-    assert '<section aria-labelledby="h-ps">' in render(shown.tree(), is_report=True).decode()
+    assert tree["group"]["members"] == [workers[0].id]
+    with_servers = render(shown.tree(), is_report=True).decode()
+    assert '<section aria-labelledby="h-ps">' in with_servers
+    assert '<section aria-labelledby="h-group" hidden>' in with_servers
 
 
 def test_the_report_is_there_at_the_end_and_names_no_address(tmp_path: Path) -> None:
