@@ -18,7 +18,6 @@ if TYPE_CHECKING:  # it needs the kubernetes package
 __all__ = ["hand_on_keys", "with_keys"]
 
 _HANDED_ON = "keys-are-in-the-secret-of"  # a file beside the keys: the uid of the pod that owns the secret
-_HANDED_ROLES = ("ps", "worker")
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ def with_keys(config: JobConfig) -> tuple[JobConfig, JobKeys | None]:
 
 
 async def hand_on_keys(cluster: Cluster, objects: "JobObjects", keys: JobKeys, folder: Path) -> None:
-    """Put the keys of ps and workers into the job's secret; `folder` is that of the keys.
+    """Put the keys of the job's parameter servers, if it has any, and workers into its secret; `folder` is that of the keys.
 
     A secret of that name that an earlier life of this master has made is right: the keys are the same.  One
     of an older master pod goes away with it, so another takes its place.
@@ -51,7 +50,8 @@ async def hand_on_keys(cluster: Cluster, objects: "JobObjects", keys: JobKeys, f
     EdlzError
         If the cluster does not take it.
     """
-    names = {PUBLIC_FILE, *map(secret_file, _HANDED_ROLES)}
+    roles = ("ps", "worker") if objects.config.num_ps_pods else ("worker",)
+    names = {PUBLIC_FILE, *map(secret_file, roles)}
     files = {name: content for name, content in keys.files().items() if name in names}
     mark = folder.parent / _HANDED_ON
     try:

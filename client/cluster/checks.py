@@ -297,9 +297,8 @@ async def _room(cluster: "Cluster", config: JobConfig) -> Sequence[Check]:
         text = f"{role} asks {resource}={wanted}, the largest node has {most}"
         return [Check("no", "room", text, f"lower --{role}_resource_request")]
     if not room.is_master_in:
-        return [
-            Check("warn", "room", f"master and ps do not fit now ({room.lacking}); the job waits for room")
-        ]
+        who = "master and ps do" if config.num_ps_pods else "the master does"
+        return [Check("warn", "room", f"{who} not fit now ({room.lacking}); the job waits for room")]
     if room.workers < count:
         begins = f"{config.purpose} starts {'with those' if room.workers else 'when one does'}"
         servers = {0: "master", 1: "master, ps"}.get(config.num_ps_pods, f"master, {config.num_ps_pods} ps")
@@ -343,8 +342,11 @@ def _checkpoints(config: JobConfig) -> Sequence[Check]:
         what = (
             f'checkpoint_dir "{config.checkpoint_dir}" lies' if config.checkpoint_dir else "checkpoints lie"
         )
-        is_lost = not config.num_ps_pods or not config.checkpoint_steps
+        is_in_master = not (config.num_ps_pods or config.is_allreduce)
+        is_lost = is_in_master or not config.checkpoint_steps
         text = f"{what} on no volume: {'lost with the pod' if is_lost else 'none is saved'}"
+    elif config.is_allreduce:
+        text = "the job's files lie on no volume: without any worker left, training begins anew"
     else:
         text = "the job's files lie on no volume: lost with the master's pod"
     return [

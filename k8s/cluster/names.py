@@ -18,6 +18,7 @@ __all__ = [
     "MASTER",
     "MASTER_KEYS_DIR",
     "MASTER_PORT",
+    "MEMBER_PORT",
     "PS_PORT",
     "STATUS",
     "STATUS_PORT",
@@ -48,6 +49,8 @@ SUBMISSION = "edlz.io/submission"
 
 MASTER = "master"
 MASTER_PORT, STATUS_PORT, PS_PORT = 50001, 50002, 2222
+MEMBER_PORT = PS_PORT
+"""Of a worker whose job has no parameter servers: other workers, and the master, ask it there."""
 JOB_DIR = "/var/lib/edlz/job"
 KEYS_DIR = "/var/run/edlz/keys"
 MASTER_KEYS_DIR = f"{KEYS_DIR}/job"

@@ -17,6 +17,7 @@ from edlz.k8s.cluster.names import (
     KEYS_DIR,
     MASTER,
     MASTER_KEYS_DIR,
+    MEMBER_PORT,
     MASTER_PORT,
     PS_PORT,
     STATUS_PORT,
@@ -142,7 +143,7 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
     """Return the settings as they hold in the pods: image, folders, keys, a worker's threads.
 
     `--job_dir` counts only if it lies on a volume: whatever else it says is a folder of the submitting machine.
-    Checkpoints are saved only where master and parameter servers see the same folder.  A model that is to be exported is
+    Checkpoints are saved only where master and parameter servers, or workers without them, see the same folder.  A model that is to be exported is
     read from one, if the workers do not see the job's folder: beside the output, unless `--checkpoint_dir` is given.
     """
     volumes = parse_volumes(config.volume)
@@ -155,11 +156,13 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
     if exports and not config.checkpoint_dir and volumes.holds(config.output):
         config = dataclasses.replace(config, checkpoint_dir=checkpoints_beside(config.output))
     is_secure = config.transport_security != "none"
-    is_common = not config.num_ps_pods or volumes.holds(config.checkpoint_dir or job_dir)
+    is_in_master = not (config.num_ps_pods or config.is_allreduce)
+    is_common = is_in_master or volumes.holds(config.checkpoint_dir or job_dir)
     return dataclasses.replace(
         config,
         checkpoint_steps=config.checkpoint_steps if is_common else 0,
         export_from_checkpoint=exports,
+        private_job_dir=config.is_allreduce and not volumes.holds(job_dir),
         image_name=image,
         job_dir=job_dir,
         keys_dir=MASTER_KEYS_DIR if is_secure else "",
@@ -202,6 +205,8 @@ def _service_command(config: JobConfig, role: str, index: int, master_addr: str)
         ]
     if role == "worker":
         command.append(f"--patience_secs={WORKER_PATIENCE_S:g}")
+        if config.is_allreduce:
+            command += _listening(MEMBER_PORT)
     if config.transport_security == "none":
         command.append("--transport_security=none")
     else:

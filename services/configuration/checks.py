@@ -204,12 +204,6 @@ def _check_allreduce(config: JobConfig) -> Iterator[Finding]:
     for name, reason in reasons.items():
         if getattr(config, name) != unused.get(name, 0):
             yield _unfit(config, name, reason)
-    if config.is_for_cluster:
-        strategy = f"distribution_strategy={config.distribution_strategy}"
-        message = f"{strategy} on a cluster: only jobs on this machine have it yet"
-        yield _error(
-            message, "--distribution_strategy=ParameterServerStrategy", "distribution_strategy", "image_name"
-        )
 
 
 def _unfit(config: JobConfig, name: str, reason: str) -> Finding:

@@ -34,6 +34,7 @@ class JobSettings:
     checkpoint_steps: int
     recovery_snapshot_secs: float
     export_from_checkpoint: bool
+    private_job_dir: bool
 
     # of what comes out
     output: str
@@ -76,6 +77,7 @@ class JobSettings:
             checkpoint_steps=config.checkpoint_steps,
             recovery_snapshot_secs=config.recovery_snapshot_secs,
             export_from_checkpoint=config.export_from_checkpoint,
+            private_job_dir=config.private_job_dir,
             output=config.output,
             output_format=config.output_format,
             unknown_ids=config.unknown_ids,

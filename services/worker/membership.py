@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from edlz.services.configuration.endpoints import parse_endpoint
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import ConfigError, DataError
 from edlz.services.parameters.store import Store
@@ -73,6 +74,7 @@ class Membership:
             fail=fail,
         )
         self.endpoint = config.reachable_at(self._lines.endpoint)
+        _warn_if_elsewhere(self.endpoint, config.master_endpoint)
         self._files = ReplicaFiles(job)
         self._tag = f"worker-{config.worker_id}-{secrets.token_hex(4)}"
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
@@ -184,3 +186,13 @@ class Membership:
     def _finish(self, then: Callable[[Result], None], result: Result) -> None:
         if not self._is_closed:
             then(result)
+
+
+def _warn_if_elsewhere(endpoint: str, master: str) -> None:
+    """Say that workers of other machines cannot reach this one, if the master is on one of those."""
+    if parse_endpoint(master).is_beyond and not parse_endpoint(endpoint).is_beyond:
+        logger.warning(
+            "this worker listens at %s, where only workers of this machine reach it, but the master is at %s; if there are"
+            " workers on other machines start it with --host=HOST",
+            *(endpoint, master),
+        )

@@ -52,7 +52,7 @@ def own_replica(incarnation: Identity) -> PartitionAddress:
 def replica_of(incarnation: Identity, plan: Plan, settings: JobSettings) -> Replica:
     """Return the replica of a worker, without a state."""
     milestones = Milestones(
-        settings.recovery_snapshot_secs,
+        None if settings.private_job_dir else settings.recovery_snapshot_secs,
         settings.checkpoint_steps,
         settings.evaluation_steps if plan.evaluation_ranges else 0,
     )

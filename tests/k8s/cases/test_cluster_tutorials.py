@@ -135,9 +135,6 @@ def test_minikube(terminal: Terminal) -> None:
     terminal.changes["host_path=/data"] = f"host_path={terminal.place / 'data'}"
     for name in ("data", "rights", "image"):
         terminal.do(blocks[name])
-    (terminal.place / "build").mkdir()
-    (terminal.place / "build" / "edlz-0.1.0-py3-none-any.whl").touch()
-    terminal.do(blocks["wheel_image"])
     terminal.do(blocks["train"])
     terminal.wait_for_log("elasticdl-test-mnist-worker-0", "steps = 100")
     terminal.wait_for_log("elasticdl-test-mnist-master", "metrics[v=100]")
@@ -147,6 +144,20 @@ def test_minikube(terminal: Terminal) -> None:
         terminal.do(blocks[name])
     terminal.wait_for_log("elasticdl-test-mnist-two-worker-0", "steps = 20")
     for name in ("two_pods", "two_loss", "two_model"):
+        terminal.do(blocks[name])
+
+
+def test_minikube_without_parameter_servers(terminal: Terminal) -> None:
+    blocks = steps("minikube.md")
+    add_nodes(terminal.cluster, 1)
+    terminal.daemon.on_built = lambda name: terminal.image_from(name, is_local=True)
+    terminal.changes["host_path=/data"] = f"host_path={terminal.place / 'data'}"
+    (terminal.place / "build").mkdir()
+    (terminal.place / "build" / "edlz-0.1.0-py3-none-any.whl").touch()
+    for name in ("data", "rights", "wheel_image", "allreduce"):
+        terminal.do(blocks[name])
+    terminal.wait_for_log("elasticdl-test-mnist-allreduce-worker-0", "steps = 20")
+    for name in ("allreduce_pods", "allreduce_loss", "allreduce_wait"):
         terminal.do(blocks[name])
 
 

@@ -32,6 +32,7 @@ from edlz.services.worker.core.groups.instructions import (
 )
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
+from edlz.services.worker.core.groups.replica_phases import Phase
 from tests.simulation.groups.reference import group_reference, initial_store, learning_rate
 from tests.simulation.groups.schedule import GroupFault, GroupSchedule
 from tests.simulation.model import compute_gradient, final_bytes
@@ -91,6 +92,7 @@ class GroupJob:
         self.journal: dict[str, Any] = {"term": 0, "ends": {}, "complete": None, "evaluated": {}}
         self._parts: dict[tuple[Any, int, bool], dict[int, State]] = {}
         self._manifests: dict[Any, list[State]] = {}
+        self._sealed: dict[Any, State] = {}  # in memory, where members share no folder
         self._history: dict[Any, bytes] = {}
         self._cuts: list[tuple[frozenset[int], float]] = []
         self._lone: set[int] = set()  # workers that reach the master, and no other worker
@@ -357,6 +359,8 @@ class GroupJob:
         instructions = core.feed(event, self.now)
         if core.phase is not phase:
             self._reach(core.phase.value, process)
+        if core.phase is Phase.SEALED:
+            self._sealed[core.name] = core.store.view(core.name[0])
         for instruction in instructions:
             self._carry_out(process, instruction)
         if core.name != before and core.store is not None:
@@ -530,9 +534,7 @@ class GroupJob:
         name = self.journal["complete"]
         if name is None:
             raise Violation("the job does not end")
-        if name not in self._manifests:
-            raise Violation("the job is complete, and its last state is not durable")
-        final, ends = _joined(self._manifests[name]), self.journal["ends"]
+        final, ends = self._final(name), self.journal["ends"]
         if ends != dict(self.schedule.bad):
             raise Violation(f"tasks were ended at {ends}")
         wanted = [min(ends.get(task, length), length) for task, length in enumerate(self.schedule.lengths)]
@@ -542,6 +544,15 @@ class GroupJob:
             raise Violation(f"the final state has the ledger {final.ledger}")
         if self.schedule.is_function and final_bytes([final]) != group_reference(self.schedule):
             raise Violation("the final parameters are not the same bits")
+
+
+    def _final(self, name: Any) -> State:
+        """The state that a complete job has ended with."""
+        if self.schedule.snapshot_s is None:
+            return self._sealed[name]
+        if name not in self._manifests:
+            raise Violation("the job is complete, and its last state is not durable")
+        return _joined(self._manifests[name])
 
 
 def _bits(state: State) -> bytes:

@@ -50,7 +50,7 @@ class GroupSchedule:
     flaky: tuple[tuple[int, int, int], ...] = ()  # (task, index, times): it raises so often
     slow: tuple[tuple[int, int, float], ...] = ()  # (task, index, seconds): it takes so long
     is_function: bool = True  # gradients: else they differ each time they are computed
-    snapshot_s: float = 10.0
+    snapshot_s: float | None = 10.0  # None: members share no folder, and nothing is kept
     checkpoint_steps: int = 0
     evaluation_steps: int = 0
     unreadable: int = 0  # so many tries to read a durable state fail

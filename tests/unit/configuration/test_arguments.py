@@ -251,14 +251,6 @@ def test_a_service_of_a_group_takes_what_it_is_started_with() -> None:
     assert read_config(arguments, "master", {}).errors == ()
 
 
-def test_a_group_of_workers_runs_on_this_machine_only() -> None:
-    message, _ = only_error(read(ALLREDUCE, "--image_name=edlz:ci"))
-    assert (
-        message
-        == "distribution_strategy=AllreduceStrategy on a cluster: only jobs on this machine have it yet"
-    )
-
-
 def test_row_5_flags_that_exclude_each_other() -> None:
     assert only_error(read("--use_async", "--grads_to_wait=2")) == (
         "--use_async with --grads_to_wait=2: async applies each gradient at once",

@@ -1,5 +1,7 @@
 """The real cores of an all-reduce job together, under faults, against what ALLREDUCE promises."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulation.groups.job import GroupJob
@@ -28,6 +30,19 @@ def test_each_minibatch_once_and_the_same_bits(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_members_are_equal_where_gradients_differ_each_time(seed: int) -> None:
     GroupJob(random_group_schedule(seed, is_function=False)).run()
+
+
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_the_same_where_members_share_no_folder(seed: int) -> None:
+    job = GroupJob(replace(random_group_schedule(seed), snapshot_s=None)).run()
+    assert job.figures["loaded"] == 0 or job.schedule.checkpoint_steps
+
+
+@pytest.mark.parametrize("moment", ["computing", "sealed", "complete"])
+def test_without_a_folder_all_are_lost_and_it_begins_anew(moment: str) -> None:
+    fault = GroupFault(at=0.1, kind="all", during=moment, nth=4 if moment == "computing" else 1)
+    job = GroupJob(schedule(faults=(fault,), snapshot_s=None)).run()
+    assert (job.figures["faults"], job.figures["loaded"]) == (1, 0)
 
 
 @pytest.mark.slow

@@ -105,6 +105,17 @@ def test_one_member_takes_all_steps_by_itself_and_seals() -> None:
     assert made.phase is Phase.SEALING
 
 
+def test_what_no_other_process_would_see_is_not_written() -> None:
+    made = Replica((1, 1), SCHEDULE.plan, Milestones(None), bucket=32)
+    made.feed(Built(initial_store(SCHEDULE)), 0.0)
+    made.feed(orders(1), 0.0)
+    found = made.feed(orders(1, members=MEMBERS[:1], holders=((1, 1),)), 0.0)
+    for now in (1e3, 1e6):
+        found = compute(made, found, now)
+        assert not only(WritePart, found)
+    assert made.phase is Phase.SEALED
+
+
 def test_who_has_promised_gives_nothing_to_a_lower_generation() -> None:
     made = member(1, MEMBERS[:2])
     found = made.feed(orders(2), 0.0)

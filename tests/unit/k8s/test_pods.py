@@ -32,6 +32,9 @@ from tests.unit.k8s.pod_objects import (
 )
 
 
+ALLREDUCE = {"distribution_strategy": "AllreduceStrategy"}
+
+
 def test_every_object_passes_the_schemas_of_all_versions() -> None:
     objects = [plain for _, plain in all_objects()]
     for number, plain in enumerate(objects):
@@ -154,6 +157,9 @@ def test_services_listen_at_the_address_of_their_pod(address: str, host: str) ->
     assert found["MASTER_ADDR"] == f"{host}:50001"
     flags = read_config(arguments(to_plain(worker), "edlz.services.worker"), "worker", {}).checked()
     assert flags.master_endpoint == f"tcp://{host}:50001"
+    member = to_plain(service_pod(job(**ALLREDUCE), "worker-0", owner=OWNER, master_addr=own.address))
+    flags = read_config(arguments(member, "edlz.services.worker"), "worker", {}).checked()
+    assert flags.listen_endpoint == f"tcp://{host}:2222"
 
 
 @pytest.mark.parametrize(
@@ -234,6 +240,8 @@ def test_keys_are_mounted_where_they_are_used() -> None:
     assert mounts(pod("worker-0"))["/var/run/edlz/keys"] == "keys"
     (keys,) = [volume for volume in pod("ps-0")["spec"]["volumes"] if volume["name"] == "keys"]
     assert [item["path"] for item in keys["secret"]["items"]] == ["public.json", "ps.key"]
+    (keys,) = [volume for volume in pod("worker-0", **ALLREDUCE)["spec"]["volumes"] if volume["name"] == "keys"]
+    assert [item["path"] for item in keys["secret"]["items"]] == ["public.json", "worker.key"]
     without = pod("worker-0", transport_security="none")
     assert "/var/run/edlz/keys" not in mounts(without)
     assert "--transport_security=none" in container(without)["command"]
@@ -278,6 +286,8 @@ def test_each_folder_that_is_written_to_is_a_mount(changes: dict[str, Any], path
         ({"checkpoint_dir": "/data/ckpt"}, True),
         ({"job_dir": "/data/jobs/mnist"}, True),
         ({"num_ps_pods": 0}, True),
+        (ALLREDUCE, False),
+        ({**ALLREDUCE, "checkpoint_dir": "/data/ckpt"}, True),
     ],
 )
 def test_checkpoints_are_saved_where_all_of_the_job_see_them(changes: dict[str, Any], is_saved: bool) -> None:
@@ -291,6 +301,7 @@ def test_checkpoints_are_saved_where_all_of_the_job_see_them(changes: dict[str, 
         ({"job_dir": "/data/jobs/mnist"}, None),  # what the partitions seal lies where the workers see it
         ({}, "/data/out/mnist.checkpoints"),
         ({"num_ps_pods": 0}, "/data/out/mnist.checkpoints"),
+        (ALLREDUCE, "/data/out/mnist.checkpoints"),
         ({"checkpoint_dir": "/data/ckpt"}, "/data/ckpt"),
     ],
 )
@@ -304,6 +315,15 @@ def test_a_model_is_exported_from_what_the_workers_see(
     command = container(master(output="/data/out/mnist", **changes))["command"]
     assert "--output=/data/out/mnist" in command
     assert ("--export_from_checkpoint=yes" in command) is (checkpoints is not None)
+
+
+def test_members_keep_states_where_all_of_them_see_them() -> None:
+    def is_private(**changes: Any) -> bool:
+        return "--private_job_dir=yes" in container(master(**changes))["command"]
+
+    assert is_private(**ALLREDUCE)
+    assert not is_private(**ALLREDUCE, job_dir="/data/jobs/mnist")
+    assert not is_private()  # parameter servers have folders of their own anyway
 
 
 def test_output_goes_to_a_file_too() -> None:

@@ -53,12 +53,14 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     return begin
 
 
-def told_of(folder: Path, *, is_last: bool, count: int = 1) -> list[object]:
+def told_of(
+    folder: Path, *, is_last: bool, count: int = 1, master_addr: str = "localhost:50001"
+) -> list[object]:
     """Return what a member and its worker hear when a state is written."""
 
     async def main() -> list[object]:
         told = Told()
-        config = JobConfig(job_name="j", job_dir=str(folder), worker_id=0)
+        config = JobConfig(job_name="j", job_dir=str(folder), worker_id=0, master_addr=master_addr)
         job = builders.job(SCHEDULE.plan, config=config.to_record())
         computing = Computing(config, PredictingEngine, Stop(), told.put_nowait, told.put_nowait)
         member = Membership(config, job, Security(), computing, told.put_nowait, told.put_nowait)
@@ -104,6 +106,14 @@ def test_a_disk_that_stays_full_ends_the_job(
     [fatal] = told_of(tmp_path, is_last=True)
     assert isinstance(fatal, Fatal)
     assert fatal.failure.help == "make room on the disk"
+
+
+@pytest.mark.parametrize(("master", "is_warned"), [("node1:50001", True), ("localhost:50001", False)])
+def test_a_member_that_other_machines_cannot_reach_says_so(
+    master: str, is_warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told_of(tmp_path, is_last=True, master_addr=master)
+    assert ("start it with --host=HOST" in caplog.text) is is_warned
 
 
 def test_a_state_to_go_on_from_is_not_kept_for_a_full_disk(

@@ -16,15 +16,16 @@ class Milestones:
 
     Parameters
     ----------
-    snapshot_s : float
-        Seconds between recovery snapshots.
+    snapshot_s : float or None
+        Seconds between recovery snapshots; None if no two processes see the same folder, so that nothing is kept to go on
+        from, not even what the job ends with.
     checkpoint_steps : int
         Model versions between checkpoints; 0 for none.
     evaluation_steps : int
         Model versions between evaluations: there it waits until the master has their result; 0 for none.
     """
 
-    def __init__(self, snapshot_s: float, checkpoint_steps: int = 0, evaluation_steps: int = 0) -> None:
+    def __init__(self, snapshot_s: float | None, checkpoint_steps: int = 0, evaluation_steps: int = 0) -> None:
         self._snapshot_s, self._checkpoint_steps = snapshot_s, checkpoint_steps
         self._evaluation_steps = evaluation_steps
         self._snapshot_due_s: float | None = None  # as soon as the model is built
@@ -33,9 +34,14 @@ class Milestones:
         # Numbers of the checkpoint that is wanted out of turn, and of the last one cut in this generation.
         self._wanted = self._cut = 0
 
+    @property
+    def keeps_states(self) -> bool:
+        """Whether states are written to go on from."""
+        return self._snapshot_s is not None
+
     def begin(self, now: float) -> None:
         """The model is built."""
-        self._snapshot_due_s = now + self._snapshot_s
+        self._put_off(now)
 
     def begin_generation(self) -> None:
         """What was wanted of the group before is wanted anew of this one."""
@@ -83,11 +89,15 @@ class Milestones:
         version = step.version + 1
         is_snapshot, is_wanted = version == step.snapshot_at, version == step.checkpoint_at
         if is_snapshot:
-            self._snapshot_due_s = now + self._snapshot_s
+            self._put_off(now)
         if is_wanted:
             self._cut, self._wanted = max(self._cut, self._wanted), 0
         is_checkpoint = is_wanted or self._is_checkpoint(version)
         return is_snapshot or is_checkpoint, is_checkpoint
+
+    def _put_off(self, now: float) -> None:
+        if self._snapshot_s is not None:
+            self._snapshot_due_s = now + self._snapshot_s
 
     def _is_checkpoint(self, version: int) -> bool:
         return self._checkpoint_steps > 0 and version % self._checkpoint_steps == 0

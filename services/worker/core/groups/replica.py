@@ -298,14 +298,21 @@ class Replica:
     def _begin_step(self, now: float) -> list[Instruction]:
         first = self._whole.ledger.finished.first_missing()
         if first >= self.plan.task_count:
-            self._enter(Phase.SEALING)
-            return [self._write_part(is_last=True), Tell()]
+            return self._seal()
         if self._is_barred:
             self._enter(Phase.HELD)
             return [Tell()]
         is_new = not self._is_in_step
         out = self._compute()
         return [*out, Tell()] if is_new else out
+
+    def _seal(self) -> list[Instruction]:
+        """No task is open: make this member's part of the last state durable, if there is a place for it."""
+        self._enter(Phase.SEALING)
+        if self._milestones.keeps_states:
+            return [self._write_part(is_last=True), Tell()]
+        self._enter(Phase.SEALED)
+        return [Tell()]
 
     @property
     def _is_barred(self) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edlz.k8s.cluster.names import pod_name
+from edlz.k8s.cluster.names import pod_name, selector
 from tests.k8s.cluster import TestCluster
 from tests.k8s.command_line import MODELS, Shell, check_ledger, grant
 
@@ -61,7 +61,8 @@ def minikube(emulated_cluster: TestCluster, tmp_path: Path) -> Shell:
     emulated_cluster.add_node("minikube", cpu="2", memory="6144Mi")
     grant(emulated_cluster)
     contents = {"/model_zoo": MODELS}
-    emulated_cluster.images.add("elasticdl:mnist_ps", is_local=True, contents=contents)
+    for image in ("elasticdl:mnist_ps", "elasticdl:mnist_allreduce"):
+        emulated_cluster.images.add(image, is_local=True, contents=contents)
     shell = Shell(emulated_cluster, tmp_path / "here")
     (shell.folder / "model_zoo").symlink_to(MODELS)
     return shell
@@ -105,9 +106,30 @@ def test_mnist_with_a_parameter_server(minikube: Shell, small_mnist: Path) -> No
     assert "Evaluation service stopped" in said[-1]
 
 
-def test_allreduce_is_refused_and_nothing_is_created(minikube: Shell, small_mnist: Path) -> None:
+@pytest.mark.slow
+def test_mnist_without_parameter_servers(minikube: Shell, small_mnist: Path) -> None:
+    """The pods share no folder but the data's: nothing is written to go on from, and nobody complains of that."""
+    cluster, job = minikube.cluster, "test-mnist-allreduce"
     volume = f"--volume=host_path={small_mnist},mount_path=/data/mnist"
-    printed = minikube.edlz("train", *ALLREDUCE, volume, code=2)
-    (error,) = [line for line in printed.err.splitlines() if line.startswith("error:")]
-    assert "AllreduceStrategy" in error
-    assert minikube.cluster.list("pods") == []
+    assert f"Submitted {job}." in minikube.edlz("train", *ALLREDUCE, volume).out
+
+    names = [f"elasticdl-{job}-{name}" for name in ("master", "worker-0", "worker-1")]
+    minikube.wait_for(
+        "a master, two workers, and no other pod",
+        lambda: sorted(pod["metadata"]["name"] for pod in cluster.list("pods", selector(job))) == names,
+    )
+    minikube.wait_for("keys", lambda: cluster.list("secrets", selector(job)))
+    (secret,) = cluster.list("secrets", selector(job))
+    assert set(secret["data"]) == {"public.json", "worker.key"}
+    assert cluster.list("services", selector(job)) == []
+
+    status = minikube.wait_for_end(job)
+    assert (status["ps"], status["job"]["strategy"]) == ([], "AllreduceStrategy")
+    note = minikube.note(job)
+    assert note is not None
+    assert [(part.expected, part.applied, part.missing, part.doubled) for part in note.partitions] == [
+        (20, 20, 0, 0)
+    ]
+    log = cluster.log(names[0])
+    assert "the model is on worker-0, worker-1." in log
+    assert "WARNING" not in log
