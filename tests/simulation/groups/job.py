@@ -545,7 +545,6 @@ class GroupJob:
         if self.schedule.is_function and final_bytes([final]) != group_reference(self.schedule):
             raise Violation("the final parameters are not the same bits")
 
-
     def _final(self, name: Any) -> State:
         """The state that a complete job has ended with."""
         if self.schedule.snapshot_s is None:

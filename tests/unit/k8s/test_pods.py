@@ -31,7 +31,6 @@ from tests.unit.k8s.pod_objects import (
     variables,
 )
 
-
 ALLREDUCE = {"distribution_strategy": "AllreduceStrategy"}
 
 
@@ -240,7 +239,9 @@ def test_keys_are_mounted_where_they_are_used() -> None:
     assert mounts(pod("worker-0"))["/var/run/edlz/keys"] == "keys"
     (keys,) = [volume for volume in pod("ps-0")["spec"]["volumes"] if volume["name"] == "keys"]
     assert [item["path"] for item in keys["secret"]["items"]] == ["public.json", "ps.key"]
-    (keys,) = [volume for volume in pod("worker-0", **ALLREDUCE)["spec"]["volumes"] if volume["name"] == "keys"]
+    (keys,) = [
+        volume for volume in pod("worker-0", **ALLREDUCE)["spec"]["volumes"] if volume["name"] == "keys"
+    ]
     assert [item["path"] for item in keys["secret"]["items"]] == ["public.json", "worker.key"]
     without = pod("worker-0", transport_security="none")
     assert "/var/run/edlz/keys" not in mounts(without)

@@ -25,7 +25,9 @@ class Milestones:
         Model versions between evaluations: there it waits until the master has their result; 0 for none.
     """
 
-    def __init__(self, snapshot_s: float | None, checkpoint_steps: int = 0, evaluation_steps: int = 0) -> None:
+    def __init__(
+        self, snapshot_s: float | None, checkpoint_steps: int = 0, evaluation_steps: int = 0
+    ) -> None:
         self._snapshot_s, self._checkpoint_steps = snapshot_s, checkpoint_steps
         self._evaluation_steps = evaluation_steps
         self._snapshot_due_s: float | None = None  # as soon as the model is built
