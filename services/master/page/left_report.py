@@ -72,34 +72,8 @@ def _status(
     """Return how the job stood: what its master has left, or what was heard of it and its journal, whichever is later."""
     if last is not None and last.state in FINAL_STATES:
         return msgspec.structs.replace(last, events=_events(state.events, last), page="")
-    plan, end = job.plan, state.curve_end
-    tasks = state.task_count or plan.task_count
-    records, minibatches = plan.size_of(tasks)
-    heard = last or JobStatus(
-        name=job.name,
-        state="Starting",
-        mode=plan.mode,
-        slots=plan.slots,
-        started_at=state.began,
-        now=now,
-        records_total=records,
-        minibatches_total=minibatches,
-        tasks_total=tasks,
-        is_allreduce=config.is_allreduce,
-    )
-    found: dict[str, Any] = {}
-    evaluations = ShownEvaluations(state.evaluations).views
-    if len(evaluations) > len(heard.evaluations):
-        found["evaluations"] = evaluations
-    if end is not None and end.records > heard.records:
-        ratio = min(1.0, end.records / records) if records else 0.0
-        found |= {
-            "version": end.version,
-            "records": end.records,
-            "ratio": ratio,
-            "tasks_done": int(ratio * tasks),
-        }
-    known_until = max(heard.now if last else 0.0, end.at if end else state.began)
+    heard = last or _beginning(job, state, config)
+    known_until = max(heard.now, state.curve_end.at if state.curve_end else state.began)
     events = _events(state.events, heard)
     lost = EventView(seq=events[-1].seq + 1 if events else 1, at=known_until, kind="job", text=LOST)
     return msgspec.structs.replace(
@@ -113,8 +87,39 @@ def _status(
         stalled_s=None,
         records_per_s=0.0,
         page="",
-        **found,
+        **_later_figures(state, heard),
     )
+
+
+def _beginning(job: Job, state: JournalState, config: JobConfig) -> JobStatus:
+    """Return how the job stood when it was planned."""
+    plan, tasks = job.plan, state.task_count or job.plan.task_count
+    records, minibatches = plan.size_of(tasks)
+    return JobStatus(
+        name=job.name,
+        state="Starting",
+        mode=plan.mode,
+        slots=plan.slots,
+        started_at=state.began,
+        now=state.began,
+        records_total=records,
+        minibatches_total=minibatches,
+        tasks_total=tasks,
+        is_allreduce=config.is_allreduce,
+    )
+
+
+def _later_figures(state: JournalState, heard: JobStatus) -> dict[str, Any]:
+    """Return what the journal knows better than who was heard last."""
+    found: dict[str, Any] = {}
+    evaluations, end, total = ShownEvaluations(state.evaluations).views, state.curve_end, heard.records_total
+    if len(evaluations) > len(heard.evaluations):
+        found["evaluations"] = evaluations
+    if end is not None and end.records > heard.records:
+        ratio = min(1.0, end.records / total) if total else 0.0
+        found |= {"version": end.version, "records": end.records, "ratio": ratio}
+        found["tasks_done"] = int(ratio * heard.tasks_total)
+    return found
 
 
 def _events(kept: Sequence[EventView], heard: JobStatus) -> tuple[EventView, ...]:
