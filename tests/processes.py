@@ -338,7 +338,7 @@ def sealed_state(folder: Path, job: Job, index: int) -> State:
     """Return the newest durable state of a partition, or of the members of a group."""
     replicas = ReplicaFiles(job)
     if names := replicas.names():
-        return replicas.load(max(names))
+        return replicas.load(max(names)[0])
     snapshots = SnapshotFolder(index, folder)
     snapshots.open(job)
     return snapshots.load(max(snapshots.names(), key=lambda name: (name[1], name[0])))

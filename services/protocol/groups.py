@@ -7,9 +7,10 @@ A *node* of the tree over slots is a range of them; what is added up in it may s
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, SnapshotName
 
-__all__ = ["BASE", "block_of", "buckets_of", "nodes_of", "number_of"]
+__all__ = ["BASE", "DurableState", "block_of", "buckets_of", "nodes_of", "number_of"]
 
 BASE: SnapshotName = (NO_IDENTITY, 0)  # the name of the state before training
+DurableState = tuple[SnapshotName, bool]  # a state that lies on the disk, whole; whether as a checkpoint
 
 
 def number_of(generation: Identity) -> int:

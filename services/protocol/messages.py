@@ -390,6 +390,7 @@ class MemberStatus(Record, frozen=True, kw_only=True):
 
     `members`: of the group it takes steps in, () while it is in none.  `lacks`: members of which it has waited long for a
     part of the step, or of the state; `unanswered`: owners of which it has for a mean; `has_mean`: its own are done.
+    `source`: the state that its group has begun with.
     """
 
     term: int
@@ -408,6 +409,7 @@ class MemberStatus(Record, frozen=True, kw_only=True):
     minibatches: int = 0
     losses: LossSum = LossSum()
     recount: Recount = Recount()
+    source: SnapshotName = (NO_IDENTITY, 0)
 
 
 class GroupOrders(Record, frozen=True, kw_only=True):
@@ -415,7 +417,7 @@ class GroupOrders(Record, frozen=True, kw_only=True):
 
     Without members: promise the generation, and wait; if it `is_join`, after the step in work.  `load`: read this state.
     `released`: the state behind whose evaluation steps may be taken.  `checkpoint`: one is wanted out of turn, with this
-    number; `checkpointed`: versions up to this one are complete, or given up.
+    number; `checkpointed`: the source's version, if it is a complete checkpoint, else 0.
     """
 
     term: int
@@ -426,8 +428,6 @@ class GroupOrders(Record, frozen=True, kw_only=True):
     load: SnapshotName | None = None
     ends: Ends = ()
     is_join: bool = False
-    stop: bool = False
-    finished: bool = False
     released: SnapshotName = (NO_IDENTITY, 0)
     checkpoint: int = 0
     checkpointed: int = 0

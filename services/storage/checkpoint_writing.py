@@ -6,6 +6,8 @@ A version's folder never mixes two cuts unnoticed.  When a part is to be written
   A synchronous partition that went back and comes to the version a second time finds it so;
 - of a later checkpoint of the run, or one that was finished while this part was being written: the part
   comes too late, from a process that was stalled, and is dropped;
+- of this very checkpoint, but of another number of partitions (members of a group that have changed): it stays valid
+  until that of the new parts replaces it;
 - any other (of an earlier checkpoint or run, or damaged): it is removed before anything is replaced, and
   the version is incomplete until the new manifest is there.  Parts of another number of partitions stay
   beside it, unlisted, and go when the version is pruned.
@@ -169,9 +171,10 @@ def _write_files(
     try:
         written = write_state(state, *temporary)
         now = _manifest(folder)
-        if now is not None and now != found:  # finished meanwhile
-            return _finished_part(now, folder, state, number) if now.run == run else None
-        _remove_manifest(folder)
+        if now is None or not _stays(now, state, number=number, run=run):
+            if now is not None and now != found:  # finished meanwhile
+                return _finished_part(now, folder, state, number) if now.run == run else None
+            _remove_manifest(folder)
         os.replace(temporary[0], body_of(head))
         os.replace(temporary[1], head)
         fsync_path(folder)
@@ -186,6 +189,12 @@ def _write_files(
         head_checksum=written.head_checksum,
         rows=table_rows,
     )
+
+
+def _stays(manifest: Manifest, state: State, *, number: int, run: str) -> bool:
+    """Whether a manifest is of the same checkpoint, and lists none of the files of as many partitions as the state's."""
+    is_same = (manifest.run, manifest.number, manifest.ledger) == (run, number, state.ledger)
+    return is_same and manifest.partitions != state.partitions
 
 
 def _manifest_of(

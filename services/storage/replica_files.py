@@ -12,7 +12,7 @@ import msgspec
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError
-from edlz.services.protocol.groups import number_of
+from edlz.services.protocol.groups import DurableState, number_of
 from edlz.services.protocol.messages import Job, PartInfo, SnapshotName
 from edlz.services.storage.checkpoint_reading import read_partition
 from edlz.services.storage.checkpoint_records import Manifest, read_manifest, version_folder
@@ -71,9 +71,9 @@ class ReplicaFiles:
                 logger.warning("%s cannot be read: %s", folder, error)
         raise DataError(f"no state of v{version} of generation {generation} can be read")
 
-    def names(self) -> tuple[SnapshotName, ...]:
-        """Return the names of all states that are there, as far as a quick look shows."""
-        found = set[SnapshotName]()
+    def names(self) -> frozenset[DurableState]:
+        """Return the names of all states that are there, as far as a quick look shows, and whether as checkpoints."""
+        found = set[DurableState]()
         for place in (self._replicas, self._checkpoints):
             try:
                 versions = list_versions(place)
@@ -83,8 +83,8 @@ class ReplicaFiles:
             for info in versions:
                 name = self._name_of(info.manifest) if info.is_good and info.manifest is not None else None
                 if name is not None:
-                    found.add(name)
-        return tuple(sorted(found))
+                    found.add((name, place == self._checkpoints))
+        return frozenset(found)
 
     def complete(self, version: int, parts: tuple[PartInfo, ...], finished: Finished, tag: str) -> None:
         """Make a version valid from which the job can go on, and let go of older ones.

@@ -81,6 +81,7 @@ def status_to_master(job: GroupJob, writer: MessageWriter, rng: random.Random) -
     known = [process.core.status(job.now) for process in job.workers]
     status = writer.changed(rng.choice(known)) if rng.random() < 0.8 else writer.message(MemberStatus)
     who = (1, rng.choice((*(process.number for process in job.workers), 99)))
+    core.check(status)
     core.feed(events.Heard(Member(incarnation=who, worker=str(who[1])), status), job.now)
     core.feed(events.Tick(), job.now + rng.choice((0, 0, 5)))
     for process in job.workers:
@@ -91,7 +92,7 @@ def orders_to_member(job: GroupJob, writer: MessageWriter, rng: random.Random) -
     """Orders of somebody who takes himself for the master."""
     core = replica_of(job, rng)
     orders = job.master.core.orders(core.me) if rng.random() < 0.5 else writer.message(GroupOrders)
-    orders = msgspec.structs.replace(writer.changed(orders), term=core.term, stop=False, finished=False)
+    orders = msgspec.structs.replace(writer.changed(orders), term=core.term)
     core.feed(inputs.MemberOrdered(orders), job.now)
     core.feed(inputs.Tick(), job.now)
     core.status(job.now)

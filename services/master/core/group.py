@@ -13,7 +13,7 @@ from edlz.services.master.core.groups import events
 from edlz.services.master.core.groups.rendezvous import Rendezvous, Stage
 from edlz.services.master.core.groups.status_check import check_status, check_written
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, WriteManifest, WriteState
-from edlz.services.protocol.groups import number_of
+from edlz.services.protocol.groups import DurableState, number_of
 from edlz.services.protocol.ledger import LedgerRecord, TaskSet
 from edlz.services.protocol.messages import (
     CheckpointPart,
@@ -43,8 +43,8 @@ class Group:
     ----------
     plan : Plan
     term : int
-    durable : collection of SnapshotName
-        States that lie on the disk, whole.
+    durable : collection of (SnapshotName, bool)
+        States that lie on the disk, whole, and whether as checkpoints.
 
     Attributes
     ----------
@@ -52,12 +52,11 @@ class Group:
         The state that members hold until it is evaluated.
     """
 
-    def __init__(self, plan: Plan, term: int, durable: Collection[SnapshotName]) -> None:
+    def __init__(self, plan: Plan, term: int, durable: Collection[DurableState]) -> None:
         self._plan, self._term, self._before = plan, term, tuple(durable)
         self._core: Rendezvous | None = None  # from the first input on
         self._lives: dict[str, set[Identity]] = {}  # of workers, by id
         self._workers: dict[Identity, str] = {}  # the same the other way round, of all that were ever heard
-        self._durable: set[SnapshotName] = set(durable)
         self._parts: dict[int, tuple[SnapshotName, tuple[PartInfo, ...]]] = {}  # of checkpoints, by version
         self._reports: tuple[CheckpointPart, ...] = ()
         self._failures = 0  # of checkpoints' parts
@@ -81,7 +80,10 @@ class Group:
 
     def check(self, status: MemberStatus) -> None:
         """Raise RemoteProtocolError if no member of this job says such a thing; nothing has changed."""
-        check_status(status, self._plan, (self._term, 0) if self._core is None else self._core.newest)
+        if self._core is None:
+            check_status(status, self._plan, (self._term, 0))
+        else:
+            self._core.check(status)
         check_written(status)
 
     def hear(self, status: WorkerStatus, now: float) -> list[Instruction]:
@@ -104,25 +106,24 @@ class Group:
         lives = sorted(self._lives.pop(worker, ()))
         return [one for life in lives for one in self._feed(events.Lost(life), now)]
 
-    def on_durable(self, name: SnapshotName, now: float) -> list[Instruction]:
+    def on_durable(self, name: SnapshotName, now: float, *, is_checkpoint: bool = False) -> list[Instruction]:
         """A state is whole on the disk."""
-        self._durable.add(name)
-        return self._feed(events.Durable(name), now)
+        return self._feed(events.Durable(name, is_checkpoint), now)
 
     def on_manifest(self, version: int, now: float, *, is_written: bool) -> list[Instruction]:
         """The same of a checkpoint, or it could not be completed."""
         name, _ = self._parts.pop(version, (None, ()))
-        return self.on_durable(name, now) if name is not None and is_written else []
+        return self.on_durable(name, now, is_checkpoint=True) if name is not None and is_written else []
 
     def release(self, now: float) -> list[Instruction]:
         """The state that was to be evaluated is: members go on."""
         name, self.evaluating = self.evaluating, None
         return [] if name is None else self._feed(events.Evaluated(name), now)
 
-    def tell(self, ends: Sequence[tuple[int, int]], checkpoint: int, checkpointed: int) -> None:
+    def tell(self, ends: Sequence[tuple[int, int]], checkpoint: int) -> None:
         """What members are told from now on."""
         if (core := self._core) is not None:
-            core.ends, core.checkpoint, core.checkpointed = dict(ends), checkpoint, checkpointed
+            core.ends, core.checkpoint = dict(ends), checkpoint
 
     def orders(self, life: Identity) -> GroupOrders | None:
         """Return what is to be true of a worker as a member."""
@@ -160,7 +161,7 @@ class Group:
         if least.name[1] < self._version:  # what was written behind it is of another history
             self._reports = tuple(part for part in self._reports if part.version <= least.name[1])
         self._version = least.name[1]
-        said = (core.generation, core.stage, least.name, tuple(closing), self._reports, len(self._durable))
+        said = (core.generation, core.stage, least.name, tuple(closing), self._reports, core.durable)
         if said == self._said:
             return None
         self._said = said
@@ -187,7 +188,7 @@ class Group:
             finished_tasks=len(finished),
             minibatches=member.minibatches,
             open_minibatches=sum(marks.values()),
-            snapshots=tuple(sorted(self._durable)),
+            snapshots=core.durable,
             is_sealed=core.stage is Stage.COMPLETE,
             parts=self._reports,
             recount=member.recount,
@@ -214,9 +215,7 @@ class Group:
 
     def _feed(self, event: events.Input, now: float) -> list[Instruction]:
         if self._core is None:
-            self._core = Rendezvous(self._plan, self._term, now)
-            for name in self._before:
-                self._core.feed(events.Durable(name), now)
+            self._core = Rendezvous(self._plan, self._term, now, self._before)
         out: list[Instruction] = []
         for one in self._core.feed(event, now):
             match one:

@@ -13,6 +13,7 @@ from edlz.services.master.core.vocabulary.inputs import ManifestWritten, StateWr
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, WriteManifest
 from edlz.services.master.core.vocabulary.verdict import Verdict
 from edlz.services.master.core.work import Work
+from edlz.services.protocol.groups import DurableState
 from edlz.services.protocol.messages import (
     FailedTask,
     GroupOrders,
@@ -20,7 +21,6 @@ from edlz.services.protocol.messages import (
     Job,
     Member,
     PartitionStatus,
-    SnapshotName,
     WorkerStatus,
 )
 
@@ -35,8 +35,8 @@ class GroupCourse:
     job : Job
     term : int
         Of this master.
-    durable : collection of SnapshotName
-        States that lie on the disk, whole.
+    durable : collection of (SnapshotName, bool)
+        States that lie on the disk, whole, and whether as checkpoints.
     cores : Partitions, Eras, Checkpoints, Work, Verdict, JobProcesses
         Told what the group has come to, and asked for what its members are to hear.
     course : Course
@@ -47,7 +47,7 @@ class GroupCourse:
         self,
         job: Job,
         term: int,
-        durable: Collection[SnapshotName],
+        durable: Collection[DurableState],
         cores: tuple[Partitions, Eras, Checkpoints, Work, Verdict, JobProcesses],
         course: Course,
     ) -> None:
@@ -70,7 +70,7 @@ class GroupCourse:
         is_sealed = status is not None and status.is_sealed
         wanted = self._checkpoints.orders(0, is_sealed=is_sealed, stands_at=stands_at)
         number = 0 if wanted is None else wanted.number
-        self._group.tell(bad_tasks.journalled, number, self._checkpoints.completed)
+        self._group.tell(bad_tasks.journalled, number)
         return self._group.orders(life)
 
     # -- inputs

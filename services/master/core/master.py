@@ -56,6 +56,7 @@ from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.core.vocabulary.verdict import Verdict
 from edlz.services.master.core.work import Work
 from edlz.services.master.core.worker_answers import WorkerAnswers
+from edlz.services.protocol.groups import DurableState
 from edlz.services.protocol.messages import (
     ErrorReply,
     Granted,
@@ -63,7 +64,6 @@ from edlz.services.protocol.messages import (
     PartitionStatus,
     Scaled,
     ScaleRequest,
-    SnapshotName,
     SupervisorOrders,
     SupervisorStatus,
     WorkerStatus,
@@ -89,8 +89,8 @@ class MasterCore:
         Seconds without progress until a worker is replaced.
     desired : DesiredProcesses, optional
         The processes that the job wants, for whoever runs them.
-    durable : collection of SnapshotName
-        Of an all-reduce job: the states that lie on its disk.
+    durable : collection of (SnapshotName, bool)
+        Of an all-reduce job: the states that lie on its disk, and whether as checkpoints.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class MasterCore:
         checkpoint_steps: int = 0,
         hang_s: float = HANG_S,
         desired: DesiredProcesses | None = None,
-        durable: Collection[SnapshotName] = (),
+        durable: Collection[DurableState] = (),
     ) -> None:
         self.job, self.plan = job, job.plan
         self.settings = settings = JobSettings.of(job.config)

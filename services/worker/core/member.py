@@ -26,7 +26,7 @@ from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import Phase
 from edlz.services.worker.core.held_tasks import HeldTask
-from edlz.services.worker.core.instructions import Exit, Instruction
+from edlz.services.worker.core.instructions import Instruction
 from edlz.services.worker.core.partition_directory import PartitionDirectory
 from edlz.services.worker.core.requests import Requests
 from edlz.services.worker.core.training import Training
@@ -119,8 +119,6 @@ class MemberTraining(Training):
             match instruction:
                 case instructions.Tell():
                     out += self._tell(now)
-                case instructions.Exit(reason, code):
-                    out.append(Exit(reason, code))
                 case _:
                     out.append(instruction)
         return out

@@ -13,7 +13,6 @@ import numpy as np
 
 from edlz.services.master.core.groups import events
 from edlz.services.master.core.groups.rendezvous import Rendezvous
-from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import GroupOrders, Member, MemberStatus, SlotHeader
 from edlz.services.storage.state import State
@@ -22,7 +21,6 @@ from edlz.services.worker.core.groups.instructions import (
     Abandon,
     AskMember,
     Compute,
-    Exit,
     Instruction,
     Load,
     Reply,
@@ -33,6 +31,7 @@ from edlz.services.worker.core.groups.instructions import (
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import Phase
+from tests.simulation.groups.disk import GroupDisk
 from tests.simulation.groups.reference import group_reference, initial_store, learning_rate
 from tests.simulation.groups.schedule import GroupFault, GroupSchedule
 from tests.simulation.model import compute_gradient, final_bytes
@@ -73,6 +72,7 @@ class Process:
     next_status_s: float = 0.0
     computing: int = 0  # the newest attempt
     heard: dict[int, int] = field(default_factory=dict)  # of a master: by worker, its newest status
+    evicted: set[int] = field(default_factory=set)  # of a master: workers
 
 
 class GroupJob:
@@ -90,8 +90,7 @@ class GroupJob:
         self._requests = itertools.count(1)
         self.processes: dict[int, Process] = {}
         self.journal: dict[str, Any] = {"term": 0, "ends": {}, "complete": None, "evaluated": {}}
-        self._parts: dict[tuple[Any, int, bool], dict[int, State]] = {}
-        self._manifests: dict[Any, list[State]] = {}
+        self._disk = GroupDisk()
         self._sealed: dict[Any, State] = {}  # in memory, where members share no folder
         self._history: dict[Any, bytes] = {}
         self._cuts: list[tuple[frozenset[int], float]] = []
@@ -145,8 +144,7 @@ class GroupJob:
 
     def _start_master(self) -> Process:
         self.journal["term"] += 1
-        durable = max(self._manifests, default=BASE)
-        core = Rendezvous(self.plan, self.journal["term"], self.now, durable, self.journal["evaluated"])
+        core = Rendezvous(self.plan, self.journal["term"], self.now, self._disk.names())
         core.ends = dict(self.journal["ends"])
         process = self.processes[-self.journal["term"]] = Process(-self.journal["term"], core)
         self.master = process
@@ -257,7 +255,10 @@ class GroupJob:
             asked = process.asked.pop(number, None)
             if asked is None:
                 return
-            if isinstance(body, GroupOrders):
+            if body is None:
+                self.log.append(f"{self.now:8.2f} worker {process.number} is told to end")
+                self._end(process, is_replaced=self.journal["complete"] is None)
+            elif isinstance(body, GroupOrders):
                 self._feed(process, inputs.MemberOrdered(body))
                 if process.is_status_due:
                     self._tell(process)
@@ -268,16 +269,22 @@ class GroupJob:
 
     # -- the master's shell
 
+    def _answer(self, master: Process, to: tuple[int, int]) -> None:
+        """Tell a worker what is to be true of it, or (None) to end."""
+        is_over = self.journal["complete"] is not None or to[0] in master.evicted
+        self._reply(master, to, None if is_over else master.core.orders((1, to[0])))
+
     def _on_status(self, master: Process, to: tuple[int, int], seq: int, status: MemberStatus) -> None:
         if self.journal["term"] != master.core._term:
             if self.rng.random() < 0.5:  # an old master may still speak for a while
-                self._reply(master, to, master.core.orders((1, to[0])))
+                self._answer(master, to)
             return
         if seq >= master.heard.get(to[0], 0):
             master.heard[to[0]] = seq
             member = Member(incarnation=(1, to[0]), worker=str(to[0]))
+            master.core.check(status)
             self._feed_master(master, events.Heard(member, status))
-        self._reply(master, to, master.core.orders((1, to[0])))
+        self._answer(master, to)
 
     def _feed_master(self, master: Process, event: events.Input) -> None:
         if self.journal["term"] != master.core._term or self.journal["complete"] is not None:
@@ -298,9 +305,9 @@ class GroupJob:
                     self._evaluate(master, name, 0, [])
                 case events.Complete(name):
                     self.journal["complete"] = name
-                    master.core.is_over = True
-                case events.Evict():
+                case events.Evict(incarnation):
                     self.figures["evicted"] += 1
+                    master.evicted.add(incarnation[1])
         if master.core.generation != before:
             self.figures["generations"] += 1
             self.log.append(
@@ -308,10 +315,16 @@ class GroupJob:
             )
 
     def _evaluate(self, master: Process, name: Any, task: int, measured: list[bytes]) -> None:
-        """Have some member evaluate a task on the state with this name, then the next one; none has it: another tries."""
+        """Have some member evaluate a task on the state with this name, then the next one; none has it: another tries.
+
+        What an earlier master has had evaluated is so.
+        """
 
         def go_on() -> None:
             if self.journal["term"] != master.core._term or master.core._evaluating != name:
+                return
+            if name in self.journal["evaluated"]:
+                self._feed_master(master, events.Evaluated(name))
                 return
             if task == EVALUATION_TASKS:
                 self.journal["evaluated"][name] = measured
@@ -327,15 +340,12 @@ class GroupJob:
         self._within(0.1, 1.0, lambda: self._when_awake(master, go_on))
 
     def _write_manifest(self, master: Process, name: Any, count: int, *, is_checkpoint: bool) -> None:
-        parts = self._parts[name, count, is_checkpoint]
-        if len(parts) != count:
-            raise Violation(f"{name} of {count} was said to be durable, but {sorted(parts)} are")
-        self._manifests[name] = [parts[rank] for rank in range(count)]
-        self._within(
-            0.05,
-            0.5,
-            lambda: self._when_awake(master, lambda: self._feed_master(master, events.Durable(name))),
-        )
+        if not self._disk.complete(name, count, is_checkpoint=is_checkpoint):
+            self.figures["not completed"] += 1
+            return
+        self.figures["completed"] += 1
+        durable = events.Durable(name, is_checkpoint)
+        self._within(0.05, 0.5, lambda: self._when_awake(master, lambda: self._feed_master(master, durable)))
 
     # -- a member's shell
 
@@ -413,9 +423,6 @@ class GroupJob:
                 self._within(
                     0.1, 1.5, lambda: self._when_awake(process, lambda: self._write(process, instruction))
                 )
-            case Exit():
-                self.log.append(f"{self.now:8.2f} worker {process.number}: {instruction.reason}")
-                self._end(process, is_replaced=self.journal["complete"] is None)
 
     def _compute(self, process: Process, order: Compute, place: int) -> None:
         """Compute a block's slots one after another."""
@@ -469,18 +476,18 @@ class GroupJob:
         state = None
         if self._unreadable:
             self._unreadable -= 1
-        elif name in self._manifests:
-            state = _joined(self._manifests[name])
+        elif parts := self._disk.parts(name):
+            state = _joined(parts)
             self.figures["loaded"] += 1
         self._feed(process, inputs.Loaded(name, state))
 
     def _write(self, process: Process, order: WritePart) -> None:
         part = order.state
-        place = part.name, part.partitions, order.is_checkpoint
-        self._parts.setdefault(place, {})[part.partition] = part
+        is_written = self._disk.write(part, is_checkpoint=order.is_checkpoint)
         about = (part.name, part.partition, part.partitions, order.is_checkpoint)
-        written = inputs.PartWritten(order.generation, *about)
-        self._feed(process, written)
+        if is_written or not order.is_last:  # the last one is tried until it is there
+            error = "" if is_written else "a later one has its place"
+            self._feed(process, inputs.PartWritten(order.generation, *about, error=error))
 
     # -- faults
 
@@ -549,9 +556,9 @@ class GroupJob:
         """The state that a complete job has ended with."""
         if self.schedule.snapshot_s is None:
             return self._sealed[name]
-        if name not in self._manifests:
+        if (parts := self._disk.parts(name)) is None:
             raise Violation("the job is complete, and its last state is not durable")
-        return _joined(self._manifests[name])
+        return _joined(parts)
 
 
 def _bits(state: State) -> bytes:

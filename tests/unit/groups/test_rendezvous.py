@@ -19,6 +19,7 @@ from edlz.services.master.core.groups.events import (
 )
 from edlz.services.master.core.groups.links import cut_off
 from edlz.services.master.core.groups.rendezvous import STEPS, Rendezvous, Stage
+from edlz.services.master.core.groups.written_states import KNOWN
 from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.messages import Identity, Member, MemberStatus, SlotFailure, WrittenPart
 from tests import builders
@@ -44,7 +45,9 @@ class Group:
 
     def say(self, n: int, **fields: Any) -> list[Instruction]:
         fields.setdefault("term", self.core._term)
-        return self.core.feed(Heard(Member(incarnation=life(n), worker=str(n)), status(**fields)), self.now)
+        said = status(**fields)
+        self.core.check(said)
+        return self.core.feed(Heard(Member(incarnation=life(n), worker=str(n)), said), self.now)
 
     def wait(self, seconds: float) -> list[Instruction]:
         self.now += seconds
@@ -131,7 +134,7 @@ def test_silence_is_a_loss_and_a_late_status_does_not_bring_back_the_dead() -> N
 
 
 def test_a_durable_state_that_is_further_is_read_by_who_can() -> None:
-    group = Group(durable=((1, 3), 9))
+    group = Group(durable={(((1, 3), 9), False)})
     group.say(1)
     group.core._open((life(1), life(2)), 0.0)
     group.say(2)
@@ -150,11 +153,82 @@ def test_a_durable_state_that_is_further_is_read_by_who_can() -> None:
 
 def test_a_manifest_is_due_when_all_parts_are_durable() -> None:
     group = Group()
-    parts = [WrittenPart(name=((1, 1), 3), rank=rank, count=2) for rank in range(2)]
     group.form(1, 2)
+    name = (group.core.generation, 3)
+    parts = [WrittenPart(name=name, rank=rank, count=2) for rank in range(2)]
     assert group.computing(1, written=(parts[0],)) == []
-    assert group.computing(2, written=(parts[1],)) == [WriteManifest(((1, 1), 3), 2, parts=tuple(parts))]
+    assert group.computing(2, written=(parts[1],)) == [WriteManifest(name, 2, parts=tuple(parts))]
     assert group.computing(2, written=(parts[1],)) == []
+    group.core.feed(Durable(name), 0.0)
+    again = [WrittenPart(name=name, rank=rank, count=3) for rank in range(3)]
+    assert group.computing(2, written=tuple(again)) == []
+
+
+def test_a_restarted_master_completes_nothing_that_is_complete() -> None:
+    name, members = ((1, 4), 6), (life(1), life(2))
+    group = Group(term=2, durable={(name, True)})
+    about = {"phase": "computing", "generation": (1, 4), "members": members, "name": ((1, 4), 9)}
+    parts = [WrittenPart(name=((1, 4), v), rank=0, count=1, is_checkpoint=True) for v in (6, 9)]
+    group.say(1, written=tuple(parts), **about)
+    [_, found] = group.say(2, **about)
+    assert found == WriteManifest(((1, 4), 9), 1, is_checkpoint=True, parts=(parts[1],))
+
+
+def test_a_complete_checkpoint_that_a_group_begins_with_is_not_written_again() -> None:
+    name = ((1, 3), 6)
+    group = Group(term=2, durable={(name, True), (((1, 2), 4), False)})
+    group.say(1)
+    group.wait(12.1)
+    group.say(1)
+    group.say(1, phase="promised", generation=group.core.generation)
+    assert group.core.orders(life(1)).load == name
+    group.say(1, phase="promised", generation=group.core.generation, name=name)
+    orders = group.core.orders(life(1))
+    assert (orders.source, orders.checkpointed) == (name, 6)
+
+
+def test_of_a_checkpoint_that_lacks_a_part_the_next_group_hears_that_it_is_not_there() -> None:
+    group = Group()
+    group.form(1, 2)
+    name = (group.core.generation, 3)
+    part = WrittenPart(name=name, rank=0, count=2, is_checkpoint=True)
+    group.computing(1, written=(part,), name=name)
+    group.core.feed(Lost(life(2)), 0.0)
+    group.say(1, phase="promised", generation=group.core.generation, name=name)
+    orders = group.core.orders(life(1))
+    assert (orders.source, orders.checkpointed) == (name, 0)
+
+
+def test_what_a_group_that_was_cut_off_has_written_counts_no_more() -> None:
+    """It is whole, goes on without its master, and comes back when another group has begun behind it."""
+    group = Group(durable={(((0, 1), 2), False)})
+    group.form(1, 2, name=((0, 1), 2))
+    old = group.core.generation
+    for n in (1, 2):
+        group.core.feed(Lost(life(n)), 0.0)
+    group.form(3, name=((0, 1), 2))
+    parts = [WrittenPart(name=(old, 9), rank=rank, count=2, is_checkpoint=True) for rank in range(2)]
+    failed = WrittenPart(name=(old, 9), rank=0, count=2, is_checkpoint=True, error="no room", attempt=1)
+    about = {"generation": old, "members": (life(1), life(2)), "name": (old, 9)}
+    found = [*group.say(1, written=(parts[0], failed), **about), *group.say(2, written=(parts[1],), **about)]
+    assert found == []
+    of_the_source = WrittenPart(name=((0, 1), 2), rank=0, count=1, is_checkpoint=True)
+    assert len(group.computing(3, written=(of_the_source,))) == 1
+
+
+def test_parts_and_states_are_forgotten_in_their_time() -> None:
+    group = Group()
+    group.form(1, 2)
+    for version in range(1, 100):
+        name = (group.core.generation, version)
+        half = WrittenPart(name=name, rank=0, count=2)
+        whole = WrittenPart(name=name, rank=0, count=1, is_checkpoint=True)
+        failed = WrittenPart(name=name, rank=0, count=2, error="no room", attempt=version)
+        assert len(group.computing(1, written=(half, whole, failed))) == 2
+        group.core.feed(Durable(name, is_checkpoint=True), 0.0)
+    states = group.core._states
+    assert max(len(known) for known in (states._parts, states._durable, states._failures)) <= 2 * KNOWN
+    assert group.core.durable[-1] == (group.core.generation, 99)
 
 
 def test_a_restarted_master_goes_on_with_a_group_that_is_whole() -> None:
@@ -199,10 +273,6 @@ def test_the_job_is_complete_when_all_have_sealed() -> None:
     assert group.computing(1, phase="sealed", **about) == []
     assert group.computing(2, phase="sealing", **about) == []
     assert group.computing(2, phase="sealed", **about) == [Complete(((1, 1), 2), 2)]
-    assert not group.core.orders(life(1)).finished  # it may be evaluated and exported yet
-    group.core.is_over = True
-    assert group.core.orders(life(1)).finished
-    assert group.core.orders(life(7)).finished
 
 
 def test_a_sealed_group_that_loses_a_member_seals_again() -> None:
@@ -224,7 +294,6 @@ def test_who_is_cut_off_is_told_to_stop() -> None:
     group.computing(1, phase="staged")
     found = group.computing(2, phase="staged", lacks=(life(1),))
     assert found[0] == Evict(life(2), "worker-2 cannot reach worker-1")
-    assert group.core.orders(life(2)).stop
     assert group.core._candidates == (life(1),)
 
 

@@ -34,7 +34,6 @@ from edlz.services.worker.core.groups.instructions import (
     Abandon,
     AskMember,
     Compute,
-    Exit,
     Instruction,
     Reply,
     Tell,
@@ -140,11 +139,6 @@ def test_orders_of_a_lower_term_or_generation_have_no_effect() -> None:
     for old in (GroupOrders(term=1, generation=(9, 9)), GroupOrders(term=2, generation=(1, 5))):
         made.feed(MemberOrdered(old), 0.0)
     assert (made.term, made.generation) == (2, (2, 1))
-
-
-@pytest.mark.parametrize("told", [{"stop": True}, {"finished": True}])
-def test_it_is_over(told: dict[str, bool]) -> None:
-    assert only(Exit, replica(1).feed(orders(1, **told), 0.0))
 
 
 def test_a_state_is_taken_from_all_holders_and_from_one_alone_if_it_is_damaged() -> None:

@@ -202,6 +202,20 @@ def test_other_partitions_leave_no_part_of_theirs_in_it(tmp_path: Path) -> None:
     close_all(states)
 
 
+def test_the_same_checkpoint_of_other_partitions_is_good_until_it_is_replaced(tmp_path: Path) -> None:
+    """Members that have changed write the state that they stand at once more: it must be there all the while."""
+    folder = save(tmp_path, partitions=3)
+    parts = []
+    for state in make_cut(2):
+        parts += write_parts(tmp_path, [state])
+        assert verify(newest_good(tmp_path)) == ()
+    finish_version(tmp_path, parts, 7)
+    assert [info.partitions for info in list_versions(tmp_path)] == [2]
+    states = read_all(folder, 2)
+    assert merged(states) == merged(make_cut(2))
+    close_all(states)
+
+
 def test_a_part_of_an_earlier_checkpoint_comes_too_late(tmp_path: Path) -> None:
     cut = make_cut(1)
     finish_version(tmp_path, write_parts(tmp_path, cut, number=3), 7, number=3)

@@ -54,6 +54,7 @@ class Durable:
     """All parts of a state are durable, and its manifest says so."""
 
     name: SnapshotName
+    is_checkpoint: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ somebody else or a join begins the next one.  A restarted master *settles*: it h
 with a group that is whole.  What is done is what the group's ledger says.  PROTOCOL: "AllReduce".
 """
 
+from collections import deque
 from collections.abc import Collection
 from enum import Enum
 
@@ -22,14 +23,13 @@ from edlz.services.master.core.groups.events import (
     Input,
     Instruction,
     Lost,
-    PartFailed,
     Tell,
     Tick,
-    WriteManifest,
 )
 from edlz.services.master.core.groups.links import Link, cut_off
 from edlz.services.master.core.groups.status_check import check_status
-from edlz.services.protocol.groups import BASE
+from edlz.services.master.core.groups.written_states import KNOWN, WrittenStates
+from edlz.services.protocol.groups import BASE, DurableState
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
@@ -39,7 +39,6 @@ from edlz.services.protocol.messages import (
     Member,
     MemberStatus,
     SnapshotName,
-    WrittenPart,
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.transitions import Transitions
@@ -82,10 +81,8 @@ class Rendezvous:
         Of this master.
     now : float
         When it begins.
-    durable : SnapshotName
-        The greatest name of a complete checkpoint or snapshot.
-    evaluated : collection of SnapshotName
-        States that have been evaluated, as journalled.
+    durable : collection of (SnapshotName, bool)
+        States that lie on the disk, whole, and whether as checkpoints.
 
     Attributes
     ----------
@@ -93,10 +90,8 @@ class Rendezvous:
     generation : Identity
     ends : dict of int to int
         Where bad tasks end, as journalled: whoever carries out `GiveUpTask` enters it here behind the journal.
-    checkpoint, checkpointed : int
-        What is told of checkpoints; see `GroupOrders`.
-    is_over : bool
-        The job is complete, as journalled: members hear that it is finished.
+    checkpoint : int
+        What is told of one that is wanted out of turn; see `GroupOrders`.
     """
 
     def __init__(
@@ -104,20 +99,18 @@ class Rendezvous:
         plan: Plan,
         term: int,
         now: float,
-        durable: SnapshotName = BASE,
-        evaluated: Collection[SnapshotName] = (),
+        durable: Collection[DurableState] = (),
     ) -> None:
         self._plan, self._term = plan, term
-        self._evaluated = set(evaluated)
+        self._evaluated: deque[SnapshotName] = deque(maxlen=KNOWN)  # states, the newest ones
         self._released: SnapshotName = BASE  # the one of them that members may stand at
         self._evaluating: SnapshotName | None = None  # what members hold until it is evaluated
-        self._durable = {durable}  # names of states that all of a group have written
+        self._states = WrittenStates(durable)
         self._began_s = now
         self.stage = Stage.SETTLING
         self.generation: Identity = NO_IDENTITY
         self.ends: dict[int, int] = {}
-        self.checkpoint = self.checkpointed = 0
-        self.is_over = False
+        self.checkpoint = 0
         self._count = 0  # of generations
         self._statuses: dict[Identity, MemberStatus] = {}  # of this term, by worker's life
         self._members: dict[Identity, Member] = {}
@@ -128,11 +121,9 @@ class Rendezvous:
         self._broken: set[Link] = set()  # for which somebody was evicted
         self._candidates: tuple[Identity, ...] = ()  # who is told of the generation
         self._group: tuple[Identity, ...] = ()  # its members, when it is formed
-        self._source: SnapshotName = BASE
+        self._source: SnapshotName = BASE  # what the newest group has begun with
+        self._formed: Identity = NO_IDENTITY  # its generation
         self._holders: tuple[Identity, ...] = ()
-        # Parts that are durable, by rank: of each name, number of members and kind of place.
-        self._parts: dict[tuple[SnapshotName, int, bool], dict[int, WrittenPart]] = {}
-        self._failed_parts: set[tuple[Identity, SnapshotName, int]] = set()
         self._load: tuple[Identity, SnapshotName] | None = None  # who reads a durable state
         self._unreadable: set[tuple[Identity, SnapshotName]] = set()
         self._is_join = False
@@ -141,24 +132,26 @@ class Rendezvous:
 
     # -- inputs
 
-    def feed(self, event: Input, now: float) -> list[Instruction]:
-        """Take an input; return what is to be done.
+    def check(self, status: MemberStatus) -> None:
+        """Raise RemoteProtocolError if no member of this job says such a thing; nothing has changed.
 
-        Raises
-        ------
-        RemoteProtocolError
-            If a status is none of this job; nothing has changed.
+        Whoever hears a status has it looked at first.
         """
+        check_status(status, self._plan, self.newest)
+
+    def feed(self, event: Input, now: float) -> list[Instruction]:
+        """Take an input; return what is to be done."""
         out: list[Instruction] = []
         match event:
             case Heard(member, status):
                 out = self._on_heard(member, status, now)
             case Lost(incarnation):
                 self._lost.add(incarnation)
-            case Durable(name):
-                self._durable.add(name)
+                self._states.forget(incarnation)
+            case Durable(name, is_checkpoint):
+                self._states.add(name, is_checkpoint=is_checkpoint)
             case Evaluated(name):
-                self._evaluated.add(name)
+                self._evaluated.append(name)
                 self._released = name
             case Tick():
                 pass
@@ -167,7 +160,6 @@ class Rendezvous:
     def _on_heard(self, member: Member, status: MemberStatus, now: float) -> list[Instruction]:
         """Believe what was said under this term; whoever speaks is there again."""
         who = member.incarnation
-        check_status(status, self._plan, self.newest)
         self._members[who] = member
         if status.term != self._term:
             return []
@@ -176,23 +168,20 @@ class Rendezvous:
             self._ready_s.setdefault(who, now)
         if status.unreadable is not None:
             self._unreadable.add((who, status.unreadable))
-        return [order for part in status.written for order in self._on_part(who, part)]
+        return self._take_parts(who)
 
-    def _on_part(self, who: Identity, part: WrittenPart) -> list[Instruction]:
-        """A part of a state is durable; with the last one the state is."""
-        if part.error:
-            failure = (who, part.name, part.attempt)
-            is_new = failure not in self._failed_parts
-            self._failed_parts.add(failure)
-            return [PartFailed(who, part)] if is_new else []
-        parts = self._parts.setdefault((part.name, part.count, part.is_checkpoint), {})
-        if part.rank in parts:
-            return []
-        parts[part.rank] = part
-        if len(parts) < part.count:
-            return []
-        in_order = tuple(parts[rank] for rank in sorted(parts))
-        return [WriteManifest(part.name, part.count, part.is_checkpoint, in_order)]
+    def _take_parts(self, who: Identity) -> list[Instruction]:
+        """Take in what a worker tells of parts of states, as far as the states are of the group's own history."""
+        written = self._statuses[who].written
+        return [one for part in written if self._is_ours(part.name) for one in self._states.take(who, part)]
+
+    def _is_ours(self, name: SnapshotName) -> bool:
+        """Whether the newest group has come to a state, or has begun with it or behind it.
+
+        A group that was cut off may have gone on, and be whole, while another one has begun with what was durable.
+        """
+        generation, version = self._source
+        return name[0] == self._formed or (name[0] == generation and name[1] <= version)
 
     @property
     def statuses(self) -> tuple[MemberStatus, ...]:
@@ -204,6 +193,11 @@ class Rendezvous:
             status.members and status.generation == self.generation for status in found
         )
         return found if are_in else ()
+
+    @property
+    def durable(self) -> tuple[SnapshotName, ...]:
+        """The names of the newest states that lie on the disk, whole."""
+        return self._states.durable
 
     @property
     def newest(self) -> Identity:
@@ -230,11 +224,9 @@ class Rendezvous:
             load=self._load[1] if self._load is not None and self._load[0] == who else None,
             ends=self._told_ends(),
             is_join=self._is_join,
-            stop=who in self._evicted,
-            finished=self.is_over,
             released=self._released,
             checkpoint=self.checkpoint if is_formed else 0,
-            checkpointed=self.checkpointed,
+            checkpointed=self._source[1] if self._states.is_checkpointed(self._source) else 0,
         )
 
     def _told_ends(self) -> Ends:
@@ -270,7 +262,10 @@ class Rendezvous:
             if all(self._is_in(member, generation, members) and member in live for member in members):
                 self._enter(Stage.FORMED)
                 self.generation, self._group, self._candidates = generation, members, members
-                return [Tell(f"Training goes on with {_workers(len(members))}.")]
+                return [
+                    Tell(f"Training goes on with {_workers(len(members))}."),
+                    *self._begin_history(self._statuses[members[0]].source),
+                ]
         is_new = self._term == 1 and live
         if is_new or now - self._began_s > SILENT_S + 2:
             return self._open(live, now)
@@ -306,12 +301,17 @@ class Rendezvous:
         self._enter(Stage.FORMED)
         turn = self._bad.turn % len(candidates)
         self._group = (*candidates[turn:], *candidates[:turn])
-        self._source, self._holders = best, tuple(who for who in candidates if names[who] == best)
-        return []
+        self._holders = tuple(who for who in candidates if names[who] == best)
+        return self._begin_history(best)
+
+    def _begin_history(self, source: SnapshotName) -> list[Instruction]:
+        """A group is formed that goes on from a state; what its members have told of its history before counts now."""
+        self._source, self._formed = source, self.generation
+        return [one for who in self._group for one in self._take_parts(who)]
 
     def _reads_durable(self, candidates: tuple[Identity, ...], best: SnapshotName) -> bool:
         """Have the oldest candidate that can read a durable state, if one is further than who is there."""
-        for name in sorted((name for name in self._durable if name > best), reverse=True):
+        for name in sorted((name for name in self._states.durable if name > best), reverse=True):
             able = [who for who in candidates if (who, name) not in self._unreadable]
             if not able:
                 continue

@@ -11,7 +11,6 @@ __all__ = [
     "Abandon",
     "AskMember",
     "Compute",
-    "Exit",
     "Instruction",
     "Load",
     "Reply",
@@ -86,10 +85,4 @@ class WritePart:
     is_last: bool = False
 
 
-@dataclass(frozen=True)
-class Exit:
-    reason: str
-    code: int = 0
-
-
-Instruction = Tell | Compute | Abandon | AskMember | Reply | Load | WritePart | Exit
+Instruction = Tell | Compute | Abandon | AskMember | Reply | Load | WritePart

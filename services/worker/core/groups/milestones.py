@@ -32,7 +32,7 @@ class Milestones:
         self._evaluation_steps = evaluation_steps
         self._snapshot_due_s: float | None = None  # as soon as the model is built
         self._released: SnapshotName = BASE  # what has been evaluated
-        self._checkpointed = 0  # versions up to this one need not be written any more
+        self._checkpointed = 0  # the version of what its group has begun with, if it is a complete checkpoint
         # Numbers of the checkpoint that is wanted out of turn, and of the last one cut in this generation.
         self._wanted = self._cut = 0
 
@@ -79,7 +79,7 @@ class Milestones:
         """Whether a state that a group begins with is to be a checkpoint still: parts of it may be lost with the group before."""
         generation, version = name
         is_due = self._is_checkpoint(version) and generation != NO_IDENTITY
-        return is_due and version > self._checkpointed
+        return is_due and version != self._checkpointed
 
     def named(self, version: int, now: float) -> tuple[int, int]:
         """As rank 0 in the step after this version: what all write next for recovery, and as a checkpoint; 0 for nothing."""

@@ -55,7 +55,6 @@ from edlz.services.worker.core.groups.inputs import (
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
     Compute,
-    Exit,
     Instruction,
     Load,
     Reply,
@@ -109,6 +108,7 @@ class Replica:
         self.store: Store | None = None
         self.name: SnapshotName = BASE
         self.generation: Identity = NO_IDENTITY
+        self._source: SnapshotName = BASE  # what its group has begun with
         self._exchange = MemberExchange(me, plan.slots, bucket)  # with the others of this generation
         self._ends: dict[int, int] = {}
         self._pending: Identity | None = None  # a join that is promised behind the commit
@@ -143,6 +143,7 @@ class Replica:
             minibatches=self.store.ledger.minibatches if self.store else 0,
             losses=self.store.losses if self.store else LossSum(),
             recount=self._recount,
+            source=self._source,
         )
 
     @property
@@ -201,10 +202,6 @@ class Replica:
     def _on_orders(self, orders: GroupOrders, now: float) -> list[Instruction]:
         if orders.term < self.term:
             return []
-        if orders.finished:
-            return [Exit("the job is finished")]
-        if orders.stop:
-            return [Exit("the master said stop")]
         check_orders(orders)
         out: list[Instruction] = [Tell()] if orders.term > self.term else []
         self.term = orders.term
@@ -244,7 +241,7 @@ class Replica:
         """The group is formed: go on with it, or take its state over first."""
         if self.me not in {member.incarnation for member in orders.members}:
             raise RemoteProtocolError(f"generation {orders.generation} is formed without this member")
-        layout = self._whole.layout
+        self._source, layout = orders.source, self._whole.layout
         out: list[Instruction] = [*self._exchange.form(orders.members, layout.dense.size, layout.state.size)]
         if self.name == orders.source:
             return [*out, *self._begin(now)]
