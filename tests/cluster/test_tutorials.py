@@ -167,13 +167,12 @@ def test_your_data(place: Path) -> None:
 def test_strategies(place: Path) -> None:
     make_data(place)
     blocks = steps("strategies.md")
-    job = start(blocks["train"].command, place)
-    try:
-        assert job.stdout is not None
-        assert any("Evaluation metrics[v=100]" in line for line in job.stdout)
-        run("edlz stop mnist-allreduce", place)
-        assert job.wait(60) == 143
-    finally:
-        job.terminate()
-        job.wait()
+    with start(blocks["train"].command, place) as job:
+        try:
+            assert job.stdout is not None
+            assert any("Evaluation metrics[v=100]" in line for line in job.stdout)
+            run("edlz stop mnist-allreduce", place)
+            assert job.wait(60) == 143
+        finally:
+            job.terminate()
     assert "376 minibatches, each in the model exactly once" in run(blocks["resume"].command, place)
