@@ -8,6 +8,7 @@ from typing import Any
 
 from edlz.services.ps import service
 from edlz.services.ps.__main__ import main as serve
+from edlz.services.transport.rpc import RpcServer
 
 __all__ = ["main"]
 
@@ -15,12 +16,12 @@ __all__ = ["main"]
 def main() -> int:
     address, *sys.argv[1:] = sys.argv[1:]
 
-    class BehindLine(service.RpcServer):
+    class BehindLine(RpcServer):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self.endpoint = address
 
-    service.RpcServer = BehindLine  # type: ignore[misc]
+    service.RpcServer = BehindLine  # type: ignore[attr-defined]
     return serve()
 
 

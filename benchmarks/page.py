@@ -41,7 +41,9 @@ def measure() -> list[Row]:
         with MasterProcess(Path(folder), records=TASKS, epochs=1, flags=flags) as master:
             workers = [master.join(str(number)) for number in range(WORKERS)]
             master.tell(workers, WARM_UP_S)
-            quiet, watched, answers_s = [], [], []
+            quiet: list[float] = []
+            watched: list[float] = []
+            answers_s: list[float] = []
             for _ in range(TURNS):
                 began_s = master.cpu_s
                 master.tell(workers, TURN_S)

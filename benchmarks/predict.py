@@ -38,8 +38,8 @@ def measure() -> list[Row]:
         begin = f"--checkpoint_dir_for_init={checkpoints}"
         evaluated, predicted = [], []
         for turn in range(TURNS):
-            given = f"--validation_data={data}/large"
-            evaluated.append(_run(folder, "evaluate", f"evaluated-{turn}", given, begin))
+            labelled = f"--validation_data={data}/large"
+            evaluated.append(_run(folder, "evaluate", f"evaluated-{turn}", labelled, begin))
             out = folder / f"out-{turn}"
             given = (f"--prediction_data={data}/large", f"--prediction_output={out}")
             predicted.append(_run(folder, "predict", f"predicted-{turn}", *given, begin))

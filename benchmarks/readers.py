@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,11 @@ def _csv_rows(folder: Path) -> list[Row]:
     rows = []
     for name, label in (("rows.csv", "CSV, 40 columns"), ("quoted.csv", "CSV with quoted texts")):
         listed = list_data(str(folder / name))
-        ours, peer = _turns(lambda listed=listed: _read(listed), lambda listed=listed: _arrow_csv(listed))
+        ours, peer = _turns(partial(_read, listed), partial(_arrow_csv, listed))
         rows.append(_rate_row(label, ours, "pyarrow", peer, ROWS, "rows", 0.9))
         size = (folder / name).stat().st_size
         index, newlines = _turns(
-            lambda path=folder / name: list_data(str(path)), lambda path=folder / name: _count_newlines(path)
+            partial(list_data, str(folder / name)), partial(_count_newlines, folder / name)
         )
         rows.append(_rate_row(f"index of {label}", index, "counting newlines", newlines, size, "B", 0.35))
     listed = list_data(str(folder / "rows.csv"))

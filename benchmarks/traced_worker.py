@@ -33,7 +33,7 @@ def _note_work(work: list[list[Any]]) -> None:
 
 def _drain_behind(count: int) -> None:
     """Let the pipeline run empty behind each so many tasks."""
-    has_room = HeldTasks.wants_task.fget
+    has_room = vars(HeldTasks)["wants_task"].fget
     assert has_room is not None
 
     def wants_task(self: HeldTasks) -> bool:
@@ -44,7 +44,8 @@ def _drain_behind(count: int) -> None:
 
 
 if __name__ == "__main__":
-    place, noted = Path(sys.argv.pop(1)), []
+    place = Path(sys.argv.pop(1))
+    noted: list[list[Any]] = []
     if sys.argv[1] == "--drain_behind":
         _drain_behind(int(sys.argv[2]))
         del sys.argv[1:3]
