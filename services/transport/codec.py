@@ -2,9 +2,9 @@
 
 Frame 0 is a msgpack header, `[version, request id, message, tensor descriptors]`; in the message an array
 is the number of its descriptor, `[dtype, shape, number of frames]`.  Behind it come the raw bytes of the
-tensors, C-ordered and little-endian, in descriptor order, at most 1 MiB a frame (frames that fit the L2
-cache travel 1.5 times as fast as 16 MiB ones).  An empty tensor has no frame.  The first two elements of
-the header keep their place in every version, so that even a foreign message can be answered.
+tensors, C-ordered and little-endian, in descriptor order, at most `Limits.frame_bytes` a frame.  An empty
+tensor has no frame.  The first two elements of the header keep their place in every version, so that even a
+foreign message can be answered.
 
 What is received is judged before anything is allocated for it.  Which messages there are is
 `services/protocol/messages.py`'s affair; how frames reach the peer is `services/transport/sockets.py`'s.
@@ -23,7 +23,7 @@ from edlz.core_ext._tensors import TensorReader, TensorWriter, size_in_bytes
 from edlz.services.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ANSWERS, REQUESTS
-from edlz.services.transport.limits import FRAME_BYTES, HeaderLimits, Limits
+from edlz.services.transport.limits import HeaderLimits, Limits
 
 __all__ = ["PROTOCOL_VERSION", "Buffer", "Codec", "MalformedMessage"]
 
@@ -120,7 +120,7 @@ class Codec:
         self._surely_taken_bytes = min(
             SMALL_BYTES, limits.request_header.total_bytes, limits.answer_header.total_bytes
         )
-        self._writer = TensorWriter(DTYPES, _PLAIN, FRAME_BYTES)
+        self._writer = TensorWriter(DTYPES, _PLAIN, limits.frame_bytes)
         self._reader = TensorReader(
             DTYPES,
             most_tensors=limits.tensors,

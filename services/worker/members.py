@@ -1,18 +1,24 @@
 """A worker's lines to the other members of its all-reduce group: the door at which they ask, and those it asks at theirs."""
 
 from collections.abc import Callable, Hashable
+from typing import Final
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.process.runtime import when_failed
 from edlz.services.process.shell import Fail
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import FetchState, Identity, Member, ReadTables, ReadVector, Reduce
+from edlz.services.transport.limits import Limits
 from edlz.services.transport.rpc import RpcClient, RpcServer
 from edlz.services.transport.security import Security
 from edlz.services.worker.core.groups.inputs import Answered, Request
 from edlz.services.worker.core.groups.instructions import AskMember, Reply
+from edlz.services.worker.core.groups.replica import BUCKET
 
 __all__ = ["MemberLines"]
+
+# A bucket is one frame: it is added up where it was received, without being joined from several.
+LIMITS: Final = Limits(frame_bytes=BUCKET * 4)
 
 
 class MemberLines:
@@ -56,6 +62,7 @@ class MemberLines:
             self._on_request,
             role=f"worker-{worker}",
             job=job,
+            limits=LIMITS,
             security=security.letting_in("worker", "master"),
         )
         when_failed(self._server.failed, fail)
@@ -105,6 +112,7 @@ class MemberLines:
             member.endpoint,
             role="worker",
             identity=self._worker,
+            limits=LIMITS,
             security=self._security,
             server="worker",
         )

@@ -12,7 +12,7 @@ import pytest
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.master.core.groups import events, rendezvous
 from edlz.services.master.core.groups.rendezvous import Rendezvous
-from edlz.services.protocol.messages import Member, NewestPull, Ping, Pong, SlotHeader
+from edlz.services.protocol.messages import Member, NewestPull, Ping, Pong, Reduce, SlotHeader
 from edlz.services.storage.state import State
 from edlz.services.transport.keys import JobKeys, make_job_keys
 from edlz.services.transport.rpc import RpcClient
@@ -30,7 +30,7 @@ from edlz.services.worker.core.groups.instructions import (
     WritePart,
 )
 from edlz.services.worker.core.groups.milestones import Milestones
-from edlz.services.worker.core.groups.replica import Replica
+from edlz.services.worker.core.groups.replica import BUCKET, Replica
 from edlz.services.worker.members import MemberLines
 from tests.loops import LOOPS, Run, runner_on
 from tests.rpc_peers import until
@@ -196,6 +196,38 @@ def test_members_end_with_the_bits_of_a_parameter_server(run: Run, *, has_keys: 
 
 def test_a_member_is_lost_and_another_one_takes_the_state_over(run: Run) -> None:
     run(train(None, is_lossy=True))
+
+
+def test_a_bucket_is_one_frame_and_lies_where_it_was_received(run: Run) -> None:
+    async def main(folder: str) -> None:
+        received: asyncio.Future[Reduce] = asyncio.get_running_loop().create_future()
+        lines = [
+            MemberLines(
+                f"ipc://{folder}/{number}",
+                worker=str(number),
+                job="test",
+                security=Security(),
+                feed=lambda event: received.set_result(event.body),  # type: ignore[arg-type]
+                fail=received.set_exception,
+            )
+            for number in range(2)
+        ]
+        owner = Member(incarnation=(1, 1), worker="1", endpoint=lines[1].endpoint)
+        bucket = np.arange(BUCKET, dtype=np.float32)
+        part = Reduce(
+            generation=(1, 1), version=0, rank=0, bucket=0, headers=(), places=(0, 1), dense=(bucket, bucket)
+        )
+        try:
+            lines[0].ask(AskMember(owner, "key", part))
+            for vector in (await received).dense:
+                assert np.array_equal(vector, bucket)
+                assert isinstance(vector.base, memoryview)  # one that was joined would be an array's
+        finally:
+            for each in lines:
+                each.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        run(main(folder))
 
 
 def test_only_workers_and_the_master_get_in(run: Run) -> None:

@@ -67,6 +67,15 @@ def test_a_tensor_is_cut_into_frames_of_a_mebibyte_that_are_views_of_it(count: i
     assert not got.flags.writeable
 
 
+def test_frames_may_be_larger_and_smaller_ones_are_taken_still() -> None:
+    large = Codec("answers", Limits(frame_bytes=4 * FRAME_BYTES))
+    whole, cut = (codec.encode(part(5 * FULL), 1) for codec in (large, Codec("answers")))
+    assert (len(whole), len(cut)) == (2, 4)
+    for frames in (whole, cut):
+        assert np.array_equal(decoded_values(copied(frames)), part(5 * FULL).values)
+        assert large.decode(copied(frames))[0] == 1
+
+
 def test_a_tensor_in_one_frame_is_not_copied() -> None:
     frames = copied(Codec("answers").encode(part(9), 1))
     assert np.shares_memory(decoded_values(frames), np.frombuffer(frames[1], np.uint8))
