@@ -27,6 +27,7 @@ _NAMES = (
     "export",
     "predict",
     "training",
+    "allreduce",
     "barrier",
     "ctr",
     "recovery",
