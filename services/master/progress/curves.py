@@ -125,7 +125,12 @@ class Curves:
     def finish(self, now: Figures, at: float) -> CurveRow | None:
         """Take the figures of the last moment; return the row that ends with it, however short that is."""
         row = self.note(now, at)
-        if row is None and self._end is not None and self._open is not None and self._end.at > self._open.since_s:
+        if (
+            row is None
+            and self._end is not None
+            and self._open is not None
+            and self._end.at > self._open.since_s
+        ):
             row = self._close(self._end.at)
         return row
 
