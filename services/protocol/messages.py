@@ -391,6 +391,7 @@ class MemberStatus(Record, frozen=True, kw_only=True):
     `members`: of the group it takes steps in, () while it is in none.  `lacks`: members of which it has waited long for a
     part of the step, or of the state; `unanswered`: owners of which it has for a mean; `has_mean`: its own are done.
     `source`: the state that its group has begun with.
+    `differs_from`: its state is damaged, and this member has the right one.
     """
 
     term: int
@@ -410,6 +411,7 @@ class MemberStatus(Record, frozen=True, kw_only=True):
     losses: LossSum = LossSum()
     recount: Recount = Recount()
     source: SnapshotName = (NO_IDENTITY, 0)
+    differs_from: Identity | None = None
 
 
 class GroupOrders(Record, frozen=True, kw_only=True):
@@ -779,7 +781,7 @@ class Reduce(Message, frozen=True, kw_only=True, tag=50):
 
     `places`: first slots of the nodes that the member has added up; `dense` and `state` have the bucket's piece of
     each.  What all must agree on comes from rank 0: `learning_rate`, and `snapshot_at` and `checkpoint_at`, versions that all
-    write, for recovery and as a checkpoint.
+    write, for recovery and as a checkpoint.  `checksum`: of the member's whole state, at versions where members compare theirs.
     """
 
     generation: Identity
@@ -794,10 +796,14 @@ class Reduce(Message, frozen=True, kw_only=True, tag=50):
     learning_rate: float = 0.0
     snapshot_at: int = 0
     checkpoint_at: int = 0
+    checksum: str = ""
 
 
 class Reduced(Message, frozen=True, kw_only=True, tag=51):
-    """The mean over all slots of a bucket; None if all were empty.  `headers`: of all slots, the same in all answers."""
+    """The mean over all slots of a bucket; None if all were empty.
+
+    `headers`: of all slots, the same in all answers.  `checksums`: of all members' states, in the order of ranks.
+    """
 
     generation: Identity
     version: int
@@ -809,6 +815,7 @@ class Reduced(Message, frozen=True, kw_only=True, tag=51):
     learning_rate: float = 0.0
     snapshot_at: int = 0
     checkpoint_at: int = 0
+    checksums: tuple[str, ...] = ()
 
 
 class GroupRefused(Message, frozen=True, kw_only=True, tag=52):

@@ -6,6 +6,7 @@ partition would be ordered, the members' orders say: where bad tasks end, which 
 evaluated.  Members hold a version that is to be evaluated until its round is over.
 """
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -63,7 +64,6 @@ class Group:
         self._version = 0  # of the newest status
         self._seq = 0
         self._said: tuple[object, ...] = ()  # what the newest status was made of
-        self._heard: set[Identity] = set()  # workers that have spoken since
         self._told: Identity | None = None  # the generation of which a screen has heard
         self.evaluating: SnapshotName | None = None
         self._given: list[Given] = []
@@ -98,7 +98,6 @@ class Group:
                 known.discard(before)
                 out += self._feed(events.Lost(before), now)
         known.add(life)
-        self._heard.add(life)
         self._workers[life] = status.worker
         member = Member(incarnation=life, worker=status.worker, endpoint=status.member_endpoint)
         return [*out, *self._feed(events.Heard(member, status.member), now)]
@@ -149,7 +148,7 @@ class Group:
 
     def status(self, closing: Sequence[tuple[int, int]]) -> PartitionStatus | None:
         """Return what a partition with the members' state would say; None while they do not take steps together, or if it
-        has said so before and not all of them have spoken since.
+        has said so before.
 
         Parameters
         ----------
@@ -164,9 +163,9 @@ class Group:
             self._reports = tuple(part for part in self._reports if part.version <= least.name[1])
         self._version = least.name[1]
         said = (core.generation, core.stage, least.name, tuple(closing), self._reports, core.durable)
-        if said == self._said and not self._heard.issuperset(member.incarnation for member in core.members):
+        if said == self._said:
             return None
-        self._said, self._heard = said, set()
+        self._said = said
         return self._as_partition(least, closing)
 
     def _as_partition(self, member: MemberStatus, closing: Sequence[tuple[int, int]]) -> PartitionStatus:
@@ -221,8 +220,8 @@ class Group:
         out: list[Instruction] = []
         for one in self._core.feed(event, now):
             match one:
-                case events.Tell(text):
-                    out.append(Announce("group", text))
+                case events.Tell(text, is_warning):
+                    out.append(Announce("group", text, logging.WARNING if is_warning else logging.INFO))
                 case events.WriteManifest(name, _, is_checkpoint, parts):
                     out += self._on_whole(name, parts, is_checkpoint=is_checkpoint)
                 case events.PartFailed():

@@ -181,8 +181,6 @@ Instruction = (
     | members.Reply
     | members.Compute
     | members.Abandon
-    | members.DigestState
-    | members.AssembleState
     | members.Load
     | members.WritePart
 )

@@ -1,28 +1,17 @@
 """What a simulated all-reduce job is to do, and what befalls it."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from edlz.services.protocol.plan import Plan, Shard
 from tests import builders
 
 MOMENTS = (
-    *(
-        "promised",
-        "fetching",
-        "computing",
-        "staged",
-        "held",
-        "failed",
-        "sealing",
-        "sealed",
-        "loading",
-        "assembling",
-    ),
+    *("promised", "fetching", "computing", "staged", "held", "failed", "sealing", "sealed", "loading"),
     *("gathering", "formed", "evaluating", "complete"),
 )
 
-__all__ = ["MOMENTS", "GroupFault", "GroupSchedule", "random_group_schedule"]
+__all__ = ["MOMENTS", "GroupFault", "GroupSchedule", "random_group_schedule", "with_damage"]
 
 KINDS = (
     *("kill", "kill", "kill", "all", "master", "stall", "stall master"),
@@ -35,7 +24,8 @@ class GroupFault:
     """At some time something happens to a worker (the `who`-th of those that live then) or to the master.
 
     kill (replaced), leave (not replaced), all (killed at once), stall, cut (from the master), link (between it and
-    another one), island (it and no other worker reach each other, now and later), join (one more), master (killed), stall master.  `seconds`: how long.
+    another one), island (it and no other worker reach each other, now and later), damage (its state in memory changes), join (one
+    more), master (killed), stall master.  `seconds`: how long.
     `during`: `at` seconds after a member (`who` is that one then) or the group enters this state for the `nth` time.
     """
 
@@ -65,7 +55,13 @@ class GroupSchedule:
     checkpoint_steps: int = 0
     evaluation_steps: int = 0
     unreadable: int = 0  # so many tries to read a durable state fail
+    check_steps: int = 3  # between comparisons of members' states
     faults: tuple[GroupFault, ...] = field(default=())
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether some member's state is damaged at some time."""
+        return any(fault.kind == "damage" for fault in self.faults)
 
     @property
     def plan(self) -> Plan:
@@ -109,7 +105,17 @@ def random_group_schedule(seed: int, *, is_function: bool = True) -> GroupSchedu
         evaluation_steps=r.choice((0, 0, 1, 2, 4)),
         unreadable=r.choice((0, 0, 1, 2)),
         faults=tuple(_fault(r) for _ in range(r.randint(0, 6))),
+        check_steps=r.choice((1, 3, 5)),
     )
+
+
+def with_damage(schedule: GroupSchedule) -> GroupSchedule:
+    """Return the same schedule with one or two members whose state is damaged."""
+    r = random.Random(f"damage {schedule.seed}")
+    found = [
+        GroupFault(at=r.uniform(3, 30), kind="damage", who=r.randrange(12)) for _ in range(r.randint(1, 2))
+    ]
+    return replace(schedule, faults=(*schedule.faults, *found))
 
 
 def _fault(r: random.Random) -> GroupFault:

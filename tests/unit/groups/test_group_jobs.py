@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.groups.job import GroupJob
-from tests.simulation.groups.schedule import MOMENTS, GroupFault, GroupSchedule, random_group_schedule
+from tests.simulation.groups.schedule import (
+    MOMENTS,
+    GroupFault,
+    GroupSchedule,
+    random_group_schedule,
+    with_damage,
+)
 
 LENGTHS = (2, 3, 0, 1, 4, 2, 2, 1)
 
@@ -45,6 +51,54 @@ def test_without_a_folder_all_are_lost_and_it_begins_anew(moment: str) -> None:
     assert (job.figures["faults"], job.figures["loaded"]) == (1, 0)
 
 
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_members_whose_state_is_damaged(seed: int) -> None:
+    """Each minibatch is in the model once; what a damaged member has computed before it was noticed is in it too."""
+    GroupJob(with_damage(random_group_schedule(seed))).run()
+
+
+DAMAGE = GroupFault(at=0.1, kind="damage", during="computing", nth=18)
+
+
+def checked(seed: int = 1, *faults: GroupFault, workers: int = 4) -> GroupSchedule:
+    """Return a job whose members compare their states before each step, and one of which is damaged."""
+    about = {"lengths": (8,) * 4, "epochs": 1, "slots": 4, "check_steps": 1}
+    return schedule(seed, workers=workers, faults=faults, **about)
+
+
+@pytest.mark.parametrize("who", range(4))
+def test_a_damaged_state_is_replaced_before_anything_follows_from_it(who: int) -> None:
+    job = GroupJob(checked(1, replace(DAMAGE, who=who)), has_majority=True).run()
+    assert (job.figures["damaged"], job.figures["warned"], job.figures["loaded"]) == (1, 1, 0)
+    assert any("has another state of v" in line for line in job.log)
+
+
+@pytest.mark.parametrize("moment", ["staged", "gathering", "promised", "fetching", "formed"])
+@pytest.mark.parametrize("kind", ["kill", "master", "join", "stall"])
+def test_what_happens_while_a_damaged_state_is_replaced(moment: str, kind: str) -> None:
+    first, fired = {"staged": 14, "gathering": 3, "promised": 5, "fetching": 1, "formed": 3}[moment], 0
+    for nth, at, who in ((0, 0.0, 0), (1, 0.1, 1), (2, 0.3, 2)):
+        again = nth if moment in ("staged", "promised") else 0
+        about = GroupFault(at=at, kind=kind, during=moment, nth=first + again, who=who, seconds=4.0)
+        job = GroupJob(checked(nth, DAMAGE, about), has_majority=True).run()
+        fired += (job.figures["damaged"], job.figures["faults"]) == (1, 2)
+    assert fired, "the fault never struck"
+
+
+def test_of_two_members_the_first_one_is_right() -> None:
+    """Its gradients are what both take, so the bits are not those of an undamaged job; nothing is lost."""
+    for who in (0, 1):
+        job = GroupJob(checked(1, replace(DAMAGE, who=who, nth=7), workers=2)).run()
+        assert job.figures["warned"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 2000, 100))
+def test_many_schedules_with_damage(first: int) -> None:
+    for seed in range(first, first + 100):
+        GroupJob(with_damage(random_group_schedule(seed))).run()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("is_function", [True, False])
 @pytest.mark.parametrize("first", range(1000, 3000, 100))
@@ -77,7 +131,7 @@ def test_one_worker_sends_nothing() -> None:
 
 
 def test_a_loss_drops_one_step_at_most_and_nothing_is_loaded() -> None:
-    fault = GroupFault(at=0.1, kind="leave", during="staged", nth=8)
+    fault = GroupFault(at=0.1, kind="kill", during="staged", nth=8)
     job = GroupJob(schedule(faults=(fault,))).run()
     undisturbed = GroupJob(schedule()).run()
     assert job.figures["loaded"] == 0

@@ -72,6 +72,7 @@ class Tell:
     """Something that an operator should hear of."""
 
     text: str
+    is_warning: bool = False
 
 
 @dataclass(frozen=True)

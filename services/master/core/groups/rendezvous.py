@@ -13,6 +13,7 @@ from collections.abc import Collection
 from enum import Enum
 
 from edlz.services.master.core.groups.bad_minibatches import BadMinibatches
+from edlz.services.master.core.groups.damage import damage_text
 from edlz.services.master.core.groups.events import (
     Complete,
     Durable,
@@ -294,15 +295,22 @@ class Rendezvous:
             return self._open(live, now) if live else []
         if any(self._statuses[who].generation != self.generation for who in candidates):
             return []
-        names = {who: self._statuses[who].name for who in candidates}
-        best = max(names.values())
-        if self._reads_durable(candidates, best):
+        damaged = self._damaged(candidates)
+        sound = {who: self._statuses[who].name for who in candidates if who not in damaged}
+        if self._reads_durable(candidates, max(sound.values(), default=BASE)):
             return []
+        names = sound or {who: self._statuses[who].name for who in candidates}
+        best = max(names.values())
         self._enter(Stage.FORMED)
         turn = self._bad.turn % len(candidates)
         self._group = (*candidates[turn:], *candidates[:turn])
-        self._holders = tuple(who for who in candidates if names[who] == best)
-        return self._begin_history(best)
+        self._holders = tuple(who for who in names if names[who] == best)
+        told = [
+            Tell(damage_text(who, self._statuses[who], self._members), is_warning=True)
+            for who in damaged
+            if who not in self._holders
+        ]
+        return [*told, *self._begin_history(best)]
 
     def _begin_history(self, source: SnapshotName) -> list[Instruction]:
         """A group is formed that goes on from a state; what its members have told of its history before counts now."""
@@ -333,6 +341,8 @@ class Rendezvous:
         new = [who for who in live if who not in self._group]
         if new and all(now - self._ready_s[who] > SETTLE_S for who in new):
             return self._open(live, now, is_join=True)
+        if any(statuses[who].phase == "staged" for who in self._damaged(self._group)):
+            return self._open(live, now)  # it takes the others' state over
         failures = self._on_failures(statuses, live, now)
         if failures is not None:
             return failures
@@ -386,6 +396,10 @@ class Rendezvous:
             given_up = self._bad.count(self._members[who].worker, failed)
             return self._open(live, now) if given_up is None else [given_up]
         return None
+
+    def _damaged(self, whom: Collection[Identity]) -> list[Identity]:
+        """Return those of them whose state is not what others have."""
+        return [who for who in whom if self._statuses[who].differs_from is not None]
 
     def _conclude(self, statuses: dict[Identity, MemberStatus]) -> list[Instruction]:
         """The job is complete when every member of one generation has made the full ledger durable."""

@@ -20,10 +20,8 @@ from edlz.services.storage.state import State
 
 __all__ = [
     "Answered",
-    "Assembled",
     "BlockComputed",
     "Built",
-    "Digested",
     "Input",
     "Loaded",
     "MemberOrdered",
@@ -107,22 +105,6 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Digested:
-    """The digest that was to be worked out."""
-
-    attempt: int
-    digest: str
-
-
-@dataclass(frozen=True)
-class Assembled:
-    """The state that was to be put together; None: the pieces are not those of the state that was cut."""
-
-    attempt: int
-    state: State | None
-
-
-@dataclass(frozen=True)
 class Loaded:
     """A durable state that was to be read; None: it cannot be."""
 
@@ -155,8 +137,6 @@ Input = (
     | BlockComputed
     | Request
     | Answered
-    | Digested
-    | Assembled
     | Loaded
     | PartWritten
 )

@@ -1,4 +1,4 @@
-"""The versions at which a member's state is written or evaluated.
+"""The versions at which a member's state is written, evaluated, or compared with those of others.
 
 All members of a group write the same states, each its own part.  Every so many steps that is a checkpoint; what is written
 in between, for recovery or since a checkpoint is wanted out of turn, rank 0 names in its parts of the step before.
@@ -6,6 +6,7 @@ in between, for recovery or since a checkpoint is wanted out of turn, rank 0 nam
 
 from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.messages import NO_IDENTITY, GroupOrders, SnapshotName
+from edlz.services.worker.core.groups.agreement import CHECK_STEPS
 from edlz.services.worker.core.groups.step import Step
 
 __all__ = ["Milestones"]
@@ -23,13 +24,19 @@ class Milestones:
         Model versions between checkpoints; 0 for none.
     evaluation_steps : int
         Model versions between evaluations: there it waits until the master has their result; 0 for none.
+    check_steps : int
+        Model versions between comparisons.
     """
 
     def __init__(
-        self, snapshot_s: float | None, checkpoint_steps: int = 0, evaluation_steps: int = 0
+        self,
+        snapshot_s: float | None,
+        checkpoint_steps: int = 0,
+        evaluation_steps: int = 0,
+        check_steps: int = CHECK_STEPS,
     ) -> None:
         self._snapshot_s, self._checkpoint_steps = snapshot_s, checkpoint_steps
-        self._evaluation_steps = evaluation_steps
+        self._evaluation_steps, self._check_steps = evaluation_steps, check_steps
         self._snapshot_due_s: float | None = None  # as soon as the model is built
         self._released: SnapshotName = BASE  # what has been evaluated
         self._checkpointed = 0  # the version of what its group has begun with, if it is a complete checkpoint
@@ -80,6 +87,10 @@ class Milestones:
         generation, version = name
         is_due = self._is_checkpoint(version) and generation != NO_IDENTITY
         return is_due and version != self._checkpointed
+
+    def compares(self, version: int) -> bool:
+        """Whether members compare their states of this version; that before training, too."""
+        return version % self._check_steps == 0
 
     def named(self, version: int, now: float) -> tuple[int, int]:
         """As rank 0 in the step after this version: what all write next for recovery, and as a checkpoint; 0 for nothing."""

@@ -152,6 +152,7 @@ class Reduction:
             learning_rate=first.learning_rate,
             snapshot_at=first.snapshot_at,
             checkpoint_at=first.checkpoint_at,
+            checksums=tuple(part.checksum for part in parts) if first.checksum else (),
         )
 
     def _tree_mean(self, nodes: list[Vector], places: list[int], count: int) -> Vector | None:

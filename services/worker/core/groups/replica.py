@@ -39,13 +39,10 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.state import State
-from edlz.services.worker.core.groups.donor import Donor
 from edlz.services.worker.core.groups.inputs import (
     Answered,
-    Assembled,
     BlockComputed,
     Built,
-    Digested,
     Input,
     Loaded,
     MemberOrdered,
@@ -57,7 +54,6 @@ from edlz.services.worker.core.groups.inputs import (
 )
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
-    AssembleState,
     Compute,
     Instruction,
     Load,
@@ -70,7 +66,7 @@ from edlz.services.worker.core.groups.message_check import check_orders
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.reduction import OWN, refusal
 from edlz.services.worker.core.groups.replica_phases import OF_MEMBERS, STEPS, Phase
-from edlz.services.worker.core.groups.state_transfer import part_of
+from edlz.services.worker.core.groups.state_transfer import Donor, part_of, state_digest
 from edlz.services.worker.core.groups.step import Step, next_step
 from edlz.services.worker.core.groups.transfer import Transfer
 from edlz.services.worker.core.groups.written_parts import WrittenParts
@@ -123,6 +119,7 @@ class Replica:
         self._attempt = 0  # numbers computations: one that was abandoned is not the present one
         self._transfer: Transfer | None = None  # while it fetches
         self._donor = Donor()  # of this state, to new members
+        self._differs_from: Identity | None = None  # who has the right state, while this one is damaged
 
     # -- what is told
 
@@ -148,6 +145,7 @@ class Replica:
             losses=self.store.losses if self.store else LossSum(),
             recount=self._recount,
             source=self._source,
+            differs_from=self._differs_from,
         )
 
     @property
@@ -192,10 +190,6 @@ class Replica:
                 return self._on_failed(event)
             case BlockComputed():
                 return self._on_computed(event, now)
-            case Digested(attempt, digest):
-                return self._donor.on_digest(attempt, digest, self._give)
-            case Assembled():
-                return self._on_assembled(event, now)
             case Loaded():
                 return self._on_loaded(event)
             case PartWritten():
@@ -251,7 +245,8 @@ class Replica:
             raise RemoteProtocolError(f"generation {orders.generation} is formed without this member")
         self._source, layout = orders.source, self._whole.layout
         out: list[Instruction] = [*self._exchange.form(orders.members, layout.dense.size, layout.state.size)]
-        if self.name == orders.source:
+        if self.name == orders.source and (self._differs_from is None or self.me in orders.holders):
+            self._differs_from = None  # or nobody has a right one any more
             return [*out, *self._begin(now)]
         if not orders.holders:
             raise RemoteProtocolError(f"nobody holds {orders.source}, the source of {orders.generation}")
@@ -269,32 +264,24 @@ class Replica:
         return [Tell()]
 
     def _take_over(self, state: State) -> None:
-        self.store, self.name = Store(state, self.plan.seed), state.name
-        self._donor.reset()
+        self.store, self.name, self._donor = Store(state, self.plan.seed), state.name, Donor()
+        self._differs_from = None
 
     # -- taking the state over
 
     def _give(self, to: Hashable, asked: FetchState) -> list[Instruction]:
         if asked.generation != self.generation or asked.name != self.name or self.store is None:
             return [Reply(to, refusal(asked.generation, self.generation))]
-        return self._donor.give(to, asked, self.store.view(self.name[0]))
+        return [Reply(to, self._donor.give(self.store.view(self.name[0]), asked))]
 
-    def _on_piece(self, piece: StatePiece, lone: int | None) -> list[Instruction]:
+    def _on_piece(self, piece: StatePiece, lone: int | None, now: float) -> list[Instruction]:
         if self._transfer is None:
             return []
-        pieces = self._transfer.take(lone, piece)
-        if not pieces:
-            return []
-        self._attempt += 1
-        return [AssembleState(self._attempt, self._whole.view(self.name[0]), self._transfer.source, pieces)]
-
-    def _on_assembled(self, event: Assembled, now: float) -> list[Instruction]:
-        if self._transfer is None or event.attempt != self._attempt:
-            return []
-        if event.state is None:
-            return list(self._exchange.fetch(self._transfer.begin_again()))
+        found = self._transfer.take(lone, piece, self._whole.view(self.name[0]))
+        if not isinstance(found, State):
+            return list(self._exchange.fetch(found)) if found else []
         self._transfer = None
-        self._take_over(event.state)
+        self._take_over(found)
         return self._begin(now)
 
     # -- a step
@@ -355,7 +342,10 @@ class Replica:
         if event.attempt != self._attempt:
             return []
         self._enter(Phase.STAGED)
-        named = self._milestones.named(self._whole.version, now)
+        version = self._whole.version
+        if len(self._exchange.members) > 1 and self._milestones.compares(version):
+            self._exchange.in_work.checksum = state_digest(self._whole.view(self.name[0]))
+        named = self._milestones.named(version, now)
         asked, own = self._exchange.send(event.learning_rate, *named, now)
         out: list[Instruction] = [*asked]
         for part in own:
@@ -378,7 +368,15 @@ class Replica:
         if not is_of_step or mean.generation != self.generation:
             return []
         step = self._exchange.take(owner, mean)
-        return [] if step is None else self._commit(step, now)
+        if step is None:
+            return []
+        return self._commit(step, now) if step.are_equal else self._on_difference(step)
+
+    def _on_difference(self, step: Step) -> list[Instruction]:
+        """Somebody's state is damaged: the step waits for a generation in which that one takes the state over."""
+        rank = step.differs_from(self._exchange.rank)
+        self._differs_from = None if rank is None else self._exchange.members[rank].incarnation
+        return [Tell()] if self._pending is None else self._promise(self._pending)
 
     def _commit(self, step: Step, now: float) -> list[Instruction]:
         """Take the step; then promise what waits for it, or take the next one."""
@@ -444,7 +442,7 @@ class Replica:
                 return self._on_mean(about[1], mean, now)
             case StatePiece() as piece if kind == "fetch":
                 self._note_answer(event, now)
-                return self._on_piece(piece, about[0])
+                return self._on_piece(piece, about[0], now)
             case GroupRefused(generation=generation):
                 return self._on_refused(event, generation, now)
             case _:

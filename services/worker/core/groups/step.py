@@ -14,6 +14,7 @@ from edlz.services.protocol.groups import block_of, buckets_of, nodes_of
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.messages import Identity, Reduce, Reduced, SlotHeader
 from edlz.services.protocol.plan import Plan
+from edlz.services.worker.core.groups.agreement import differs_from
 from edlz.services.worker.core.groups.inputs import SlotComputed
 from edlz.services.worker.core.groups.instructions import Slot
 
@@ -59,6 +60,8 @@ class Step:
         What owners have answered, by (rank, bucket).
     sent_s : float or None
         When its parts were sent.
+    checksum : str
+        Of the state that it is taken from, if members compare theirs.
     """
 
     version: int
@@ -69,6 +72,7 @@ class Step:
     computed: list[SlotComputed] = field(default_factory=list)  # those that are not empty
     means: dict[tuple[int, int], Reduced] = field(default_factory=dict)
     sent_s: float | None = None
+    checksum: str = ""
 
     def note(self, slot: SlotComputed) -> None:
         """Keep what was computed of a slot."""
@@ -102,6 +106,7 @@ class Step:
                         learning_rate=learning_rate if rank == 0 else 0.0,
                         snapshot_at=snapshot_at if rank == 0 else 0,
                         checkpoint_at=checkpoint_at if rank == 0 else 0,
+                        checksum=self.checksum,
                     ),
                 )
 
@@ -125,6 +130,25 @@ class Step:
     def missing(self) -> set[int]:
         """Ranks of owners of which a mean has not come."""
         return {place[0] for place in self.chunks.all_buckets() if place not in self.means}
+
+    def differs_from(self, rank: int) -> int | None:
+        """Return a rank whose state is right, and another one than this member's, when all means are there.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If owners disagree about the states.
+        """
+        found = {mean.checksums for mean in self.means.values()}
+        if len(found) > 1 or any(len(checksums) not in (0, self.chunks.count) for checksums in found):
+            raise RemoteProtocolError(f"owners have other checksums of v{self.version} than each other")
+        [checksums] = found
+        return differs_from(checksums, rank) if checksums else None
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether no member's state differs from the others', as far as is known."""
+        return all(len(set(mean.checksums)) <= 1 for mean in self.means.values())
 
     def mean(self) -> MeanStep:
         """Return what all means together say, when all are there.

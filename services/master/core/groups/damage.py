@@ -1,0 +1,33 @@
+"""What is told of a member whose state is not what the other members have."""
+
+from collections.abc import Mapping
+
+from edlz.services.protocol.messages import Identity, Member, MemberStatus
+
+__all__ = ["damage_text"]
+
+
+def damage_text(who: Identity, status: MemberStatus, members: Mapping[Identity, Member]) -> str:
+    """Return the warning that names a damaged member, one that is not, and where they listen.
+
+    Parameters
+    ----------
+    who : Identity
+        The damaged one.
+    status : MemberStatus
+        What it says.
+    members : mapping
+        All that were ever heard.
+    """
+    damaged = _called(members.get(who))
+    right = _called(members.get(status.differs_from or who))
+    text = f"{damaged} has another state of v{status.name[1]} than {right}, and takes that one over."
+    return f"{text}  A machine that computes or remembers wrongly should be replaced."
+
+
+def _called(member: Member | None) -> str:
+    if member is None:  # an earlier master knew it
+        return "another worker"
+    scheme, _, rest = member.endpoint.partition("://")
+    host = rest.rpartition(":")[0]
+    return f"worker-{member.worker}{f' at {host}' if scheme == 'tcp' and host else ''}"
