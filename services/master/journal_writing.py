@@ -8,6 +8,7 @@ from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.vocabulary.instructions import Journal as Entry
 from edlz.services.master.journal.full_disk import DiskFull
 from edlz.services.master.journal.journal import Journal
+from edlz.services.master.page.status_page import StatusPage
 from edlz.services.master.progress.progress import Progress
 
 __all__ = ["JournalWriting"]
@@ -24,8 +25,8 @@ class JournalWriting:
     progress : Progress
         What is shown of the job, which the next master is to know.
     clock : callable () -> float
-    page_port : int or None
-        Where the status page is: the next master opens it there too.
+    page : StatusPage, optional
+        The next master opens it at the same port.
     """
 
     def __init__(
@@ -34,10 +35,10 @@ class JournalWriting:
         core: MasterCore,
         progress: Progress,
         clock: Callable[[], float],
-        page_port: int | None,
+        page: StatusPage | None,
     ) -> None:
         self._journal, self._core, self._progress, self._clock = journal, core, progress, clock
-        self._page_port = page_port
+        self._page = page
 
     def enter(self, entry: Entry) -> float:
         """Write an entry, with the events that the journal does not have; return the seconds that the disk was full for.
@@ -50,8 +51,8 @@ class JournalWriting:
         before_s, events = self._journal.waited_s, self._progress.events.to_keep
         fields = self._with_final_status(entry.fields)
         fields = fields if events is None else fields | {"events": events}
-        if "term" in fields and self._page_port is not None:
-            fields = fields | {"page_port": self._page_port}
+        if "term" in fields and self._page is not None:
+            fields = fields | {"page_port": self._page.port}
         self._journal.write(self._core.term, fields, entry.added)
         if events is not None:
             self._progress.events.on_kept(events, self._clock())

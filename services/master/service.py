@@ -40,6 +40,7 @@ from edlz.services.master.core.vocabulary.instructions import (
     WriteState,
 )
 from edlz.services.master.core.vocabulary.instructions import Journal as Entry
+from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.digest import take_digest
 from edlz.services.master.group_states import GroupStates
 from edlz.services.master.hosted_partition import HostedPartition
@@ -141,15 +142,7 @@ class MasterService(Shell[Input, Instruction]):
         super().__init__(stop)
         self._config, self._journal, self._folder = config, journal, folder
         state, replicas = journal.state(), ReplicaFiles(job)
-        self._core = MasterCore(
-            job,
-            state,
-            config.evaluation_steps,
-            config.checkpoint_steps,
-            config.worker_hang_secs,
-            desired_processes(config, state.fleet),
-            replicas.names() if config.is_allreduce else (),
-        )
+        self._core = _core_of(job, config, state, replicas)
         self._checkpoints = CheckpointFolder(config, self._core)
         self._states = GroupStates(replicas, self._core)
         loop = asyncio.get_running_loop()
@@ -175,8 +168,7 @@ class MasterService(Shell[Input, Instruction]):
         self._hosted: HostedPartition | None = None
         self._look = looking_at(config, self._core, self._progress, self._clock, self._network)
         self._page = self._opened_page(config, state.page_port)
-        page_port = self._page.port if self._page is not None else None
-        self._writing = JournalWriting(journal, self._core, self._progress, self._clock, page_port)
+        self._writing = JournalWriting(journal, self._core, self._progress, self._clock, self._page)
         if self._core.settings.hosts_partition and not self._core.verdict.is_complete:
             self._hosted = HostedPartition(config, self._server, self._security, folder)
 
@@ -461,6 +453,18 @@ class MasterService(Shell[Input, Instruction]):
         """Make the predictions whole, or learn which files are not there."""
         missing, failure = await asyncio.to_thread(publish_predictions, self._config, self._core.job, order)
         self.feed(Published(tuple(missing), failure))
+
+
+def _core_of(job: Job, config: JobConfig, state: JournalState, replicas: ReplicaFiles) -> MasterCore:
+    return MasterCore(
+        job,
+        state,
+        config.evaluation_steps,
+        config.checkpoint_steps,
+        config.worker_hang_secs,
+        desired_processes(config, state.fleet),
+        replicas.names() if config.is_allreduce else (),
+    )
 
 
 def _failure_text(job: str, failure: FailureView) -> str:

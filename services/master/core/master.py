@@ -135,14 +135,14 @@ class MasterCore:
         self._standstill = Standstill()
         self._told: set[str] = set()  # who has heard how the job ended
         self._farewell = Farewell()
+        self._partition_answers, self._worker_answers = self._made_answers()
+
+    def _made_answers(self) -> tuple[PartitionAnswers, WorkerAnswers]:
         answered = (self.partitions, self.eras, self.checkpoints, self._standstill, self.work, self.verdict)
-        self._partition_answers = PartitionAnswers(
-            self.plan, self.term, self._identities, answered, self._told
-        )
+        to_partitions = PartitionAnswers(self.plan, self.term, self._identities, answered, self._told)
         heard = (self.partitions, self.eras, self.work, self.processes, self.verdict, self._course)
-        self._worker_answers = WorkerAnswers(
-            job, self.term, heard, self._group, self._told, lambda: self.achieved
-        )
+        about = (self.job, self.term, heard, self._group, self._told)
+        return to_partitions, WorkerAnswers(*about, achieved=lambda: self.achieved)
 
     def feed(self, event: Input, now: float) -> list[Instruction]:
         """Take an input; return what is to be done, in this order.
