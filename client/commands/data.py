@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from edlz.client.screen.columns import aligned
+from edlz.client.screen.long_work import long_work
 from edlz.client.screen.terminal import print_lines
 from edlz.client.screen.wording import count_of, size
 from edlz.services.inputs.conversion import convert as convert_records
@@ -86,22 +86,16 @@ def convert(
     """Write all records into one RecordIO or Parquet file, which is there as a whole or not at all."""
     listed = _listed(source, data_reader_params)
     total = sum(shard.count for shard in listed.shards)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        disable=not sys.stdout.isatty(),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("records", total=total)
-        count = convert_records(listed, target, lambda done: bar.update(task, completed=done))
+    with long_work(f"converting {source}", noun="record", total=total) as advance:
+        count = convert_records(listed, target, advance)
     print(f"{target}  {count_of(count, 'record')}, {size(target.stat().st_size)}")
 
 
 def _listed(path: str, params: str) -> Listed:
-    return list_data(path, "PATH", params, lambda text: print(f"note: {text}", file=sys.stderr))
+    with long_work(
+        f"looking at {path}"
+    ):  # text formats are read to the end: nothing else says how many records there are
+        return list_data(path, "PATH", params, lambda text: print(f"note: {text}", file=sys.stderr))
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from edlz.services.protocol.job_status import MISTAKE
 from edlz.services.worker.core.computation import Built
 from edlz.services.worker.engine.keras_engine import KerasEngine
 from edlz.services.worker.engine.user_code.user_code import failure_of, telling_exits
+from edlz.services.worker.member_base import refuse_for_members, warn_of_large_embeddings
 
 if TYPE_CHECKING:  # it imports TensorFlow
     from edlz.services.worker.engine.model_check import TriedMinibatch
@@ -42,7 +43,11 @@ def check_here(config: JobConfig) -> int:
             closing(KerasEngine(config, make_plan(config), max(1, config.num_ps_pods))) as trainer,
             telling_exits(),
         ):
-            built, tried = trainer.build(), trainer.check()
+            built = trainer.build()
+            if config.is_allreduce:
+                refuse_for_members(built)
+                warn_of_large_embeddings(built)
+            tried = trainer.check()
     except ModelError as error:
         _print_mistake(error)
         return MISTAKE

@@ -162,7 +162,7 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
         config,
         checkpoint_steps=config.checkpoint_steps if is_common else 0,
         export_from_checkpoint=exports,
-        private_job_dir=config.is_allreduce and not volumes.holds(job_dir),
+        private_job_dir=not volumes.holds(job_dir),
         image_name=image,
         job_dir=job_dir,
         keys_dir=MASTER_KEYS_DIR if is_secure else "",

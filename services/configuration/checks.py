@@ -167,12 +167,12 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
     for name in ("lr_staleness_modulation", "get_model_steps"):
         is_given = getattr(config, name) != JobConfig.__dataclass_fields__[name].default
         if is_given and not (config.use_async or config.is_allreduce):  # a group has its own reasons
-            message = f"{settings[name].plain() if name in settings else name} without use_async"
+            message = f"{settings[name].plain() if name in settings else name} without --use_async"
             yield _error(
                 f"{message}: in sync mode no gradient is stale", "add --use_async", name, "use_async"
             )
     if config.sync_version_tolerance and config.use_async:
-        message = f"sync_version_tolerance={config.sync_version_tolerance} with use_async"
+        message = f"--sync_version_tolerance={config.sync_version_tolerance} with --use_async"
         yield _error(
             f"{message}: async takes gradients of any age",
             "drop one of the two",
@@ -208,7 +208,7 @@ def _check_allreduce(config: JobConfig) -> Iterator[Finding]:
 
 def _unfit(config: JobConfig, name: str, reason: str) -> Finding:
     """Return that a flag does not fit the strategy."""
-    value, strategy = getattr(config, name), f"distribution_strategy={config.distribution_strategy}"
+    value, strategy = getattr(config, name), f"--distribution_strategy={config.distribution_strategy}"
     given = f"--{name}" if value is True else f"--{name}={value}"
     return _error(f"{given} with {strategy}: {reason}", "drop one of the two", name, "distribution_strategy")
 

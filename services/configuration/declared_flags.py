@@ -329,7 +329,7 @@ class DeclaredFlags:
     export_from_checkpoint: bool = _run(
         False, "", "the partitions' folders are not the workers'", readers="master", hidden=True
     )
-    private_job_dir: bool = _run(False, "", "workers alone: each has a job_dir of its own", readers="master")
+    private_job_dir: bool = _run(False, "", "no two processes see the same job_dir", readers="master")
     orphan_secs: float = _run(0.0, "SECS", "ps, worker end without master; in pods 600", minimum=0.0)
     leave_secs: float = _run(
         18.0, "SECS", "in which it is to end, on SIGTERM", readers="ps", hidden=True, minimum=0.0

@@ -31,6 +31,7 @@ class JobSettings:
 
     # of what is kept
     evaluation_steps: int
+    checkpoint_dir: str
     checkpoint_steps: int
     recovery_snapshot_secs: float
     export_from_checkpoint: bool
@@ -74,6 +75,7 @@ class JobSettings:
             lr_staleness_modulation=config.lr_staleness_modulation,
             sync_version_tolerance=config.sync_version_tolerance,
             evaluation_steps=config.evaluation_steps,
+            checkpoint_dir=config.checkpoint_dir,
             checkpoint_steps=config.checkpoint_steps,
             recovery_snapshot_secs=config.recovery_snapshot_secs,
             export_from_checkpoint=config.export_from_checkpoint,
@@ -96,6 +98,11 @@ class JobSettings:
     def hosts_partition(self) -> bool:
         """Whether the job's one partition lives in the master's process."""
         return self.num_ps_pods == 0 and not self.is_allreduce
+
+    @property
+    def can_checkpoint(self) -> bool:
+        """Whether whoever writes parts of a checkpoint and the master may see the same folder of them."""
+        return bool(self.checkpoint_dir) or self.hosts_partition or not self.private_job_dir
 
     @cached_property
     def is_allreduce(self) -> bool:

@@ -48,7 +48,7 @@ def record_blocks(listed: Listed, most: int | None = None) -> Iterator[Records]:
         source.close()
 
 
-def convert(listed: Listed, target: Path, on_progress: Callable[[int], None] = lambda records: None) -> int:
+def convert(listed: Listed, target: Path, on_records: Callable[[int], None] = lambda more: None) -> int:
     """Write all records into one file; return how many they are.
 
     Records with columns become a tf.train.Example each in RecordIO; byte strings stay what they are.
@@ -57,8 +57,8 @@ def convert(listed: Listed, target: Path, on_progress: Callable[[int], None] = l
     ----------
     target : Path
         Parquet if its name ends so, else RecordIO.
-    on_progress : callable
-        Called with the number of records written so far.
+    on_records : callable
+        Told of so many more that are written.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def convert(listed: Listed, target: Path, on_progress: Callable[[int], None] = l
     unfinished = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
     try:
         write = _write_parquet if target.suffix.lower() in _PARQUET else _write_recordio
-        count = write(unfinished, listed, on_progress)
+        count = write(unfinished, listed, on_records)
         expected = sum(shard.count for shard in listed.shards)
         if count != expected:
             raise DataError(f"{count} records were read, and there are {expected}", "convert it again")
@@ -94,14 +94,14 @@ def convert(listed: Listed, target: Path, on_progress: Callable[[int], None] = l
             unfinished.unlink()
 
 
-def _write_recordio(path: Path, listed: Listed, on_progress: Callable[[int], None]) -> int:
+def _write_recordio(path: Path, listed: Listed, on_records: Callable[[int], None]) -> int:
     count = 0
     with Writer(path) as writer:
         for block in record_blocks(listed):
             for record in block.rows() if isinstance(block, Columns) else block:
                 writer.write(record if isinstance(record, bytes) else _example(record))
             count += len(block)
-            on_progress(count)
+            on_records(len(block))
     return count
 
 
@@ -110,7 +110,7 @@ def _example(row: dict[str, Any]) -> bytes:
     return encode_example(values)
 
 
-def _write_parquet(path: Path, listed: Listed, on_progress: Callable[[int], None]) -> int:
+def _write_parquet(path: Path, listed: Listed, on_records: Callable[[int], None]) -> int:
     import pyarrow
     from pyarrow import parquet
 
@@ -124,7 +124,7 @@ def _write_parquet(path: Path, listed: Listed, on_progress: Callable[[int], None
                 pyarrow.table([_arrow_array(c, block.values[c.name]) for c in columns], schema=schema)
             )
             count += len(block)
-            on_progress(count)
+            on_records(len(block))
             if sum(part.num_rows for part in waiting) >= _GROUP_RECORDS:
                 writer.write_table(pyarrow.concat_tables(waiting))
                 waiting.clear()

@@ -295,6 +295,7 @@ class MasterService(Shell[Input, Instruction]):
         if core.work.evaluation.has_data and not core.plan.gives_parts:
             logger.info("Evaluation service stopped")
         self._progress.page = ""
+        self._progress.finish(self._clock())
         status = self._progress.status(0, self._clock())
         self._keep_shown(math.inf)
         leave_last_word(self._folder, status)

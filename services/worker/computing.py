@@ -50,7 +50,7 @@ from edlz.services.worker.core.instructions import (
 from edlz.services.worker.engine.user_code.user_code import TaskError, failure_of, without_exit
 from edlz.services.worker.keras_thread import KerasThread
 from edlz.services.worker.loss_log import LossLog
-from edlz.services.worker.member_base import base_of_members, refuse_for_members
+from edlz.services.worker.member_base import base_of_members, refuse_for_members, warn_of_large_embeddings
 from edlz.services.worker.parameters import Parameters, slice_of
 from edlz.services.worker.part_writer import PartWriter
 from edlz.services.worker.pushes import Rates, make_pushes
@@ -161,6 +161,7 @@ class Computing:
         built = self._engine.build()
         if config.is_allreduce:
             refuse_for_members(built)
+            warn_of_large_embeddings(built)
             self._base = base_of_members(built, job)
         if instruction.check:
             self._engine.check()

@@ -1,5 +1,6 @@
-"""What a member of an all-reduce group begins with, and the models that no group can train."""
+"""What a member of an all-reduce group begins with, and the models that no group can train, or not well."""
 
+import logging
 from pathlib import Path
 
 from edlz.services.errors import ConfigError, ModelError
@@ -9,7 +10,11 @@ from edlz.services.protocol.messages import Initialise, Job
 from edlz.services.storage.checkpoint_reading import read_partition
 from edlz.services.worker.core.computation import Built
 
-__all__ = ["base_of_members", "refuse_for_members"]
+__all__ = ["base_of_members", "refuse_for_members", "warn_of_large_embeddings"]
+
+LARGE_BYTES = 256 << 20
+
+logger = logging.getLogger(__name__)
 
 _HELP = "--distribution_strategy=ParameterServerStrategy"
 
@@ -33,6 +38,20 @@ def refuse_for_members(built: Built) -> None:
             "callbacks() returns one that decides how the job goes on: AllreduceStrategy does not have that yet",
             _HELP,
         )
+
+
+def warn_of_large_embeddings(built: Built) -> None:
+    """Say what a step sends for an Embedding of Keras whose rows are all in the model, if that is much."""
+    for variable in built.layout.dense.variables:
+        size_bytes = 4 * variable.size
+        if variable.path.endswith("/embeddings") and size_bytes > LARGE_BYTES:
+            logger.warning(
+                "%s stays in the model: each worker holds all of its %s rows, and sends and receives %s MiB or more in each"
+                " step, used or not; with --distribution_strategy=ParameterServerStrategy only a minibatch's rows are sent",
+                variable.path,
+                f"{variable.shape[0]:,}",
+                f"{size_bytes >> 20:,}",
+            )
 
 
 def base_of_members(built: Built, job: Job) -> Store:

@@ -19,8 +19,17 @@ from edlz.services.storage.state import State
 from edlz.services.transport.security import Security
 from edlz.services.worker.block_computing import BlockComputing
 from edlz.services.worker.computing import Computing
-from edlz.services.worker.core.groups.inputs import Input, Loaded, PartWritten
-from edlz.services.worker.core.groups.instructions import AskMember, Compute, Load, Reply, WritePart
+from edlz.services.worker.core.groups.inputs import Assembled, Digested, Input, Loaded, PartWritten
+from edlz.services.worker.core.groups.instructions import (
+    AskMember,
+    AssembleState,
+    Compute,
+    DigestState,
+    Load,
+    Reply,
+    WritePart,
+)
+from edlz.services.worker.core.groups.state_transfer import assemble, state_digest
 from edlz.services.worker.members import MemberLines
 
 __all__ = ["Membership"]
@@ -78,6 +87,9 @@ class Membership:
         self._files = ReplicaFiles(job)
         self._tag = f"worker-{config.worker_id}-{secrets.token_hex(4)}"
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
+        self._aside = ThreadPoolExecutor(
+            1, thread_name_prefix="state"
+        )  # for what would hold the loop for long
         self._blocks: BlockComputing | None = None
         self._loop = asyncio.get_running_loop()
         self._last: WritePart | None = None  # the state that the job ends with, while it has to be written
@@ -88,6 +100,7 @@ class Membership:
         self._is_closed = True
         self._lines.close()
         self._disk.shutdown(wait=False, cancel_futures=True)
+        self._aside.shutdown(wait=False, cancel_futures=True)
 
     # -- the others
 
@@ -110,13 +123,27 @@ class Membership:
         self._blocks = self._blocks or self._computing.block_computing(self._feed)
         self._blocks.compute(order, store)
 
+    # -- a transfer
+
+    def digest(self, order: DigestState) -> None:
+        def done(digest: str) -> None:
+            self._feed(Digested(order.attempt, digest))
+
+        self._run(self._aside, lambda: state_digest(order.state), done)
+
+    def assemble(self, order: AssembleState) -> None:
+        def done(state: State | None) -> None:
+            self._feed(Assembled(order.attempt, state))
+
+        self._run(self._aside, lambda: assemble(order.own, order.name, order.pieces), done)
+
     # -- the disk
 
     def load(self, load: Load) -> None:
         def done(state: State | None) -> None:
             self._feed(Loaded(load.name, state))
 
-        self._run(lambda: self._read(load.name), done)
+        self._run(self._disk, lambda: self._read(load.name), done)
 
     def _read(self, name: SnapshotName) -> State | None:
         try:
@@ -131,7 +158,11 @@ class Membership:
         self._try_to_write(order, self._loop.time())
 
     def _try_to_write(self, order: WritePart, since_s: float) -> None:
-        self._run(lambda: self._write(order), lambda written: self._on_written(order, written, since_s))
+        self._run(
+            self._disk,
+            lambda: self._write(order),
+            lambda written: self._on_written(order, written, since_s),
+        )
 
     def _on_written(self, order: WritePart, written: PartInfo | OSError | None, since_s: float) -> None:
         """A state to go on from may fail (the next one is due soon); the last one waits for room on a full disk."""
@@ -168,8 +199,10 @@ class Membership:
         except OSError as error:
             return error
 
-    def _run(self, work: Callable[[], Result], then: Callable[[Result], None]) -> None:
-        """Have the disk's thread do something, then the loop."""
+    def _run(
+        self, pool: ThreadPoolExecutor, work: Callable[[], Result], then: Callable[[Result], None]
+    ) -> None:
+        """Have a thread of ours do something, then the loop."""
         if self._is_closed:
             return
 
@@ -181,7 +214,7 @@ class Membership:
             else:
                 self._loop.call_soon_threadsafe(self._finish, then, result)
 
-        self._disk.submit(run)
+        pool.submit(run)
 
     def _finish(self, then: Callable[[Result], None], result: Result) -> None:
         if not self._is_closed:

@@ -229,6 +229,14 @@ class WorkerService(Shell[Input, Instruction]):
     def _abandon(self, _: members.Abandon) -> None:
         self._member.abandon()
 
+    @carries.out(members.DigestState)
+    def _digest_state(self, instruction: members.DigestState) -> None:
+        self._member.digest(instruction)
+
+    @carries.out(members.AssembleState)
+    def _assemble_state(self, instruction: members.AssembleState) -> None:
+        self._member.assemble(instruction)
+
     @carries.out(members.Load)
     def _load(self, instruction: members.Load) -> None:
         self._member.load(instruction)

@@ -11,6 +11,12 @@ from edlz.api.recordio import Writer
 from tests.checked_models import BASE, line
 
 BAD = "\ndef loss(labels, predictions):\n    return labels * predictions[:, 0]\n"
+ROWS = """
+def custom_model():
+    x = keras.Input((2,), name="numbers")
+    rows = layers.Flatten()(Embedding(3, name="rows")(keras.ops.cast(x * 10, "int64")))
+    return keras.Model(x, layers.Dense(1, activation="sigmoid")(rows))
+"""
 
 
 @pytest.fixture
@@ -70,6 +76,15 @@ def test_the_check_alone_tells_of_a_mistake(folder: Path) -> None:
     assert err.count("error: ") == 1, err
     assert "bad.py" in err
     assert "Traceback" not in out + err
+
+
+@pytest.mark.slow
+def test_the_check_alone_knows_what_workers_alone_cannot_train(folder: Path) -> None:
+    (folder / "rows.py").write_text(BASE + ROWS)
+    code, out, err = train(folder, "rows", "--check", "--distribution_strategy=AllreduceStrategy")
+    assert code == 2, out + err
+    assert "is an edlz.api.Embedding: rows of unbounded tables live on parameter servers" in err
+    assert "help: --distribution_strategy=ParameterServerStrategy" in err
 
 
 def test_the_check_of_a_job_for_a_cluster_runs_here(folder: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from edlz.services.storage.versions import list_versions
 from tests.processes import MODELS, HandJob, TrainJob, check_exactly_once
 
 pytestmark = pytest.mark.fault
@@ -20,6 +21,25 @@ FLAGS = (
     "--log_level=DEBUG",
 )
 ALLREDUCE = ("--distribution_strategy=AllreduceStrategy", "--recovery_snapshot_secs=0.5", "--progress=plain")
+
+LETHAL = """
+import os, pathlib, signal
+from edlz.services.storage.replica_files import ReplicaFiles
+
+write = ReplicaFiles.write
+
+
+def write_or_die(self, state, tag, *, is_checkpoint):
+    died = pathlib.Path(__file__).with_name("died")
+    if is_checkpoint and state.partition == 1 and not died.exists():
+        died.write_text(str(state.version))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return write(self, state, tag, is_checkpoint=is_checkpoint)
+
+
+ReplicaFiles.write = write_or_die
+"""
+"""Behind a model's code: its worker is killed between its commit of a checkpoint's version and its part of it, once in a job."""
 
 Start = Callable[..., TrainJob]
 
@@ -68,6 +88,30 @@ def test_all_members_at_once(start: Start, digest: str) -> None:
     assert status.digest == digest
     [begun] = re.findall(r"training goes back to v(\d+)", job.output())
     assert int(begun) > 0
+    check_exactly_once(job.folder)
+
+
+def test_a_member_between_its_commit_of_a_checkpoint_and_its_part_of_it(
+    start: Start, digest: str, tmp_path: Path
+) -> None:
+    model = tmp_path / "lethal.py"
+    model.write_text((MODELS / "tiny_mlp.py").read_text() + LETHAL)
+    job = start(
+        "--num_workers=3",
+        f"--model_file={model}",
+        "--checkpoint_steps=4",
+        f"--checkpoint_dir={tmp_path / 'checkpoints'}",
+        "--keep_checkpoint_max=0",
+    )
+    status = job.finish()
+    assert status.digest == digest
+    died = int((tmp_path / "died").read_text())
+    assert re.search(r"worker-\d+ left the group", job.output())
+    good = [info.version for info in list_versions(tmp_path / "checkpoints") if info.is_good]
+    last = status.partitions[0].version
+    assert set(good) >= set(
+        range(died + 4, last + 1, 4)
+    )  # the one that it lacked is written again, if all stood at it
     check_exactly_once(job.folder)
 
 

@@ -21,8 +21,10 @@ from edlz.services.protocol.messages import (
     StatePiece,
 )
 from edlz.services.worker.core.groups import inputs
+from edlz.services.worker.core.groups.instructions import DigestState, Reply
 from edlz.services.worker.core.groups.reduction import Reduction
 from edlz.services.worker.core.groups.replica import Replica
+from edlz.services.worker.core.groups.state_transfer import state_digest
 from tests.fuzz.fuzzing import cases, every_case, refusals
 from tests.fuzz.message_writer import MessageWriter, made
 from tests.simulation.groups.job import GroupJob
@@ -135,7 +137,11 @@ def _honest_answers(question: Any, core: Replica) -> list[Message]:
         return [reply.body]
     name = core.name
     question = msgspec.structs.replace(question, generation=core.generation, name=name)
-    return [reply.body for reply in core.feed(inputs.Request(0, question), 0.0)]
+    found = core.feed(inputs.Request(0, question), 0.0)
+    for one in found:
+        if isinstance(one, DigestState):
+            found = core.feed(inputs.Digested(one.attempt, state_digest(one.state)), 0.0)
+    return [reply.body for reply in found if isinstance(reply, Reply) and reply.to == 0]
 
 
 @pytest.mark.parametrize(

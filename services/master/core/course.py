@@ -51,7 +51,12 @@ class Course:
         self._job, self._plan = job, job.plan
         self._partitions, self._eras, self._checkpoints, self._work, self._verdict = cores
         self._is_group = settings.is_allreduce  # its members always stand together
-        self._stopping = Stopping(self._checkpoints, self._verdict)
+        self._stopping = Stopping(
+            self._checkpoints,
+            self._verdict,
+            can_checkpoint=settings.can_checkpoint,
+            keeps_snapshots=not settings.private_job_dir,
+        )
         work = self._work
         about = (self._partitions, work.evaluation, self._checkpoints, work.exports, work.predictions)
         saves = checkpoint_steps > 0 or settings.export_from_checkpoint

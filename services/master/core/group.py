@@ -64,6 +64,7 @@ class Group:
         self._version = 0  # of the newest status
         self._seq = 0
         self._said: tuple[object, ...] = ()  # what the newest status was made of
+        self._heard: set[Identity] = set()  # workers that have spoken since
         self._told: Identity | None = None  # the generation of which a screen has heard
         self.evaluating: SnapshotName | None = None
         self._given: list[Given] = []
@@ -98,6 +99,7 @@ class Group:
                 known.discard(before)
                 out += self._feed(events.Lost(before), now)
         known.add(life)
+        self._heard.add(life)
         self._workers[life] = status.worker
         member = Member(incarnation=life, worker=status.worker, endpoint=status.member_endpoint)
         return [*out, *self._feed(events.Heard(member, status.member), now)]
@@ -148,7 +150,7 @@ class Group:
 
     def status(self, closing: Sequence[tuple[int, int]]) -> PartitionStatus | None:
         """Return what a partition with the members' state would say; None while they do not take steps together, or if it
-        has said so before.
+        has said so before and not all of them have spoken since.
 
         Parameters
         ----------
@@ -163,9 +165,9 @@ class Group:
             self._reports = tuple(part for part in self._reports if part.version <= least.name[1])
         self._version = least.name[1]
         said = (core.generation, core.stage, least.name, tuple(closing), self._reports, core.durable)
-        if said == self._said:
+        if said == self._said and not self._heard.issuperset(member.incarnation for member in core.members):
             return None
-        self._said = said
+        self._said, self._heard = said, set()
         return self._as_partition(least, closing)
 
     def _as_partition(self, member: MemberStatus, closing: Sequence[tuple[int, int]]) -> PartitionStatus:

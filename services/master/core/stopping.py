@@ -24,10 +24,22 @@ class Stopping:
         Asked for one.
     verdict : Verdict
         Told when the job is stopped.
+    can_checkpoint : bool
+        Whether whoever writes parts of a checkpoint and the master see the same folder of them.
+    keeps_snapshots : bool
+        Whether recovery snapshots are there when the job's processes have gone.
     """
 
-    def __init__(self, checkpoints: Checkpoints, verdict: Verdict) -> None:
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        verdict: Verdict,
+        *,
+        can_checkpoint: bool = True,
+        keeps_snapshots: bool = True,
+    ) -> None:
         self._checkpoints, self._verdict = checkpoints, verdict
+        self._can_checkpoint, self._keeps_snapshots = can_checkpoint, keeps_snapshots
         self._until_s: float | None = None  # somebody has asked for it, and waits until then
         self._version = 0  # what the checkpoint has to have at least; 0 while none is asked for
         self._heard: tuple[int, ...] = ()  # the partitions' words when it began
@@ -49,7 +61,7 @@ class Stopping:
         """
         self._until_s, self._heard = now if version is None else now + STOP_S, heard
         self._has_not_begun = version == 0
-        return self._save(version) if version else []
+        return self._save(version) if version and self._can_checkpoint else []
 
     def _save(self, version: int) -> list[Announce]:
         self._version, self._has_not_begun = version, False
@@ -61,7 +73,7 @@ class Stopping:
         if self._until_s is None or self._verdict.is_over:
             return []
         is_late = now >= self._until_s
-        if version and not self._version and not is_late:
+        if version and self._can_checkpoint and not self._version and not is_late:
             return [*self._save(version)]
         is_answered = self._checkpoints.is_answered if self._version else self._have_told(heard)
         if not is_answered and not is_late:
@@ -75,6 +87,8 @@ class Stopping:
             return [Journal({"saved": newest}), Announce("job", text)]
         if self._has_not_begun:
             return [Announce("job", "stopped; nothing was trained yet.")]
+        if not self._keeps_snapshots:
+            return [Announce("job", "stopped; nothing remains: its processes share no folder.")]
         return [Announce("job", "stopped; the recovery snapshots remain.")]
 
     def _have_told(self, heard: tuple[int, ...]) -> bool:

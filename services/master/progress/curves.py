@@ -122,6 +122,18 @@ class Curves:
         self._take(self._end, now, at)
         return self._close(at) if at - self._open.since_s >= self.width_s else None
 
+    def finish(self, now: Figures, at: float) -> CurveRow | None:
+        """Take the figures of the last moment; return the row that ends with it, however short that is."""
+        row = self.note(now, at)
+        if (
+            row is None
+            and self._end is not None
+            and self._open is not None
+            and self._end.at > self._open.since_s
+        ):
+            row = self._close(self._end.at)
+        return row
+
     def _continued(self, at: float) -> float:
         """Return a time that is never before an earlier one."""
         if self._shift_s is None:

@@ -152,13 +152,18 @@ class Progress:
         if len(live) != self._live_count:
             self._live_count, self._live_changed_s = len(live), now
         self._sample_rate(now)
-        if now - self._noted_s >= CURVES_S and self._is_under_way:
+        if now - self._noted_s >= CURVES_S and self._has_begun and not self._core.verdict.is_complete:
             self._noted_s = now
             self.measures.sample(self._statuses, self.records, self.minibatches)
             for status in self._statuses:
                 rate = self._request_rates.setdefault(str(status.partition), Rate(REQUEST_RATE_WINDOW_S))
                 rate.note(status.telemetry.requests, now)
             self.curves.note(self._figures(now), now + self._wall_offset_s)
+
+    def finish(self, now: float) -> None:
+        """The master ends: also what has happened since a second ago is in the curves."""
+        if self._has_begun:
+            self.curves.finish(self._figures(now), now + self._wall_offset_s)
 
     def _sample_rate(self, now: float) -> None:
         """Take the rate while the job trains; when that is over, the last one stays."""
@@ -229,11 +234,11 @@ class Progress:
         return min(status.minibatches for status in self._statuses)
 
     @property
-    def _is_under_way(self) -> bool:
+    def _has_begun(self) -> bool:
         """Whether what partitions say of the job, or what is evaluated of it, is what it has come to."""
         core = self._core
-        has_begun = core.partitions.are_known and core.phase not in (Phase.GATHERING, Phase.RESTORING)
-        return has_begun and self._final is None and not core.verdict.is_complete
+        is_there = core.partitions.are_known and core.phase not in (Phase.GATHERING, Phase.RESTORING)
+        return is_there and self._final is None
 
     def _figures(self, now: float) -> Figures:
         """Return what the curves are made of."""

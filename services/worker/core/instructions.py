@@ -181,6 +181,8 @@ Instruction = (
     | members.Reply
     | members.Compute
     | members.Abandon
+    | members.DigestState
+    | members.AssembleState
     | members.Load
     | members.WritePart
 )

@@ -20,7 +20,9 @@ from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
     AskMember,
+    AssembleState,
     Compute,
+    DigestState,
     Instruction,
     Load,
     Reply,
@@ -31,6 +33,7 @@ from edlz.services.worker.core.groups.instructions import (
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import Phase
+from edlz.services.worker.core.groups.state_transfer import assemble, state_digest
 from tests.simulation.groups.disk import GroupDisk
 from tests.simulation.groups.reference import group_reference, initial_store, learning_rate
 from tests.simulation.groups.schedule import GroupFault, GroupSchedule
@@ -432,6 +435,11 @@ class GroupJob:
                 self._ask(process, member.incarnation[1], key, body)
             case Reply(to, body):
                 self._reply(process, to, body)
+            case DigestState(attempt, state):  # steps may change it meanwhile
+                self._beside(process, lambda: inputs.Digested(attempt, state_digest(state)))
+            case AssembleState(attempt, own, name, pieces):
+                self._reach("assembling", process)
+                self._beside(process, lambda: inputs.Assembled(attempt, assemble(own, name, pieces)))
             case Load(name):
                 self._reach("loading", process)
                 self._within(0.2, 2, lambda: self._when_awake(process, lambda: self._load(process, name)))
@@ -439,6 +447,10 @@ class GroupJob:
                 self._within(
                     0.1, 1.5, lambda: self._when_awake(process, lambda: self._write(process, instruction))
                 )
+
+    def _beside(self, process: Process, work: Callable[[], inputs.Input]) -> None:
+        """Have a thread of a process do something that takes a while."""
+        self._within(0.02, 1.0, lambda: self._when_awake(process, lambda: self._feed(process, work())))
 
     def _compute(self, process: Process, order: Compute, place: int) -> None:
         """Compute a block's slots one after another."""

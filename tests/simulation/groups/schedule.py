@@ -7,7 +7,18 @@ from edlz.services.protocol.plan import Plan, Shard
 from tests import builders
 
 MOMENTS = (
-    *("promised", "fetching", "computing", "staged", "held", "failed", "sealing", "sealed", "loading"),
+    *(
+        "promised",
+        "fetching",
+        "computing",
+        "staged",
+        "held",
+        "failed",
+        "sealing",
+        "sealed",
+        "loading",
+        "assembling",
+    ),
     *("gathering", "formed", "evaluating", "complete"),
 )
 

@@ -23,25 +23,18 @@ from edlz.services.protocol.messages import Scaled, ScaleRequest
 from edlz.services.protocol.plan import Shard
 from edlz.services.transport.rpc import RpcServer
 from tests import builders
+from tests.shown_jobs import changed
 
-__all__ = ["PLAN", "SHARDS", "STATUS", "config", "ended", "master", "training"]
+__all__ = ["PLAN", "RUNNING", "SHARDS", "config", "ended", "master", "training"]
 
-STATUS = JobStatus(
-    name="mnist",
-    state="Training",
-    mode="sync",
-    slots=2,
-    started_at=100.0,
-    now=122.0,
-    ratio=0.59,
-    epoch=2,
-    epochs=2,
-    version=354,
+RUNNING = changed(
+    loss=None,
+    evaluations=(),
     workers=(WorkerView(id="0", state="training", task=7),),
     partitions=(PartitionView(id="0", state="serving", version=354),),
     events=(EventView(seq=3, at=110.0, kind="worker", text="worker-0 joined."),),
 )
-
+"""What its master says."""
 
 SHARDS = (Shard(name="a", first=0, count=9),)
 PLAN = builders.plan(shards=SHARDS, records_per_task=2)
@@ -94,4 +87,4 @@ def training(body: Message) -> Message:
         if body.workers > 8:
             raise ConfigError(f"{body.workers} workers are above --max_workers=8", "ask for 8")
         return Scaled(before=2, after=body.workers, warning="why" if body.workers > 4 else "")
-    return STATUS
+    return RUNNING

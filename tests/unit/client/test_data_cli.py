@@ -7,6 +7,7 @@ import pytest
 
 from edlz.api.recordio import Reader
 from edlz.client.cli import main
+from edlz.client.screen import long_work
 from edlz.services.inputs import conversion
 from edlz.services.inputs.listing import list_data
 from tests.same_rows import write_rows
@@ -49,6 +50,17 @@ def test_convert_to_recordio_gives_what_encode_example_writes(capsys: pytest.Cap
     assert capsys.readouterr().out.startswith("out.recordio  40 records, ")
     with Reader("out.recordio") as ours, Reader("rows.recordio") as wanted:
         assert ours.read(0, 40) == wanted.read(0, 40)
+
+
+def test_convert_says_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_work, "due_again_s", lambda running_s: 0.0)
+    assert main(["data", "convert", "rows.csv", "out.recordio"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("out.recordio  40 records, ")
+    assert "converting rows.csv  " in said.err
+    assert "\r" not in said.err
 
 
 def test_convert_to_parquet_keeps_columns_and_types() -> None:

@@ -22,11 +22,11 @@ from edlz.services.configuration.job_config import flags
 from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.errors import ConfigError, EdlzError, LaunchError
 from edlz.services.protocol.job_status import EvaluationView, ExportView, FailureView, JobStatus
-from tests.unit.client.job_homes import STATUS, config, ended, master, training
+from tests.unit.client.job_homes import RUNNING, config, ended, master, training
 
 ROOT = Path(__file__).parents[3]
 DONE = msgspec.structs.replace(
-    STATUS,
+    RUNNING,
     state="Succeeded",
     ratio=1.0,
     loss=0.25,
@@ -139,7 +139,7 @@ def test_a_job_looks_like_itself(home: Path) -> None:
 
 def test_nothing_of_a_job_is_taken_for_html(home: Path) -> None:
     failure = FailureView(text="<script>alert(1)</script>")
-    page = job(home, msgspec.structs.replace(STATUS, state="Failed", failure=failure))._repr_html_()
+    page = job(home, msgspec.structs.replace(RUNNING, state="Failed", failure=failure))._repr_html_()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
 
@@ -152,7 +152,7 @@ def test_who_waits_gets_what_the_job_ended_with(home: Path) -> None:
 
 def test_a_job_that_has_failed_is_an_error_with_the_first_cause(home: Path) -> None:
     failure = FailureView(text="task 3 raised 3 times", where="model.py:3 in loss", help="mend it")
-    failed = job(home, msgspec.structs.replace(STATUS, state="Failed", failure=failure))
+    failed = job(home, msgspec.structs.replace(RUNNING, state="Failed", failure=failure))
     with pytest.raises(client.JobFailed, match=r"task 3 raised 3 times\nmodel.py:3") as caught:
         failed.wait()
     assert caught.value.failure == failure
@@ -161,7 +161,7 @@ def test_a_job_that_has_failed_is_an_error_with_the_first_cause(home: Path) -> N
 
 def test_a_job_that_was_stopped_is_no_result(home: Path) -> None:
     with pytest.raises(client.JobStopped) as caught:
-        job(home, msgspec.structs.replace(STATUS, state="Stopped")).wait()
+        job(home, msgspec.structs.replace(RUNNING, state="Stopped")).wait()
     assert caught.value.help == "edlz resume mnist"
 
 

@@ -230,7 +230,7 @@ def test_a_group_of_workers_has_no_parameter_servers() -> None:
 )
 def test_what_a_group_of_workers_cannot_do(flag: str, reason: str) -> None:
     assert only_error(read(ALLREDUCE, flag)) == (
-        f"{flag} with distribution_strategy=AllreduceStrategy: {reason}",
+        f"{flag} with --distribution_strategy=AllreduceStrategy: {reason}",
         "drop one of the two",
     )
 
@@ -239,7 +239,7 @@ def test_what_was_trained_by_a_group_has_no_threshold_either() -> None:
     data = ("--model_zoo=zoo", "--model_def=m.f", "--validation_data=d", "--checkpoint_dir_for_init=c")
     flag = "--embedding_threshold_bytes=9"
     found = read(ALLREDUCE, flag, *data, reader="evaluate")
-    message = f"{flag} with distribution_strategy=AllreduceStrategy"
+    message = f"{flag} with --distribution_strategy=AllreduceStrategy"
     assert [error.message.partition(":")[0] for error in found.errors] == [message]
     assert read(ALLREDUCE, *data, reader="evaluate").errors == ()
 
@@ -394,11 +394,11 @@ def test_how_the_model_comes_out() -> None:
         (error,) = read(*flags).errors
         assert error.message == message
     message, _ = only_error(read("--get_model_steps=4"))
-    assert message == "--get_model_steps=4 without use_async: in sync mode no gradient is stale"
+    assert message == "--get_model_steps=4 without --use_async: in sync mode no gradient is stale"
     assert only_error(read("--lr_staleness_modulation"))[0].startswith("--lr_staleness_modulation without")
     assert read("--get_model_steps=4", "--lr_staleness_modulation", "--use_async").errors == ()
     message, _ = only_error(read("--sync_version_tolerance=1", "--use_async"))
-    assert message == "sync_version_tolerance=1 with use_async: async takes gradients of any age"
+    assert message == "--sync_version_tolerance=1 with --use_async: async takes gradients of any age"
     assert only_error(read("--model_params=x"))[0].startswith("--model_params")
     message, _ = only_error(read("--worker_id=1", "--master_addr=nowhere", reader="worker"))
     assert message == '--master_addr="nowhere" is not HOST:PORT'

@@ -94,7 +94,7 @@ MISTAKES = [
     (
         "flags that exclude",
         "--get_model_steps=4",
-        "--get_model_steps=4 without use_async: in sync mode no gradient is stale",
+        "--get_model_steps=4 without --use_async: in sync mode no gradient is stale",
         "add --use_async",
     ),
     (

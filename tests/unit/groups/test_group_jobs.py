@@ -131,7 +131,7 @@ def test_one_worker_sends_nothing() -> None:
 
 
 def test_a_loss_drops_one_step_at_most_and_nothing_is_loaded() -> None:
-    fault = GroupFault(at=0.1, kind="kill", during="staged", nth=8)
+    fault = GroupFault(at=0.1, kind="leave", during="staged", nth=8)
     job = GroupJob(schedule(faults=(fault,))).run()
     undisturbed = GroupJob(schedule()).run()
     assert job.figures["loaded"] == 0

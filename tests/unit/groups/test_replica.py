@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edlz.services.errors import LocalProtocolError, RemoteProtocolError
+from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.messages import (
     FetchState,
     GroupOrders,
@@ -21,8 +22,10 @@ from edlz.services.protocol.messages import (
 from edlz.services.worker.core.groups.correspondence import LINK_WAIT_S
 from edlz.services.worker.core.groups.inputs import (
     Answered,
+    Assembled,
     BlockComputed,
     Built,
+    Digested,
     Input,
     MemberOrdered,
     Request,
@@ -33,7 +36,9 @@ from edlz.services.worker.core.groups.inputs import (
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
     AskMember,
+    AssembleState,
     Compute,
+    DigestState,
     Instruction,
     Reply,
     Tell,
@@ -42,6 +47,7 @@ from edlz.services.worker.core.groups.instructions import (
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import STEPS, Phase
+from edlz.services.worker.core.groups.state_transfer import assemble, state_digest
 from tests.simulation.groups.reference import initial_store
 from tests.simulation.groups.schedule import GroupSchedule
 
@@ -86,6 +92,18 @@ def compute(made: Replica, found: list[Instruction], now: float = 0.0) -> list[I
             )
             out += made.feed(event, now)
         out += made.feed(BlockComputed(order.attempt, 0.1), now)
+    return out
+
+
+def aside(made: Replica, found: list[Instruction]) -> list[Instruction]:
+    """Carry out what is worked out of whole states."""
+    out: list[Instruction] = []
+    for one in found:
+        match one:
+            case DigestState(attempt, state):
+                out += made.feed(Digested(attempt, state_digest(state)), 0.0)
+            case AssembleState(attempt, own, name, pieces):
+                out += made.feed(Assembled(attempt, assemble(own, name, pieces)), 0.0)
     return out
 
 
@@ -158,12 +176,13 @@ def test_a_state_is_taken_from_all_holders_and_from_one_alone_if_it_is_damaged()
         for each in requests:
             holder = holders[each.member.incarnation[1] - 1]
             assert isinstance(each.body, FetchState)
-            [reply] = only(Reply, holder.feed(Request("new", each.body), 0.0))
+            given = holder.feed(Request("new", each.body), 0.0)
+            [reply] = only(Reply, [*given, *aside(holder, given)])
             piece = reply.body
             assert isinstance(piece, StatePiece)
             if is_damaged and piece.piece == 1:
                 piece = msgspec.structs.replace(piece, dense=piece.dense + np.float32(1))
-            out += new.feed(Answered(each.member.incarnation, each.key, piece), 0.0)
+            out += aside(new, new.feed(Answered(each.member.incarnation, each.key, piece), 0.0))
         return out
 
     again = only(AskMember, answers(asked, is_damaged=True))
@@ -173,6 +192,28 @@ def test_a_state_is_taken_from_all_holders_and_from_one_alone_if_it_is_damaged()
     assert new.name == ((1, 1), 7)
     assert new._whole.ledger == holders[0]._whole.ledger
     assert new.phase is Phase.COMPUTING
+
+
+def test_a_digest_that_a_step_has_overtaken_is_given_to_nobody() -> None:
+    holder = member(1, MEMBERS[:2])
+    asked = FetchState(generation=(1, 1), name=BASE, piece=0, pieces=1)
+    [order] = only(DigestState, holder.feed(Request("new", asked), 0.0))
+    assert holder.feed(Request("another", asked), 0.0) == []
+    holder._whole.version, holder.name = 1, ((1, 1), 1)
+    found = only(Reply, holder.feed(Digested(order.attempt, "torn"), 0.0))
+    assert [(each.to, type(each.body)) for each in found] == [
+        ("new", GroupRefused),
+        ("another", GroupRefused),
+    ]
+    again = msgspec.structs.replace(asked, name=holder.name)
+    [order] = only(DigestState, holder.feed(Request("new", again), 0.0))
+    holder._take_over(holder._whole.view((1, 1)))
+    [newer] = only(DigestState, holder.feed(Request("new", again), 0.0))
+    assert holder.feed(Digested(order.attempt, "of before"), 0.0) == []
+    [reply] = only(Reply, holder.feed(Digested(newer.attempt, "right"), 0.0))
+    assert isinstance(reply.body, StatePiece)
+    assert reply.body.head is not None
+    assert reply.body.head.digest == "right"
 
 
 def test_what_is_refused_is_asked_again_a_little_later() -> None:

@@ -324,7 +324,7 @@ def test_members_keep_states_where_all_of_them_see_them() -> None:
 
     assert is_private(**ALLREDUCE)
     assert not is_private(**ALLREDUCE, job_dir="/data/jobs/mnist")
-    assert not is_private()  # parameter servers have folders of their own anyway
+    assert is_private()  # a stop that saves no checkpoint leaves nothing
 
 
 def test_output_goes_to_a_file_too() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.master import MasterCore
-from edlz.services.master.core.vocabulary.inputs import ManifestWritten, Request, Start
+from edlz.services.master.core.vocabulary.inputs import ManifestWritten, Request, Start, StopWanted, Tick
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Reply, WriteManifest
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.groups import BASE
@@ -110,6 +110,21 @@ def test_a_checkpoint_that_failed_is_written_when_training_comes_there_again() -
     master.say(member=member(phase="promised", generation=(1, 2), name=((1, 1), 2)))
     assert step(((1, 2), 3)) == []
     assert len(step(((1, 2), 5), has_part=True)) == 1
+
+
+def test_a_stop_before_the_first_step_waits_for_two_words_of_each_member_and_no_longer() -> None:
+    master = Master()
+    master.say(member=member())
+    master.say(member=member(phase="promised", generation=(1, 1)))
+    about = member(phase="computing", generation=(1, 1), members=(master.life,))
+    master.say(member=about)
+    master.core.feed(StopWanted(), 0.0)
+    for _ in range(2):
+        master.core.feed(Tick(), 0.1)
+        assert not master.core.verdict.is_over
+        master.say(member=about)
+    [announced] = [each for each in master.core.feed(Tick(), 0.2) if isinstance(each, Announce)]
+    assert announced.text == "stopped; nothing was trained yet."
 
 
 def test_who_could_not_write_its_part_is_named() -> None:

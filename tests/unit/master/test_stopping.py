@@ -1,7 +1,7 @@
 """A stop waits for its checkpoint, but not for ever."""
 
 from edlz.services.master.core.checkpoints import Checkpoints
-from edlz.services.master.core.stopping import STOP_S, Stopping
+from edlz.services.master.core.stopping import STOP_S, WORDS, Stopping
 from edlz.services.master.core.vocabulary.instructions import Announce, Journal
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.core.vocabulary.verdict import Verdict
@@ -47,6 +47,16 @@ def test_it_stops_without_one_that_does_not_come() -> None:
     [announced] = stop.on_tick(5, (9,), STOP_S)
     assert announced == Announce("job", "stopped; the recovery snapshots remain.")
     assert checkpoints.is_idle, "what was asked for is not wanted any more"
+
+
+def test_where_nobody_could_complete_a_checkpoint_none_is_asked_for() -> None:
+    checkpoints = Checkpoints(is_sync=True, steps=0, first_number=1)
+    stop = Stop(checkpoints, Verdict(JournalState()), can_checkpoint=False, keeps_snapshots=False)
+    assert stop.begin(5, (1,), 0.0) == []
+    [announced] = stop.on_tick(5, (1 + WORDS,), 0.1)
+    assert announced == Announce("job", "stopped; nothing remains: its processes share no folder.")
+    assert checkpoints.is_idle
+    assert stop.is_over
 
 
 def test_where_nothing_is_trained_it_stops_at_once() -> None:

@@ -13,9 +13,9 @@ from edlz.services.process.runtime import Stop
 from edlz.services.transport.security import Security
 from edlz.services.worker import membership
 from edlz.services.worker.computing import Computing
-from edlz.services.worker.core.groups.inputs import PartWritten
-from edlz.services.worker.core.groups.instructions import WritePart
-from edlz.services.worker.core.groups.state_transfer import part_of
+from edlz.services.worker.core.groups.inputs import Assembled, Digested, PartWritten
+from edlz.services.worker.core.groups.instructions import AssembleState, DigestState, WritePart
+from edlz.services.worker.core.groups.state_transfer import cut, part_of, state_digest
 from edlz.services.worker.core.inputs import Fatal
 from edlz.services.worker.membership import Membership
 from tests import builders
@@ -57,6 +57,15 @@ def told_of(
     folder: Path, *, is_last: bool, count: int = 1, master_addr: str = "localhost:50001"
 ) -> list[object]:
     """Return what a member and its worker hear when a state is written."""
+    state = part_of(initial_store(SCHEDULE).view((1, 1)), 0, 1)
+    order = WritePart((1, 1), state, is_last=is_last)
+    return told_when(folder, lambda member: member.write(order), count, master_addr)
+
+
+def told_when(
+    folder: Path, begin: Callable[[Membership], None], count: int, master_addr: str = "localhost:50001"
+) -> list[object]:
+    """Return what a member and its worker hear when something has begun."""
 
     async def main() -> list[object]:
         told = Told()
@@ -64,16 +73,33 @@ def told_of(
         job = builders.job(SCHEDULE.plan, config=config.to_record())
         computing = Computing(config, PredictingEngine, Stop(), told.put_nowait, told.put_nowait)
         member = Membership(config, job, Security(), computing, told.put_nowait, told.put_nowait)
-        state = part_of(initial_store(SCHEDULE).view((1, 1)), 0, 1)
         try:
             async with asyncio.timeout(LIMIT_S):
-                member.write(WritePart((1, 1), state, is_last=is_last))
+                begin(member)
                 return [await told.get() for _ in range(count)]
         finally:
             member.close()
             await computing.close()
 
     return asyncio.run(main())
+
+
+def test_a_state_is_put_together_and_its_digest_is_told(tmp_path: Path) -> None:
+    state = initial_store(SCHEDULE).view((1, 1))
+    digest = state_digest(state)
+    pieces = tuple(cut(state, (1, 2), piece, 2, digest) for piece in range(2))
+
+    def begin(member: Membership) -> None:
+        member.digest(DigestState(3, state))
+        member.assemble(AssembleState(4, state, state.name, pieces))
+        member.assemble(AssembleState(5, state, state.name, pieces[:1]))
+
+    found, whole, bad = told_when(tmp_path, begin, 3)
+    assert found == Digested(3, digest)
+    assert isinstance(whole, Assembled)
+    assert whole.state is not None
+    assert state_digest(whole.state) == digest
+    assert bad == Assembled(5, None)
 
 
 def test_the_last_state_is_written_when_there_is_room_again(

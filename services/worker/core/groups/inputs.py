@@ -20,8 +20,10 @@ from edlz.services.storage.state import State
 
 __all__ = [
     "Answered",
+    "Assembled",
     "BlockComputed",
     "Built",
+    "Digested",
     "Input",
     "Loaded",
     "MemberOrdered",
@@ -105,6 +107,22 @@ class Answered:
 
 
 @dataclass(frozen=True)
+class Digested:
+    """The digest that was to be worked out."""
+
+    attempt: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The state that was to be put together; None: the pieces are not those of the state that was cut."""
+
+    attempt: int
+    state: State | None
+
+
+@dataclass(frozen=True)
 class Loaded:
     """A durable state that was to be read; None: it cannot be."""
 
@@ -137,6 +155,8 @@ Input = (
     | BlockComputed
     | Request
     | Answered
+    | Digested
+    | Assembled
     | Loaded
     | PartWritten
 )

@@ -4,13 +4,15 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import Identity, Member, SnapshotName
+from edlz.services.protocol.messages import Identity, Member, SnapshotName, StatePiece
 from edlz.services.storage.state import State
 
 __all__ = [
     "Abandon",
     "AskMember",
+    "AssembleState",
     "Compute",
+    "DigestState",
     "Instruction",
     "Load",
     "Reply",
@@ -65,6 +67,27 @@ class Reply:
 
 
 @dataclass(frozen=True)
+class DigestState:
+    """Work out the digest of a state (`Digested`), and let nothing wait for it; steps may change the state meanwhile."""
+
+    attempt: int
+    state: State
+
+
+@dataclass(frozen=True)
+class AssembleState:
+    """Put a state together of its pieces (`Assembled`), and let nothing wait for it.
+
+    `own`: a state of the same model.
+    """
+
+    attempt: int
+    own: State
+    name: SnapshotName
+    pieces: tuple[StatePiece, ...]
+
+
+@dataclass(frozen=True)
 class Load:
     """Read a whole durable state (`Loaded`)."""
 
@@ -85,4 +108,4 @@ class WritePart:
     is_last: bool = False
 
 
-Instruction = Tell | Compute | Abandon | AskMember | Reply | Load | WritePart
+Instruction = Tell | Compute | Abandon | AskMember | Reply | DigestState | AssembleState | Load | WritePart

@@ -39,10 +39,13 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.state import State
+from edlz.services.worker.core.groups.donor import Donor
 from edlz.services.worker.core.groups.inputs import (
     Answered,
+    Assembled,
     BlockComputed,
     Built,
+    Digested,
     Input,
     Loaded,
     MemberOrdered,
@@ -54,6 +57,7 @@ from edlz.services.worker.core.groups.inputs import (
 )
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
+    AssembleState,
     Compute,
     Instruction,
     Load,
@@ -66,7 +70,7 @@ from edlz.services.worker.core.groups.message_check import check_orders
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.reduction import OWN, refusal
 from edlz.services.worker.core.groups.replica_phases import OF_MEMBERS, STEPS, Phase
-from edlz.services.worker.core.groups.state_transfer import Donor, part_of, state_digest
+from edlz.services.worker.core.groups.state_transfer import part_of, state_digest
 from edlz.services.worker.core.groups.step import Step, next_step
 from edlz.services.worker.core.groups.transfer import Transfer
 from edlz.services.worker.core.groups.written_parts import WrittenParts
@@ -190,6 +194,10 @@ class Replica:
                 return self._on_failed(event)
             case BlockComputed():
                 return self._on_computed(event, now)
+            case Digested(attempt, digest):
+                return self._donor.on_digest(attempt, digest, self._give)
+            case Assembled():
+                return self._on_assembled(event, now)
             case Loaded():
                 return self._on_loaded(event)
             case PartWritten():
@@ -264,7 +272,8 @@ class Replica:
         return [Tell()]
 
     def _take_over(self, state: State) -> None:
-        self.store, self.name, self._donor = Store(state, self.plan.seed), state.name, Donor()
+        self.store, self.name = Store(state, self.plan.seed), state.name
+        self._donor.reset()
         self._differs_from = None
 
     # -- taking the state over
@@ -272,16 +281,24 @@ class Replica:
     def _give(self, to: Hashable, asked: FetchState) -> list[Instruction]:
         if asked.generation != self.generation or asked.name != self.name or self.store is None:
             return [Reply(to, refusal(asked.generation, self.generation))]
-        return [Reply(to, self._donor.give(self.store.view(self.name[0]), asked))]
+        return self._donor.give(to, asked, self.store.view(self.name[0]))
 
-    def _on_piece(self, piece: StatePiece, lone: int | None, now: float) -> list[Instruction]:
+    def _on_piece(self, piece: StatePiece, lone: int | None) -> list[Instruction]:
         if self._transfer is None:
             return []
-        found = self._transfer.take(lone, piece, self._whole.view(self.name[0]))
-        if not isinstance(found, State):
-            return list(self._exchange.fetch(found)) if found else []
+        pieces = self._transfer.take(lone, piece)
+        if not pieces:
+            return []
+        self._attempt += 1
+        return [AssembleState(self._attempt, self._whole.view(self.name[0]), self._transfer.source, pieces)]
+
+    def _on_assembled(self, event: Assembled, now: float) -> list[Instruction]:
+        if self._transfer is None or event.attempt != self._attempt:
+            return []
+        if event.state is None:
+            return list(self._exchange.fetch(self._transfer.begin_again()))
         self._transfer = None
-        self._take_over(found)
+        self._take_over(event.state)
         return self._begin(now)
 
     # -- a step
@@ -442,7 +459,7 @@ class Replica:
                 return self._on_mean(about[1], mean, now)
             case StatePiece() as piece if kind == "fetch":
                 self._note_answer(event, now)
-                return self._on_piece(piece, about[0], now)
+                return self._on_piece(piece, about[0])
             case GroupRefused(generation=generation):
                 return self._on_refused(event, generation, now)
             case _:

@@ -4,38 +4,18 @@ Each piece has one range of the vectors, so that several holders can give pieces
 first one, and a digest of the whole with it.  A state is only ever taken over whole, with its ledger.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 import xxhash
 
-from edlz.services.errors import RemoteProtocolError
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.ledger import LedgerRecord, TaskSet
-from edlz.services.protocol.messages import FetchState, Identity, SnapshotName, StateHead, StatePiece
+from edlz.services.protocol.messages import Identity, SnapshotName, StateHead, StatePiece
 from edlz.services.storage.state import State
 
-__all__ = ["Donor", "assemble", "cut", "part_of", "state_digest"]
-
-
-class Donor:
-    """Gives a member's state to others, piece by piece; works out its digest once."""
-
-    def __init__(self) -> None:
-        self._digest: tuple[SnapshotName, str] | None = None  # of the state of this name
-
-    def give(self, state: State, asked: FetchState) -> StatePiece:
-        """Return the piece of a state that is asked for.
-
-        Raises
-        ------
-        RemoteProtocolError
-            If there is no such piece.
-        """
-        if not 0 <= asked.piece < asked.pieces:
-            raise RemoteProtocolError(f"piece {asked.piece} of {asked.pieces} of a state")
-        if self._digest is None or self._digest[0] != state.name:
-            self._digest = state.name, state_digest(state)
-        return cut(state, asked.generation, asked.piece, asked.pieces, self._digest[1])
+__all__ = ["assemble", "cut", "part_of", "state_digest"]
 
 
 def state_digest(state: State) -> str:
@@ -94,7 +74,7 @@ def part_of(state: State, rank: int, count: int) -> State:
     )
 
 
-def assemble(own: State, name: SnapshotName, pieces: list[StatePiece]) -> State | None:
+def assemble(own: State, name: SnapshotName, pieces: Sequence[StatePiece]) -> State | None:
     """Return the state of these pieces, in their order; None if that is not the one that was cut.
 
     Parameters

@@ -6,8 +6,6 @@ and the next one, until the digest is right.
 """
 
 from edlz.services.protocol.messages import FetchState, Identity, SnapshotName, StatePiece
-from edlz.services.storage.state import State
-from edlz.services.worker.core.groups.state_transfer import assemble
 
 __all__ = ["Transfer"]
 
@@ -52,30 +50,24 @@ class Transfer:
         """Holders of which a piece has not come."""
         return {self._holder(piece) for piece in range(len(self._holders)) if piece not in self._pieces}
 
-    def take(self, lone: int | None, piece: StatePiece, own: State) -> State | list[Asked]:
-        """Take a piece; return the state when it is whole, or what is to be asked, if everything is due again.
+    def take(self, lone: int | None, piece: StatePiece) -> tuple[StatePiece, ...]:
+        """Take a piece; return all of them, in their order, when the last one has come.
 
         Parameters
         ----------
         lone : int or None
             Of the key that it was asked for with.
-        own : State
-            The member's own, of the same model.
         """
-        is_piece = 0 <= piece.piece < len(self._holders)
-        if (
-            lone != self._lone
-            or not is_piece
-            or (piece.generation, piece.name) != (self._generation, self.source)
-        ):
-            return []
+        is_due = 0 <= piece.piece < len(self._holders) and piece.piece not in self._pieces
+        is_ours = (piece.generation, piece.name) == (self._generation, self.source)
+        if lone != self._lone or not (is_due and is_ours):
+            return ()
         self._pieces[piece.piece] = piece
-        if self.due:
-            return []
-        pieces, self._pieces = [self._pieces[place] for place in sorted(self._pieces)], {}
-        state = assemble(own, self.source, pieces)
-        if state is not None:
-            return state
+        return () if self.due else tuple(self._pieces[place] for place in sorted(self._pieces))
+
+    def begin_again(self) -> list[Asked]:
+        """The pieces are not those of one state: return what is asked of one holder alone, all of it."""
+        self._pieces = {}
         self._lone = 0 if self._lone is None else (self._lone + 1) % len(self._holders)
         return self.requests()
 

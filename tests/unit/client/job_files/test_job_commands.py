@@ -23,11 +23,11 @@ from edlz.services.protocol.job_status import (
     StatusRequest,
 )
 from tests import builders
-from tests.unit.client.job_homes import PLAN, STATUS, config, ended, master, training
+from tests.unit.client.job_homes import PLAN, RUNNING, config, ended, master, training
 
 
 def test_a_live_job_is_asked(capsys: pytest.CaptureFixture[str], home: Path) -> None:
-    ended(home, msgspec.structs.replace(STATUS, state="Succeeded", ratio=1.0, started_at=50.0), "done")
+    ended(home, msgspec.structs.replace(RUNNING, state="Succeeded", ratio=1.0, started_at=50.0), "done")
     with open_job_directory(config()) as folder, master(folder, training) as asked:
         assert main(["ls"]) == 0
         listed = capsys.readouterr().out
@@ -66,14 +66,14 @@ def test_the_last_word_of_a_master_counts_while_its_supervisor_leaves(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with open_job_directory(config()) as folder:
-        status = msgspec.structs.replace(STATUS, state="Succeeded")
+        status = msgspec.structs.replace(RUNNING, state="Succeeded")
         (folder.path / "status.json").write_bytes(msgspec.json.encode(status))
         assert main(["status"]) == 0
     assert "mnist  Succeeded" in capsys.readouterr().out
 
 
 def test_a_job_whose_supervisor_was_killed(capsys: pytest.CaptureFixture[str], home: Path) -> None:
-    path = ended(home, STATUS)  # what a master that was told to leave has written
+    path = ended(home, RUNNING)  # what a master that was told to leave has written
     for _ in range(2):
         assert main(["status", "mnist"]) == 0
         shown = capsys.readouterr().out
@@ -94,7 +94,7 @@ def test_a_job_keeps_its_age_while_no_master_speaks(capsys: pytest.CaptureFixtur
 
 
 def test_a_job_that_has_succeeded_is_not_resumed(capsys: pytest.CaptureFixture[str], home: Path) -> None:
-    status = msgspec.structs.replace(STATUS, state="Succeeded", version=7, digest="0123456789abcdef")
+    status = msgspec.structs.replace(RUNNING, state="Succeeded", version=7, digest="0123456789abcdef")
     path = ended(home, status)
     before = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
     assert main(["resume", "mnist", "--num_workers=3"]) == 0
@@ -109,7 +109,7 @@ def test_a_job_from_before_may_have_a_longer_name(capsys: pytest.CaptureFixture[
     with open_job_directory(config(name)) as folder:
         path = folder.path
         (path / "status.json").write_bytes(
-            msgspec.json.encode(msgspec.structs.replace(STATUS, name=name, state="Stopped"))
+            msgspec.json.encode(msgspec.structs.replace(RUNNING, name=name, state="Stopped"))
         )
     goes_on = resumed_settings(path / "job.yaml", ["--num_workers=1"], [], lambda _: Preflight())
     assert (goes_on.job_name, goes_on.num_workers) == (name, 1)
@@ -134,7 +134,7 @@ def test_a_job_that_never_began_says_why(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_earlier_runs_are_shown_when_asked_for(capsys: pytest.CaptureFixture[str], home: Path) -> None:
-    done = msgspec.structs.replace(STATUS, state="Succeeded")
+    done = msgspec.structs.replace(RUNNING, state="Succeeded")
     ended(home, done)
     ended(home, done)
     assert main(["ls"]) == 0
@@ -167,7 +167,7 @@ def test_watching_in_a_pipe(capsys: pytest.CaptureFixture[str], home: Path) -> N
             while not asked:
                 may_end.wait(0.01)
             (folder.path / "status.json").write_bytes(
-                msgspec.json.encode(msgspec.structs.replace(STATUS, state="Succeeded"))
+                msgspec.json.encode(msgspec.structs.replace(RUNNING, state="Succeeded"))
             )
 
     job = threading.Thread(target=run)
@@ -213,7 +213,7 @@ def test_mistakes(
     home: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    path = ended(home, msgspec.structs.replace(STATUS, state="Stopped"))
+    path = ended(home, msgspec.structs.replace(RUNNING, state="Stopped"))
     (path / "logs" / "master.log").touch()
     assert main(argv) == code
     lines = capsys.readouterr().err.splitlines()

@@ -25,7 +25,7 @@ from edlz.services.protocol.job_status import (
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ScaleRequest
 from tests.k8s.any_cluster import wait_for
-from tests.unit.client.job_homes import STATUS, config, ended, master, training
+from tests.unit.client.job_homes import RUNNING, config, ended, master, training
 
 
 def test_scale(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,7 +46,7 @@ def test_a_master_that_cannot_scale(capsys: pytest.CaptureFixture[str]) -> None:
     def refuse(body: Message) -> Message:
         if isinstance(body, ScaleRequest):
             raise RemoteProtocolError("a master takes no ScaleRequest")
-        return STATUS
+        return RUNNING
 
     with open_job_directory(config()) as folder, master(folder, refuse):
         assert main(["scale", "--workers=3"]) == 1
@@ -78,7 +78,7 @@ def test_scaling_without_an_answer(
 def test_the_code_of_wait(
     fields: dict[str, object], code: int, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status = msgspec.structs.replace(STATUS, **fields)
+    status = msgspec.structs.replace(RUNNING, **fields)
     ended(home, status)
     assert main(["wait", "mnist"]) == code == exit_code_of(status)
     assert f"mnist  {status.state}" in capsys.readouterr().out
@@ -128,8 +128,8 @@ with open_job_directory(config) as folder:
 @contextmanager
 def supervisor(name: str, state: str, signals: int = 1) -> Iterator["subprocess.Popen[str]"]:
     """A process that runs a job until it has got so many signals, and leaves the job in this state."""
-    about = {"name": name, "state": state, "checkpoint": STATUS.version, "target_workers": 2}
-    status = msgspec.structs.replace(STATUS, **about) if state else None
+    about = {"name": name, "state": state, "checkpoint": RUNNING.version, "target_workers": 2}
+    status = msgspec.structs.replace(RUNNING, **about) if state else None
     text = msgspec.json.encode(status).decode() if status else ""
     process = subprocess.Popen(
         [sys.executable, "-c", SUPERVISOR, name, text, str(signals)],
@@ -221,7 +221,7 @@ def test_who_watches_is_told_of_a_silent_master_but_not_of_one_whose_job_is_over
     screen = Heard()
     with open_job_directory(config()) as folder:
         watching = threading.Thread(target=job_actions.follow_job, args=(find_job("mnist"), screen))
-        with master(folder, lambda _: msgspec.structs.replace(STATUS, state=state)):
+        with master(folder, lambda _: msgspec.structs.replace(RUNNING, state=state)):
             watching.start()
             wait_for(lambda: screen.states, "it is seen")
         unanswered.clear()

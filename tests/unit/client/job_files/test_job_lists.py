@@ -13,7 +13,7 @@ from edlz.client.cli import main
 from edlz.client.commands.job_list import Asked, asked_list
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.live_status import LiveStatus
-from tests.unit.client.job_homes import STATUS, config, ended, master, training
+from tests.unit.client.job_homes import RUNNING, config, ended, master, training
 
 HEAVY = ("numpy", "zmq", "asyncio", "typer", "pydantic", "rich", "tensorflow", "kubernetes")
 
@@ -39,25 +39,25 @@ def imported_by(argv: list[str], home: Path) -> set[str]:
 @pytest.mark.parametrize("argv", [["ls"], ["ls", "-o", "json", "--all"]])
 def test_ls_imports_nothing_heavy_for_jobs_that_have_ended(home: Path, argv: list[str]) -> None:
     for state in ("Succeeded", "Failed", "Stopped"):
-        ended(home, msgspec.structs.replace(STATUS, state=state), state.lower())
+        ended(home, msgspec.structs.replace(RUNNING, state=state), state.lower())
     assert not imported_by(argv, home) & set(HEAVY)
 
 
 def test_ls_imports_nothing_heavy_for_jobs_that_run(home: Path) -> None:
     with open_job_directory(config()) as folder:
-        LiveStatus(folder.sockets).note(STATUS, 0.0)
+        LiveStatus(folder.sockets).note(RUNNING, 0.0)
         assert not imported_by(["ls"], home) & set(HEAVY)
 
 
 def test_a_list_shows_what_a_supervisor_has_just_heard(capsys: pytest.CaptureFixture[str]) -> None:
     with open_job_directory(config()) as folder, master(folder, training) as asked:
         left = LiveStatus(folder.sockets)
-        left.note(msgspec.structs.replace(STATUS, ratio=0.5), 0.0)
-        left.note(msgspec.structs.replace(STATUS, ratio=0.7), 0.9)  # not each of many
+        left.note(msgspec.structs.replace(RUNNING, ratio=0.5), 0.0)
+        left.note(msgspec.structs.replace(RUNNING, ratio=0.7), 0.9)  # not each of many
         assert main(["ls"]) == 0
         assert asked == []
         assert "mnist  Training  50 %" in capsys.readouterr().out
-        left.note(msgspec.structs.replace(STATUS, state="Stopping", ratio=0.7), 0.9)
+        left.note(msgspec.structs.replace(RUNNING, state="Stopping", ratio=0.7), 0.9)
         assert main(["ls"]) == 0
         assert "mnist  Stopping  70 %" in capsys.readouterr().out
         assert main(["ls", "-o", "json"]) == 0
@@ -70,7 +70,7 @@ def test_what_a_supervisor_has_left_is_not_believed_for_long(
     content: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with open_job_directory(config()) as folder, master(folder, training) as asked:
-        LiveStatus(folder.sockets).note(msgspec.structs.replace(STATUS, ratio=0.1), 0.0)
+        LiveStatus(folder.sockets).note(msgspec.structs.replace(RUNNING, ratio=0.1), 0.0)
         left = folder.sockets / "status.json"
         if content is None:
             os.utime(left, (0, left.stat().st_mtime - 60))

@@ -159,6 +159,22 @@ def test_a_clock_that_was_set_back_does_not_stop_the_curves() -> None:
     check(job.curves)
 
 
+def test_what_happens_in_the_last_second_is_a_row_too() -> None:
+    job = Job()
+    job.train(3, 1.0)
+    job.train(2, 0.25)
+    figures = Figures(records=60, version=6, losses=LossSum(total=21.0, count=6))
+    last = job.curves.finish(figures, job.at + 0.25)
+    assert last is not None
+    assert (last.version, last.records, last.loss_count, last.span_s) == (6, 30, 3, pytest.approx(0.5))
+    job.keep()
+    check(job.curves)
+    job.restart()
+    assert job.curves.finish(figures, job.at) is None, "nothing has happened since"
+    assert Curves().finish(figures, job.at) is None
+    check(job.curves)
+
+
 def test_without_sums_the_workers_newest_loss_is_taken_once_a_version() -> None:
     curves, told = Curves(), ((0, 9.0), (1, 1.0), (2, 3.0), (2, 3.0), (3, 2.0), (4, float("nan")))
     for number, (version, loss) in enumerate(told):
