@@ -1,7 +1,7 @@
 """The settings of a job that goes on: those that it kept, with the few that may be changed."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ from edlz.client.help.pages import CHANGEABLE
 from edlz.client.job_files.settings_text import settings_in
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, Reader
-from edlz.services.configuration.job_config import JobConfig, flags_by_spelling
+from edlz.services.configuration.job_config import NO_LIMIT, JobConfig, flags_by_spelling
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 from edlz.services.protocol.job_status import JobStatus
 
@@ -48,11 +48,14 @@ def resumed_settings(
     InvalidConfigError
         If a flag would change what the job trains, or something is wrong.
     """
-    problems = [problem for token in argv if (problem := _refusal(token)) is not None]
+    problems = [problem for token in argv if (problem := _refusal(_flag_of(token))) is not None]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("EDLZ_")}
     command = _command_of(kept)
     arguments = [f"--config={kept}", *argv, *own]
     reading = read_config(arguments, command, environment, begins_job=False)
+    if reading.config.is_allreduce:
+        arguments += _without_servers({_flag_of(token) for token in argv})
+        reading = read_config(arguments, command, environment, begins_job=False)
     problems += reading.errors
     if not problems:
         problems += check(reading.config).errors
@@ -72,10 +75,20 @@ def _command_of(kept: Path) -> Reader:
     return given[0] if given else "train"
 
 
-def _refusal(token: str) -> Problem | None:
-    """What is wrong with a flag here: the plan of a job is fixed when it begins."""
+def _without_servers(given: Container[str]) -> list[str]:
+    """Return what takes the place of settings that were kept for parameter servers, in a job that has none from now on."""
+    instead = {"num_ps_pods": 0, "embedding_threshold_bytes": NO_LIMIT}
+    return [f"--{name}={value}" for name, value in instead.items() if f"--{name}" not in given]
+
+
+def _flag_of(token: str) -> str:
     name = token.partition("=")[0]
-    about = flags_by_spelling().get(name.removeprefix("--").replace("-", "_"))
+    return name.replace("-", "_").replace("__", "--", 1) if name.startswith("--") else name
+
+
+def _refusal(name: str) -> Problem | None:
+    """What is wrong with a flag here: the plan of a job is fixed when it begins."""
+    about = flags_by_spelling().get(name.removeprefix("--"))
     if about is None or about.name in CHANGEABLE:
         return None  # an unknown one is reported as everywhere
     return Problem(

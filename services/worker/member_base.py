@@ -60,7 +60,7 @@ def base_of_members(built: Built, job: Job) -> Store:
     Raises
     ------
     ConfigError
-        If the checkpoint is of another model.
+        If the checkpoint is of another model, or has rows that no group holds.
     DataError
         If it cannot be read.
     """
@@ -79,6 +79,13 @@ def base_of_members(built: Built, job: Job) -> Store:
         )
         return Store(initial, plan.seed)
     state = begun_from(read_partition(Path(job.begins_from), 0, 1), plan)
+    if state.tables:
+        path = state.tables[0].path
+        state.close()
+        raise ConfigError(
+            f"the checkpoint has rows of the embedding table {path}, and rows live on parameter servers",
+            _HELP,
+        )
     ours = Initialise(
         run=job.run,
         plan_hash=plan.hash,

@@ -115,10 +115,23 @@ def test_a_member_between_its_commit_of_a_checkpoint_and_its_part_of_it(
     check_exactly_once(job.folder)
 
 
-def test_it_is_stopped_and_resumed_with_parameter_servers_and_back(start: Start, digest: str) -> None:
+def test_it_is_stopped_and_resumed_with_parameter_servers(start: Start, digest: str) -> None:
     job = start("--num_workers=2")
     job.wait_for_output("Task:5 completed")
     job.run("stop", job.name)
     job.finish(code=143)
     servers = ("--distribution_strategy=ParameterServerStrategy", "--num_ps_pods=2")
     assert f"sha256 {digest}" in job.run("resume", job.name, *servers)
+
+
+def test_it_is_stopped_and_resumed_without_parameter_servers(
+    tmp_path: Path, small_mnist: Path, digest: str
+) -> None:
+    flags = (*FLAGS, f"--training_data={small_mnist}/train", "--num_workers=2", "--progress=plain")
+    with TrainJob(tmp_path, *flags, "--num_ps_pods=2") as job:
+        job.wait_for_output("Task:5 completed")
+        job.run("stop", job.name)
+        job.finish(code=143)
+        printed = job.run("resume", job.name, "--distribution_strategy=AllreduceStrategy")
+    assert f"sha256 {digest}" in printed
+    assert "the model is on worker-" in printed

@@ -1,13 +1,21 @@
 """Models that a group of workers cannot train, or not well."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from edlz.services.errors import ModelError
+from edlz.services.errors import ConfigError, ModelError
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout
 from edlz.services.protocol.messages import InitializerSpec, OptimizerSpec, TableSpec
 from edlz.services.worker.core.computation import Built
-from edlz.services.worker.member_base import refuse_for_members, warn_of_large_embeddings
+from edlz.services.worker.member_base import (
+    base_of_members,
+    refuse_for_members,
+    warn_of_large_embeddings,
+)
+from tests import builders
+from tests.states import save
 
 SGD = OptimizerSpec(name="SGD", settings={})
 
@@ -24,6 +32,16 @@ def test_rows_without_bounds_need_parameter_servers() -> None:
         refuse_for_members(built(tables=(table,)))
     assert raised.value.help == "--distribution_strategy=ParameterServerStrategy"
     refuse_for_members(built(("dense/kernel", (8, 8))))
+
+
+def test_a_checkpoint_with_rows_is_refused_by_the_name_of_their_table(tmp_path: Path) -> None:
+    """Also where the model has none: an Embedding that was a table of parameter servers stays in a group's model."""
+    job = builders.job(begins_from=str(save(tmp_path)))
+    with pytest.raises(
+        ConfigError, match="the checkpoint has rows of the embedding table table 0 ü, and rows"
+    ) as raised:
+        base_of_members(built(), job)
+    assert raised.value.help == "--distribution_strategy=ParameterServerStrategy"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,8 @@ from edlz.client.job_files.resumption import resumed_settings
 from edlz.client.local.job_directory import open_job_directory
 from edlz.client.local.run import service_command
 from edlz.services.configuration.arguments import read_config
+from edlz.services.configuration.job_config import NO_LIMIT
+from edlz.services.configuration.problems import InvalidConfigError
 from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol.job_status import (
     StatusRequest,
@@ -120,6 +123,18 @@ def test_a_job_from_before_may_have_a_longer_name(capsys: pytest.CaptureFixture[
     assert not path.exists()
     assert main(["train", "--model_def=a.b", "--training_data=x", f"--job_name={name}"]) == 2
     assert f'--job_name="{name}" is no job name: a-z, 0-9 and - (at most 40)' in capsys.readouterr().err
+
+
+def test_a_job_goes_on_without_its_parameter_servers(home: Path) -> None:
+    """What was kept for them alone gives way; what is given now counts."""
+    strategy = "--distribution_strategy=AllreduceStrategy"
+    with open_job_directory(replace(config(), num_ps_pods=2)) as folder:
+        kept = folder.path / "job.yaml"
+        goes_on = resumed_settings(kept, [strategy], [], lambda _: Preflight())
+        assert (goes_on.is_allreduce, goes_on.num_ps_pods) == (True, 0)
+        assert goes_on.embedding_threshold_bytes == NO_LIMIT
+        with pytest.raises(InvalidConfigError, match="--num_ps_pods=3 with --distribution_strategy="):
+            resumed_settings(kept, [strategy, "--num_ps_pods=3"], [], lambda _: Preflight())
 
 
 def test_a_job_that_never_began_says_why(capsys: pytest.CaptureFixture[str]) -> None:
