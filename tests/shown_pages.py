@@ -18,7 +18,7 @@ from edlz.services.protocol.job_status import (
 from edlz.services.protocol.ledger import TaskSet
 from tests import builders
 
-__all__ = ["content"]
+__all__ = ["BEGAN", "content"]
 
 BEGAN = 1_777_885_900.0
 

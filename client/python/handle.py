@@ -205,6 +205,8 @@ class Job:
             parts.append(f"loss {status.loss:.4g}")
         if status.job.asked_workers:
             parts.append(f"{len(status.workers)}/{status.job.asked_workers} workers")
+        if status.page:
+            parts.append(status.page if self.where == "local" else f"edlz open {self.name}")
         return f"<Job {self.name}: {', '.join(parts)}>"
 
     def _repr_html_(self) -> str:

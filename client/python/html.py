@@ -26,6 +26,7 @@ def html_of(status: Status) -> str:
         f'<div style="background:{colour};height:6px;width:{width}"></div></div>',
         f"<p>{escape(job.reason)}</p>" if job.reason else "",
         _metrics(status),
+        _page(status),
         _workers(status),
         "</div>",
     ]
@@ -38,6 +39,18 @@ def _metrics(status: Status) -> str:
     last = status.evaluations[-1]
     values = ", ".join(f"{escape(name)} {_number(value)}" for name, value in last.metrics.items())
     return f"<div>v{last.version}: {values}</div>"
+
+
+def _page(status: Status) -> str:
+    """Return a link to the status page, or what leads there where its address is another machine's."""
+    if not status.page:
+        return ""
+    where, _, namespace = status.job.where.partition("/")
+    if where != "local":
+        return f"<div><code>edlz open {escape(status.job.name)} -n {escape(namespace)}</code></div>"
+    if not status.page.startswith("http://"):
+        return ""
+    return f'<div><a href="{escape(status.page)}">{escape(status.page)}</a></div>'
 
 
 def _workers(status: Status) -> str:

@@ -13,6 +13,7 @@ __all__ = [
     "Checkpoint",
     "Evaluation",
     "Event",
+    "Group",
     "JobFacts",
     "Partition",
     "Progress",
@@ -50,6 +51,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     minibatches_total: int
     version: int
     records_per_s: float
+    duplicates_ignored: int = 0
     eta_s: float | None = None
     stalled_s: float | None = None
 
@@ -68,6 +70,7 @@ class Tasks(msgspec.Struct, frozen=True, kw_only=True):
     leased: int
     done: int
     skipped: int = 0
+    failed_attempts: int = 0
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +84,18 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 0
     note: str | None = None
     started_at: float | None = None
+    joined_at: float | None = None
+    restarts: int = 0
+    rank: int | None = None
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Who trains together in an all-reduce job; `members`: ids of workers, by rank."""
+
+    members: tuple[str, ...] = ()
+    generation: str | None = None
+    version: int = 0
+    checkpoint_version: int | None = None
 
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +126,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job fares."""
+    """How a job fares; `page`: where its status page is, while it runs."""
 
     job: JobFacts
     progress: Progress
@@ -120,11 +135,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     evaluations: tuple[Evaluation, ...] = ()
     workers: tuple[Worker, ...] = ()
     ps: tuple[Partition, ...] = ()
+    group: Group | None = None
     checkpoint: Checkpoint | None = None
     events: tuple[Event, ...] = ()
     nonfinite_losses: int = 0
     exported: dict[str, Any] | None = None
     predictions: str | None = None
+    page: str | None = None
 
 
 def status_of(view: Any) -> Status:

@@ -200,6 +200,8 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     is_analysis: bool = False
     is_allreduce: bool = False  # then the one partition is on the workers together
     generation: tuple[int, int] | None = None  # of the group that they are: term, and count of that term's
+    duplicates_ignored: int = 0  # gradients that came again, since the master began
+    failed_attempts: int = 0  # at tasks, since the master began
 
     @property
     def strategy(self) -> str:

@@ -69,13 +69,15 @@ class _Amounts(TypedDict):
 
 
 class _OddTasks(TypedDict):
-    """Fields of a `JobStatus`: what was left out, and which losses are no numbers."""
+    """Fields of a `JobStatus`: what was left out, or came again, and which losses are no numbers."""
 
     skipped_tasks: int
     skipped_minibatches: int
     skipped_evaluation_tasks: int
     nonfinite_losses: int
     first_nonfinite: tuple[int, int] | None
+    duplicates_ignored: int
+    failed_attempts: int
 
 
 class Progress:
@@ -341,7 +343,7 @@ class Progress:
         )
 
     def _odd_tasks(self) -> _OddTasks:
-        """Return what was left out, and which losses are no numbers."""
+        """Return what was left out, or came again, and which losses are no numbers."""
         bad_tasks, losses = self._core.work.bad_tasks, self._core.work.losses
         return _OddTasks(
             skipped_tasks=bad_tasks.training_tasks,
@@ -349,6 +351,8 @@ class Progress:
             skipped_evaluation_tasks=bad_tasks.evaluation_tasks,
             nonfinite_losses=losses.count,
             first_nonfinite=losses.first,
+            duplicates_ignored=sum(self.measures.summed("duplicates").values()),
+            failed_attempts=self._core.work.queue.failures.total(),
         )
 
     @property

@@ -17,6 +17,8 @@ from edlz.client.local.job_directory import open_job_directory
 from edlz.client.python.arguments import LEFT_OUT, arguments_of
 from edlz.client.python.background import begin_in_background
 from edlz.client.python.elsewhere import apart
+from edlz.client.python.html import html_of
+from edlz.client.python.records import status_of
 from edlz.services.configuration.flags import COMMANDS
 from edlz.services.configuration.job_config import flags
 from edlz.services.configuration.problems import InvalidConfigError
@@ -135,6 +137,23 @@ def test_a_job_looks_like_itself(home: Path) -> None:
     page = found._repr_html_()
     assert "accuracy 0.96" in page
     assert "<script" not in page
+
+
+def test_a_job_that_runs_says_where_its_page_is(home: Path) -> None:
+    paged = msgspec.structs.replace(RUNNING, page="http://localhost:50002")
+    with open_job_directory(config()) as folder, master(folder, lambda _: paged):
+        found = client.get("mnist")
+        assert repr(found).endswith(", http://localhost:50002>")
+        assert '<a href="http://localhost:50002">' in found._repr_html_()
+    for page, where, shown in (
+        ("javascript:alert(1)", "local", None),
+        ("http://localhost:50002", "k8s/research", "edlz open mnist -n research"),
+    ):
+        status = status_of(job(home, DONE)._found.view())
+        facts = msgspec.structs.replace(status.job, where=where)
+        html = html_of(msgspec.structs.replace(status, page=page, job=facts))
+        assert "<a " not in html
+        assert shown is None or shown in html
 
 
 def test_nothing_of_a_job_is_taken_for_html(home: Path) -> None:

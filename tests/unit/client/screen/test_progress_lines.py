@@ -34,6 +34,7 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
         "tasks",
         "workers",
         "ps",
+        "group",
         "tables",
         "checkpoint",
         "events",
@@ -54,7 +55,7 @@ def test_the_json_object_has_the_fields_that_scripts_read() -> None:
         "digest": None,
         "worker_threads": None,
     }
-    assert found["tasks"] == {"todo": 162, "leased": 2, "done": 236, "skipped": 0}
+    assert found["tasks"] == {"todo": 162, "leased": 2, "done": 236, "skipped": 0, "failed_attempts": 0}
     assert found["workers"][0]["step_s"] == {
         "read": 0.001,
         "pull": 0.002,

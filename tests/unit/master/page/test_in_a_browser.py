@@ -1,17 +1,21 @@
 """The page as a browser shows it: nothing in its console, nothing asked of others, nothing that keeps somebody out."""
 
 import asyncio
+import dataclasses
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from edlz.services.master.page.content import Content
 from edlz.services.master.page.rendering import render
 from edlz.services.master.page.status_page import StatusPage, bound
+from edlz.services.protocol.job_status import EventView
 from tests import builders
-from tests.shown_pages import content
+from tests.shown_pages import BEGAN, content
 
 playwright = pytest.importorskip("playwright.async_api", reason="no playwright")
 axe = pytest.importorskip("axe_playwright_python.async_playwright", reason="no axe-core")
@@ -65,7 +69,7 @@ def served(
     async def both(page: Any, said: list[str]) -> None:
         listening = bound(builders.settings(status_port="0"))
         assert listening is not None
-        server = StatusPage(listening, lambda: shown["content"])
+        server = StatusPage(listening, lambda: shown.get("look", lambda: shown["content"])())
         serving = asyncio.create_task(server.run(), name="page")
         try:
             await page.goto(server.address)
@@ -99,6 +103,58 @@ def test_it_goes_on_by_itself_and_says_another_state() -> None:
         assert said == []
 
     served("light", work)
+
+
+def test_a_master_that_is_gone_is_said_and_what_was_seen_stays() -> None:
+    async def work(page: Any, said: list[str], shown: dict[str, Any]) -> None:
+        def gone() -> Content:
+            raise RuntimeError("the master has ended")
+
+        shown["look"] = gone
+        await page.wait_for_selector("#fresh:has-text('no answer for')", timeout=60_000)
+        assert await page.text_content("#state") == "Training"
+        shown["look"] = lambda: content(state="Succeeded")
+        await page.wait_for_selector("#state:text-is('Succeeded')", timeout=60_000)
+        said.clear()  # a browser notes each answer that is an error
+
+    served("light", work)
+
+
+def test_a_page_that_is_open_for_long_keeps_the_newest_events_only() -> None:
+    async def work(page: Any, said: list[str], shown: dict[str, Any]) -> None:
+        for first in (7, 127, 247):
+            new = tuple(
+                EventView(seq=n, at=BEGAN + 90, kind="worker", text=f"worker-{n} lost: killed.")
+                for n in range(first, first + 120)
+            )
+            before = shown["content"]
+            status = msgspec.structs.replace(before.status, events=new)
+            shown["content"] = dataclasses.replace(before, status=status)
+            await page.wait_for_selector(f"#events td:text-is('worker-{first + 119} lost: killed.')")
+        assert await page.text_content("section:has(#events) > button.more") == "Show all 200"
+        assert await page.locator("#charts svg").first.locator("line.mark").count() <= 200
+        assert said == []
+
+    served("light", work)
+
+
+def test_a_group_has_a_table_in_place_of_its_servers(scheme: str) -> None:
+    async def work(page: Any, said: list[str], shown: dict[str, Any]) -> None:
+        before = shown["content"]
+        workers = tuple(
+            msgspec.structs.replace(worker, rank=rank) for rank, worker in enumerate(before.status.workers)
+        )
+        about = {"workers": workers, "is_allreduce": True, "generation": (2, 3)}
+        status = msgspec.structs.replace(before.status, **about)
+        shown["content"] = dataclasses.replace(before, status=status)
+        await page.wait_for_selector("#group td:text-is('2.3')")
+        cells = await page.locator("#group tbody td").all_text_contents()
+        assert cells == ["2.3", "worker-0, worker-1, worker-2, worker-3", "v354", "v300"]
+        assert await page.locator("section:has(#ps)").is_hidden()
+        assert await violations(page) == []
+        assert said == []
+
+    served(scheme, work)
 
 
 def test_tables_are_sorted_and_read_by_keyboard() -> None:

@@ -170,6 +170,26 @@ def test_what_scripts_read_is_the_same_bytes_or_whole() -> None:
     assert whole["curves"]["staleness_p95"][0] is not None
 
 
+FIELDS = {
+    "": "api seq job progress loss evaluations tasks workers ps group events",
+    "job": "name state reason where strategy mode started_at",
+    "progress": "ratio epoch epochs records records_total minibatches duplicates_ignored version records_per_s eta_s stalled_s",
+    "tasks": "todo leased done failed_attempts",
+    "workers": "id state task records_per_s restarts step_s note",
+    "ps": "id state rows memory_bytes checkpoint_version",
+    "events": "seq at kind text",
+    "evaluations": "version metrics",
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_fields_that_scripts_rely_on_stay(name: str) -> None:
+    tree: Any = json.loads(Encoded(content()).json())
+    found = tree[name] if name else tree
+    found = found[0] if isinstance(found, list) else found
+    assert set(FIELDS[name].split()) <= found.keys()
+
+
 def test_tasks_are_cells_and_many_tasks_are_a_thousand_cells() -> None:
     few = task_map(5, TaskSet((0, 2)), [2, 3], TaskSet((1, 3)))
     assert (few["done_map"], few["marks"], few["per_cell"]) == ("dd000", "-rbl-", 1)
