@@ -88,7 +88,7 @@ class Group:
             self._core.check(status)
         check_written(status)
 
-    def hear(self, status: WorkerStatus, now: float) -> list[Instruction]:
+    def hear(self, status: WorkerStatus, now: float, *, is_spare: bool = False) -> list[Instruction]:
         """Take in what a worker says of its replica."""
         assert status.incarnation is not None
         assert status.member is not None
@@ -102,7 +102,7 @@ class Group:
         self._heard.add(life)
         self._workers[life] = status.worker
         member = Member(incarnation=life, worker=status.worker, endpoint=status.member_endpoint)
-        return [*out, *self._feed(events.Heard(member, status.member), now)]
+        return [*out, *self._feed(events.Heard(member, status.member, is_spare), now)]
 
     def on_end(self, worker: str, now: float) -> list[Instruction]:
         """A worker has ended, or is not wanted any more."""

@@ -80,9 +80,9 @@ class GroupCourse:
         if status.member is not None:
             self._group.check(status.member)
 
-    def hear(self, status: WorkerStatus, now: float) -> list[Instruction]:
-        """Take in what a worker says of its replica, if it is built."""
-        return [] if status.member is None else self._group.hear(status, now)
+    def hear(self, status: WorkerStatus, now: float, *, is_spare: bool) -> list[Instruction]:
+        """Take in what a worker says of its replica, if it is built; a spare is a member when it is called."""
+        return [] if status.member is None else self._group.hear(status, now, is_spare=is_spare)
 
     def on_tick(self, now: float) -> list[Instruction]:
         """Time has passed."""

@@ -87,8 +87,8 @@ class WorkerAnswers:
         if status.failure is not None:
             out += self._fail_for_good(status.failure)
         out += self._work.losses.take(status, now)
-        if self._group is not None and live.is_active(status.worker):
-            out += self._group.hear(status, now)
+        if self._group is not None:
+            out += self._group.hear(status, now, is_spare=not live.is_active(status.worker))
         answer = self._orders(status, entry, out, now)
         self._note(status, entry, answer, now)
         if status.can_wait and not says_anything(answer):

@@ -34,6 +34,7 @@ from edlz.services.worker.core.training import Training
 __all__ = ["MemberTraining", "own_replica", "replica_of"]
 
 _WAITING = {
+    Phase.WAITING,
     Phase.PROMISED,
     Phase.FETCHING,
     Phase.STAGED,

@@ -110,7 +110,7 @@ class GroupJob:
             [fault.at + min(fault.seconds, 20) for fault in schedule.faults], default=0.0
         )
         self.master = self._start_master()
-        for _ in range(schedule.workers):
+        for _ in range(schedule.workers + schedule.spares):
             self._start_worker()
         for fault in schedule.faults:
             if not fault.during:
@@ -199,6 +199,12 @@ class GroupJob:
     @property
     def workers(self) -> list[Process]:
         return [process for number, process in self.processes.items() if number > 0 and process.is_up]
+
+    @property
+    def _active(self) -> set[int]:
+        """The workers that may be members: the oldest ones, as many as there should be."""
+        joined = self.figures["joined"] - self.figures["left"]
+        return {process.number for process in self.workers[: self.schedule.workers + joined]}
 
     def _end(self, process: Process, *, is_replaced: bool) -> None:
         if not process.is_up:
@@ -293,7 +299,8 @@ class GroupJob:
             master.heard[to[0]] = seq
             member = Member(incarnation=(1, to[0]), worker=str(to[0]))
             master.core.check(status)
-            self._feed_master(master, events.Heard(member, status))
+            is_spare = to[0] not in self._active
+            self._feed_master(master, events.Heard(member, status, is_spare))
         self._answer(master, to)
 
     def _feed_master(self, master: Process, event: events.Input) -> None:
@@ -539,11 +546,13 @@ class GroupJob:
             case "kill" if process:
                 self._end(process, is_replaced=True)
             case "leave" if process and len(alive) > 1:
+                self.figures["left"] += 1
                 self._end(process, is_replaced=False)
             case "all":
                 for each in alive:
                     self._end(each, is_replaced=True)
             case "join":
+                self.figures["joined"] += 1
                 self._start_worker()
             case "stall" if process:
                 process.stalled_until = until

@@ -22,7 +22,7 @@ MOMENTS = (
     *("gathering", "formed", "evaluating", "complete"),
 )
 
-__all__ = ["MOMENTS", "GroupFault", "GroupSchedule", "random_group_schedule", "with_damage"]
+__all__ = ["MOMENTS", "GroupFault", "GroupSchedule", "random_group_schedule", "with_damage", "with_spares"]
 
 KINDS = (
     *("kill", "kill", "kill", "all", "master", "stall", "stall master"),
@@ -67,6 +67,7 @@ class GroupSchedule:
     evaluation_steps: int = 0
     unreadable: int = 0  # so many tries to read a durable state fail
     check_steps: int = 3  # between comparisons of members' states
+    spares: int = 0  # workers besides, that are called when others are lost
     faults: tuple[GroupFault, ...] = field(default=())
 
     @property
@@ -118,6 +119,11 @@ def random_group_schedule(seed: int, *, is_function: bool = True) -> GroupSchedu
         faults=tuple(_fault(r) for _ in range(r.randint(0, 6))),
         check_steps=r.choice((1, 3, 5)),
     )
+
+
+def with_spares(schedule: GroupSchedule) -> GroupSchedule:
+    """Return the same schedule with one or two spares."""
+    return replace(schedule, spares=1 + schedule.seed % 2)
 
 
 def with_damage(schedule: GroupSchedule) -> GroupSchedule:

@@ -11,6 +11,7 @@ from tests.simulation.groups.schedule import (
     GroupSchedule,
     random_group_schedule,
     with_damage,
+    with_spares,
 )
 
 LENGTHS = (2, 3, 0, 1, 4, 2, 2, 1)
@@ -49,6 +50,27 @@ def test_without_a_folder_all_are_lost_and_it_begins_anew(moment: str) -> None:
     fault = GroupFault(at=0.1, kind="all", during=moment, nth=4 if moment == "computing" else 1)
     job = GroupJob(schedule(faults=(fault,), snapshot_s=None)).run()
     assert (job.figures["faults"], job.figures["loaded"]) == (1, 0)
+
+
+@pytest.mark.parametrize("seed", range(200, 212))
+def test_spares_come_in_the_place_of_others(seed: int) -> None:
+    GroupJob(with_spares(random_group_schedule(seed))).run()
+
+
+def test_a_spare_is_no_member_until_it_is_called() -> None:
+    fault = GroupFault(at=0.1, kind="kill", during="computing", nth=8)
+    about = {"workers": 2, "spares": 1}
+    job, other = (GroupJob(schedule(faults=faults, **about)).run() for faults in ((fault,), ()))
+    assert (job.figures["faults"], job.figures["loaded"]) == (1, 0)
+    assert not any("(1, 3)" in line for line in other.log if "of (" in line)
+    assert any("(1, 3)" in line for line in job.log if "of (" in line)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 2000, 100))
+def test_many_schedules_with_spares(first: int) -> None:
+    for seed in range(first, first + 100):
+        GroupJob(with_spares(random_group_schedule(seed))).run()
 
 
 @pytest.mark.parametrize("seed", range(100, 112))

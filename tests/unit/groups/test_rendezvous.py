@@ -43,11 +43,12 @@ class Group:
         self.core = Rendezvous(PLAN, fields.pop("term", 1), 0.0, **fields)
         self.now = 0.0
 
-    def say(self, n: int, **fields: Any) -> list[Instruction]:
+    def say(self, n: int, *, is_spare: bool = False, **fields: Any) -> list[Instruction]:
         fields.setdefault("term", self.core._term)
         said = status(**fields)
         self.core.check(said)
-        return self.core.feed(Heard(Member(incarnation=life(n), worker=str(n)), said), self.now)
+        member = Member(incarnation=life(n), worker=str(n))
+        return self.core.feed(Heard(member, said, is_spare), self.now)
 
     def wait(self, seconds: float) -> list[Instruction]:
         self.now += seconds
@@ -64,7 +65,11 @@ class Group:
         assert self.core.stage is Stage.FORMED
 
     def computing(self, *workers: int, **fields: Any) -> list[Instruction]:
-        about = {"phase": "computing", "generation": self.core.generation, "members": self.core._group}
+        about: dict[str, Any] = {
+            "phase": "computing",
+            "generation": self.core.generation,
+            "members": self.core._group,
+        }
         return [each for n in workers for each in self.say(n, **{**about, **fields})]
 
 
@@ -104,6 +109,34 @@ def test_several_join_together_behind_a_step() -> None:
     assert group.core.stage is Stage.GATHERING
     assert group.core.orders(life(1)).is_join
     assert set(group.core._candidates) == set(map(life, (1, 2, 3, 4)))
+
+
+def test_a_spare_joins_at_once_when_it_is_called() -> None:
+    group = Group()
+    group.form(1, 2)
+    group.computing(1, 2)
+    group.say(3, is_spare=True)
+    for _ in range(3):
+        group.wait(1.0)
+        group.say(3, is_spare=True)
+        group.computing(1, 2)
+    assert group.core.stage is Stage.FORMED
+    group.core.feed(Lost(life(2)), group.now)
+    assert group.core._candidates == (life(1),)
+    group.say(1, phase="promised", generation=group.core.generation)
+    assert group.core.stage is Stage.FORMED
+    group.say(3)
+    assert set(group.core._candidates) == {life(1), life(3)}
+
+
+def test_who_takes_steps_stays_a_member_when_an_older_worker_is_back() -> None:
+    group = Group()
+    group.form(1, 2)
+    group.computing(1, 2)
+    group.computing(2, is_spare=True)
+    assert [member.worker for member in group.core.members] == ["1", "2"]
+    group.wait(0.1)
+    assert group.core.stage is Stage.FORMED
 
 
 @pytest.mark.parametrize("why", ["a loss", "time"])

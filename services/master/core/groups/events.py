@@ -36,10 +36,11 @@ class Tick:
 
 @dataclass(frozen=True)
 class Heard:
-    """A worker's newest status, under this master's term or an older one's."""
+    """A worker's newest status, under this master's term or an older one's.  A spare is no member until it is called."""
 
     member: Member
     status: MemberStatus
+    is_spare: bool = False
 
 
 @dataclass(frozen=True)

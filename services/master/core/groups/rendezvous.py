@@ -117,6 +117,7 @@ class Rendezvous:
         self._members: dict[Identity, Member] = {}
         self._heard_s: dict[Identity, float] = {}
         self._ready_s: dict[Identity, float] = {}
+        self._spares: set[Identity] = set()
         self._lost: set[Identity] = set()
         self._evicted: set[Identity] = set()
         self._broken: set[Link] = set()  # for which somebody was evicted
@@ -144,8 +145,8 @@ class Rendezvous:
         """Take an input; return what is to be done."""
         out: list[Instruction] = []
         match event:
-            case Heard(member, status):
-                out = self._on_heard(member, status, now)
+            case Heard(member, status, is_spare):
+                out = self._on_heard(member, status, now, is_spare=is_spare)
             case Lost(incarnation):
                 self._lost.add(incarnation)
                 self._states.forget(incarnation)
@@ -158,13 +159,16 @@ class Rendezvous:
                 pass
         return [*out, *self._decide(now)]
 
-    def _on_heard(self, member: Member, status: MemberStatus, now: float) -> list[Instruction]:
+    def _on_heard(
+        self, member: Member, status: MemberStatus, now: float, *, is_spare: bool
+    ) -> list[Instruction]:
         """Believe what was said under this term; whoever speaks is there again."""
         who = member.incarnation
         self._members[who] = member
         if status.term != self._term:
             return []
         self._statuses[who], self._heard_s[who] = status, now
+        (self._spares.add if is_spare and not status.members else self._spares.discard)(who)
         if status.phase != "starting":
             self._ready_s.setdefault(who, now)
         if status.unreadable is not None:
@@ -241,7 +245,7 @@ class Rendezvous:
 
     def _live(self, now: float) -> tuple[Identity, ...]:
         """Workers that may be members, the oldest first."""
-        gone = self._lost | self._evicted
+        gone = self._lost | self._evicted | (self._spares - set(self._candidates))
         return tuple(
             who for who in sorted(self._ready_s) if who not in gone and now - self._heard_s[who] <= SILENT_S
         )
