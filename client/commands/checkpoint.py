@@ -79,7 +79,8 @@ def show(target: _Target, output: _Output = "table") -> None:
 def verify(target: _Target, output: _Output = "table") -> None:
     """Read every byte of the versions and check it."""
     path, versions = _versions(target, output)
-    with long_work("verifying", total=sum(info.size_bytes for info in versions)) as advance:
+    to_read = sum(info.size_bytes for info in versions if info.state != "incomplete")
+    with long_work("verifying", total=to_read) as advance:
         checked = [
             (info, info.damage if info.state == "incomplete" else checkpoints.verify(info.folder, advance))
             for info in versions

@@ -63,7 +63,8 @@ def export(
         "statistics": statistics,
         "config": config,
     }
-    found = model_source(source, {name: value for name, value in given.items() if value})
+    with long_work(f"looking at {source}"):  # a checkpoint is read to its last byte
+        found = model_source(source, {name: value for name, value in given.items() if value})
     with found.open() as cut, _watched(found.job, cut, formats) as advance, without_start_up_noise():
         wanted = Export(
             output=Path(output),

@@ -3,14 +3,18 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from edlz.client import cli
 from edlz.client.cli import main
+from edlz.client.screen.long_work import Advance, Amount
 from edlz.client.screen.wording import age, size
 from edlz.services.storage.checkpoint_writing import Finished, write_manifest, write_part
 from edlz.services.storage.versions import list_versions
@@ -180,6 +184,26 @@ def test_verify_names_each_damaged_file(checkpoints: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(("version", "code"), [(300, 0), (450, 1), (750, 1)])
 def test_the_code_of_verify(checkpoints: Path, version: int, code: int) -> None:
     assert main(["checkpoint", "verify", str(checkpoints / f"version-{version}")]) == code
+
+
+def test_verify_says_how_far_it_is_of_what_it_reads(
+    checkpoints: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flip_a_row(checkpoints / "version-600")
+    shutil.rmtree(checkpoints / "version-450")
+    seen: list[tuple[int, int]] = []
+
+    @contextmanager
+    def watched(title: str, *, total: int) -> Iterator[Advance]:
+        amount = Amount(title, "", total)
+        yield amount.advance
+        seen.append((amount.done, total))
+
+    monkeypatch.setattr("edlz.client.commands.checkpoint.long_work", watched)
+    main(["checkpoint", "verify", str(checkpoints / "version-300")])
+    main(["checkpoint", "verify", str(checkpoints)])
+    for done, total in seen:
+        assert 0.95 * total < done <= total, "an incomplete version is not read"
 
 
 @pytest.mark.parametrize(
