@@ -135,3 +135,29 @@ def test_it_is_stopped_and_resumed_without_parameter_servers(
         printed = job.run("resume", job.name, "--distribution_strategy=AllreduceStrategy")
     assert f"sha256 {digest}" in printed
     assert "the model is on worker-" in printed
+
+
+def test_it_is_scaled_up_beyond_its_slots_and_down_to_one(start: Start, digest: str) -> None:
+    job = start("--num_workers=2")
+    job.wait_for_output("the model is on worker-0, worker-1")
+    assert "grads_to_wait=3, so 1 worker would wait" in job.run("scale", job.name, "--workers=4")
+    job.wait_for_output("the model is on worker-0, worker-1, worker-2, worker-3")
+    job.run("scale", job.name, "--workers=1")
+    job.wait_for_output("left the group")
+    status = job.finish()
+    assert status.digest == digest
+    check_exactly_once(job.folder)
+
+
+def test_more_workers_than_tasks_of_uneven_length(tmp_path: Path, small_mnist: Path) -> None:
+    """One file has 40 minibatches and the others 100, and each is one task: a step has one to three gradients."""
+    flags = (
+        *(f"--model_file={MODELS}/tiny_mlp.py", f"--training_data={small_mnist}/train", "--minibatch_size=5"),
+        *("--records_per_task=1000", "--grads_to_wait=4", "--num_epochs=2", "--worker_threads=1"),
+    )
+    with HandJob(tmp_path, *flags, partitions=0).start(1) as by_hand:
+        wanted = by_hand.finish().digest
+    with TrainJob(tmp_path, *flags, *ALLREDUCE, "--num_workers=4") as job:
+        job.wait_for_output("num_workers=4, but an epoch has 3 tasks: 1 worker would wait")
+        assert job.finish().digest == wanted
+        check_exactly_once(job.folder)
