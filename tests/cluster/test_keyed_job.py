@@ -21,15 +21,23 @@ FLAGS = (
 )
 
 
-@pytest.mark.parametrize("partitions", [2, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("partitions", "strategy"),
+    [
+        (2, "ParameterServerStrategy"),
+        pytest.param(0, "ParameterServerStrategy", marks=pytest.mark.slow),
+        pytest.param(0, "AllreduceStrategy", marks=pytest.mark.slow),
+    ],
+)
 def test_a_job_with_keys(
-    partitions: int, tmp_path: Path, small_mnist: Path, monkeypatch: pytest.MonkeyPatch
+    partitions: int, strategy: str, tmp_path: Path, small_mnist: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_keys(tmp_path / "keys", make_job_keys())
     monkeypatch.setenv("EDLZ_KEYS_DIR", str(tmp_path / "keys"))
     folder = tmp_path / "job"
     folder.mkdir()
-    with TcpJob(folder, *FLAGS, f"--training_data={small_mnist}/train", partitions=partitions) as job:
+    flags = (*FLAGS, f"--training_data={small_mnist}/train", f"--distribution_strategy={strategy}")
+    with TcpJob(folder, *flags, partitions=partitions) as job:
         job.start(workers=0)
         job.wait_for_log("master", "listens at tcp://")
         job.start_worker(9, "--keys_dir=")
