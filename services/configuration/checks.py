@@ -196,7 +196,6 @@ def _check_allreduce(config: JobConfig) -> Iterator[Finding]:
         "use_async": "the members of a group take synchronous steps",
         "num_ps_pods": "the workers hold the model themselves",
         "sync_version_tolerance": "all members of a group are at one version",
-        "max_step": "it does not end a job inside its plan yet",
         "get_model_steps": "a member has the model itself, and pulls nothing",
         "lr_staleness_modulation": "all members of a group are at one version",
     }

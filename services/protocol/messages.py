@@ -347,6 +347,7 @@ MemberPhase = Literal[
     "computing",
     "staged",
     "held",
+    "barred",
     "failed",
     "sealing",
     "sealed",
@@ -414,12 +415,25 @@ class MemberStatus(Record, frozen=True, kw_only=True):
     differs_from: Identity | None = None
 
 
+class Decided(Record, frozen=True, kw_only=True):
+    """How far the members of a group may go, and how: what was decided at the barriers that the job has passed.
+
+    `fence`: no step has a task from this one on; `task_count`: the job ends before that one.  `rates`: what callbacks
+    have set, each with the first task that it holds for; before the first of them the model's own rate holds.
+    """
+
+    fence: int
+    task_count: int
+    rates: tuple[tuple[int, float], ...] = ()
+
+
 class GroupOrders(Record, frozen=True, kw_only=True):
     """What is to be true of a worker of an all-reduce job.
 
     Without members: promise the generation, and wait; if it `is_join`, after the step in work.  `load`: read this state.
     `released`: the state behind whose evaluation steps may be taken.  `checkpoint`: one is wanted out of turn, with this
-    number; `checkpointed`: the source's version, if it is a complete checkpoint, else 0.
+    number; `checkpointed`: the source's version, if it is a complete checkpoint, else 0.  `decided`: None while this master
+    does not know it; then what was said before holds, and who has heard nothing waits.
     """
 
     term: int
@@ -433,6 +447,7 @@ class GroupOrders(Record, frozen=True, kw_only=True):
     released: SnapshotName = (NO_IDENTITY, 0)
     checkpoint: int = 0
     checkpointed: int = 0
+    decided: Decided | None = None
 
 
 # ---------------------------------------------------------------- a worker's status, and its answer

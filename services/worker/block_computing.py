@@ -41,6 +41,10 @@ class BlockWatch:
         if computed is not None and computed.loss is not None:
             self._losses.note(version, computed.loss, computed.task, computed.index)
 
+    def on_rate(self, learning_rate: float) -> None:
+        """The step that is computed has this learning rate."""
+        self._meter.learning_rate = learning_rate
+
 
 class BlockComputing:
     """Drives an engine as a `Replica` asks for it.
@@ -111,8 +115,8 @@ class BlockComputing:
         if place == len(order.slots):
             self._thread.submit(
                 "step",
-                lambda: self._engine.learning_rate(order.version),
-                lambda rate: self._tell(BlockComputed(order.attempt, rate)),
+                lambda: self._learning_rate(order),
+                lambda rate: self._on_rate(order, rate),
                 self._fail,
             )
             return
@@ -131,6 +135,15 @@ class BlockComputing:
             then,
             lambda error: self._on_error(order.attempt, error),
         )
+
+    def _learning_rate(self, order: Compute) -> float:
+        """In the engine's thread: the rate of a step."""
+        rate = order.learning_rate
+        return self._engine.learning_rate(order.version) if rate is None else rate
+
+    def _on_rate(self, order: Compute, rate: float) -> None:
+        self._watch.on_rate(rate)
+        self._tell(BlockComputed(order.attempt, rate))
 
     def _step(self, version: int, slot: Slot) -> Computed:
         """In the engine's thread: compute a minibatch."""
@@ -151,13 +164,17 @@ class BlockComputing:
 
 
 def _told(attempt: int, slot: Slot, computed: Computed) -> SlotComputed:
-    """Return what the replica is told of a slot; a task with a journalled end ends there by an empty one."""
+    """Return what the replica is told of a slot; a task with a journalled end ends there by an empty one.
+
+    Its records may end before that: then it ends with them, as under a lease.
+    """
     is_empty = computed.gradient is None
+    is_before_end = slot.end_at is None or slot.index + 1 < slot.end_at
     header = SlotHeader(
         slot=slot.slot,
         task=slot.task,
         index=slot.index,
-        is_last=computed.is_last and (slot.end_at is None or is_empty),
+        is_last=computed.is_last and (is_empty or is_before_end),
         is_empty=is_empty,
         records=computed.records,
         loss=computed.loss,

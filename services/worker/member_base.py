@@ -25,17 +25,11 @@ def refuse_for_members(built: Built) -> None:
     Raises
     ------
     ModelError
-        If it has embedding tables, or callbacks that decide how the job goes on.
+        If it has embedding tables.
     """
     if built.tables:
         raise ModelError(
             f"{built.tables[0].path} is an edlz.api.Embedding: rows of unbounded tables live on parameter servers",
-            _HELP,
-        )
-    needs = built.callbacks
-    if needs is not None and (needs.decides or needs.max_steps):
-        raise ModelError(
-            "callbacks() returns one that decides how the job goes on: AllreduceStrategy does not have that yet",
             _HELP,
         )
 

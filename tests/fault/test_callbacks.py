@@ -32,9 +32,11 @@ MOMENTS = (
 )
 
 
-def run(folder: Path, data: Path, workers: int, partitions: int, lost: str) -> tuple[str, str]:
+def run(
+    folder: Path, data: Path, workers: int, partitions: int, lost: str, *more_flags: str
+) -> tuple[str, str]:
     """Return the digest, and what callbacks have decided."""
-    flags = (*FLAGS, f"--training_data={data}/train", f"--validation_data={data}/test")
+    flags = (*FLAGS, *more_flags, f"--training_data={data}/train", f"--validation_data={data}/test")
     with HandJob(folder, *flags, partitions=partitions).start(workers) as job:
         gone: tuple[str, ...] = ()
         if lost:
@@ -82,6 +84,22 @@ def test_the_same_decisions_and_bits(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where CSVLogger writes
     assert run(tmp_path, small_mnist, workers, partitions, lost) == undisturbed
+    assert (tmp_path / "rounds.csv").read_text().count("\n") >= 2
+
+
+@pytest.mark.parametrize("lost", ["", "worker", "master"])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_the_same_of_members_of_a_group(
+    workers: int,
+    lost: str,
+    undisturbed: tuple[str, str],
+    tmp_path: Path,
+    small_mnist: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags = ("--distribution_strategy=AllreduceStrategy", "--recovery_snapshot_secs=1")
+    assert run(tmp_path, small_mnist, workers, 0, lost, *flags) == undisturbed
     assert (tmp_path / "rounds.csv").read_text().count("\n") >= 2
 
 

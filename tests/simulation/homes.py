@@ -49,7 +49,7 @@ class Home:
 
     def begin(self) -> None:
         """Start the job's services, or whoever does that."""
-        for p in range(self._job.schedule.partitions):
+        for p in range(self._job.schedule.servers):
             self._job.launch(f"p{p}")
         for worker in range(self._job.schedule.workers):
             self._job.within(0, 3, self._job.start, f"w{worker}")

@@ -23,10 +23,12 @@ from edlz.services.ps.core.inputs import LeaveWanted, Request, Tick
 from edlz.services.ps.core.partition import Partition
 from edlz.services.storage.state import State
 from edlz.services.worker.core import inputs as worker_inputs
+from edlz.services.worker.core.groups.inputs import Request as GroupRequest
 from edlz.services.worker.core.worker import WorkerCore
 from edlz.services.worker.pace import Pace
 from tests import builders
 from tests.simulation.disk import CheckpointFolder, Disk
+from tests.simulation.groups.shells import GroupMasterShell, MemberShell, Replicas, moments_of
 from tests.simulation.homes import Home, Machine, Pods
 from tests.simulation.network import Network
 from tests.simulation.processes import Process, Violation
@@ -68,10 +70,11 @@ class SimulatedJob:
         self.processes: dict[int, Process] = {}
         self.address: dict[str, int] = {}
         self.network = Network(self)
+        is_group = schedule.is_allreduce
         self._shells: dict[str, Shell] = {
-            "m": MasterShell(self),
+            "m": GroupMasterShell(self) if is_group else MasterShell(self),
             "p": PartitionShell(self),
-            "w": WorkerShell(self),
+            "w": MemberShell(self) if is_group else WorkerShell(self),
         }
         self.journal: dict[str, Any] = {
             "term": 0,
@@ -88,10 +91,11 @@ class SimulatedJob:
         }
         self.checkpoint_folder = CheckpointFolder(schedule.keeps)
         self.disks = [
-            Disk(p, self.checkpoint_folder, can_link=schedule.can_link) for p in range(schedule.partitions)
+            Disk(p, self.checkpoint_folder, can_link=schedule.can_link) for p in range(schedule.servers)
         ]
         self.begun_from = (schedule.begins_from,) if schedule.begins_from else ()  # versions that stay
         self.sealed: dict[Any, State] = {}
+        self.replicas = Replicas()
         self.parts: dict[Any, State] = {}  # of checkpoints: (number, version, partition)
         self.checkpoints: dict[int, list[State]] = {}  # all that were ever completed
         self.failures_left = dict(schedule.failing)
@@ -236,6 +240,8 @@ class SimulatedJob:
                 to_master.Request(event.to, event.body) if is_request else to_master.Tick(),
             )
             return
+        if isinstance(core, WorkerCore) and isinstance(event, Request):  # another member's
+            event = worker_inputs.OfGroup(GroupRequest(event.to, event.body))
         self.give(process, event)
 
     def give(self, process: Process, event: Any) -> None:
@@ -244,6 +250,9 @@ class SimulatedJob:
         if instructions or type(event) not in _TICKS:
             process.core.check_invariants()
             self.carry_out(process, instructions)
+        if self.schedule.is_allreduce and process.role[0] == "w":
+            for moment in moments_of(process):
+                self.reach(moment)
 
     def carry_out(self, process: Process, instructions: list[Any]) -> None:
         """Do what a core has asked for, as long as its process lives."""
@@ -289,13 +298,14 @@ class SimulatedJob:
             schedule, record = self.schedule, state.fleet
             desired = DesiredProcesses(
                 schedule.workers,
-                schedule.partitions,
+                schedule.servers,
                 spares=schedule.spares,
                 relaunches=RELAUNCHES,
                 record=record,
             )
             steps = (schedule.evaluation_steps, schedule.checkpoint_steps)
-            return MasterCore(self.job, state, *steps, desired=desired)
+            durable = tuple(self.replicas.durable)
+            return MasterCore(self.job, state, *steps, desired=desired, durable=durable)
         if role[0] == "p":
             return Partition(int(role[1:]), boot, role, self.disks[int(role[1:])])
         return WorkerCore(role[1:], boot, pace=lambda: pace.told(self.now))
@@ -414,6 +424,9 @@ def _job_record(schedule: Schedule) -> Job:
             "prediction_output": "out" if schedule.predicts else "",
             "statistics_output": "out" if schedule.analyzes else "",
             "output": "out" if schedule.exports else "",
+            "distribution_strategy": "AllreduceStrategy"
+            if schedule.is_allreduce
+            else "ParameterServerStrategy",
             "max_step": 0 if schedule.workers_tell_max_step else schedule.max_step,
         },
         partitions=schedule.partitions,

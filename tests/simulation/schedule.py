@@ -34,11 +34,19 @@ BARRIER_MOMENTS = (
     "decided",
     "passed",
 )
+GROUP_MOMENTS = (
+    *(
+        f"member {phase}"
+        for phase in ("promised", "fetching", "computing", "staged", "barred", "sealing", "sealed")
+    ),
+    *("barrier", "evaluating", "shown", "keeping", "decided", "passed", "digest", "complete"),
+)
 
 __all__ = [
     "BARRIER_MOMENTS",
     "BEGINNING_MOMENTS",
     "EXPORT_MOMENTS",
+    "GROUP_MOMENTS",
     "MOMENTS",
     "PREDICTION_MOMENTS",
     "Fault",
@@ -121,7 +129,13 @@ class Schedule:
     max_step: int = 0  # minibatches after which the job ends; 0: none
     workers_tell_max_step: bool = False  # callbacks have it, not the flag
     keeps_best: bool = False  # they keep the best version, and put it back at the end
+    is_allreduce: bool = False  # without partitions: the one that there is, is on the workers
     faults: tuple[Fault, ...] = ()
+
+    @property
+    def servers(self) -> int:
+        """How many processes have a partition each."""
+        return 0 if self.is_allreduce else self.partitions
 
     @property
     def tables(self) -> tuple[TableSpec, ...]:

@@ -42,7 +42,7 @@ from edlz.services.protocol.concluded_rounds import (
     ShownRound,
 )
 from edlz.services.protocol.job_status import FailureView
-from edlz.services.protocol.messages import PartitionStatus
+from edlz.services.protocol.messages import Decided, PartitionStatus
 from edlz.services.protocol.plan import Plan
 
 __all__ = ["Barriers"]
@@ -167,6 +167,17 @@ class Barriers:
         rates = (round_.decision.learning_rate for round_ in reversed(passed))
         return next((rate for rate in rates if rate is not None), None)
 
+    def decided(self, task: int) -> Decided:
+        """Return what the members of a group are told, who have this task and later ones to train on."""
+        rate = self.learning_rate(task)
+        later = self.rounds[bisect_left(self.rounds, task, key=lambda round_: round_.task) :]
+        rates = [(round_.task + 1, round_.decision.learning_rate) for round_ in later]
+        return Decided(
+            fence=self._queue.fence,
+            task_count=self._queue.task_count,
+            rates=tuple((first, rate) for first, rate in [(task, rate), *rates] if rate is not None),
+        )
+
     # -- events
 
     def begin(self) -> list[Instruction]:
@@ -272,12 +283,17 @@ class Barriers:
         """A task ends elsewhere than before: what was evaluated may be of another model."""
         self._close()
 
-    def begin_again(self) -> None:
+    def begin_again(self, *, is_another: bool = False) -> None:
         """The model goes back: the newest values will be older than the round under way, which is opened anew.
 
         Where training stands still, the round is put off: it is of its very version, which comes again.
+
+        Parameters
+        ----------
+        is_another : bool
+            Whether the model may be another one at that version.
         """
-        if not self._stands_still:
+        if is_another or not self._stands_still:
             self._close()
         elif self._open is not None:
             self._evaluation.put_off(self._open[0])

@@ -19,6 +19,7 @@ from edlz.services.protocol.ledger import LedgerRecord, TaskSet
 from edlz.services.protocol.messages import (
     CheckpointPart,
     ClosedTask,
+    Decided,
     GroupOrders,
     Identity,
     Member,
@@ -123,10 +124,10 @@ class Group:
         name, self.evaluating = self.evaluating, None
         return [] if name is None else self._feed(events.Evaluated(name), now)
 
-    def tell(self, ends: Sequence[tuple[int, int]], checkpoint: int) -> None:
+    def tell(self, ends: Sequence[tuple[int, int]], checkpoint: int, decided: Decided | None) -> None:
         """What members are told from now on."""
         if (core := self._core) is not None:
-            core.ends, core.checkpoint = dict(ends), checkpoint
+            core.ends, core.checkpoint, core.decided = dict(ends), checkpoint, decided
 
     def orders(self, life: Identity) -> GroupOrders | None:
         """Return what is to be true of a worker as a member."""
@@ -143,6 +144,12 @@ class Group:
     def members(self) -> tuple[Member, ...]:
         """Those that train together now, in the order of ranks."""
         return () if self._core is None else self._core.members
+
+    @property
+    def first_open(self) -> int:
+        """The first task that some member has not finished, as far as members have told."""
+        members = () if self._core is None else self._core.told_members
+        return min((TaskSet(status.finished).first_missing() for status in members), default=0)
 
     def worker(self, life: Identity) -> str:
         """Return the id of a worker that has been heard."""

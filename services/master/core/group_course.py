@@ -70,7 +70,8 @@ class GroupCourse:
         is_sealed = status is not None and status.is_sealed
         wanted = self._checkpoints.orders(0, is_sealed=is_sealed, stands_at=stands_at)
         number = 0 if wanted is None else wanted.number
-        self._group.tell(bad_tasks.journalled, number)
+        decided = self._work.barriers.decided(self._group.first_open) if self._work.is_open else None
+        self._group.tell(bad_tasks.journalled, number, decided)
         return self._group.orders(life)
 
     # -- inputs

@@ -340,8 +340,9 @@ class MasterCore:
         """What a worker does and has done; the answer says what it should do."""
         name, life = f"worker-{status.worker}", status.incarnation
         check_run(self.job, name, status.run, has_joined=life is not None)
-        if life is not None and life[0] > self.term:
-            return self._look_up(to, name, life[0])
+        heard = 0 if status.member is None else status.member.term
+        if life is not None and max(life[0], heard) > self.term:
+            return self._look_up(to, name, max(life[0], heard))
         check_worker(status, self.plan, self.term)
         self.work.evaluation.check(status.evaluated)
         if self._group is not None:

@@ -163,7 +163,9 @@ class Work:
             return []
         if is_back:
             self.queue.restart(TaskSet(finished.bounds))
-            self._evaluate_again(is_another=True)
+            # What callbacks have decided stays, and so does what they were shown.
+            self.evaluation.begin_again(is_another=not self.barriers.are_used)
+            self.barriers.begin_again(is_another=True)
             return []
         out: list[Instruction] = []
         for task in finished:

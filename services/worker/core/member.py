@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from edlz.services.configuration.job_settings import JobSettings
+from edlz.services.protocol.concluded_rounds import CallbackNeeds
 from edlz.services.protocol.messages import (
     ANY_VERSION,
     Exchanged,
@@ -39,6 +40,7 @@ _WAITING = {
     Phase.FETCHING,
     Phase.STAGED,
     Phase.HELD,
+    Phase.BARRED,
     Phase.FAILED,
     Phase.SEALING,
     Phase.SEALED,
@@ -50,12 +52,21 @@ def own_replica(incarnation: Identity) -> PartitionAddress:
     return PartitionAddress(index=0, incarnation=incarnation, endpoint="", has_base=True)
 
 
-def replica_of(incarnation: Identity, plan: Plan, settings: JobSettings) -> Replica:
-    """Return the replica of a worker, without a state."""
+def replica_of(
+    incarnation: Identity, plan: Plan, settings: JobSettings, callbacks: CallbackNeeds | None = None
+) -> Replica:
+    """Return the replica of a worker, without a state.
+
+    Parameters
+    ----------
+    callbacks : CallbackNeeds, optional
+        The model's: if some are called, rounds of evaluation are at their barriers, and no state is held for others.
+    """
+    has_rounds = bool(plan.evaluation_ranges) and not (callbacks is not None and callbacks.runs)
     milestones = Milestones(
         None if settings.private_job_dir else settings.recovery_snapshot_secs,
         settings.checkpoint_steps,
-        settings.evaluation_steps if plan.evaluation_ranges else 0,
+        settings.evaluation_steps if has_rounds else 0,
     )
     return Replica(incarnation, plan, milestones)
 

@@ -380,7 +380,7 @@ class WorkerCore:
     def _become_member(self, base: Store, endpoint: str, requests: Requests, now: float) -> list[Instruction]:
         """The model is built in an all-reduce job: this worker may be a member of its group."""
         assert self.incarnation is not None, "the model is built before the job is told"
-        replica = replica_of(self.incarnation, self.plan, self.settings)
+        replica = replica_of(self.incarnation, self.plan, self.settings, self._callbacks)
         self._partitions.be_own(own_replica(self.incarnation))
         about = (self.plan, self._partitions, requests, self._status)
         self._training = self._member = MemberTraining(*about, replica)
@@ -393,9 +393,9 @@ class WorkerCore:
         if isinstance(event, groups.SlotComputed) and is_nonfinite(event.header.loss):
             header = event.header
             failed = self._losses.note(header.task, header.index, event.attempt, event.header.loss)
-            if failed is not None:
+            if failed is not None:  # the step waits, as for any minibatch that raises
                 self._member.end_job(failed)
-                return self._status(now)
+                event = groups.SlotFailed(event.attempt, header.task, header.index, failed.error, failed)
         return self._member.feed(event, now)
 
     def _with_answers(self, out: list[Instruction], member: MemberTraining, now: float) -> list[Instruction]:

@@ -14,7 +14,7 @@ import numpy as np
 from edlz.services.master.core.groups import events
 from edlz.services.master.core.groups.rendezvous import Rendezvous
 from edlz.services.protocol.ledger import TaskSet
-from edlz.services.protocol.messages import GroupOrders, Member, MemberStatus, SlotHeader
+from edlz.services.protocol.messages import Decided, GroupOrders, Member, MemberStatus, SlotHeader
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups.instructions import (
@@ -154,6 +154,7 @@ class GroupJob:
         self.journal["term"] += 1
         core = Rendezvous(self.plan, self.journal["term"], self.now, self._disk.names())
         core.ends = dict(self.journal["ends"])
+        core.decided = Decided(fence=self.plan.task_count, task_count=self.plan.task_count)
         process = self.processes[-self.journal["term"]] = Process(-self.journal["term"], core)
         self.master = process
         self._tick_master(process)

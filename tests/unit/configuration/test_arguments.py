@@ -221,7 +221,6 @@ def test_a_group_of_workers_has_no_parameter_servers() -> None:
         ("--num_ps_pods=2", "the workers hold the model themselves"),
         ("--use_async", "the members of a group take synchronous steps"),
         ("--sync_version_tolerance=1", "all members of a group are at one version"),
-        ("--max_step=9", "it does not end a job inside its plan yet"),
         ("--get_model_steps=4", "a member has the model itself, and pulls nothing"),
         ("--lr_staleness_modulation", "all members of a group are at one version"),
         ("--embedding_threshold_bytes=9", "every Embedding stays in the model, whatever its size"),

@@ -70,7 +70,7 @@ def names_by_version(self: Replica, step_: Any, now: float) -> list[Any]:
     self._exchange.end_step()
     if self._pending is not None:
         return self._promise(self._pending)
-    return self._begin_step(now)
+    return self._begin_step()
 
 
 def keeps_its_ledger(self: Replica, state: State) -> None:
@@ -136,7 +136,7 @@ def forgets_before(statuses: Any, generation: Identity, before: Any) -> tuple[Id
     return links.cut_off(statuses, generation)
 
 
-def is_barred_by_version(self: Replica) -> bool:
+def is_held_by_version(self: Replica) -> bool:
     every = self._milestones._evaluation_steps
     is_barrier = every > 0 and self.name[1] > 0 and self.name[1] % every == 0
     return is_barrier and self.name[1] > self._milestones._released[1]
@@ -162,11 +162,11 @@ RULES: dict[str, tuple[int, bool, tuple[Patch, ...]]] = {
     "who cannot fetch leaves": (30, True, ((links, "_broken_links", only_in_a_step),)),
     "who is in most broken links leaves": (19, True, ((rendezvous, "cut_off", the_younger),)),
     "links that were broken before": (19, True, ((rendezvous, "cut_off", forgets_before),)),
-    "evaluation holds the next step": (0, True, ((Replica, "_is_barred", property(lambda self: False)),)),
+    "evaluation holds the next step": (0, True, ((Replica, "_is_held", property(lambda self: False)),)),
     "what is evaluated is a state, no version": (
         0,
         False,
-        ((Replica, "_is_barred", property(is_barred_by_version)),),
+        ((Replica, "_is_held", property(is_held_by_version)),),
     ),
     "a join waits for no lost step": (19, True, ((rendezvous, "JOIN_WAIT_S", 1e9),)),
 }

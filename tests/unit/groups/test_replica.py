@@ -10,6 +10,7 @@ import pytest
 from edlz.services.errors import LocalProtocolError, RemoteProtocolError
 from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.messages import (
+    Decided,
     FetchState,
     GroupOrders,
     GroupRefused,
@@ -63,6 +64,7 @@ def replica(number: int) -> Replica:
 
 
 def orders(n: int, **fields: Any) -> MemberOrdered:
+    fields.setdefault("decided", Decided(fence=2, task_count=2))
     return MemberOrdered(GroupOrders(term=1, generation=(1, n), **fields))
 
 

@@ -8,11 +8,18 @@ import pytest
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.vocabulary.inputs import ManifestWritten, Request, Start, StopWanted, Tick
-from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Reply, WriteManifest
+from edlz.services.master.core.vocabulary.instructions import (
+    Announce,
+    Instruction,
+    Journal,
+    Reply,
+    WriteManifest,
+)
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
+    ErrorReply,
     Identity,
     MemberStatus,
     NonFiniteLoss,
@@ -84,6 +91,14 @@ def test_a_member_that_says_what_none_can_say_changes_nothing(odd: WrittenPart) 
         master.say(member=member(written=(odd,)), nonfinite_losses=1, nonfinite_loss=loss)
     assert master.core.work.losses.count == 0
     assert master.answer(master.say(member=member())).group is not None
+
+
+def test_a_member_that_has_heard_a_later_master_is_looked_up() -> None:
+    """The journal knows which of both is outdated; the member is none that says what it cannot."""
+    found = Master().say(member=member(term=2, phase="promised", generation=(2, 1)))
+    assert found[0] == Journal({})
+    [reply] = [each.body for each in found if isinstance(each, Reply)]
+    assert isinstance(reply, ErrorReply)
 
 
 def test_a_checkpoint_that_failed_is_written_when_training_comes_there_again() -> None:

@@ -34,6 +34,7 @@ from edlz.services.protocol.groups import BASE, DurableState
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
+    Decided,
     Ends,
     GroupOrders,
     Identity,
@@ -93,6 +94,8 @@ class Rendezvous:
         Where bad tasks end, as journalled: whoever carries out `GiveUpTask` enters it here behind the journal.
     checkpoint : int
         What is told of one that is wanted out of turn; see `GroupOrders`.
+    decided : Decided or None
+        What is told of barriers, and where the job ends.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class Rendezvous:
         self.generation: Identity = NO_IDENTITY
         self.ends: dict[int, int] = {}
         self.checkpoint = 0
+        self.decided: Decided | None = None
         self._count = 0  # of generations
         self._statuses: dict[Identity, MemberStatus] = {}  # of this term, by worker's life
         self._members: dict[Identity, Member] = {}
@@ -205,6 +209,11 @@ class Rendezvous:
         return self._states.durable
 
     @property
+    def told_members(self) -> tuple[MemberStatus, ...]:
+        """The newest of all that were told to be members, whatever they say."""
+        return tuple(self._statuses[who] for who in self._group if who in self._statuses)
+
+    @property
     def newest(self) -> Identity:
         """The greatest generation that any master of the job has named."""
         return self._term, self._count
@@ -232,6 +241,7 @@ class Rendezvous:
             released=self._released,
             checkpoint=self.checkpoint if is_formed else 0,
             checkpointed=self._source[1] if self._states.is_checkpointed(self._source) else 0,
+            decided=self.decided,
         )
 
     def _told_ends(self) -> Ends:
@@ -407,8 +417,9 @@ class Rendezvous:
 
     def _conclude(self, statuses: dict[Identity, MemberStatus]) -> list[Instruction]:
         """The job is complete when every member of one generation has made the full ledger durable."""
+        count = self._plan.task_count if self.decided is None else self.decided.task_count
         for status in statuses.values():
-            is_full = len(TaskSet(status.finished)) >= self._plan.task_count
+            is_full = len(TaskSet(status.finished)) >= count
             if not (is_full and status.phase == "sealed" and status.generation == self.generation):
                 return []
         self._enter(Stage.COMPLETE)

@@ -83,7 +83,7 @@ class SlotFailed:
 
 @dataclass(frozen=True)
 class BlockComputed:
-    """All slots of the block are computed, perhaps none; and the learning rate that the model has at this version."""
+    """All slots of the block are computed, perhaps none; and the learning rate of the step."""
 
     attempt: int
     learning_rate: float

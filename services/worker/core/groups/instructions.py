@@ -39,11 +39,15 @@ class Slot:
 
 @dataclass(frozen=True)
 class Compute:
-    """Compute these slots on the replica as it is, in this order: a `SlotComputed` for each, then a `BlockComputed`."""
+    """Compute these slots on the replica as it is, in this order: a `SlotComputed` for each, then a `BlockComputed`.
+
+    `learning_rate`: what callbacks have set; None if the model's own holds.
+    """
 
     attempt: int
     version: int
     slots: tuple[Slot, ...]
+    learning_rate: float | None = None
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ def check_orders(orders: GroupOrders) -> None:
         raise RemoteProtocolError(f"generation {orders.generation} has a member twice")
     if members and not members.issuperset(orders.holders):
         raise RemoteProtocolError(f"holders of {orders.source} are no members of {orders.generation}")
+    decided = orders.decided
+    if decided is not None and not 0 <= decided.fence <= decided.task_count:
+        raise RemoteProtocolError(f"a fence at task {decided.fence} of {decided.task_count}")
 
 
 def check_part(part: Reduce, chunks: Chunks, owner: int, slots: int) -> None:

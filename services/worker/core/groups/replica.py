@@ -40,6 +40,7 @@ from edlz.services.protocol.messages import (
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups.donor import Donor
+from edlz.services.worker.core.groups.fence import Fence
 from edlz.services.worker.core.groups.inputs import (
     Answered,
     Assembled,
@@ -114,6 +115,7 @@ class Replica:
         self.generation: Identity = NO_IDENTITY
         self._source: SnapshotName = BASE  # what its group has begun with
         self._exchange = MemberExchange(me, plan.slots, bucket)  # with the others of this generation
+        self._fence = Fence(plan.task_count)
         self._ends: dict[int, int] = {}
         self._pending: Identity | None = None  # a join that is promised behind the commit
         self._failed: SlotFailure | None = None
@@ -197,7 +199,7 @@ class Replica:
             case Digested(attempt, digest):
                 return self._donor.on_digest(attempt, digest, self._give)
             case Assembled():
-                return self._on_assembled(event, now)
+                return self._on_assembled(event)
             case Loaded():
                 return self._on_loaded(event)
             case PartWritten():
@@ -217,6 +219,7 @@ class Replica:
         self.term = orders.term
         self._ends.update(orders.ends)
         self._milestones.hear(orders)
+        self._fence.hear(orders.decided)
         if orders.generation < self.generation or self.store is None:
             return out
         if orders.generation > self.generation:
@@ -230,9 +233,17 @@ class Replica:
         if orders.members and self.phase is Phase.PROMISED:
             return [*out, *self._join(orders, now)]
         out += self._on_wanted(orders.checkpoint)
-        is_passed = self.phase is Phase.HELD and not self._is_barred
-        is_ended = self.phase is Phase.FAILED and self._failed is not None and self._failed.task in self._ends
-        return [*out, *self._compute()] if is_passed or is_ended else out
+        return [*out, *self._go_on()]
+
+    def _go_on(self) -> list[Instruction]:
+        """Take the step that something has kept this member from, as soon as nothing does."""
+        match self.phase:
+            case Phase.HELD | Phase.BARRED:
+                return [] if self._waits_in is self.phase else self._begin_step()
+            case Phase.FAILED if self._failed is not None and self._failed.task in self._ends:
+                return self._begin_step()
+            case _:
+                return []
 
     @property
     def _is_in_step(self) -> bool:
@@ -255,7 +266,7 @@ class Replica:
         out: list[Instruction] = [*self._exchange.form(orders.members, layout.dense.size, layout.state.size)]
         if self.name == orders.source and (self._differs_from is None or self.me in orders.holders):
             self._differs_from = None  # or nobody has a right one any more
-            return [*out, *self._begin(now)]
+            return [*out, *self._begin()]
         if not orders.holders:
             raise RemoteProtocolError(f"nobody holds {orders.source}, the source of {orders.generation}")
         self._enter(Phase.FETCHING)
@@ -292,14 +303,14 @@ class Replica:
         self._attempt += 1
         return [AssembleState(self._attempt, self._whole.view(self.name[0]), self._transfer.source, pieces)]
 
-    def _on_assembled(self, event: Assembled, now: float) -> list[Instruction]:
+    def _on_assembled(self, event: Assembled) -> list[Instruction]:
         if self._transfer is None or event.attempt != self._attempt:
             return []
         if event.state is None:
             return list(self._exchange.fetch(self._transfer.begin_again()))
         self._transfer = None
         self._take_over(event.state)
-        return self._begin(now)
+        return self._begin()
 
     # -- a step
 
@@ -308,21 +319,10 @@ class Replica:
         assert self.store is not None, "the model is not built"
         return self.store
 
-    def _begin(self, now: float) -> list[Instruction]:
+    def _begin(self) -> list[Instruction]:
         """The group's state is there."""
         out = [self._write_part(is_checkpoint=True)] if self._milestones.lacks(self.name) else []
-        return [*out, *self._begin_step(now)]
-
-    def _begin_step(self, now: float) -> list[Instruction]:
-        first = self._whole.ledger.finished.first_missing()
-        if first >= self.plan.task_count:
-            return self._seal()
-        if self._is_barred:
-            self._enter(Phase.HELD)
-            return [Tell()]
-        is_new = not self._is_in_step
-        out = self._compute()
-        return [*out, Tell()] if is_new else out
+        return [*out, *self._begin_step()]
 
     def _seal(self) -> list[Instruction]:
         """No task is open: make this member's part of the last state durable, if there is a place for it."""
@@ -333,18 +333,44 @@ class Replica:
         return [Tell()]
 
     @property
-    def _is_barred(self) -> bool:
+    def _first_open(self) -> int:
+        """The first task that is not finished."""
+        return self._whole.ledger.finished.first_missing()
+
+    def _begin_step(self) -> list[Instruction]:
+        waits_in = self._waits_in
+        if waits_in is None:
+            is_new = not self._is_in_step
+            out = self._compute()
+            return [*out, Tell()] if is_new else out
+        if waits_in is Phase.SEALING:
+            return self._seal()
+        self._enter(waits_in)
+        return [Tell()]
+
+    @property
+    def _waits_in(self) -> Phase | None:
+        """Where this state keeps a member from the next step; None: it may take one."""
+        if self._first_open >= self._fence.task_count:
+            return Phase.SEALING
+        if self._fence.bars(self._first_open):
+            return Phase.BARRED
+        return Phase.HELD if self._is_held else None
+
+    @property
+    def _is_held(self) -> bool:
         """Whether this state has to be evaluated before the next step."""
         return self._milestones.bars(self.name)
 
     def _compute(self) -> list[Instruction]:
         """Compute this member's block of the step that is next."""
-        ours = self._exchange
-        ours.step, slots = next_step(self.plan, self._whole, ours.rank, ours.chunks, self._ends)
+        ours, fence = self._exchange, self._fence
+        about = (ours.rank, ours.chunks, self._ends, fence.task_count)
+        ours.step, slots = next_step(self.plan, self._whole, *about)
         self._failed = None
         self._attempt += 1
         self._enter(Phase.COMPUTING)
-        return [Compute(self._attempt, ours.step.version, slots)]
+        return [Compute(self._attempt, ours.step.version, slots, fence.learning_rate(self._first_open))]
 
     def _on_failed(self, event: SlotFailed) -> list[Instruction]:
         if event.attempt != self._attempt:
@@ -407,13 +433,13 @@ class Replica:
         out: list[Instruction] = [self._write_part(is_checkpoint=is_checkpoint)] if is_written else []
         if self._pending is not None:
             return [*out, *self._promise(self._pending)]
-        return [*out, *self._begin_step(now)]
+        return [*out, *self._begin_step()]
 
     # -- the disk
 
     def _on_wanted(self, number: int) -> list[Instruction]:
         """A checkpoint is wanted out of turn, or none."""
-        is_staying = self.phase in (Phase.HELD, Phase.SEALING, Phase.SEALED)
+        is_staying = self.phase in (Phase.HELD, Phase.BARRED, Phase.SEALING, Phase.SEALED)
         if self.is_member and self._milestones.want(number, is_staying=is_staying):
             return [self._write_part(is_checkpoint=True)]
         return []

@@ -17,12 +17,13 @@ class Phase(Enum):
     COMPUTING = "computing"
     STAGED = "staged"  # has sent its parts, waits for means
     HELD = "held"  # at a version that is evaluated before the next step
+    BARRED = "barred"  # at a barrier: what follows is not decided yet, or not known yet
     FAILED = "failed"  # the user's code raised
     SEALING = "sealing"  # no task is open: writes its part of the last state
     SEALED = "sealed"
 
 
-_FIRST = {Phase.COMPUTING, Phase.HELD, Phase.SEALING}  # of a member, and after each step
+_FIRST = {Phase.COMPUTING, Phase.HELD, Phase.BARRED, Phase.SEALING}  # of a member, and after each step
 OF_MEMBERS = frozenset({*_FIRST, Phase.STAGED, Phase.FAILED, Phase.SEALED})
 STEPS = Transitions(
     "a replica",
@@ -34,8 +35,9 @@ STEPS = Transitions(
         Phase.FETCHING: {Phase.PROMISED, *_FIRST},
         Phase.COMPUTING: {Phase.PROMISED, Phase.STAGED, Phase.FAILED},
         Phase.STAGED: {Phase.PROMISED, *_FIRST},
-        Phase.HELD: {Phase.PROMISED, Phase.COMPUTING},
-        Phase.FAILED: {Phase.PROMISED, Phase.COMPUTING},
+        Phase.HELD: {Phase.PROMISED, *_FIRST},
+        Phase.BARRED: {Phase.PROMISED, *_FIRST},
+        Phase.FAILED: {Phase.PROMISED, *_FIRST},
         Phase.SEALING: {Phase.PROMISED, Phase.SEALED},
         Phase.SEALED: {Phase.PROMISED},
     },

@@ -188,7 +188,7 @@ class Step:
 
 
 def next_step(
-    plan: Plan, store: Store, rank: int, chunks: Chunks, ends: Mapping[int, int]
+    plan: Plan, store: Store, rank: int, chunks: Chunks, ends: Mapping[int, int], task_count: int
 ) -> tuple[Step, tuple[Slot, ...]]:
     """Return the step that follows a state, and what is to be computed for it in the block of a rank.
 
@@ -196,6 +196,8 @@ def next_step(
     ----------
     ends : mapping of int to int
         Where bad tasks end.
+    task_count : int
+        The job ends before this task.  Who has which slots of a round does not depend on it.
     """
     ledger = store.ledger
     tasks = plan.round_tasks(ledger.finished.first_missing())
@@ -204,7 +206,7 @@ def next_step(
     for slot in block:
         task = tasks[slot]
         index, end = ledger.mark(task), ends.get(task)
-        if task in ledger.finished:
+        if task in ledger.finished or task >= task_count:
             continue
         if end is not None and index >= end:
             header = SlotHeader(slot=slot, task=task, index=index, is_last=True, is_empty=True)

@@ -1,0 +1,143 @@
+"""All-reduce jobs whose callbacks decide: whole masters and workers, held to what one parameter server would do."""
+
+import dataclasses
+import random
+
+import pytest
+
+from edlz.services.protocol.messages import Decided
+from edlz.services.worker.core.groups.fence import Fence
+from tests.schedules import with_callbacks
+from tests.simulation.job import Fault, Schedule, SimulatedJob, Violation
+from tests.simulation.schedule import GROUP_MOMENTS
+
+LENGTHS = (2, 3, 0, 2, 1, 3, 2, 2)
+
+
+def schedule(seed: int, **more: object) -> Schedule:
+    about = {
+        "slots": 2,
+        "epochs": 2,
+        "workers": 2,
+        "has_callbacks": True,
+        "decides": True,
+        "evaluation_tasks": 2,
+        "home": "machine",
+        "snapshot_every_s": 5.0,
+        **more,
+    }
+    return Schedule(seed, "sync", lengths=LENGTHS, partitions=1, is_allreduce=True, **about)  # type: ignore[arg-type]
+
+
+def any_schedule(seed: int) -> Schedule:
+    """Draw a job and up to three losses at its moments."""
+    rng = random.Random(seed)
+    faults = [
+        Fault(
+            rng.choice((0.0, 0.1, rng.uniform(0, 3))),
+            rng.choice(("kill", "kill", "stall", "term", "cut")),
+            rng.choice(("m", "w0", "w1", "w2")),
+            rng.uniform(1, 20),
+            during=rng.choice(GROUP_MOMENTS),
+        )
+        for _ in range(rng.randint(1, 3))
+    ]
+    about = with_callbacks(schedule(seed))
+    return dataclasses.replace(
+        about,
+        slots=rng.randint(1, 6),
+        workers=rng.randint(1, 3),
+        evaluation_steps=rng.choice((0, 2)),
+        checkpoint_steps=rng.choice((0, 3)),
+        noise=rng.choice((0.0, 0.05)),
+        home=rng.choice(("machine", "hand")),
+        exports=rng.random() < 0.3,
+        faults=tuple(faults),
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+@pytest.mark.parametrize("every", [0, 2])
+def test_callbacks_decide_the_same_on_any_number_of_members(workers: int, every: int) -> None:
+    job = SimulatedJob(schedule(1, workers=workers, evaluation_steps=every)).run()
+    assert len(job.journal["rounds"]) == (4 if every else 2)
+    assert all("shown" in round_.decision.logs for round_ in job.journal["rounds"])
+
+
+def test_a_stop_cuts_the_plan() -> None:
+    job = SimulatedJob(schedule(2, stops_behind=0)).run()
+    assert (len(job.journal["rounds"]), job.journal["task_count"]) == (1, 4)
+
+
+def test_the_best_version_is_kept_and_put_back() -> None:
+    job = SimulatedJob(schedule(4, keeps_best=True, evaluation_steps=2, exports=True)).run()
+    best = job.journal["rounds"][-1].decision.result
+    assert set(job.checkpoint_folder.versions) == {best}
+    assert job.journal["evaluations"][-1][0] == best
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 10, 11, 14, 31, 32, 50])
+def test_a_job_of_so_many_minibatches_ends_inside_its_last_task(steps: int) -> None:
+    decides = steps % 2 == 0
+    about = {"decides": decides, "has_callbacks": decides, "workers_tell_max_step": steps % 3 > 0}
+    job = SimulatedJob(schedule(5, max_step=steps, slots=1 + steps % 4, **about)).run()
+    assert (job.journal["task_count"] or len(LENGTHS)) == min(len(LENGTHS), -(-steps // 4))
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_loss_that_is_not_finite_ends_the_job_or_does_not(*, is_named: bool) -> None:
+    job = SimulatedJob(schedule(6, nonfinite=((1, 1),), stops_on_nan=is_named))
+    job.run()
+    failure = job.process("m").core.verdict.failure  # type: ignore[union-attr]
+    assert (failure is not None) is is_named
+    if failure is not None:
+        assert "(1, 1)" in failure.text or "task 1" in failure.text, failure
+
+
+@pytest.mark.parametrize("lost", ["m", "w0", "all"])
+@pytest.mark.parametrize("moment", GROUP_MOMENTS)
+def test_whoever_is_lost_at_a_barrier(moment: str, lost: str) -> None:
+    rng = random.Random(f"{moment}{lost}")
+    roles = ("w0", "w1") if lost == "all" else (lost,)
+    at = rng.choice((0.0, 0.1, rng.uniform(0, 3)))
+    about = {
+        "evaluation_steps": rng.choice((0, 2)),
+        "stops_behind": rng.choice((-1, 1)),
+        "noise": rng.choice((0.0, 0.05)),
+        "faults": (
+            *(Fault(at, "kill", role, during=moment) for role in roles),
+            Fault(0.1, "kill", "w1", during="member barred"),  # another one joins
+        ),
+    }
+    job = SimulatedJob(schedule(rng.randrange(1000), keeps_best=True, **about)).run()
+    assert moment in job._reached, "the fault never struck"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 1200, 40))
+def test_anything_may_happen_at_a_barrier(first: int) -> None:
+    for seed in range(first, first + 40):
+        SimulatedJob(any_schedule(seed)).run()
+
+
+def test_who_does_not_wait_at_its_barrier_trains_to_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    SimulatedJob(schedule(1)).run()
+    monkeypatch.setattr(Fence, "bars", lambda self, task: False)
+    with pytest.raises(Violation):
+        SimulatedJob(schedule(1)).run()
+
+
+def test_who_does_not_hear_of_a_rate_trains_to_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    SimulatedJob(schedule(1)).run()
+    monkeypatch.setattr(Fence, "learning_rate", lambda self, task: None)
+    with pytest.raises(Violation, match=r"bits|decided"):
+        SimulatedJob(schedule(1)).run()
+
+
+def test_a_fence_keeps_what_was_said_until_something_else_is() -> None:
+    fence = Fence(8)
+    assert fence.bars(0), "nothing is known yet"
+    fence.hear(Decided(fence=4, task_count=6, rates=((2, 0.1), (4, 0.05))))
+    fence.hear(None)
+    assert (fence.task_count, fence.bars(3), fence.bars(4)) == (6, False, True)
+    assert [fence.learning_rate(task) for task in (1, 2, 3, 4, 5)] == [None, 0.1, 0.1, 0.05, 0.05]
