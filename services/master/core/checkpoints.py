@@ -126,6 +126,14 @@ class Checkpoints:
             self.completed = min(self.completed, version - 1)
         self.ask(version)
 
+    def find(self, version: int) -> bool:
+        """Sync: this version's lies there whole, of an earlier master perhaps; whether that answers what was asked for."""
+        if not self._wanted or self._is_cut or version < self._wanted_since:
+            return False
+        self._wanted, self.newest = 0, version
+        self.completed = max(self.completed, version)
+        return True
+
     def rewind(self, version: int) -> None:
         """What comes after `version` may differ from what was computed before all partitions went back to it."""
         if self._is_sync:

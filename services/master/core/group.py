@@ -14,7 +14,7 @@ from edlz.services.master.core.groups import events
 from edlz.services.master.core.groups.rendezvous import Rendezvous, Stage
 from edlz.services.master.core.groups.status_check import check_status, check_written
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, WriteManifest, WriteState
-from edlz.services.protocol.groups import DurableState, number_of
+from edlz.services.protocol.groups import BASE, DurableState, number_of
 from edlz.services.protocol.ledger import LedgerRecord, TaskSet
 from edlz.services.protocol.messages import (
     CheckpointPart,
@@ -144,6 +144,13 @@ class Group:
     def members(self) -> tuple[Member, ...]:
         """Those that train together now, in the order of ranks."""
         return () if self._core is None else self._core.members
+
+    @property
+    def saved_version(self) -> int | None:
+        """The version that all members have, if it is whole as a checkpoint, by whomever it was completed."""
+        statuses = () if self._core is None else self._core.statuses
+        name = min((status.name for status in statuses), default=BASE)
+        return name[1] if statuses and self._rendezvous.has_checkpoint(name) else None
 
     @property
     def first_open(self) -> int:

@@ -114,8 +114,12 @@ class GroupCourse:
         for given in self._group.take_given():
             out += self._on_given(given, now)
         out += self._release(now)
+        saved = self._group.saved_version
+        is_found = saved is not None and self._checkpoints.find(saved)
         status = self._group.status(self._work.bad_tasks.closing)
-        return out if status is None else [*out, *self._take(status, now)]
+        if status is not None:
+            return [*out, *self._take(status, now)]
+        return [*out, *self._course.advance()] if is_found else out
 
     # -- what the group's core has decided
 

@@ -1,6 +1,7 @@
 """The core that leads a group, as a part of its master: what workers say of their replicas."""
 
 import itertools
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from edlz.services.master.core.vocabulary.instructions import (
     WriteManifest,
 )
 from edlz.services.master.core.vocabulary.records import JournalState
-from edlz.services.protocol.groups import BASE
+from edlz.services.protocol.groups import BASE, DurableState
 from edlz.services.protocol.messages import (
     NO_IDENTITY,
     ErrorReply,
@@ -37,9 +38,9 @@ INFO = PartInfo(partition=0, partitions=2, bytes=1, body_checksum=1, head_checks
 class Master:
     """The core of an all-reduce job's master, and one worker that has joined."""
 
-    def __init__(self) -> None:
+    def __init__(self, durable: Collection[DurableState] = ()) -> None:
         config = builders.settings(distribution_strategy="AllreduceStrategy").to_record()
-        self.core = MasterCore(builders.job(builders.plan(4), config=config), JournalState())
+        self.core = MasterCore(builders.job(builders.plan(4), config=config), JournalState(), durable=durable)
         self.core.feed(Start(), 0.0)
         self.seqs = itertools.count(1)
         self.life: Identity | None = None
@@ -140,6 +141,23 @@ def test_a_stop_before_the_first_step_waits_for_two_words_of_each_member_and_no_
         master.say(member=about)
     [announced] = [each for each in master.core.feed(Tick(), 0.2) if isinstance(each, Announce)]
     assert announced.text == "stopped; nothing was trained yet."
+
+
+def test_a_checkpoint_that_lies_there_already_is_not_waited_for() -> None:
+    """An earlier master has had it completed: members write it again, and nobody completes it again."""
+    name = ((1, 0), 5)
+    master = Master(durable=[(name, True)])
+    master.say(member=member(name=name))
+    master.say(member=member(phase="promised", generation=(1, 1), name=name))
+    about = {"phase": "computing", "generation": (1, 1), "members": (master.life,), "name": name}
+    master.say(member=member(**about))
+    master.core.checkpoints.ask(6)
+    master.say(member=member(**about))
+    assert not master.core.checkpoints.is_answered, "it is an older one"
+    master.core.checkpoints.withdraw()
+    master.core.checkpoints.ask(5)
+    master.say(member=member(**about))
+    assert (master.core.checkpoints.is_answered, master.core.checkpoints.newest) == (True, 5)
 
 
 def test_who_could_not_write_its_part_is_named() -> None:

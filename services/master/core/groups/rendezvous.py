@@ -208,6 +208,10 @@ class Rendezvous:
         """The names of the newest states that lie on the disk, whole."""
         return self._states.durable
 
+    def has_checkpoint(self, name: SnapshotName) -> bool:
+        """Whether a state lies there whole as a checkpoint."""
+        return self._states.has_checkpoint(name)
+
     @property
     def told_members(self) -> tuple[MemberStatus, ...]:
         """The newest of all that were told to be members, whatever they say."""

@@ -37,6 +37,10 @@ class WrittenStates:
         """The names of what is whole, in their order."""
         return tuple(sorted({name for name, _ in self._durable}))
 
+    def has_checkpoint(self, name: SnapshotName) -> bool:
+        """Whether a state is whole as a checkpoint."""
+        return (name, True) in self._durable
+
     def is_checkpointed(self, name: SnapshotName) -> bool:
         """Whether a state is whole as a checkpoint, or all parts of it are there."""
         state = name, True
