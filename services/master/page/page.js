@@ -94,7 +94,7 @@ const columns = {
 const rowsOf = {workers: () => now.workers, ps: () => now.ps, group: () => now.group ? [now.group] : [], tables: () => now.tables || [], evaluations: () => [...now.evaluations].reverse(),
   events: () => [...events.values()].sort((a, b) => b.seq - a.seq), settings: () => now.configuration.settings};
 function table(name) {
-  const cols = columns[name], by = sorted[name], body = $(name);
+  const cols = columns[name].filter(([title]) => !(now.group && title === "pull")), by = sorted[name], body = $(name); // members have the model themselves
   let rows = rowsOf[name]();
   const section = body.closest("section");
   if (["tables", "evaluations", "group"].includes(name)) section.hidden = !rows.length;

@@ -114,10 +114,12 @@ _Table = tuple[Sequence[str], Iterable[Sequence[str]]]
 
 
 def _tables(tree: dict[str, Any]) -> dict[str, _Table]:
+    # Members of a group have the model themselves: they pull nothing.
+    times = [name for name in _WORKER_TIMES if not (tree["group"] and name == "pull")]
     return {
         "workers": (
-            ("id", "state", "task", "rec/s", *_WORKER_TIMES, "memory", "note"),
-            [_of_worker(row) for row in tree["workers"]],
+            ("id", "state", "task", "rec/s", *times, "memory", "note"),
+            [_of_worker(row, times) for row in tree["workers"]],
         ),
         "ps": (
             ("id", "state", "version", "rows", "memory", "cpu", "checkpoint", "note"),
@@ -152,14 +154,14 @@ def _tables(tree: dict[str, Any]) -> dict[str, _Table]:
     }
 
 
-def _of_worker(row: dict[str, Any]) -> tuple[str, ...]:
+def _of_worker(row: dict[str, Any], times: Sequence[str]) -> tuple[str, ...]:
     rank = "" if row["rank"] is None else f", rank {row['rank']}"
     return (
         row["id"] + rank,
         row["state"],
         _number(row["task"]),
         _number(row["records_per_s"]),
-        *(f"{row['step_s'][name] * 1000:,.1f} ms" for name in _WORKER_TIMES),
+        *(f"{row['step_s'][name] * 1000:,.1f} ms" for name in times),
         _megabytes(row["memory_bytes"]),
         row["note"] or "",
     )
