@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 from edlz.model_zoo.conversion.shards import DatasetError
 
-__all__ = ["Row", "bad_row", "find_file", "number_in", "open_unpacked", "read_rows"]
+__all__ = ["Row", "bad_row", "find_file", "given_folder", "number_in", "open_unpacked", "read_rows"]
 
 
 class Row(NamedTuple):
@@ -41,6 +41,26 @@ def find_file(folder: Path, *names: str) -> Path:
                 return path
     both = " or ".join(f"{name} or {name}.gz" for name in names)
     raise DatasetError(f"{folder} has no {both}", "put the file there, or give another --source")
+
+
+def given_folder(folder: Path | None, name: str, files: str, place: str) -> Path:
+    """Return the folder of a data set that is not fetched from here.
+
+    Parameters
+    ----------
+    files, place : str
+        What it is, and where people get it.
+
+    Raises
+    ------
+    DatasetError
+        If none is given.
+    """
+    if folder is None:
+        raise DatasetError(
+            f"{name} comes from files of yours", f"get {files} from {place}; give the folder as --source"
+        )
+    return folder
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edlz.api.example import encode_example
-from edlz.model_zoo.conversion.shards import DatasetError, Piece, Source
-from edlz.model_zoo.conversion.text_files import Row, bad_row, find_file, open_unpacked
+from edlz.model_zoo.conversion.shards import Piece, Source
+from edlz.model_zoo.conversion.text_files import Row, bad_row, find_file, given_folder, open_unpacked
 
 __all__ = ["FIELDS", "read_frappe"]
 
@@ -30,12 +30,11 @@ def read_frappe(folder: Path | None) -> Source:
     DatasetError
         If one is missing; while it is read, if it is not as published.
     """
-    if folder is None:
-        raise DatasetError(
-            "frappe comes from files of yours",
-            "get frappe.train.libfm and frappe.test.libfm from github.com/hexiangnan/neural_factorization_machine;"
-            " give their folder as --source",
-        )
+    both, place = (
+        "frappe.train.libfm and frappe.test.libfm",
+        "github.com/hexiangnan/neural_factorization_machine",
+    )
+    folder = given_folder(folder, "frappe", both, place)
     files = {part: find_file(folder, f"frappe.{part}.libfm") for part in ("train", "test")}
     return Source(str(folder), _pieces(files))
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edlz.api.example import FeatureValue, encode_example
-from edlz.model_zoo.conversion.shards import DatasetError, Piece, Source
-from edlz.model_zoo.conversion.text_files import Row, find_file, number_in, read_rows
+from edlz.model_zoo.conversion.shards import Piece, Source
+from edlz.model_zoo.conversion.text_files import Row, find_file, given_folder, number_in, read_rows
 
 __all__ = ["COLUMNS", "read_heart"]
 
@@ -28,6 +28,7 @@ COLUMNS = (
     "ca",
     "thal",
 )
+_FILE = "processed.cleveland.data"
 _TEST_EVERY = 5
 
 
@@ -39,12 +40,8 @@ def read_heart(folder: Path | None) -> Source:
     DatasetError
         If it is missing; while it is read, if it is not as published.
     """
-    if folder is None:
-        raise DatasetError(
-            "heart comes from a file of yours",
-            "get processed.cleveland.data from archive.ics.uci.edu/dataset/45; give its folder as --source",
-        )
-    return Source(str(folder), _pieces(find_file(folder, "processed.cleveland.data")))
+    folder = given_folder(folder, "heart", _FILE, "archive.ics.uci.edu/dataset/45")
+    return Source(str(folder), _pieces(find_file(folder, _FILE)))
 
 
 def _pieces(path: Path) -> Iterator[Piece]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from edlz.model_zoo.conversion.csv_shards import encode_row
-from edlz.model_zoo.conversion.shards import DatasetError, Piece, Source
-from edlz.model_zoo.conversion.text_files import Row, bad_row, find_file, number_in, read_rows
+from edlz.model_zoo.conversion.shards import Piece, Source
+from edlz.model_zoo.conversion.text_files import Row, bad_row, find_file, given_folder, number_in, read_rows
 
 __all__ = ["COLUMNS", "SPECIES", "read_iris"]
 
@@ -25,11 +25,7 @@ def read_iris(folder: Path | None) -> Source:
     DatasetError
         If it is missing; while it is read, if it is not as published.
     """
-    if folder is None:
-        raise DatasetError(
-            "iris comes from a file of yours",
-            "get iris.data from archive.ics.uci.edu/dataset/53; give its folder as --source",
-        )
+    folder = given_folder(folder, "iris", "iris.data", "archive.ics.uci.edu/dataset/53")
     return Source(str(folder), _pieces(find_file(folder, "iris.data")), columns=(*COLUMNS, "species"))
 
 
