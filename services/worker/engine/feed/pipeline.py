@@ -83,7 +83,7 @@ class Stream(Protocol):
 
 
 class Feed(Protocol):
-    """A feed made ready for one mode.
+    """A feed of the user's module, made ready for one mode: of a ModelContract and FeedSettings.
 
     Attributes
     ----------

@@ -39,21 +39,7 @@ _FEED_SEED = {Mode.TRAINING: 5, Mode.EVALUATION: 6, Mode.PREDICTION: 7}  # names
 
 
 class RebuiltFeed:
-    """The feed, called for each task, with TensorFlow's global seed set from the task.
-
-    Parameters
-    ----------
-    contract : ModelContract
-        The user's model module.
-    settings : FeedSettings
-
-    Attributes
-    ----------
-    spec : nest of tf.TypeSpec
-        Of a minibatch, its length None.
-    shuffles : bool
-        Whether it gives records in another order than theirs.
-    """
+    """The feed, called for each task, with TensorFlow's global seed set from the task; see `Feed`."""
 
     def __init__(self, contract: ModelContract, settings: FeedSettings) -> None:
         self._contract, self._settings = contract, settings
@@ -118,20 +104,7 @@ class _SeparateStreams:
 
 
 class RecordsFeed:
-    """The oldest form: `input_fn(records) -> (features, labels)`, called in Python for each minibatch.
-
-    Parameters
-    ----------
-    contract : ModelContract
-        The user's model module.
-    settings : FeedSettings
-
-    Attributes
-    ----------
-    spec : nest of tf.TypeSpec
-        Of a minibatch, its length None.
-    shuffles : bool
-        Whether it gives records in another order than theirs.
+    """The oldest form: `input_fn(records) -> (features, labels)`, called in Python for each minibatch; see `Feed`.
 
     Raises
     ------

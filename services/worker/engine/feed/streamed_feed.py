@@ -65,24 +65,14 @@ _READING_OPS = frozenset(
 
 
 class StreamedFeed:
-    """The feed, traced once for any task's records.
-
-    Parameters
-    ----------
-    contract : ModelContract
-        The user's model module.
-    settings : FeedSettings
+    """The feed, traced once for any task's records; see `Feed`.
 
     Attributes
     ----------
-    spec : nest of tf.TypeSpec
-        Of a minibatch, its length None.
     random_ops : list of str
         Those whose state would run on from task to task: such a feed must not be streamed.
     calls_python : bool
         Whether it calls back into Python.
-    shuffles : bool
-        Whether it gives records in another order than theirs.
     failures : dict of int to Exception
         By assignment, why its records could not be read.
 
