@@ -102,7 +102,10 @@ def test_a_bucket_without_rights_is_told_in_plain_words(place: str, monkeypatch:
     server = os.environ["AWS_ENDPOINT_URL"]
     ask(f"{server}/moto-api/reset-auth", b"0")  # from now on it looks who asks
     try:
-        for name, told in (("AWS_SECRET_ACCESS_KEY", "no rights"), ("AWS_ACCESS_KEY_ID", "no credentials")):
+        for name, told in (
+            ("AWS_SECRET_ACCESS_KEY", "permission is denied"),
+            ("AWS_ACCESS_KEY_ID", "no credentials are found"),
+        ):
             s3fs.S3FileSystem.clear_instance_cache()
             if "credentials" in told:
                 monkeypatch.delenv(name)

@@ -7,7 +7,9 @@ own tools have them; nothing of them passes through here.
 import importlib.util
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,7 +17,7 @@ from edlz.services.configuration.data_addresses import scheme_of, where_credenti
 from edlz.services.configuration.nearest import did_you_mean, nearest
 from edlz.services.errors import ConfigError, DataError, EdlzError
 
-__all__ = ["Store", "Stored", "look_elsewhere"]
+__all__ = ["Store", "Stored", "look_elsewhere", "looking_once"]
 
 _TRIES, _FIRST_PAUSE_S = 4, 0.25
 _CONTENT_MARKS = ("ETag", "etag", "md5Hash", "content_md5", "md5", "checksum", "ContentMD5", "generation")
@@ -155,9 +157,30 @@ class Store:
         raise AssertionError("the last attempt returns or raises")
 
 
+_looked_at: ContextVar[dict[str, Stored] | None] = ContextVar("looked_at", default=None)
+
+
+@contextmanager
+def looking_once() -> Iterator[None]:
+    """Have each file looked at once within the block: a place asked again and again would take long to list.
+
+    One that is replaced meanwhile is found by whoever opens it as it was planned.
+    """
+    token = _looked_at.set({})
+    try:
+        yield
+    finally:
+        _looked_at.reset(token)
+
+
 def look_elsewhere(name: str) -> Stored:
     """Return what a file elsewhere is like now."""
-    return Store(name).look(name)
+    known = _looked_at.get()
+    if known is None:
+        return Store(name).look(name)
+    if name not in known:
+        known[name] = Store(name).look(name)
+    return known[name]
 
 
 def _status(error: BaseException) -> int:
@@ -196,9 +219,9 @@ def _refusal(name: str, error: Exception) -> DataError:
     text = str(error)
     if status in _FORBIDDEN or isinstance(error, PermissionError) or _is_about_credentials(error, text):
         return DataError(
-            f"{name} cannot be read: {'there are no rights' if _is_known(error) else 'there are no credentials'}"
-            f" to it{_answered(status)}",
-            f"every process needs them in its environment, the workers too: {where_credentials_are(name)}",
+            f"{name} cannot be read: "
+            f"{'permission is denied' if _is_known(error) else 'no credentials are found'}{_answered(status)}",
+            f"every process needs credentials for it in its environment, the workers too: {where_credentials_are(name)}",
         )
     if _is_nothing(error):
         return DataError(

@@ -196,7 +196,7 @@ def test_a_block_that_could_not_be_read_is_asked_for_again(place: str) -> None:
 @pytest.mark.parametrize(
     ("error", "told", "tries"),
     [
-        (PermissionError("Access Denied: a-secret"), "there are no rights to it", 1),
+        (PermissionError("Access Denied: a-secret"), "permission is denied", 1),
         (ConnectionResetError("a-secret"), "cannot be reached", 4),
         (RuntimeError("a-secret"), "cannot be read: RuntimeError", 1),
         (FileNotFoundError("a-secret"), "does not exist", 1),
@@ -293,8 +293,8 @@ def test_a_web_server_gives_ranges(web: str) -> None:
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("403.csv", r"there are no rights to it \(the server answers 403\)"),
-        ("401.csv", r"there are no rights to it \(the server answers 401\)"),
+        ("403.csv", r"permission is denied \(the server answers 403\)"),
+        ("401.csv", r"permission is denied \(the server answers 401\)"),
         ("404.csv", "does not exist"),
         ("503.csv", "the server answers 503"),
     ],
@@ -316,3 +316,23 @@ def test_nobody_is_there() -> None:
         port = listening.getsockname()[1]
     with pytest.raises(DataError, match="cannot be reached"):
         list_data(f"http://127.0.0.1:{port}/rows.csv")
+
+
+def test_a_place_is_asked_once_what_a_file_is_like(
+    place: str, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a job is planned, whatever looks at the file for whatever reason."""
+    for name in FORMATS:
+        put(f"{place}/{name}/{name}", (rows / name).read_bytes())
+    asked: list[str] = []
+    look = store.Store.look
+
+    def counted(self: store.Store, name: str) -> store.Stored:
+        asked.append(name)
+        return look(self, name)
+
+    monkeypatch.setattr(store.Store, "look", counted)
+    for name in FORMATS:
+        list_data(f"{place}/{name}")
+        assert asked == [f"{place}/{name}/{name}"], name
+        asked.clear()
