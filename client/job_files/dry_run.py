@@ -44,7 +44,10 @@ def plan_lines(config: JobConfig, records: int | None, tasks: int | None) -> lis
     steps = -(-minibatches // config.grads_to_wait)
     text = f"{count_of(records, 'record')}: about {count_of(tasks, 'task')} and {count_of(steps, 'step')} an epoch"
     mode = "async" if config.use_async else f"k={config.grads_to_wait}"
-    return [[Span("plan: ", "dim"), Span(f"{text} at {mode}, {count_of(config.num_epochs, 'epoch')}")]]
+    epochs = count_of(config.num_epochs, "epoch") if config.num_epochs else "epochs without end"
+    if config.watch_data:
+        text, epochs = text.removesuffix(" an epoch"), "and whatever comes"
+    return [[Span("plan: ", "dim"), Span(f"{text} at {mode}, {epochs}")]]
 
 
 def _shown(value: Scalar) -> str:

@@ -54,6 +54,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     duplicates_ignored: int = 0
     eta_s: float | None = None
     stalled_s: float | None = None
+    is_endless: bool = False
+    waits_for_data_s: float | None = None
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):

@@ -101,7 +101,7 @@ def _progress_line(
         is_building = any(worker.state == "starting" and not worker.note for worker in status.workers)
         what = ", building the model" if is_building and not status.is_analysis else ""
         return [label, Span(f"{status.state.lower()}: {there} there{what}", "wait")]
-    epoch = f"epoch {status.epoch}/{status.epochs} " if status.is_training else ""
+    epoch = f"{status.epoch_text} " if status.is_training else ""
     share = f"{percent(status.ratio):>6}"
     records = f"  {status.records:,}/{status.records_total:,}"
     end = _end_of_progress(status, is_eta_rough)
@@ -114,6 +114,8 @@ def _progress_line(
 
 
 def _end_of_progress(status: JobStatus, is_eta_rough: bool) -> Span:
+    if status.waits_for_data_s is not None and status.state == "Training":
+        return Span(f"  waits for data {duration(status.waits_for_data_s)}")
     if status.stalled_s is not None:
         last = next((worker for worker in status.workers if worker.task is not None), None)
         where = f", last: task {last.task} on worker-{last.id}" if last else ""

@@ -12,13 +12,14 @@ def progress_line(status: JobStatus, asked_workers: int) -> str:
     """Return `progress=0.59 epoch=2/2 version=354 loss=0.083 … eta_s=12`; what is not known is left out."""
     fields: dict[str, object] = {
         "progress": f"{int(status.ratio * 100) / 100:.2f}",
-        "epoch": f"{status.epoch}/{status.epochs}" if status.is_training else None,
+        "epoch": status.epoch_text.removeprefix("epoch ") or None,
         "version": status.version,
         "loss": None if status.loss is None else f"{status.loss:.4g}",
         "records_per_s": round(rate_now(status)) or None,
         "workers": f"{working(status.workers)}/{asked_workers}",
         "eta_s": None if status.eta_s is None else round(status.eta_s),
         "stalled_s": None if status.stalled_s is None else round(status.stalled_s),
+        "waits_for_data_s": None if status.waits_for_data_s is None else round(status.waits_for_data_s),
     }
     return " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
 

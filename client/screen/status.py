@@ -129,7 +129,7 @@ def _head(job_view: JobView, now: float, width: int | None) -> list[Line]:
     status = job_view.status
     facts = []
     if job_view.has_figures:
-        epoch = [f"epoch {status.epoch}/{status.epochs}"] if status.is_training else []
+        epoch = [status.epoch_text] if status.is_training else []
         facts = [percent(status.ratio), *epoch, f"v{status.version:,}"]
         if status.evaluations:
             newest = status.evaluations[-1]
@@ -138,7 +138,9 @@ def _head(job_view: JobView, now: float, width: int | None) -> list[Line]:
             ]
         elif status.loss is not None:
             facts.append(f"loss {metric(status.loss)}")
-        if status.stalled_s is not None and job_view.is_live:
+        if status.waits_for_data_s is not None and job_view.is_live:
+            facts.append(f"waits for data {duration(status.waits_for_data_s)}")
+        elif status.stalled_s is not None and job_view.is_live:
             facts.append(f"stalled {duration(status.stalled_s)}")
         elif status.eta_s is not None and status.state == "Training":
             facts.append(f"ETA {'~' if status.is_eta_rough else ''}{duration(status.eta_s)}")

@@ -196,7 +196,8 @@ def stopped_block(status: JobStatus | None, job_name: str, ending: Ending) -> li
     if status is None:
         lines: list[Line] = [[Span("Stopped", "wait"), Span(f"  {job_name} before it began.")]]
     else:
-        epoch = f"epoch {status.epoch} of {status.epochs}, " if status.is_training else ""
+        of_all = "" if status.is_endless else f" of {status.epochs}"
+        epoch = f"epoch {status.epoch}{of_all}, " if status.is_training else ""
         version = "" if status.is_analysis else f", {epoch}v{status.version:,}"
         where = f" at {percent(status.ratio)}{version}"
         fewer = f" (or with fewer: edlz resume {job_name} --num_workers=1)"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from edlz.services.configuration.data_addresses import check_address
+from edlz.services.configuration.data_addresses import check_address, is_address
 from edlz.services.configuration.endpoints import is_wildcard
 from edlz.services.configuration.export_flags import export_problems
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, PURPOSES, Purpose, Reader
@@ -181,6 +181,8 @@ def _check_modes(config: JobConfig, settings: Mapping[str, Setting], reader: Rea
         )
     if config.is_allreduce:
         yield from _check_allreduce(config)
+    if config.watch_data:
+        yield from _check_watching(config)
     if config.has_no_tables and config.embedding_threshold_bytes != NO_LIMIT:
         reason = "every Embedding stays in the model, whatever its size"
         yield _unfit(config, "embedding_threshold_bytes", reason)
@@ -196,13 +198,27 @@ def _check_allreduce(config: JobConfig) -> Iterator[Finding]:
         "use_async": "the members of a group take synchronous steps",
         "num_ps_pods": "the workers hold the model themselves",
         "sync_version_tolerance": "all members of a group are at one version",
+        "watch_data": "all data is there when a group begins",
         "get_model_steps": "a member has the model itself, and pulls nothing",
         "lr_staleness_modulation": "all members of a group are at one version",
     }
+    if config.num_epochs == 0 and not config.watch_data:
+        yield _unfit(config, "num_epochs", "a group ends with its last epoch")
     unused = {"get_model_steps": 1}  # else 0
     for name, reason in reasons.items():
         if getattr(config, name) != unused.get(name, 0):
             yield _unfit(config, name, reason)
+
+
+def _check_watching(config: JobConfig) -> Iterator[Finding]:
+    if config.num_epochs > 1:
+        message = (
+            f"--watch_data with num_epochs={config.num_epochs}: data that has no end is passed over once"
+        )
+        yield _error(message, "drop one of the two", "watch_data", "num_epochs")
+    if is_address(config.training_data):
+        message = f"--watch_data with training_data={config.training_data}: only folders of this machine are watched"
+        yield _error(message, "mount the store, or copy files as they come", "watch_data", "training_data")
 
 
 def _unfit(config: JobConfig, name: str, reason: str) -> Finding:

@@ -124,12 +124,14 @@ class DeclaredFlags:
     data_reader_params: str = _data(
         "", "K=V;K=V", "how data is read: reader_type=CSV;sep=,", f"{_JOB} worker"
     )
+    watch_data: bool = _data(False, "", "train on what comes, too, each record once", _TRAINING_JOB)
+    watch_secs: float = _data(5.0, "SECONDS", "between two looks for new data", _TRAINING_JOB, minimum=0.1)
     statistics: str = _model("", "FILE", "statistics.json, for edlz.api.statistics")
     custom_data_reader: str = _model("custom_data_reader", "NAME", "function that gives a data reader")
     codec_type: str = _model("bytes", "CODEC", "what a record is: bytes | tf_example", choices=_CODECS)
 
     # ------------------------------------------------------------ training
-    num_epochs: int = _training(1, "N", "passes over the data", minimum=1, common=True)
+    num_epochs: int = _training(1, "N", "passes over the data; 0: without end", minimum=0, common=True)
     minibatch_size: int = _computing(
         64,
         "N",

@@ -16,12 +16,15 @@ from edlz.services.errors import ConfigError, ModelError, error_of
 from edlz.services.inputs.listing import Listed
 from edlz.services.protocol.plan import Column, DataSource, Shard
 
-__all__ = ["CUSTOM", "Answer", "Refused", "list_custom"]
+__all__ = ["AGAIN", "CUSTOM", "Answer", "Refused", "ShardLister", "list_custom"]
 
 CUSTOM = "custom"
 """The format of data that the model's own reader reads."""
 
-_MODULE = "edlz.services.worker.engine.shard_listing"
+AGAIN = "--again"
+"""Has the process answer each further line of its input by what there is then."""
+
+_COMMAND = [sys.executable, "-m", "edlz.services.worker.engine.shard_listing"]
 _MOST_SECONDS = 600.0
 
 
@@ -41,6 +44,61 @@ class Refused(msgspec.Struct, tag="error"):
     help: str
 
 
+class ShardLister:
+    """Asks a reader that goes on living, for data that grows.
+
+    Parameters
+    ----------
+    config : JobConfig
+    origin : str
+        What the flag says.
+    """
+
+    def __init__(self, config: JobConfig, origin: str) -> None:
+        self._request = _request(config, origin)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def shards(self) -> list[tuple[str, int, int]]:
+        """Return what there is by now: names, first records and counts.
+
+        Raises
+        ------
+        ModelError
+            If the model's code raises, or its process has ended: it is started anew by the next question.
+        """
+        process = self._process or self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError:
+            line = b""
+        if not line:
+            self.close()
+            raise ModelError("the process that asks custom_data_reader() for its shards has ended")
+        answer = msgspec.json.decode(line, type=Answer | Refused)
+        if isinstance(answer, Refused):
+            raise error_of(answer.code, answer.message, answer.help)
+        return answer.shards
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        arguments, about = [*_COMMAND, AGAIN], {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(arguments, env=_environment(), **about)  # type: ignore[call-overload]
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(self._request + b"\n")
+        return self._process
+
+
 def list_custom(config: JobConfig, origin: str, flag: str) -> Listed:
     """Return what the model's `custom_data_reader` has for a flag's value.
 
@@ -51,15 +109,14 @@ def list_custom(config: JobConfig, origin: str, flag: str) -> Listed:
     ConfigError
         If it has no records.
     """
-    request = json.dumps({"config": config.to_record(), "origin": origin})
     try:
         done = subprocess.run(
-            [sys.executable, "-m", _MODULE],
-            input=request.encode(),
+            _COMMAND,
+            input=_request(config, origin),
             capture_output=True,
             timeout=_MOST_SECONDS,
             check=False,
-            env={**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"},
+            env=_environment(),
         )
     except subprocess.TimeoutExpired as e:
         message = f"custom_data_reader() of the model has listed no shards in {_MOST_SECONDS:.0f}s"
@@ -84,3 +141,11 @@ def list_custom(config: JobConfig, origin: str, flag: str) -> Listed:
         columns=answer.columns,
     )
     return Listed(shards, source)
+
+
+def _request(config: JobConfig, origin: str) -> bytes:
+    return json.dumps({"config": config.to_record(), "origin": origin}).encode()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}

@@ -30,14 +30,16 @@ class RecordSource:
     Parameters
     ----------
     sources : DataSource
-        How files are read; those of none of them are RecordIO.
+        How files are read; those that none of them names, as those of the first, or they are RecordIO.
     """
 
     def __init__(self, *sources: DataSource | None, max_open_files: int = MAX_OPEN_FILES) -> None:
         self._files: dict[str, tuple[DataSource, FileFacts | None]] = {
             facts.name: (source, facts) for source in sources if source for facts in source.files
         }
+        self._source_of_others = next((source for source in sources if source), DataSource(format=DEFAULT))
         self._openers: dict[str, Opener] = {}
+        self._opener_of_others: Opener | None = None
         self._max_open_files = max_open_files
         self._readers: OrderedDict[str, Reader] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()  # guards the readers' table, not the reading
@@ -59,10 +61,10 @@ class RecordSource:
         name, first, count = task_range.name, task_range.first, task_range.count
         reader: Reader | None = None
         try:
-            reader = self._reader(name)
+            reader = self._reader(name, task_range.file)
             return reader.read(first, count, order)
         except DataError as e:
-            told = self._changed_elsewhere(name) or e
+            told = self._changed_elsewhere(name, task_range.file) or e
             raise DataError(f"{told.message} ({_span(task_range)})", told.help) from e
         except OSError as e:
             told = unreadable(name, e)
@@ -74,9 +76,17 @@ class RecordSource:
                 f"{_span(task_range)} of {name} are not there: it has {len(reader)}", CHANGED_HELP
             ) from e
 
-    def use(self, opener: Opener, names: Iterable[str]) -> None:
-        """Have what is called so opened by this from now on: shards of a reader of the model's own."""
+    def use(self, opener: Opener, names: Iterable[str], *, uses_for_others: bool = False) -> None:
+        """Have what is called so opened by this from now on: shards of a reader of the model's own.
+
+        Parameters
+        ----------
+        uses_for_others : bool
+            Also what no plan names, since it has come later.
+        """
         self._openers.update(dict.fromkeys(names, opener))
+        if uses_for_others:
+            self._opener_of_others = opener
 
     def close(self) -> None:
         """Close all files; reading afterwards raises ValueError."""
@@ -86,9 +96,9 @@ class RecordSource:
         for reader in readers.values():
             reader.close()
 
-    def _changed_elsewhere(self, name: str) -> DataError | None:
+    def _changed_elsewhere(self, name: str, later: FileFacts | None) -> DataError | None:
         """Return why what was read makes no sense, if it is that somebody has put another file there."""
-        _, facts = self._files.get(name, (None, None))
+        _, facts = self._files.get(name, (None, later))
         if facts is None or not is_address(name):
             return None
         try:
@@ -97,13 +107,15 @@ class RecordSource:
             return error
         return None
 
-    def _reader(self, name: str) -> Reader:
+    def _reader(self, name: str, later: FileFacts | None) -> Reader:
+        """Return an open file; `later`: what it must be like, if it is none of the plan's."""
         with self._lock:
             reader = self._readers.get(name)
             if reader is not None:
                 self._readers.move_to_end(name)
                 return reader
-        source, facts = self._files.get(name, (DataSource(format=DEFAULT), None))
+        others = self._source_of_others if later else DataSource(format=DEFAULT)
+        source, facts = self._files.get(name, (others, later))
         opened = self._open(name, source, facts)
         with self._lock:
             if self._is_closed:
@@ -117,7 +129,7 @@ class RecordSource:
         return reader
 
     def _open(self, name: str, source: DataSource, facts: FileFacts | None) -> Reader:
-        opener = self._openers.get(name)
+        opener = self._openers.get(name, self._opener_of_others if name not in self._files else None)
         return opener(name) if opener is not None else format_named(source.format).open(name, source, facts)
 
 

@@ -2,16 +2,21 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
+from edlz.services.configuration.data_addresses import absolute_names
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import EdlzError
 from edlz.services.inputs.analyzed_data import list_analyzed
 from edlz.services.inputs.custom_listing import list_custom
-from edlz.services.inputs.listing import Listed, list_data
+from edlz.services.inputs.listing import Listed, list_data, list_files
 from edlz.services.inputs.model_location import locate_attribute, locate_model
 from edlz.services.inputs.model_symbols import read_symbols
 from edlz.services.inputs.reading.params import parse_params
+from edlz.services.inputs.watching import settled_files
 
 __all__ = ["has_custom_reader", "list_job_data"]
 
@@ -50,7 +55,16 @@ def list_job_data(
     if has_custom_reader(config):
         return list_custom(config, given, flag)
     columns = training.source.columns if training else ()
+    if config.watch_data and training is None:
+        return _begun(given, flag, config.data_reader_params, tell, is_quick=is_quick)
     return list_data(given, flag, config.data_reader_params, tell, columns, is_quick=is_quick)
+
+
+def _begun(given: str, flag: str, params: str, tell: Callable[[str], None], *, is_quick: bool) -> Listed:
+    """Return the records that a job begins with whose data grows; the place is kept with them."""
+    place = absolute_names(given)
+    listed = list_files(settled_files(place), place, flag, params, tell, is_quick=is_quick)
+    return replace(listed, source=msgspec.structs.replace(listed.source, origin=place))
 
 
 def has_custom_reader(config: JobConfig) -> bool:

@@ -4,17 +4,18 @@ Done once, when a job is planned; from then on the plan says it.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from edlz.services.errors import ConfigError
 from edlz.services.inputs.known_formats import format_named, format_of_files
 from edlz.services.inputs.paths import WRITE, find_files
+from edlz.services.inputs.places.store import looking_once
 from edlz.services.inputs.reading.format import Request
 from edlz.services.inputs.reading.params import parse_params
 from edlz.services.protocol.plan import Column, DataSource, Shard
 
-__all__ = ["Listed", "list_data", "list_shards"]
+__all__ = ["Listed", "list_data", "list_files", "list_shards"]
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +66,35 @@ def list_data(
     DataError
         If a file cannot be read or is of another format, or something in the directory is no file at all.
     """
+    return list_files(find_files(given, flag, tell), given, flag, params, tell, columns, is_quick=is_quick)
+
+
+def list_files(
+    files: Sequence[str],
+    given: str,
+    flag: str,
+    params: str,
+    tell: Callable[[str], None],
+    columns: tuple[Column, ...] = (),
+    *,
+    is_quick: bool = False,
+) -> Listed:
+    """Return the shards of these files; see `list_data`."""
+    with looking_once():
+        return _listed(files, given, flag, params, tell, columns, is_quick=is_quick)
+
+
+def _listed(
+    files: Sequence[str],
+    given: str,
+    flag: str,
+    params: str,
+    tell: Callable[[str], None],
+    columns: tuple[Column, ...],
+    *,
+    is_quick: bool,
+) -> Listed:
     parsed = parse_params(params)
-    files = find_files(given, flag, tell)
     chosen = format_named(parsed.reader_type) if parsed.reader_type else format_of_files(files)
     parsed.check_names(chosen.params, chosen.name)
     found = chosen.find(Request(files=files, params=parsed, columns=columns, tell=tell, is_quick=is_quick))

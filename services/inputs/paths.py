@@ -11,11 +11,18 @@ from edlz.services.errors import ConfigError, DataError
 from edlz.services.inputs.places.store import Store
 from edlz.services.valid_text import is_valid_text, valid_text
 
-__all__ = ["WRITE", "find_files", "nearest_path"]
+__all__ = ["WRITE", "find_files", "is_left_out", "nearest_path"]
 
 WRITE = "what can be read: edlz data --help; how to write RecordIO: python -m pydoc edlz.api.recordio"
 
 _COPIES = ("~", ".bak", ".orig")  # how the names of files end that editors keep beside those that they write
+_UNFINISHED = (
+    ".tmp",
+    ".part",
+    ".partial",
+    ".crdownload",
+    ".filepart",
+)  # and those of files that are being written
 _MOST_NAMED = 3
 
 
@@ -55,6 +62,11 @@ def find_files(given: str, flag: str, tell: Callable[[str], None]) -> list[str]:
             "name each file once; for more passes over the data: --num_epochs",
         )
     return names
+
+
+def is_left_out(name: str) -> bool:
+    """Whether a file of this name is none of those that come: hidden, a copy, or not whole yet."""
+    return name[:1] in "._" or name.endswith((*_COPIES, *_UNFINISHED))
 
 
 def _files_of(path: str, flag: str, tell: Callable[[str], None]) -> list[str]:

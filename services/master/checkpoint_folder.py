@@ -46,7 +46,7 @@ class CheckpointFolder:
             run=core.job.run,
             mode=core.plan.mode,
             number=order.number,
-            epoch=min(core.plan.epochs, 1 + done // max(1, core.plan.tasks_per_epoch)),
+            epoch=core.plan.epoch_by(done),
             minibatches=minibatches,
             run_number=core.job.run_number,
             ends=order.ends,

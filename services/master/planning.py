@@ -59,6 +59,7 @@ _OF_THIS_PROCESS = frozenset(
         "status_port",
         "tensorboard_log_dir",
         "transport_security",
+        "watch_secs",
         "worker_id",
     }
 )
@@ -99,7 +100,7 @@ def make_plan(config: JobConfig) -> Plan:
         shards=training.shards if training else (),
         records_per_task=config.records_per_task,
         minibatch_size=config.minibatch_size,
-        epochs=config.num_epochs if is_training else 0,
+        epochs=config.num_epochs if is_training and not config.watch_data else 0,
         slots=1 if config.use_async else config.grads_to_wait,
         evaluation_shards=evaluation.shards if evaluation else (),
         predicts=config.purpose == "prediction",
@@ -107,8 +108,9 @@ def make_plan(config: JobConfig) -> Plan:
         statistics=pack(Path(config.statistics)) if config.statistics else (),
         source=training.source if training else None,
         evaluation_source=evaluation.source if evaluation else None,
+        stream=secrets.token_hex(8) if is_training and config.watch_data else "",
     )
-    if plan.task_count > MOST_TASKS:
+    if not plan.is_endless and plan.task_count > MOST_TASKS:
         raise ConfigError(
             f"num_epochs={config.num_epochs} of {plan.tasks_per_epoch:,} tasks are {plan.task_count:,} tasks,"
             f" more than the {MOST_TASKS:,} that a job may have",

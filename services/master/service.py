@@ -7,7 +7,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,14 @@ from edlz.services.master.core.vocabulary.instructions import (
 )
 from edlz.services.master.core.vocabulary.instructions import Journal as Entry
 from edlz.services.master.core.vocabulary.records import JournalState
+from edlz.services.master.data_watch import watch_of_job
 from edlz.services.master.digest import take_digest
 from edlz.services.master.group_states import GroupStates
 from edlz.services.master.hosted_partition import HostedPartition
 from edlz.services.master.journal.journal import Journal, TermLost
 from edlz.services.master.journal.last_word import leave_last_word, note_end
 from edlz.services.master.journal_writing import JournalWriting
+from edlz.services.master.log_texts import failure_text, log_start
 from edlz.services.master.page.look import looking_at
 from edlz.services.master.page.report import forget_report, write_report
 from edlz.services.master.page.status_page import StatusPage, bound, bound_beside
@@ -58,7 +60,7 @@ from edlz.services.master.tensorboard.points import Board
 from edlz.services.process.logs import INCIDENT
 from edlz.services.process.runtime import Stop, when_failed
 from edlz.services.process.shell import Instructions, Shell
-from edlz.services.protocol.job_status import FailureView, JobStatus, StatusRequest
+from edlz.services.protocol.job_status import JobStatus, StatusRequest
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     Exchange,
@@ -166,6 +168,7 @@ class MasterService(Shell[Input, Instruction]):
         when_failed(self._server.failed, self.fail)
         self._board = self._opened_board(config, state.began or time.time())
         self._hosted: HostedPartition | None = None
+        self._watch = watch_of_job(config, job, state.pieces, self.feed, self._announce)
         self._look = looking_at(config, self._core, self._progress, self._clock, self._network)
         self._page = self._opened_page(config, state.page_port)
         self._writing = JournalWriting(journal, self._core, self._progress, self._clock, self._page)
@@ -196,20 +199,18 @@ class MasterService(Shell[Input, Instruction]):
         self._is_led_here = attend is not None
         self.feed(Start())
         self.raise_failure()  # here, since a group would wrap it
-        self._log_start()
+        log_start(self._core, self._server.endpoint)
         if not self._core.verdict.was_complete:
             forget_report(self._folder)
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 if self._hosted:
                     self._tasks.create_task(self._hosted.run(), name="partition")
-                page = self._tasks.create_task(self._page.run(), name="page") if self._page else None
-                attending = self._tasks.create_task(attend(self), name="attend") if attend else None
+                beside = [self._start(work, name) for name, work in self._works_beside(attend)]
                 await self._serve()
                 self._stop_reading()
-                for watching in (attending, page):
-                    if watching is not None:
-                        watching.cancel()
+                for work in beside:
+                    work.cancel()
                 if self._hosted:
                     if not self._core.verdict.is_over:
                         await self._hosted.leave(self._stop)
@@ -219,6 +220,15 @@ class MasterService(Shell[Input, Instruction]):
                 self._hosted.end("the master ends")
         self.raise_failure()  # of what went on until now
         return self._end()
+
+    def _works_beside(self, attend: Attend | None) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Yield what goes on as long as the job does."""
+        if self._page:
+            yield "page", self._page.run()
+        if attend:
+            yield "attend", attend(self)
+        if self._watch is not None and not self._core.verdict.is_over:
+            yield "watch", self._watch.run()
 
     async def _serve(self) -> None:
         while not self._stop.is_set and not self._has_left:
@@ -276,18 +286,6 @@ class MasterService(Shell[Input, Instruction]):
             self._page.close()
         self._server.close()
 
-    def _log_start(self) -> None:
-        plan, core, work = self._core.plan, self._core, self._core.work
-        logger.info(
-            "master of job=%s listens at %s, term=%d", core.job.name, self._server.endpoint, core.term
-        )
-        tasks, records = plan.tasks_per_epoch, plan.records_per_epoch
-        if not plan.is_training:
-            tasks, records = len(plan.evaluation_ranges), plan.evaluation_records
-        logger.info("%d tasks created with total of %d records.", tasks, records)
-        if work.evaluation.has_data and not plan.gives_parts:
-            logger.info("Evaluation service started")
-
     def _end(self) -> int:
         core, verdict = self._core, self._core.verdict
         if self._is_outdated:  # what is to be said of the job is another master's to say
@@ -308,7 +306,7 @@ class MasterService(Shell[Input, Instruction]):
             )
             return 0
         if verdict.failure:
-            logger.error("%s", _failure_text(core.job.name, verdict.failure))
+            logger.error("%s", failure_text(core.job.name, verdict.failure))
             return verdict.failure.exit_code
         return self._stop.code
 
@@ -466,9 +464,3 @@ def _core_of(job: Job, config: JobConfig, state: JournalState, replicas: Replica
         desired_processes(config, state.fleet),
         replicas.names() if config.is_allreduce else (),
     )
-
-
-def _failure_text(job: str, failure: FailureView) -> str:
-    rows = (("data", failure.data), ("code", failure.where), ("raised", failure.error))
-    lines = [f'job "{job}" failed: {failure.text}', *(f"  {name}  {value}" for name, value in rows if value)]
-    return "\n".join([*lines, failure.traceback.rstrip()]).rstrip()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import Recount
 
-__all__ = ["recount"]
+__all__ = ["recount", "recount_of_folded"]
 
 
 def recount(counts: npt.NDArray[np.int32], ledger: Ledger, planned: npt.NDArray[np.int32]) -> Recount:
@@ -44,4 +44,24 @@ def recount(counts: npt.NDArray[np.int32], ledger: Ledger, planned: npt.NDArray[
         applied=int(counts.sum()),
         missing=int(-surplus.sum(where=surplus < 0)),
         doubled=int(surplus.sum(where=surplus > 0)),
+    )
+
+
+def recount_of_folded(applied: int, counts: dict[int, int], ledger: Ledger) -> Recount:
+    """Do the same for a job without an end, of whose finished tasks only the sum is known.
+
+    Parameters
+    ----------
+    applied : int
+        Minibatches of all tasks.
+    counts : dict of int to int
+        Of each open task.
+    """
+    surplus = [counts[task] - mark for task, mark in ledger.marks.items()]
+    surplus.append(applied - ledger.minibatches - sum(surplus))
+    return Recount(
+        expected=ledger.minibatches,
+        applied=applied,
+        missing=-sum(each for each in surplus if each < 0),
+        doubled=sum(each for each in surplus if each > 0),
     )

@@ -3,9 +3,9 @@
 from itertools import zip_longest
 
 import msgspec
-import numpy as np
 
 from edlz.services import strict_json
+from edlz.services.parameters.applied_counts import no_counts
 from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.layout import Layout
 from edlz.services.protocol.ledger import LedgerRecord
@@ -21,7 +21,7 @@ def begun_from(state: State, plan: Plan) -> State:
     changes: dict[str, object] = {"base_digest": "", "era": NO_IDENTITY, "plan_hash": plan.hash}
     if state.plan_hash != plan.hash:
         changes["ledger"], changes["losses"] = LedgerRecord(), LossSum()
-        changes["counts"] = np.zeros(plan.task_count, np.int32)
+        changes["counts"], changes["folded"] = no_counts(plan.task_count)
     return msgspec.structs.replace(state, **changes)
 
 

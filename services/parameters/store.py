@@ -18,6 +18,7 @@ from edlz.core_ext.dense import copy, tree_mean
 from edlz.core_ext.memory import aligned_empty
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services import strict_json
+from edlz.services.parameters.applied_counts import AppliedCounts, no_counts
 from edlz.services.parameters.dense_optimizer import DenseOptimizer
 from edlz.services.parameters.lent_buffers import LentBuffers
 from edlz.services.parameters.tables import Tables, empty_rows
@@ -128,8 +129,7 @@ class Store:
         self.received = self.ledger  # with pushes that wait for more, see `receive`
         self._waiting: list[Push] = []
         self.losses = state.losses  # of the minibatches applied, as far as workers tell them
-        self.counts = state.counts.copy()
-        self._counts_view = self.counts.data  # a third of the time for one number
+        self.counts = AppliedCounts(state.counts, state.folded, self.ledger)
         self._dense = self._buffers.take()
         copy(self._dense, state.dense)
         self._state, self._counters = state.state.copy(), state.counters.copy()
@@ -164,6 +164,7 @@ class Store:
             If a slice has not the length that the layout gives it, or an optimizer is not a compiled one.
         """
         _check_slices(layout, (partition, partitions), dense, state, counters)
+        counts, folded = no_counts(task_count)
         return State(
             plan_hash=plan_hash,
             base_digest=initial_digest(plan_hash, layout, optimizer, tables, dense, state, counters),
@@ -175,7 +176,8 @@ class Store:
             version=0,
             iterations=0,
             ledger=LedgerRecord(),
-            counts=np.zeros(task_count, np.int32),
+            counts=counts,
+            folded=folded,
             dense=dense,
             state=state,
             counters=counters,
@@ -245,13 +247,15 @@ class Store:
 
     def view(self, era: Identity) -> State:
         """Return the state as it is now, without rows; later steps change its slots.  To be closed."""
+        counts, folded = self.counts.record()
         return msgspec.structs.replace(
             self._begin,
             era=era,
             version=self.version,
             iterations=self.iterations,
             ledger=self.ledger.record(),
-            counts=self.counts.copy(),
+            counts=counts,
+            folded=folded,
             dense=self._buffers.lend(self._dense),
             state=self._state,
             counters=self._counters,
@@ -265,10 +269,10 @@ class Store:
             self._dense,
             self._state,
             self._counters,
-            self.counts,
             *self._optimizer.slots.values(),
         )
-        return sum(vector.nbytes for vector in vectors) + self._dense.nbytes + self.tables.memory_bytes
+        vector_bytes = sum(vector.nbytes for vector in vectors) + self._dense.nbytes
+        return vector_bytes + self.counts.nbytes + self.tables.memory_bytes
 
     # -- changing
 
@@ -306,7 +310,7 @@ class Store:
             self._state = np.array(push.state, np.float32)
         if push.counters is not None:
             self._counters = np.maximum(self._counters, push.counters)
-        self._counts_view[push.task] += 1
+        self.counts.note(push.task)
         self._note_loss(push.loss)
         self.version += 1
 
@@ -362,7 +366,7 @@ class Store:
             if counters:
                 self._counters = np.maximum.reduce(counters)
             for push in full:
-                self.counts[push.task] += 1
+                self.counts.note(push.task)
                 self._note_loss(push.loss)
         else:
             self.tables.forget_before()
@@ -390,7 +394,7 @@ class Store:
         for task, index, is_last, is_empty, loss in step.minibatches:
             self.ledger.note(task, index, is_last=is_last, is_empty=is_empty)
             if not is_empty:
-                self.counts[task] += 1
+                self.counts.note(task)
                 self._note_loss(loss)
         if step.gradient:
             out = self._dense if self._buffers.is_free(self._dense) else self._buffers.take(self._dense)
@@ -408,8 +412,8 @@ class Store:
         if len({task for task, _ in minibatches}) < len(minibatches):
             raise ValueError(f"a step has two minibatches of a task: {minibatches}")
         for task, index in minibatches:
-            if not 0 <= task < len(self.counts):
-                raise ValueError(f"task {task} of {len(self.counts)}")
+            if task not in self.counts:
+                raise ValueError(f"there is no task {task}")
             self.ledger.check(task, index)
 
     def _note_loss(self, loss: float | None) -> None:

@@ -202,6 +202,8 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
     generation: tuple[int, int] | None = None  # of the group that they are: term, and count of that term's
     duplicates_ignored: int = 0  # gradients that came again, since the master began
     failed_attempts: int = 0  # at tasks, since the master began
+    is_endless: bool = False  # totals are those of the epoch under way, or of the data that has come so far
+    waits_for_data_s: Finite | None = None  # since when there is nothing left to train on
 
     @property
     def strategy(self) -> str:
@@ -218,6 +220,13 @@ class JobStatus(Message, frozen=True, kw_only=True, tag=43):
         """The workers that train together now, in the order of their ranks."""
         ranks = {worker.rank: worker.id for worker in self.workers if worker.rank is not None}
         return tuple(ranks[rank] for rank in sorted(ranks))
+
+    @property
+    def epoch_text(self) -> str:
+        """The epoch under way, of how many, if that is known; nothing for a job without epochs."""
+        if not self.is_training:
+            return ""
+        return f"epoch {self.epoch}" if self.is_endless else f"epoch {self.epoch}/{self.epochs}"
 
     @property
     def is_training(self) -> bool:

@@ -525,11 +525,13 @@ class Lease(Record, frozen=True, kw_only=True):
     """Leave to work on a training task.  `learning_rate`: what callbacks have set for it, in place of the model's.
 
     `is_barred`: the barrier before it is not passed yet; its first minibatch is computed, and kept back until it is.
+    `records`: of a task that has come since the job was planned.
     """
 
     task: int
     learning_rate: float | None = None
     is_barred: bool = False
+    records: TaskRange | None = None
 
 
 class EvaluationLease(Record, frozen=True, kw_only=True):

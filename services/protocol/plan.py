@@ -15,7 +15,18 @@ import numpy.typing as npt
 from edlz.services.errors import ConfigError
 from edlz.services.protocol.seeds import permutation
 
-__all__ = ["Column", "ColumnKind", "DataSource", "FileFacts", "Mode", "Plan", "Shard", "TaskRange"]
+__all__ = [
+    "ENDLESS",
+    "Column",
+    "ColumnKind",
+    "DataSource",
+    "FileFacts",
+    "Mode",
+    "Plan",
+    "Shard",
+    "TaskRange",
+    "cut",
+]
 
 Mode = Literal["sync", "async"]
 ColumnKind = Literal["bool", "float32", "float64", "int32", "int64", "string"]
@@ -24,6 +35,8 @@ _SLOTS_IN_ORDER = (
     3  # so many gradients have one sum, as a tree or one after another as before there was the tree
 )
 MAX_TASKS = 1 << 24  # of one pass over the data: each takes some 100 bytes in every process
+ENDLESS = 1 << 40
+"""How many tasks a job has that nothing but a decision ends: more than any gets to."""
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,22 +45,6 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     first: int
     count: int
-
-
-class TaskRange(msgspec.Struct, frozen=True, kw_only=True):
-    """The records of one task: `count` records of shard `name`, from `first` on."""
-
-    name: str
-    first: int
-    count: int
-
-
-class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """One column of records that have columns.  `width`: values of a record, in a vector; 0: one, in none."""
-
-    name: str
-    kind: ColumnKind
-    width: int = 0
 
 
 class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +59,26 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     checksum: int = 0
     index: bytes = b""
     mark: str = ""
+
+
+class TaskRange(msgspec.Struct, frozen=True, kw_only=True):
+    """The records of one task: `count` records of shard `name`, from `first` on.
+
+    `file`: what the file must be like, if the plan of whoever reads it does not say so: it has come later.
+    """
+
+    name: str
+    first: int
+    count: int
+    file: FileFacts | None = None
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One column of records that have columns.  `width`: values of a record, in a vector; 0: one, in none."""
+
+    name: str
+    kind: ColumnKind
+    width: int = 0
 
 
 class DataSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +116,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     A task's number is its place in the fixed order over all epochs.  `slots` is k, the number of
     gradients in one synchronous step.  `predicts`: the evaluation shards have no labels, and each of their
     tasks gives predictions in place of metrics; `analyzes`: statistics, and there is no model.  `statistics`: of other data, for the model, packed.  Without a source shards are RecordIO files.
+
+    With shards and no number of epochs the job has no end of its own.  Then there is one epoch after another, or, with
+    a `stream`, one that becomes longer: `shards` is what it begins with, what follows is journalled piece by
+    piece (`GrowingPlan`), and the stream's name tells this job's pieces from another one's.
     """
 
     mode: Mode
@@ -114,6 +135,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     statistics: tuple[bytes, ...] = ()
     source: DataSource | None = None
     evaluation_source: DataSource | None = None
+    stream: str = ""
 
     @property
     def is_sync(self) -> bool:
@@ -122,6 +144,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def is_training(self) -> bool:
         return bool(self.shards)
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether only a decision ends the training."""
+        return bool(self.shards) and not self.epochs
+
+    @property
+    def grows(self) -> bool:
+        """Whether there will be more data than there is."""
+        return bool(self.stream)
 
     @property
     def other_work(self) -> str:
@@ -136,11 +168,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def ranges(self) -> tuple[TaskRange, ...]:
         """The tasks of one epoch, in the order of the data."""
-        return _cut(self.shards, self.records_per_task)
+        return cut(self.shards, self.records_per_task)
 
     @cached_property
     def evaluation_ranges(self) -> tuple[TaskRange, ...]:
-        return _cut(self.evaluation_shards, self.records_per_task)
+        return cut(self.evaluation_shards, self.records_per_task)
 
     @cached_property
     def hash(self) -> str:
@@ -154,6 +186,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             "evaluation_source",
         ):  # younger than the first ledgers
             del fields[name]
+        if not self.stream:
+            del fields["stream"]
         if self.source is not None and self.source.format != "RecordIO":
             fields["source"] = self.source.identity
         if self.is_sync and self.slots > _SLOTS_IN_ORDER:
@@ -162,11 +196,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def tasks_per_epoch(self) -> int:
+        """How many tasks there were to an epoch when the job was planned."""
         return len(self.ranges)
 
     @property
     def task_count(self) -> int:
-        return self.epochs * self.tasks_per_epoch
+        return ENDLESS if self.is_endless else self.epochs * self.tasks_per_epoch
 
     @property
     def records_per_epoch(self) -> int:
@@ -179,26 +214,42 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def minibatches_per_epoch(self) -> int:
         """Minibatches in an epoch, for a feed that keeps every record."""
-        return sum(-(-r.count // self.minibatch_size) for r in self.ranges)
+        return int(self._minibatches_by_place.sum())
 
     @cached_property
     def minibatches(self) -> npt.NDArray[np.int32]:
-        """Minibatches of each task of the job, for a feed that keeps every record."""
-        by_place = np.array([-(-r.count // self.minibatch_size) for r in self.ranges], np.int32)
-        epochs = [by_place[self._order(epoch)] for epoch in range(self.epochs)]
-        return np.concatenate([by_place[:0], *epochs])
+        """Minibatches of each task of a job that has an end, for a feed that keeps every record."""
+        epochs = [self.minibatches_of_epoch(epoch) for epoch in range(self.epochs)]
+        return np.concatenate([self._minibatches_by_place[:0], *epochs])
+
+    def minibatches_of_epoch(self, epoch: int) -> npt.NDArray[np.int32]:
+        """Return the same for the tasks of one epoch."""
+        return self._minibatches_by_place[self._order(epoch)]
+
+    @cached_property
+    def _minibatches_by_place(self) -> npt.NDArray[np.int32]:
+        return np.array([-(-r.count // self.minibatch_size) for r in self.ranges], np.int32)
+
+    def count_by(self, done: int) -> int:
+        """Return how many tasks there are by now, with so many done: of an endless job, those up to the epoch's end."""
+        if not self.is_endless:
+            return self.task_count
+        return (done // self.tasks_per_epoch + 1) * self.tasks_per_epoch
 
     def size_of(self, tasks: int) -> tuple[int, int]:
         """Return the records and minibatches of the first tasks of the job, for a feed that keeps every record."""
-        if tasks == self.task_count:
-            return self.records_per_epoch * self.epochs, self.minibatches_per_epoch * self.epochs
+        if not self.is_training:
+            return 0, 0
         whole, rest = divmod(tasks, self.tasks_per_epoch)
-        records = whole * self.records_per_epoch
-        records += sum(self.task_records(whole * self.tasks_per_epoch + place) for place in range(rest))
-        return records, int(self.minibatches[:tasks].sum())
+        records, minibatches = whole * self.records_per_epoch, whole * self.minibatches_per_epoch
+        if rest:
+            places = self._order(whole)[:rest]
+            records += sum(self.ranges[int(place)].count for place in places)
+            minibatches += int(self._minibatches_by_place[places].sum())
+        return records, minibatches
 
     def barriers(self, every: int) -> npt.NDArray[np.int64]:
-        """Return the last task before each place where callbacks are called; the job's last one always.
+        """Return the last task before each place where callbacks are called, of a job that has an end: its last one always.
 
         Parameters
         ----------
@@ -217,30 +268,42 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         lasts = np.append(firsts[1:], self.task_count) - 1
         return np.union1d(lasts[is_passed], ends[-1:])
 
+    @property
+    def _epoch_length(self) -> int:
+        """How many tasks an epoch has: one that becomes longer, as many as the job."""
+        return ENDLESS if self.stream else self.tasks_per_epoch
+
     def epoch(self, task: int) -> int:
-        return task // self.tasks_per_epoch
+        return task // self._epoch_length
+
+    def epoch_by(self, done: int) -> int:
+        """Return the epoch, from 1, that is under way when so many tasks are done; 0 if there is none."""
+        if not self.is_training:
+            return 0
+        epoch = 1 + self.epoch(done)
+        return epoch if self.is_endless else min(self.epochs, epoch)
 
     def task_range(self, task: int) -> TaskRange:
-        """Return the records of a task."""
-        epoch, place = divmod(task, self.tasks_per_epoch)
+        """Return the records of a task, of those that were there when the job was planned."""
+        epoch, place = divmod(task, self._epoch_length)
         return self.ranges[int(self._order(epoch)[place])]
 
     def task_records(self, task: int) -> int:
         return self.task_range(task).count
 
-    def record_order(self, task: int) -> npt.NDArray[np.int64]:
-        """Return the order, inside the task's range, in which its records are read."""
-        return permutation(self.task_range(task).count, self.seed, 1, task)
+    def record_order(self, task: int, count: int | None = None) -> npt.NDArray[np.int64]:
+        """Return the order, inside the task's range, in which its records are read; `count`: how many these are."""
+        return permutation(self.task_records(task) if count is None else count, self.seed, 1, task)
 
     def round_tasks(self, task: int) -> range:
         """Return the tasks of this task's round, in slot order; a round never spans two epochs."""
-        epoch, place = divmod(task, self.tasks_per_epoch)
-        first = epoch * self.tasks_per_epoch + place - place % self.slots
-        return range(first, min(first + self.slots, (epoch + 1) * self.tasks_per_epoch))
+        epoch, place = divmod(task, self._epoch_length)
+        first = epoch * self._epoch_length + place - place % self.slots
+        return range(first, min(first + self.slots, (epoch + 1) * self._epoch_length))
 
     def slot(self, task: int) -> int:
         """Return the task's place in its round."""
-        return task % self.tasks_per_epoch % self.slots
+        return task % self._epoch_length % self.slots
 
     def is_same_round(self, task: int, other: int) -> bool:
         return other in self.round_tasks(task)
@@ -261,7 +324,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {}
 
 
-def _cut(shards: tuple[Shard, ...], records_per_task: int) -> tuple[TaskRange, ...]:
+def cut(shards: tuple[Shard, ...], records_per_task: int) -> tuple[TaskRange, ...]:
+    """Return the tasks of shards, in their order.
+
+    Raises
+    ------
+    ConfigError
+        If there are too many.
+    """
     if records_per_task < 1:
         raise ConfigError(f"records_per_task={records_per_task}: a task needs at least one record")
     count = sum(-(-shard.count // records_per_task) for shard in shards)

@@ -93,6 +93,8 @@ def _progress(status: JobStatus) -> dict[str, Any]:
         "records_per_s": status.records_per_s,
         "eta_s": status.eta_s,
         "stalled_s": status.stalled_s,
+        "is_endless": status.is_endless,
+        "waits_for_data_s": status.waits_for_data_s,
     }
 
 

@@ -67,6 +67,7 @@ def _state(cut: WholeCut, rows: Sequence[TableRows], partition: int, partitions:
         tables=tuple(table.spec for table in about.tables),
         rows=tuple(rows),
         losses=about.losses,
+        folded=about.folded,
     )
 
 

@@ -92,7 +92,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """A partition's whole state at one instant.
 
     `counts` is how often the apply path applied a minibatch of each task: the check on the ledger's
-    marks, raised where the gradient is applied and nowhere else.  `base_digest` is empty in a job that
+    marks, raised where the gradient is applied and nowhere else.  Of a job without an end it begins with the first task
+    that is not finished, and `folded` is the sum of those before.  `base_digest` is empty in a job that
     began from a checkpoint.
     """
 
@@ -114,6 +115,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[TableSpec, ...] = ()
     rows: Sequence[TableRows] = ()
     losses: LossSum = LossSum()
+    folded: int = -1  # there are none
 
     @property
     def name(self) -> SnapshotName:

@@ -171,6 +171,7 @@ def read_state(head: Path, on_damage: OnDamage | None = None) -> State:
             tables=tuple(table.spec for table in about.tables),
             rows=tuple(file.rows(t) for t in range(len(about.tables))),
             losses=about.losses,
+            folded=about.folded,
         )
 
 

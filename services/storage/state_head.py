@@ -50,6 +50,7 @@ class StateHead(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[TableHead, ...]
     body: BlockChecksums
     losses: LossSum = LossSum()
+    folded: int = -1
 
 
 def body_of(head: Path) -> Path:
@@ -85,6 +86,7 @@ def head_data(state: State, body: BlockChecksums) -> bytes:
         tables=table_heads(state),
         body=body,
         losses=state.losses,
+        folded=state.folded,
     )
     return envelope.encode(FORMAT, head)
 

@@ -117,7 +117,7 @@ def _equal_in_all(folder: Path, files: Sequence[StateFile]) -> npt.NDArray[np.in
         ours = (head.partition, head.partitions, head.plan_hash, head.ledger, head.layout, head.optimizer)
         theirs = (i, len(files), first.plan_hash, first.ledger, first.layout, first.optimizer)
         specs = [(table.spec, table.width) for table in head.tables]
-        is_equal = ours == theirs and head.slots == first.slots
+        is_equal = ours == theirs and head.slots == first.slots and head.folded == first.folded
         is_equal = is_equal and specs == [(table.spec, table.width) for table in first.tables]
         if not is_equal or not np.array_equal(counts, file.vector("counts")):
             raise DataError(f"{folder}: parts 0 and {i} are not of one checkpoint")

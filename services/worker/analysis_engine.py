@@ -134,7 +134,14 @@ class AnalysisEngine:
     def table_rates(self, version: int, rate: float | None = None) -> tuple[float, ...]:
         _never()
 
-    def begin(self, task: int, lane: int = 0, first: int = 0, end_at: int | None = None) -> None:
+    def begin(
+        self,
+        task: int,
+        lane: int = 0,
+        first: int = 0,
+        end_at: int | None = None,
+        records: TaskRange | None = None,
+    ) -> None:
         _never()
 
     def find_ids(self, task: int, index: int) -> tuple[GroupedIds, ...] | None:

@@ -231,7 +231,7 @@ class Computing:
 
     def begin(self, begin: Begin) -> None:
         def work() -> None:
-            self._ready.begin(begin.task, begin.lane, end_at=begin.end_at)
+            self._ready.begin(begin.task, begin.lane, end_at=begin.end_at, records=begin.records)
 
         self._thread.submit("task", work, _nothing, self._fail)
 

@@ -18,6 +18,7 @@ from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.vocabulary import inputs as to_master
 from edlz.services.master.core.vocabulary.records import JournalState
+from edlz.services.protocol.growing_plan import Piece
 from edlz.services.protocol.messages import Job, ProcessExit
 from edlz.services.ps.core.inputs import LeaveWanted, Request, Tick
 from edlz.services.ps.core.partition import Partition
@@ -33,7 +34,7 @@ from tests.simulation.homes import Home, Machine, Pods
 from tests.simulation.network import Network
 from tests.simulation.processes import Process, Violation
 from tests.simulation.promises import check_end, check_failure
-from tests.simulation.schedule import Fault, Schedule
+from tests.simulation.schedule import Fault, Schedule, shard_of
 from tests.simulation.shells import (
     MasterShell,
     PartitionShell,
@@ -62,7 +63,7 @@ class SimulatedJob:
     """
 
     def __init__(self, schedule: Schedule) -> None:
-        self.schedule, self.plan = schedule, schedule.plan
+        self.schedule, self.plan = schedule.grown(()) if schedule.files else schedule, schedule.plan
         self.rng = random.Random(schedule.seed)
         self.now = 0.0
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -88,6 +89,7 @@ class SimulatedJob:
             "rounds": (),
             "task_count": 0,
             "refusal": None,
+            "pieces": (),
         }
         self.checkpoint_folder = CheckpointFolder(schedule.keeps)
         self.disks = [
@@ -125,6 +127,8 @@ class SimulatedJob:
             self.at(schedule.stop_at, self._stop)
         for when, workers in schedule.scales:
             self.at(when, self.home.scale, workers)
+        if schedule.files:
+            self.within(0, 2, self._look)
         self.launch("m")
         self.home.begin()
 
@@ -154,6 +158,8 @@ class SimulatedJob:
                 self.reach("waiting")
             if any(master.core._partition_answers._held):
                 self.reach("standing")
+            if master.core.work.queue.has_all:
+                self.reach("dry")
             if master.core.work.barriers.stands_at:
                 self.reach("barrier")
             if master.core.work.barriers.rounds:
@@ -189,6 +195,16 @@ class SimulatedJob:
             if fault.during == moment:
                 self.at(self.now + fault.at, self._suffer, fault)
                 self.faults_end = max(self.faults_end, self.now + fault.at + fault.seconds)
+
+    def _look(self) -> None:
+        """The master's shell looks for data that nobody has planned."""
+        master, schedule = self.process("m"), self.schedule
+        planned = {shard.name for piece in self.journal["pieces"] for shard in piece.shards}
+        there = [shard_of(i, tasks) for i, (when, tasks) in enumerate(schedule.files) if 0 < when <= self.now]
+        new = tuple(shard for shard in there if shard.name not in planned)
+        if new and master is not None and self.now >= master.stalled_until:
+            self.give(master, to_master.Grown(Piece(shards=new)))
+        self.within(0.2, 4, self._look)
 
     def _stop(self) -> None:
         master = self.process("m")

@@ -22,7 +22,7 @@ from tests.simulation.model import (
 )
 from tests.simulation.schedule import Schedule, ids_of
 
-__all__ = ["reference_run", "reference_values", "version_behind"]
+__all__ = ["barriers_of", "reference_run", "reference_values", "version_behind"]
 
 
 def reference_values(schedule: Schedule, ends: dict[int, int]) -> bytes:
@@ -53,8 +53,8 @@ def reference_run(schedule: Schedule, ends: dict[int, int]) -> tuple[bytes, list
     }  # others end by themselves
     count = schedule.task_count
     rounds: list[ConcludedRound] = []
-    barriers = set(plan.barriers(schedule.evaluation_steps).tolist()) if schedule.decides else set()
-    barriers = {*(task for task in barriers if task < count), *([count - 1] if barriers else [])}
+    barriers = set(barriers_of(schedule)) if schedule.decides else set()
+    barriers = {*(task for task in barriers if task < count), *([count - 1] if schedule.decides else [])}
     while first < count:
         tasks = range(first, min(plan.round_tasks(first).stop, count))
         steps = [ends[task] + 1 if task in ends else schedule.lengths[task] for task in tasks]
@@ -69,6 +69,22 @@ def reference_run(schedule: Schedule, ends: dict[int, int]) -> tuple[bytes, list
             if rounds[-1].decision.stop:
                 break
     return final_bytes([store.capture((0, 0))]), rounds
+
+
+def barriers_of(schedule: Schedule) -> list[int]:
+    """The last tasks before barriers; of data that grows they are counted here, task by task."""
+    plan, every = schedule.plan, schedule.evaluation_steps
+    if schedule.endless_tasks:
+        plan = msgspec.structs.replace(plan, epochs=len(schedule.lengths) // schedule.endless_tasks)
+    if not schedule.files:
+        return plan.barriers(every).tolist()
+    grown, version, found = schedule.grown_plan, 0, []
+    for first in range(0, grown.known if every else 0, plan.slots):
+        tasks = range(first, first + plan.slots)
+        records = [grown.task_range(task).count for task in tasks]
+        before, version = version, version + (max(records) if plan.is_sync else sum(records))
+        found += [tasks[-1]] if version // every > before // every else []
+    return found
 
 
 def version_behind(schedule: Schedule, task: int) -> int:

@@ -1,12 +1,17 @@
 """What a simulated job is to do, and what befalls it."""
 
+import dataclasses
+import itertools
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from edlz.core_ext.ids import group_ids
+from edlz.services.protocol.growing_plan import GrowingPlan, Piece
 from edlz.services.protocol.messages import RowIds, TableSpec
-from edlz.services.protocol.plan import Plan, Shard
+from edlz.services.protocol.plan import Plan, Shard, TaskRange
 from edlz.services.worker.row_traffic import row_ids
 from tests import builders
 from tests.simulation.model import TABLES
@@ -42,18 +47,23 @@ GROUP_MOMENTS = (
     *("barrier", "evaluating", "shown", "keeping", "decided", "passed", "digest", "complete"),
 )
 
+GROWTH_MOMENTS = ("grown", "dry", "waiting", "sealing", "digest", "complete")
+
 __all__ = [
     "BARRIER_MOMENTS",
     "BEGINNING_MOMENTS",
     "EXPORT_MOMENTS",
     "GROUP_MOMENTS",
+    "GROWTH_MOMENTS",
     "MOMENTS",
     "PREDICTION_MOMENTS",
     "Fault",
     "Schedule",
     "bad_minibatches",
     "ids_of",
+    "length_of",
     "raises_at",
+    "shard_of",
 ]
 
 
@@ -130,6 +140,11 @@ class Schedule:
     workers_tell_max_step: bool = False  # callbacks have it, not the flag
     keeps_best: bool = False  # they keep the best version, and put it back at the end
     is_allreduce: bool = False  # without partitions: the one that there is, is on the workers
+    files: tuple[tuple[float, int], ...] = ()  # data that grows: (when a file appears, tasks in it)
+    pieces: tuple[Piece, ...] = ()  # of them, what the journal has so far
+    endless_tasks: int = (
+        0  # epochs without end, of so many tasks; `max_step` ends the job in those of `lengths`
+    )
     faults: tuple[Fault, ...] = ()
 
     @property
@@ -144,18 +159,48 @@ class Schedule:
     @property
     def task_count(self) -> int:
         """How many tasks the job has, if nothing stops it: the plan takes each to have four minibatches."""
+        if self.files:
+            return 1 + next(
+                task for task, planned in enumerate(_sums(self.grown_plan)) if planned >= self.max_step
+            )
         count = len(self.lengths)
         return min(count, -(-self.max_step // 4)) if self.max_step else count
 
     @property
     def last_end(self) -> tuple[int, int] | None:
         """Where the last task is to end, if that is before the plan's end of it."""
-        is_cut = self.max_step % 4 and self.max_step < 4 * len(self.lengths)
+        total = 4 * sum(tasks for _, tasks in self.files) or 4 * len(self.lengths)
+        is_cut = self.max_step % 4 and self.max_step < total
         return (self.task_count - 1, self.max_step % 4) if is_cut else None
 
     @property
+    def grown_plan(self) -> GrowingPlan:
+        """The plan with what the journal has added."""
+        return GrowingPlan.of(self.plan, self.pieces)
+
+    def grown(self, pieces: tuple[Piece, ...]) -> "Schedule":
+        """Return the same with these pieces in the journal: what is in a task's records follows from their names."""
+        grown = dataclasses.replace(self, pieces=pieces)
+        plan = grown.grown_plan
+        return dataclasses.replace(
+            grown, lengths=tuple(map(length_of, map(plan.task_range, range(plan.known))))
+        )
+
+    @property
     def plan(self) -> Plan:
-        tasks = len(self.lengths) // max(1, self.epochs)
+        if self.files:
+            shards = tuple(shard_of(i, tasks) for i, (when, tasks) in enumerate(self.files) if not when)
+            return builders.plan(
+                mode=self.mode,
+                seed=1,
+                shards=shards,
+                records_per_task=4,
+                epochs=0,
+                slots=self.slots if self.mode == "sync" else 1,
+                evaluation_shards=(Shard(name="test", first=0, count=self.evaluation_tasks * 4),),
+                stream="stream",
+            )
+        tasks = self.endless_tasks or len(self.lengths) // max(1, self.epochs)
         return builders.plan(
             mode=self.mode,
             seed=1,
@@ -167,6 +212,21 @@ class Schedule:
             predicts=self.predicts,
             analyzes=self.analyzes,
         )
+
+
+def shard_of(number: int, tasks: int) -> Shard:
+    """Return a file of data that grows."""
+    return Shard(name=f"file-{number}", first=0, count=tasks * 4)
+
+
+def length_of(records: TaskRange) -> int:
+    """Return how many minibatches there are in these records of data that grows, after the feed has left some out."""
+    return zlib.crc32(f"{records.name} {records.first}".encode()) % 4 if records.count else 0
+
+
+def _sums(plan: GrowingPlan) -> Iterator[int]:
+    """Yield how many minibatches the plan takes the tasks up to each one to have."""
+    return itertools.accumulate(plan.task_range(task).count for task in range(plan.known))
 
 
 def ids_of(schedule: Schedule, task: int, index: int, partitions: int) -> tuple[RowIds, ...] | None:

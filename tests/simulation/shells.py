@@ -64,6 +64,9 @@ class MasterShell(Shell):
             if added.first != len(self._job.journal[name]):
                 raise Violation(f'"{name}" goes on at {added.first}: {self._job.journal[name]}')
             self._job.journal[name] += added.values
+        if "pieces" in instruction.added:
+            self._job.schedule = self._job.schedule.grown(self._job.journal["pieces"])
+            self._job.reach("grown")
         if instruction.fields.get("refusal"):
             self._job.known_at_refusal = max(self._job.processes)
             self._job.reach("refused")

@@ -99,6 +99,10 @@ class WorkerShell(Shell):
 
     def _begin(self, process: Process, begin: worker_core.Begin) -> None:
         """Records are read when they are needed here."""
+        if begin.records is not None and begin.records != self._job.schedule.grown_plan.task_range(
+            begin.task
+        ):
+            raise Violation(f"task {begin.task} is leased with the records {begin.records}")
         process.ends.setdefault(begin.task, begin.end_at)  # a task in hand stays as it is
 
     def _drop(self, process: Process, drop: worker_core.Drop) -> None:

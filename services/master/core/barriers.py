@@ -19,11 +19,8 @@ many tasks are done again.
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.tasks.bad_tasks import BadTasks
@@ -43,6 +40,7 @@ from edlz.services.protocol.concluded_rounds import (
 )
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.messages import Decided, PartitionStatus
+from edlz.services.protocol.milestones import Milestones
 from edlz.services.protocol.plan import Plan
 
 __all__ = ["Barriers"]
@@ -92,7 +90,7 @@ class Barriers:
         results: Results,
         max_steps: int = 0,
     ) -> None:
-        self._plan, self._every, self._steps = plan, every, checkpoint_steps
+        self._plan, self._steps = plan, checkpoint_steps
         self._queue, self._evaluation, self._checkpoints, self._bad_tasks = cores
         self._results, self._max_steps = results, max_steps
         self.needs: CallbackNeeds | None = journal.callbacks
@@ -104,6 +102,7 @@ class Barriers:
         self._next: int | None = None  # the last task before the next barrier; None: there is none
         self._open: tuple[int, ShownRound, LossSum] | None = None  # number of the round under way
         self._concluded: Finished | None = None  # it is, but a version is still to be kept
+        self._milestones = Milestones(plan, every)
         self._is_at_barrier = False  # sync: all partitions stand there
         self._version = 0  # where they do
         self._trying_since_s = self._tried_s = -1.0  # to keep the version
@@ -235,12 +234,21 @@ class Barriers:
 
     def _end_after(self, steps: int) -> tuple[int, int | None]:
         """Return the last task of a job of so many minibatches, and the index that it ends at if that is within it."""
-        sums = np.cumsum(self._plan.minibatches, dtype=np.int64)
-        if not 0 < steps < sums[-1]:
-            return len(sums) - 1, None
-        last = int(np.searchsorted(sums, steps))
-        rest = steps - (int(sums[last - 1]) if last else 0)
-        return last, rest if steps < sums[last] else None
+        end = self._milestones.end_after(steps) if steps > 0 else None
+        return end or (self._plan.task_count - 1, None)
+
+    def on_more(self, entries: Sequence[PartitionEntry] | None) -> list[Instruction]:
+        """There are more tasks than before, none of them leased: the next barrier may be among them, or the end.
+
+        Parameters
+        ----------
+        entries : sequence of PartitionEntry, optional
+            Where all partitions stand, if the job runs.
+        """
+        self._is_cut = False
+        if self.needs is not None:
+            self._move_on()
+        return self._cut(entries)
 
     def learn(
         self, needs: CallbackNeeds, entries: Sequence[PartitionEntry] | None = None
@@ -358,13 +366,11 @@ class Barriers:
         end = self._queue.task_count - 1
         if last >= end or (self.rounds and self.rounds[-1].decision.stop):
             return None
-        place = int(np.searchsorted(self._places, last, side="right"))
-        return min(end, int(self._places[place]) if place < len(self._places) else end)
-
-    @cached_property
-    def _places(self) -> npt.NDArray[np.int64]:
-        """The last tasks before barriers, of a job that nothing ends before its plan."""
-        return self._plan.barriers(self._every)
+        found = self._milestones.next_barrier(last)
+        is_cut = self._queue.task_count < self._plan.task_count
+        if found is None and self._plan.is_endless and not is_cut:
+            return None  # there is none as yet
+        return end if found is None else min(end, found)
 
     @property
     def _is_last(self) -> bool:

@@ -13,7 +13,7 @@ from edlz.services.master.core.processes.eras import Eras
 from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.master.core.stopping import Stopping
 from edlz.services.master.core.tasks.task_failures import failure_of_nothing
-from edlz.services.master.core.vocabulary.inputs import DigestRead, ManifestWritten, Published
+from edlz.services.master.core.vocabulary.inputs import DigestRead, Grown, ManifestWritten, Published
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction
 from edlz.services.master.core.vocabulary.phase import STEPS, Phase
 from edlz.services.master.core.vocabulary.verdict import Verdict
@@ -124,6 +124,7 @@ class Course:
             (*self._eras.needed, *work.barriers.kept),
         )
         out += self._checkpoints.advance(self._partitions.entries, *about)
+        out += work.growth.advance(statuses, is_sync=self._plan.is_sync)
         out += work.barriers.advance(statuses, self._partitions.version)
         if work.barriers.failure is not None:
             out += self._verdict.fail(work.barriers.failure)
@@ -150,6 +151,12 @@ class Course:
             return [*self._verdict.fail(failure_of_nothing(self._job, work.bad_tasks.training_tasks))]
         work.exports.result, work.exports.task_count = work.barriers.result, work.barriers.task_count
         return [*self._completion.advance()]
+
+    def on_grown(self, grown: Grown) -> list[Instruction]:
+        """There is more data."""
+        if self._verdict.is_over or self._stopping.has_begun:
+            return []
+        return [*self._work.growth.take(grown.piece, is_open=self._work.is_open), *self.advance()]
 
     def on_manifest(self, written: ManifestWritten) -> list[Instruction]:
         """A checkpoint is complete, or cannot be."""
@@ -185,6 +192,7 @@ class Course:
 
     def on_tick(self, now: float) -> list[Instruction]:
         """See what time alone changes."""
+        self._work.on_tick()
         out: list[Instruction] = [*self._checkpoints.on_tick(self._partitions.entries, now)]
         out += [] if self._verdict.is_over else self._work.barriers.on_tick(now)
         out += self.advance()

@@ -17,8 +17,10 @@ from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.course import Course
 from edlz.services.master.core.farewell import Farewell
 from edlz.services.master.core.group_course import GroupCourse
+from edlz.services.master.core.growth import with_pieces
 from edlz.services.master.core.held_asks import may_be_held
 from edlz.services.master.core.job_processes import JobProcesses
+from edlz.services.master.core.later_terms import look_up
 from edlz.services.master.core.partition_answers import PartitionAnswers
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.processes.eras import Eras
@@ -35,6 +37,7 @@ from edlz.services.master.core.vain_terms import VainTerms
 from edlz.services.master.core.vocabulary.identities import Identities
 from edlz.services.master.core.vocabulary.inputs import (
     DigestRead,
+    Grown,
     Input,
     ManifestWritten,
     Published,
@@ -58,7 +61,6 @@ from edlz.services.master.core.work import Work
 from edlz.services.master.core.worker_answers import WorkerAnswers
 from edlz.services.protocol.groups import DurableState
 from edlz.services.protocol.messages import (
-    ErrorReply,
     Granted,
     Job,
     PartitionStatus,
@@ -110,7 +112,9 @@ class MasterCore:
         desired: DesiredProcesses | None = None,
         durable: Collection[DurableState] = (),
     ) -> None:
-        self.job, self.plan = job, job.plan
+        self.job = job
+        job = with_pieces(job, journal.pieces)  # others are told the plan as it began
+        self.plan = job.plan
         self.settings = settings = JobSettings.of(job.config)
         self.term = journal.term + 1
         self.verdict = Verdict(journal)
@@ -187,6 +191,8 @@ class MasterCore:
                 return [] if self._group is None else self._group.on_state(event, now)
             case Published():
                 return self._course.on_published(event)
+            case Grown():
+                return self._course.on_grown(event)
 
     # -- what is told
 
@@ -249,14 +255,6 @@ class MasterCore:
             out.append(Leave())
         return out
 
-    # -- who may speak
-
-    def _look_up(self, to: Hashable, name: str, term: int) -> list[Instruction]:
-        """Somebody has heard a master of a later term, or is wrong: the journal knows, and ends this one if need be."""
-        text = f"{name} speaks of a master of term {term}; this one, of term {self.term}, is the newest"
-        error = RemoteProtocolError(text)
-        return [Journal({}), Reply(to, ErrorReply(code=error.code, message=error.message))]
-
     # -- the supervisor
 
     def _on_supervisor(self, to: Hashable, status: SupervisorStatus, now: float) -> list[Instruction]:
@@ -289,7 +287,7 @@ class MasterCore:
     def _on_partition(self, to: Hashable, status: PartitionStatus, now: float) -> list[Instruction]:
         check_run(self.job, f"ps-{status.partition}", status.run, has_joined=status.incarnation is not None)
         if status.term > self.term:  # this master may have been replaced while it was stopped
-            return self._look_up(to, f"ps-{status.partition}", status.term)
+            return look_up(to, f"ps-{status.partition}", status.term, self.term)
         if status.term != self.term:  # first contact, or a late copy: believe nothing in it
             return [Reply(to, Granted(term=self.term, incarnation=None))]
         if not 0 <= status.partition < self.job.partitions:
@@ -342,7 +340,7 @@ class MasterCore:
         check_run(self.job, name, status.run, has_joined=life is not None)
         heard = 0 if status.member is None else status.member.term
         if life is not None and max(life[0], heard) > self.term:
-            return self._look_up(to, name, max(life[0], heard))
+            return look_up(to, name, max(life[0], heard), self.term)
         check_worker(status, self.plan, self.term)
         self.work.evaluation.check(status.evaluated)
         if self._group is not None:

@@ -108,7 +108,7 @@ class PartitionAnswers:
             checkpoint=self._checkpoints.orders(
                 status.partition,
                 is_sealed=status.is_sealed,
-                stands_at=work.barriers.stands_at if work.is_open else 0,
+                stands_at=work.stands_at if work.is_open else 0,
             ),
             checkpointed=self._checkpoints.completed,
             ends=work.bad_tasks.journalled,

@@ -12,6 +12,7 @@ from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.master.core.barriers import Barriers
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.exports import Exports
+from edlz.services.master.core.growth import Growth
 from edlz.services.master.core.predictions import Predictions
 from edlz.services.master.core.processes.eras import Eras
 from edlz.services.master.core.processes.live_workers import LiveWorkers
@@ -64,7 +65,8 @@ class Work:
     ----------
     queue, evaluation, exports : TaskQueue, EvaluationRounds, Exports
         What can be leased.
-    bad_tasks, deadly_tasks, losses, predictions, barriers : BadTasks, DeadlyTasks, NonFiniteLosses, Predictions, Barriers
+    bad_tasks, deadly_tasks, losses, predictions : BadTasks, DeadlyTasks, NonFiniteLosses, Predictions
+    barriers, growth : Barriers, Growth
     results : list of (int, dict)
         Versions that were evaluated, with their metrics.
     is_open : bool
@@ -105,7 +107,9 @@ class Work:
         has_files = bool(settings.prediction_output) or plan.analyzes
         self.predictions = Predictions(plan, journal, self.evaluation, has_files=has_files)
         self.exports = Exports(job, settings, journal)
+        self.growth = Growth(plan, (self.queue, self.barriers, self._checkpoints, self._partitions))
         self.is_open = False
+        self._idle_ticks = 0  # so many times nothing was left to do
 
     # -- what is told
 
@@ -116,8 +120,9 @@ class Work:
 
     @property
     def achieved(self) -> int:
-        """A number that rises from 0 with what is done once and for all."""
-        return self.evaluation.reported + self.exports.reported + self._skipped - self._skipped_before
+        """A number that rises from 0 with what is done once and for all, and while nothing is left to do until more data comes."""
+        done = self.evaluation.reported + self.exports.reported + self._skipped - self._skipped_before
+        return done + self._idle_ticks
 
     @property
     def _skipped(self) -> int:
@@ -126,6 +131,15 @@ class Work:
     @property
     def _is_under_way(self) -> bool:
         return self.is_open and not self._verdict.is_over
+
+    @property
+    def waits_for_data(self) -> bool:
+        """Whether nothing is left to be trained on, and more data may come."""
+        return self._is_under_way and self.queue.has_all
+
+    def on_tick(self) -> None:
+        """See whether there is anything to do: who has ended meanwhile has not failed."""
+        self._idle_ticks += self.waits_for_data
 
     # -- the partitions' lives
 
@@ -145,6 +159,7 @@ class Work:
     def close(self) -> None:
         """The partitions have to go back first."""
         self.is_open = False
+        self.growth.on_closed()
         self._evaluate_again()
 
     def on_new_life(self, entry: PartitionEntry) -> None:
@@ -292,10 +307,15 @@ class Work:
 
     # -- leases
 
+    @property
+    def stands_at(self) -> int:
+        """Sync: the version at which all partitions stand, at a barrier or for want of data; 0 if they do not."""
+        return self.barriers.stands_at or self.growth.stands_at
+
     def lease_of(self, task: int) -> Lease:
         """Return a task's lease, by what is known of the barriers now."""
-        rate = self.barriers.learning_rate(task)
-        return Lease(task=task, learning_rate=rate, is_barred=self.queue.is_barred(task))
+        rate, records = self.barriers.learning_rate(task), self.growth.records_of(task)
+        return Lease(task=task, learning_rate=rate, is_barred=self.queue.is_barred(task), records=records)
 
     def released(self, status: WorkerStatus) -> tuple[Lease, ...]:
         """Return the leases of a worker's barred tasks whose barrier is passed."""

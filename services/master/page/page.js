@@ -41,7 +41,8 @@ function head() {
   put("name", job.name);
   put("state", job.state, "state " + role(job.state));
   const isOver = FINAL.includes(job.state), facts = [percent(p.ratio)];
-  if (!isOver && p.stalled_s != null) facts.push("stalled " + span(p.stalled_s));
+  if (!isOver && p.waits_for_data_s != null) facts.push("waits for data " + span(p.waits_for_data_s));
+  else if (!isOver && p.stalled_s != null) facts.push("stalled " + span(p.stalled_s));
   else if (!isOver && p.eta_s != null) facts.push("ETA " + span(p.eta_s));
   facts.push("v" + nf(p.version));
   if (now.loss != null) facts.push("loss " + num(now.loss));
@@ -49,7 +50,7 @@ function head() {
   if (!isOver && p.records_per_s) facts.push(nf(p.records_per_s) + " records/s");
   put("facts", facts.join("   "));
   $("bar").value = p.ratio;
-  put("epoch", (p.epochs ? "epoch " + p.epoch + "/" + p.epochs + ", " : "") + nf(p.records) + " of " + nf(p.records_total) + " records");
+  put("epoch", (p.epochs ? "epoch " + p.epoch + (p.is_endless ? "" : "/" + p.epochs) + ", " : "") + nf(p.records) + " of " + nf(p.records_total) + " records");
   document.title = job.name + " " + job.state + " " + percent(p.ratio);
   const trouble = [];
   if (job.state === "Failed") trouble.push(job.reason || "The job has failed.");

@@ -15,6 +15,7 @@ from edlz.services.master.core.vocabulary.phase import Phase
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.progress.curves import Curves, Figures
 from edlz.services.master.progress.events import Events
+from edlz.services.master.progress.extent import Extent
 from edlz.services.master.progress.measures import Measured, Measures, measured
 from edlz.services.master.progress.partition_views import noted, partition_views
 from edlz.services.master.progress.rates import Rate
@@ -54,20 +55,6 @@ _STATES: dict[Phase, MasterState] = {
 }
 
 
-class _Amounts(TypedDict):
-    """Fields of a `JobStatus`: how much is done, of how much."""
-
-    ratio: float
-    epoch: int
-    epochs: int
-    records: int
-    records_total: int
-    minibatches: int
-    minibatches_total: int
-    tasks_done: int
-    tasks_total: int
-
-
 class _OddTasks(TypedDict):
     """Fields of a `JobStatus`: what was left out, or came again, and which losses are no numbers."""
 
@@ -98,6 +85,8 @@ class Progress:
 
     def __init__(self, core: MasterCore, wall_s: float, now: float, journal: JournalState) -> None:
         self._core, self._final = core, journal.final
+        self._extent = Extent(core)
+        self._idle_since_s: float | None = None  # nothing is left to train on until more data comes
         self._wall_offset_s = wall_s - now
         self._began_at = journal.began or wall_s
         self._training_since_s: float | None = None
@@ -153,6 +142,10 @@ class Progress:
             self._training_since_s = now
         if len(live) != self._live_count:
             self._live_count, self._live_changed_s = len(live), now
+        if not self._core.work.waits_for_data:
+            self._idle_since_s = None
+        elif self._idle_since_s is None:
+            self._idle_since_s = now
         self._sample_rate(now)
         if now - self._noted_s >= CURVES_S and self._has_begun and not self._core.verdict.is_complete:
             self._noted_s = now
@@ -194,18 +187,11 @@ class Progress:
     @property
     def records(self) -> int:
         """Records whose minibatches are in the ledgers of all partitions; those evaluated, if none is trained on."""
-        core, plan = self._core, self._core.plan
-        if not plan.is_training:
-            if plan.gives_parts:
-                return core.work.predictions.records
-            return plan.evaluation_records if core.work.results else core.work.evaluation.final_records
-        if not core.partitions.are_known or not plan.task_count:
-            return 0
-        per_task = plan.records_per_epoch / plan.tasks_per_epoch
-        applied = min(
-            s.finished_tasks * per_task + s.open_minibatches * plan.minibatch_size for s in self._statuses
-        )
-        return min(round(applied), plan.records_per_epoch * plan.epochs)
+        return self._extent.records
+
+    @property
+    def minibatches(self) -> int:
+        return self._extent.minibatches
 
     @property
     def _state(self) -> MasterState:
@@ -216,24 +202,6 @@ class Progress:
         if self._core.plan.analyzes:
             return "Analyzing"
         return "Predicting" if self._core.plan.predicts else "Evaluating"
-
-    @property
-    def _size(self) -> tuple[int, int]:
-        """Records and minibatches in all: without those cut off and those of tasks that are skipped."""
-        plan, bad_tasks = self._core.plan, self._core.work.bad_tasks
-        records, minibatches = plan.size_of(self._core.work.queue.task_count)
-        cut_records, cut_minibatches = bad_tasks.cut_off
-        if plan.is_training:
-            records -= cut_records + bad_tasks.records
-        else:
-            records = plan.evaluation_records - bad_tasks.unpredicted
-        return records, minibatches - cut_minibatches - bad_tasks.minibatches
-
-    @property
-    def minibatches(self) -> int:
-        if not self._core.partitions.are_known:
-            return 0
-        return min(status.minibatches for status in self._statuses)
 
     @property
     def _has_begun(self) -> bool:
@@ -281,7 +249,7 @@ class Progress:
         if self._final is not None:
             return msgspec.structs.replace(self._final, events=self.events.since(since))
         core, plan = self._core, self._core.plan
-        amounts = self._amounts()
+        amounts = self._extent.amounts()
         return JobStatus(
             name=core.job.name,
             state=self._state,
@@ -312,6 +280,8 @@ class Progress:
             is_allreduce=core.settings.is_allreduce,
             generation=self._generation,
             page=self.page,
+            is_endless=self._extent.is_endless,
+            waits_for_data_s=None if self._idle_since_s is None else now - self._idle_since_s,
             **amounts,
             **self._saved.view(now),
             **self._odd_tasks(),
@@ -322,25 +292,6 @@ class Progress:
         """Of the group that trains, in an all-reduce job: the life of what stands for its partition."""
         is_group = self._core.settings.is_allreduce and self._statuses
         return self._statuses[0].incarnation if is_group else None
-
-    def _amounts(self) -> _Amounts:
-        """Return how much is done, of how much."""
-        core, plan, queue = self._core, self._core.plan, self._core.work.queue
-        total, minibatches_total = self._size
-        records = total if core.verdict.is_complete else min(self.records, total)
-        done = queue.task_count if core.verdict.is_complete else len(queue.done)
-        epochs = -(-queue.task_count // plan.tasks_per_epoch) if plan.task_count else 0
-        return _Amounts(
-            ratio=records / total if total else 1.0,
-            epoch=min(epochs, 1 + done // plan.tasks_per_epoch) if plan.task_count else 0,
-            epochs=epochs,
-            records=records,
-            records_total=total,
-            minibatches=self.minibatches,
-            minibatches_total=minibatches_total,
-            tasks_done=done,
-            tasks_total=queue.task_count,
-        )
 
     def _odd_tasks(self) -> _OddTasks:
         """Return what was left out, or came again, and which losses are no numbers."""
@@ -376,14 +327,14 @@ class Progress:
         is_early = len(self._core.work.queue.done) < 2 and not self._core.plan.gives_parts
         if now - self._training_since_s < FIRST_ETA_S or is_early:
             return None
-        if self._rate.span_s < SHORTEST_SPAN_S or self._stalled_s(now) is not None:
+        if self._extent.is_endless or self._rate.span_s < SHORTEST_SPAN_S or self._stalled_s(now) is not None:
             return None
         return left / self._records_per_s if self._records_per_s else None
 
     def _stalled_s(self, now: float) -> float | None:
         if not self._is_at_work or self._training_since_s is None:
             return None
-        if self._core.work.barriers.stands_at:  # training waits for an evaluation
+        if self._core.work.barriers.stands_at or self._core.work.waits_for_data:  # training waits
             self._moved_s = now
         passed = now - max(self._moved_s, self._training_since_s)
         return passed if passed > STALL_S else None

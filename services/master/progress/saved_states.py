@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from edlz.services.master.core.master import MasterCore
+from edlz.services.master.progress.extent import Extent
 from edlz.services.protocol.messages import PartitionStatus
 
 __all__ = ["SavedStates", "SavedView"]
@@ -50,7 +51,7 @@ class SavedStates:
         self._sample_checkpoint(core, now)
         snapshot = _newest_snapshot(core)
         if snapshot != self._snapshot:
-            total = core.plan.records_per_epoch * core.plan.epochs
+            total = core.plan.size_of(Extent(core).task_count)[0]
             self._snapshot, self._snapshot_at = snapshot, now
             self._snapshot_ratio = records / total if total else 1.0
 

@@ -1,7 +1,7 @@
 """What a partition stands at: its job, its life, its era, and the state that it serves.
 
 The ledger says what should be in a state; `Store.counts` says what was applied, task by task, and nothing in the ledger
-moves it.  The two agree, or the promise of exactly once is broken: `recount` compares them.
+moves it.  The two agree, or the promise of exactly once is broken: its `recount` compares them.
 """
 
 from abc import ABC, abstractmethod
@@ -9,7 +9,6 @@ from enum import Enum
 
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import EdlzError
-from edlz.services.parameters.audit import recount
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.messages import NO_IDENTITY, ClosedTask, Identity, Job, Recount, SnapshotName
 from edlz.services.protocol.plan import Plan
@@ -117,7 +116,7 @@ class Standing(ABC):
 
     def _recount(self) -> Recount:
         store = self.store
-        return Recount() if store is None else recount(store.counts, store.ledger, self.plan.minibatches)
+        return Recount() if store is None else store.counts.recount(self.plan)
 
     def _is_saved(self, store: Store) -> bool:
         """Whether the state as it is now is durable here, or about to be as the last one."""
@@ -193,9 +192,9 @@ class Standing(ABC):
         if self.store is None:
             return
         counts, ledger = self.store.counts, self.store.ledger
-        assert int(counts.sum()) == ledger.minibatches, "a minibatch was not applied once"
+        assert counts.total == ledger.minibatches, "a minibatch was not applied once"
         for task, mark in ledger.marks.items():
-            assert counts[task] == mark, f"task {task} has mark {mark}, applied {counts[task]}"
+            assert counts.of(task) == mark, f"task {task} has mark {mark}, applied {counts.of(task)}"
         synchronous = self._synchronous
         if synchronous is not None:
             assert set(synchronous.staged) <= set(synchronous.open_tasks()), "a staged slot is not open"

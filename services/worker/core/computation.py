@@ -139,7 +139,14 @@ class Engine(Protocol):
 
     def load(self, dense: Vector, state: Vector, counters: Integers) -> None: ...
 
-    def begin(self, task: int, lane: int = 0, first: int = 0, end_at: int | None = None) -> None: ...
+    def begin(
+        self,
+        task: int,
+        lane: int = 0,
+        first: int = 0,
+        end_at: int | None = None,
+        records: TaskRange | None = None,
+    ) -> None: ...
 
     def find_ids(self, task: int, index: int) -> tuple[GroupedIds, ...] | None: ...
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from edlz.services.protocol.messages import NO_IDENTITY, DoneTask, Exchanged, FailedTask, Identity, RowIds
-from edlz.services.protocol.plan import Plan
+from edlz.services.protocol.plan import Plan, TaskRange
 from edlz.services.transitions import Transitions
-from edlz.services.worker.core.instructions import Outcome
+from edlz.services.worker.core.instructions import Begin, Outcome
 
 __all__ = ["BACK_OFF_MAX_S", "BACK_OFF_S", "HELD_BACK_OFF_S", "HeldTask", "HeldTasks", "Phase", "Wait"]
 
@@ -90,6 +90,7 @@ class HeldTask:
     is_barred: bool = False  # sync: the barrier before it is not passed yet
     result: Outcome | FailedTask | None = None  # what has come of its minibatch meanwhile
     end_at: int | None = None  # the master has ended the task before this minibatch
+    records: TaskRange | None = None  # if the plan does not say them
     phase: Phase = Phase.QUEUED
     index: int = 0
     version: int = 0
@@ -111,6 +112,12 @@ class HeldTask:
         """The task ends before this minibatch; nothing has to be looked up for that."""
         self.end_at = end_at
         self.ids[end_at] = None
+
+    def begun(self) -> list[Begin]:
+        """Have its records read ahead, if there are any."""
+        if self.records is not None and not self.records.count:
+            return []
+        return [Begin(self.task, self.lane, self.end_at, self.records)]
 
     def may_end(self, outcome: Outcome) -> bool:
         """Whether the task may end by this minibatch, and not only by the empty one where the master ends it."""

@@ -15,6 +15,7 @@ from edlz.services.protocol.messages import (
     RowIds,
     WorkerStatus,
 )
+from edlz.services.protocol.plan import TaskRange
 from edlz.services.worker.core.groups import instructions as members
 
 __all__ = [
@@ -82,11 +83,15 @@ class Build:
 
 @dataclass(frozen=True)
 class Begin:
-    """A task is in hand: its records can be read ahead, up to minibatch `end_at` if there is one."""
+    """A task is in hand: its records can be read ahead, up to minibatch `end_at` if there is one.
+
+    `records`: which these are, if the plan does not say it.
+    """
 
     task: int
     lane: int
     end_at: int | None = None
+    records: TaskRange | None = None
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ def check_orders(orders: WorkerOrders, job: Job | None, known: frozenset[int]) -
         _check_task(task, tasks)
     for lease in (*([] if orders.lease is None else [orders.lease]), *orders.released):
         _check_task(lease.task, tasks)
+        if lease.records is None and job.plan.grows and lease.task >= job.plan.tasks_per_epoch:
+            raise RemoteProtocolError(f"the master leases task {lease.task} without its records")
     if orders.evaluation is not None:
         _check_evaluation(orders.evaluation, job)
         if len(known | indices) < job.partitions:

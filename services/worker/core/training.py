@@ -20,11 +20,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import DoneTask, Exchanged, FailedTask, Identity, Push, Refused, RowIds
+from edlz.services.protocol.messages import (
+    DoneTask,
+    Exchanged,
+    FailedTask,
+    Identity,
+    Lease,
+    Push,
+    Refused,
+    RowIds,
+)
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.core.held_tasks import BACK_OFF_S, HeldTask, HeldTasks, Phase, Wait
 from edlz.services.worker.core.instructions import (
-    Begin,
     Compute,
     Drop,
     FindIds,
@@ -130,32 +138,24 @@ class Training(ABC):
         self._requests.enter(era)
         return self._drop(self._held.tasks)
 
-    def take(
-        self,
-        task: int,
-        end_at: int | None = None,
-        learning_rate: float | None = None,
-        *,
-        is_barred: bool = False,
-    ) -> list[Instruction]:
+    def take(self, lease: Lease, end_at: int | None = None) -> list[Instruction]:
         """Take a leased task in hand.
 
         Parameters
         ----------
         end_at : int, optional
             The master has ended it before this minibatch.
-        learning_rate : float, optional
-            What callbacks have set for it.
-        is_barred : bool
-            Whether the barrier before it is not passed yet.
         """
+        task, records = lease.task, lease.records
         if self._held.get(task) is not None:
             return []
         held = self._held.take(task)
-        held.learning_rate, held.is_barred = learning_rate, is_barred
+        held.learning_rate, held.is_barred, held.records = lease.learning_rate, lease.is_barred, records
+        if records is not None and not records.count:  # it only fills a round
+            end_at = 0
         if end_at is not None:
             held.end(end_at)
-        return [Begin(task, held.lane, end_at)]
+        return [*held.begun()]
 
     def end(self, ends: Iterable[tuple[int, int]]) -> list[Instruction]:
         """The master has ended tasks; the records behind must not be looked at any more."""
@@ -166,7 +166,7 @@ class Training(ABC):
                 held.end(end_at)
                 if held.phase is not Phase.REPORTING:
                     # The stream may have read past the new end already: it begins anew, and stops there.
-                    out += [Drop(task), Begin(task, held.lane, end_at)]
+                    out += [Drop(task), *held.begun()]
         return out
 
     def holds_back(self, task: int, attempt: int, result: Outcome | FailedTask) -> bool:
@@ -209,7 +209,7 @@ class Training(ABC):
         held = self._held.get(task)
         if held is None or held.phase is not Phase.REPORTING:
             return []
-        return [Begin(held.task, held.lane, held.end_at), *self._probe(held)]  # its records were given back
+        return [*held.begun(), *self._probe(held)]  # its records were given back
 
     def on_moved(self, partitions: Iterable[int]) -> list[Instruction]:
         """Partitions are others, or elsewhere: who waits for one of them begins again."""

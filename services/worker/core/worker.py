@@ -333,9 +333,7 @@ class WorkerCore:
         for lease in orders.released:
             out += self._release(training, lease, now)
         if orders.lease is not None:
-            lease = orders.lease
-            end_at = dict(orders.ends).get(lease.task)
-            out += training.take(lease.task, end_at, lease.learning_rate, is_barred=lease.is_barred)
+            out += training.take(orders.lease, dict(orders.ends).get(orders.lease.task))
         return out
 
     def _release(self, training: Training, lease: Lease, now: float) -> list[Instruction]:

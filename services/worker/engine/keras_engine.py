@@ -51,6 +51,7 @@ class KerasEngine:
         # A plan of its own: a plan keeps orders that it has worked out, and has no lock.
         self._config, self._plan = config, msgspec.structs.replace(plan)
         self._reader = TaskReader(plan)
+        self._ranges: dict[int, TaskRange] = {}  # of tasks in hand that the plan does not know
         self._assembly: Assembly | None = None
 
     # -- the model
@@ -138,7 +139,14 @@ class KerasEngine:
 
     # -- training
 
-    def begin(self, task: int, lane: int = 0, first: int = 0, end_at: int | None = None) -> None:
+    def begin(
+        self,
+        task: int,
+        lane: int = 0,
+        first: int = 0,
+        end_at: int | None = None,
+        records: TaskRange | None = None,
+    ) -> None:
         """Take a training task in hand: its records are read ahead.  A task in hand stays as it is.
 
         Parameters
@@ -150,10 +158,15 @@ class KerasEngine:
             The first minibatch that will be computed.
         end_at : int, optional
             The first one that will not, nor be looked at: the user's code raises on it.
+        records : TaskRange, optional
+            Its records, if they are not those that the plan has.
         """
         lanes = self._ready.lanes
+        if records is not None:
+            self._ranges[task] = records
         if not lanes.has(task):
-            lanes.begin(task, self._plan.task_range(task), lane, first, end_at)
+            of_task = self._ranges.get(task) or self._plan.task_range(task)
+            lanes.begin(task, of_task, lane, first, end_at)
 
     def find_ids(self, task: int, index: int) -> tuple[GroupedIds, ...] | None:
         """Return which rows minibatch (task, index) looks up, reading ahead as far as need be.
@@ -230,11 +243,15 @@ class KerasEngine:
         except EdlzError:
             raise
         except Exception as e:
-            self.drop(task)
+            self._put_down(task)
             raise assembly.step.explain(task, index, e, element, inputs) from e
 
     def drop(self, task: int) -> None:
         """Give a training task up, in the middle or at its end; nothing happens if it is not in hand."""
+        self._ranges.pop(task, None)
+        self._put_down(task)
+
+    def _put_down(self, task: int) -> None:
         if self._assembly is not None:
             self._assembly.lanes.drop(task)
             self._assembly.finder.drop(task)

@@ -171,7 +171,7 @@ def test_row_3_bad_value() -> None:
     [
         ("--minibatch_size=0", "--minibatch_size=0 is below 1"),
         ("--minibatch_size=1.5", '--minibatch_size="1.5" is not a whole number'),
-        ("--num_epochs=-1", "--num_epochs=-1 is below 1"),
+        ("--num_epochs=-1", "--num_epochs=-1 is below 0"),
         ("--recovery_snapshot_secs=nan", '--recovery_snapshot_secs="nan" is not a number'),
         ("--use_async=maybe", '--use_async="maybe" is neither yes nor no'),
         ("--num_epochs", "--num_epochs needs a value"),
@@ -221,6 +221,8 @@ def test_a_group_of_workers_has_no_parameter_servers() -> None:
         ("--num_ps_pods=2", "the workers hold the model themselves"),
         ("--use_async", "the members of a group take synchronous steps"),
         ("--sync_version_tolerance=1", "all members of a group are at one version"),
+        ("--watch_data", "all data is there when a group begins"),
+        ("--num_epochs=0", "a group ends with its last epoch"),
         ("--get_model_steps=4", "a member has the model itself, and pulls nothing"),
         ("--lr_staleness_modulation", "all members of a group are at one version"),
         ("--embedding_threshold_bytes=9", "every Embedding stays in the model, whatever its size"),
@@ -232,6 +234,21 @@ def test_what_a_group_of_workers_cannot_do(flag: str, reason: str) -> None:
         f"{flag} with --distribution_strategy=AllreduceStrategy: {reason}",
         "drop one of the two",
     )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--num_epochs=2",), "--watch_data with num_epochs=2: data that has no end is passed over once"),
+        (
+            ("--training_data=s3://bucket/rows",),
+            "--watch_data with training_data=s3://bucket/rows: only folders of this machine are watched",
+        ),
+    ],
+)
+def test_what_data_that_grows_excludes(flags: tuple[str, ...], message: str) -> None:
+    assert only_error(read("--watch_data", *flags))[0] == message
+    assert read("--watch_data", "--num_epochs=0").errors == ()
 
 
 def test_what_was_trained_by_a_group_has_no_threshold_either() -> None:

@@ -67,7 +67,7 @@ def test_a_sync_step_is_the_mean_of_its_gradients() -> None:
     np.testing.assert_array_equal(store.values().state, (states[0] + states[1] + states[2]) / np.float32(3))
     assert store.values().counters.tolist() == [2] * 16
     assert store.version == 1
-    assert store.counts.tolist() == [1, 1, 1, 0]
+    assert [store.counts.of(task) for task in range(4)] == [1, 1, 1, 0]
 
 
 def test_a_sync_step_is_added_up_as_a_tree_over_its_slots() -> None:

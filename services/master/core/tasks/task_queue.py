@@ -51,6 +51,8 @@ class TaskQueue:
     ----------
     task_count : int
         How many tasks the job has: fewer than its plan, if it has been ended.
+    known : int
+        How many of them there are by now: fewer, if the data grows.
     fence : int
         A barrier that is not passed stands before this task: from here on tasks are *barred*.  Of those only the
         first round is leased, to workers that keep back what they compute of it.
@@ -72,6 +74,7 @@ class TaskQueue:
     _closed: set[int] = field(default_factory=set)  # not leased until it is decided where they end
     _open_round: tuple[int, float] = (-1, 0.0)  # sync: first task of the round in work, and since when
     task_count: int = field(init=False)
+    known: int = field(init=False)
     fence: int = field(init=False)
     begun: int = 0
     again: TaskSet = field(default_factory=TaskSet)
@@ -80,7 +83,12 @@ class TaskQueue:
     _waiting_for: str = ""  # sync: a worker that had less than its share when `_may_take` last looked
 
     def __post_init__(self) -> None:
-        self.task_count = self.fence = self.plan.task_count
+        self.task_count = self.known = self.fence = self.plan.task_count
+
+    @property
+    def has_all(self) -> bool:
+        """Whether all tasks that there are by now are done, and others may come."""
+        return self.known < self.task_count and self.done.first_missing() >= self.known
 
     @property
     def is_done(self) -> bool:
@@ -237,7 +245,7 @@ class TaskQueue:
         return next(wanted, None)
 
     def _next_async(self, status: WorkerStatus, workers: Mapping[str, Holder], now: float) -> int | None:
-        everything = range(self.fence)
+        everything = range(min(self.fence, self.known))
         overdue = self._overdue(status, now)
         if status.holding:  # one more to prepare, but never the last ones: others may be idle by then
             free_count = len(everything) - self._leases.taken_count + len(overdue)
@@ -270,8 +278,8 @@ class TaskQueue:
     def _horizon(self, status: WorkerStatus) -> int:
         """No task from this one on is leased to a worker."""
         if self.fence >= self.task_count or not status.computes_ahead:
-            return self.fence
-        return self._slots(self.fence, self.task_count).stop
+            return min(self.fence, self.known)
+        return min(self._slots(self.fence, self.task_count).stop, self.known)
 
     def _slots(self, task: int, end: int) -> range:
         """The tasks of a task's round before `end`; the job's last round may have fewer than its plan's."""

@@ -4,12 +4,14 @@ from collections.abc import Hashable
 
 import msgspec
 
+from edlz.services.protocol.growing_plan import Piece
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Identity, SnapshotName
 
 __all__ = [
     "DigestRead",
+    "Grown",
     "Input",
     "ManifestWritten",
     "Published",
@@ -71,4 +73,10 @@ class Published(msgspec.Struct, frozen=True):
     failure: FailureView | None = None
 
 
-Input = Start | Tick | Request | StopWanted | DigestRead | ManifestWritten | StateWritten | Published
+class Grown(msgspec.Struct, frozen=True):
+    """There is more data to train on, which nobody has told before."""
+
+    piece: Piece
+
+
+Input = Start | Tick | Request | StopWanted | DigestRead | ManifestWritten | StateWritten | Published | Grown

@@ -5,6 +5,7 @@ from typing import Self
 
 from edlz.services.protocol.concluded_rounds import CallbackBeginning, CallbackNeeds, ConcludedRound
 from edlz.services.protocol.curves import CurveEnd, CurveRow
+from edlz.services.protocol.growing_plan import Piece
 from edlz.services.protocol.job_status import EventView, FailureView, JobStatus
 from edlz.services.protocol.ledger import LedgerRecord, TaskSet
 from edlz.services.protocol.messages import (
@@ -98,6 +99,7 @@ class JournalState:
     callbacks_begin: CallbackBeginning = field(default_factory=CallbackBeginning)
     rounds: tuple[ConcludedRound, ...] = ()  # the barriers passed, with what callbacks decided there
     task_count: int = 0  # the job ends behind so many tasks; 0: the plan's
+    pieces: tuple[Piece, ...] = ()  # what the plan has got since
 
 
 @dataclass

@@ -14,7 +14,6 @@ refuses a part.  PROTOCOL: "AllReduce".
 from collections.abc import Hashable
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.parameters.audit import recount
 from edlz.services.parameters.digest_reads import read
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import LossSum
@@ -157,7 +156,7 @@ class Replica:
     @property
     def _recount(self) -> Recount:
         store = self.store
-        return Recount() if store is None else recount(store.counts, store.ledger, self.plan.minibatches)
+        return Recount() if store is None else store.counts.recount(self.plan)
 
     @property
     def is_member(self) -> bool:

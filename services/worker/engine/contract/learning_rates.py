@@ -72,9 +72,13 @@ class Epochs:
 
     def at(self, version: int) -> int:
         """Return the epoch, from 0, of the step that makes version + 1; the last one for all later ones."""
-        while len(self._ends) < self._plan.epochs and (not self._ends or self._ends[-1] <= version):
-            self._ends.append((self._ends[-1] if self._ends else 0) + self._steps(len(self._ends)))
-        return min(bisect_right(self._ends, version), self._plan.epochs - 1)
+        plan, ends = self._plan, self._ends
+        if plan.grows:
+            return 0
+        while (plan.is_endless or len(ends) < plan.epochs) and (not ends or ends[-1] <= version):
+            ends.append((ends[-1] if ends else 0) + self._steps(len(ends)))
+        epoch = bisect_right(ends, version)
+        return epoch if plan.is_endless else min(epoch, plan.epochs - 1)
 
     def _steps(self, epoch: int) -> int:
         plan = self._plan

@@ -42,9 +42,9 @@ class TaskReader:
         self._lock = threading.Lock()  # guards the plan
         self._source = source or RecordSource(plan.source, plan.evaluation_source)
 
-    def use(self, opener: Opener, names: Iterable[str]) -> None:
-        """Have shards of these names opened by a reader of the model's own."""
-        self._source.use(opener, names)
+    def use(self, opener: Opener, names: Iterable[str], *, uses_for_others: bool = False) -> None:
+        """Have shards of these names opened by a reader of the model's own; and all that the plan does not know."""
+        self._source.use(opener, names, uses_for_others=uses_for_others)
 
     def read_training(self, assignment: Assignment) -> Records:
         """Return the records of a training task in the task's order.
@@ -79,4 +79,4 @@ class TaskReader:
 
     def _order(self, assignment: Assignment) -> npt.NDArray[np.int64]:
         with self._lock:
-            return self._plan.record_order(assignment.task)
+            return self._plan.record_order(assignment.task, assignment.records.count)

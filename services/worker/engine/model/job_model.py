@@ -64,7 +64,8 @@ class JobModel:
         self._metadata: dict[str, Any] = {}  # of the model's own readers, by what the data's flags say
         for source, shards in ((plan.source, plan.shards), (plan.evaluation_source, plan.evaluation_shards)):
             if source is not None and source.format == CUSTOM:
-                self._use_custom(source, [shard.name for shard in shards])
+                is_growing = plan.grows and source is plan.source
+                self._use_custom(source, [shard.name for shard in shards], is_growing=is_growing)
         other = Mode.PREDICTION if plan.predicts else Mode.EVALUATION
         mode = Mode.TRAINING if plan.is_training else other
         self.feed = self.open_feed(mode)
@@ -83,8 +84,8 @@ class JobModel:
             refuse_whole_batches(self.contract, self.feed_settings(mode))  # then that is the cause
             raise
 
-    def _use_custom(self, source: DataSource, names: list[str]) -> None:
-        """Have shards read by the model's own reader."""
+    def _use_custom(self, source: DataSource, names: list[str], *, is_growing: bool) -> None:
+        """Have shards read by the model's own reader; `is_growing`: also those that will come."""
         make = self.contract.data_reader
         if make is None:
             raise ModelError(
@@ -92,7 +93,7 @@ class JobModel:
                 "put it back, or start a new job",
             )
         custom = CustomReader(make, self.contract.code, self._config, source.origin)
-        self._reader.use(lambda name: custom.open(name, source), names)
+        self._reader.use(lambda name: custom.open(name, source), names, uses_for_others=is_growing)
         self._metadata[source.origin] = custom.metadata
         self.contract = self.contract.with_feed_of(custom)
 

@@ -20,6 +20,7 @@ DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana-dashboard.json"
 
 NAMES = {
     "edlz_job_info": ("gauge", {"name", "strategy", "mode"}),
+    "edlz_waits_for_data_seconds": ("gauge", set()),
     "edlz_job_state": ("gauge", {"state"}),
     "edlz_progress_ratio": ("gauge", set()),
     "edlz_model_version": ("gauge", set()),

@@ -130,7 +130,7 @@ def test_a_job_that_asked_for_it_ends_before_the_gradient_counts(mode: str, seed
     assert "kept" not in failure.error  # it may be nothing yet: the end of the job says what is
     for process in job.processes.values():
         if process.role[0] == "p":
-            assert list(process.core.store.counts)[3] <= 2
+            assert process.core.store.counts.of(3) <= 2
 
 
 def _is_last_master(job: SimulatedJob, process: object) -> bool:
