@@ -31,6 +31,7 @@ _NAMES = (
     "barrier",
     "ctr",
     "recovery",
+    "recovery_group",
     "scale",
     "page",
     "elastic",

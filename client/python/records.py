@@ -76,7 +76,7 @@ class Tasks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker; `step_s`: seconds of a step by what they went to."""
+    """A worker; `step_s`: seconds of a step by what they went to; `step_bytes`: of a member of a group, from and to the others."""
 
     id: str
     state: str
@@ -89,6 +89,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     joined_at: float | None = None
     restarts: int = 0
     rank: int | None = None
+    step_bytes: dict[str, int] | None = None
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,10 @@ _STATE_AND_TASK = 16  # columns of the two together: a long state takes from the
 _SHORTEST_BAR, _LONGEST_BAR = 10, 40
 _LOAD = 30  # columns of what a parameter server takes, before its checkpoint
 _NOT_YET = ("Pending", "Starting")
-_STEP_PARTS = (("read", 4), ("pull", 4), ("compute", 7), ("push", 4), ("wait", 4))
+_STEP_PARTS = {
+    False: (("read", 4), ("pull", 4), ("compute", 7), ("push", 4), ("wait", 4)),
+    True: (("read", 4), ("compute", 7), ("send", 4), ("sum", 4), ("wait", 4)),  # of a member of a group
+}
 
 
 def live_block(
@@ -66,8 +69,13 @@ def live_block(
     if status.state not in _NOT_YET:
         lines.append(_metrics_line(status, width))
     if status.workers:
-        lines.append(_fitted([Span(_labelled("worker")), *_worker_head()], width))
-    lines += [_fitted(_worker_row(worker, glyphs), width) for worker in status.workers[:MAX_WORKERS]]
+        lines.append(
+            _fitted([Span(_labelled("worker")), *_worker_head(is_member=status.is_allreduce)], width)
+        )
+    lines += [
+        _fitted(_worker_row(worker, glyphs, is_member=status.is_allreduce), width)
+        for worker in status.workers[:MAX_WORKERS]
+    ]
     lines += _rest(status.workers[MAX_WORKERS:], "more")
     if status.is_allreduce and status.state not in _NOT_YET:
         lines.append(_fitted(_group_row(status), width))
@@ -161,26 +169,26 @@ def _fitted(row: Sequence[Span], width: int) -> list[Span]:
     return cells
 
 
-def _worker_head() -> list[Span]:
+def _worker_head(*, is_member: bool) -> list[Span]:
     head = [Span("state     "), Span("task".rjust(_STATE_AND_TASK - 10)), Span(f"{'rec/s':>7}")]
-    first, *others = _STEP_PARTS
+    first, *others = _STEP_PARTS[is_member]
     head.append(Span(f"    ms per step:{first[0]:>{first[1] + 1}}"))
     head += [Span(f"{name:>{size + 1}}") for name, size in others]
     return [Span(cell.text, "dim") for cell in head]
 
 
-def _worker_row(worker: WorkerView, glyphs: Glyphs) -> list[Span]:
+def _worker_row(worker: WorkerView, glyphs: Glyphs, *, is_member: bool) -> list[Span]:
     task = "" if worker.task is None else f"{worker.task:,}"
     rate = f"{worker.records_per_s:,.0f}" if worker.records_per_s else ""
     state = _state(worker.state, glyphs)
     place = max(_STATE_AND_TASK - len(state.text), 0)
     cells = [Span(_labelled(worker.id)), state, Span(f"{task:>{place}}"), Span(f"{rate:>7}")]
-    times = (worker.read_ms, worker.pull_ms, worker.compute_ms, worker.push_ms, worker.wait_ms)
-    if worker.note and (worker.state == "waiting" or not any(times)):
+    times = worker.times_ms(is_member=is_member)
+    if worker.note and (worker.state == "waiting" or not any(times.values())):
         return [*cells, Span(f"    {worker.note}", "dim")]
-    for place, ((_, size), time_ms) in enumerate(zip(_STEP_PARTS, times, strict=True)):
+    for place, (name, size) in enumerate(_STEP_PARTS[is_member]):
         columns = size + 1 + (len("    ms per step:") if place == 0 else 0)
-        text = f"{time_ms:,.0f}" if any(times) else ""
+        text = f"{times[name]:,.0f}" if any(times.values()) else ""
         cells.append(Span(f"{text:>{columns}}"))
     return cells
 

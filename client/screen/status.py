@@ -23,7 +23,7 @@ from edlz.client.screen.wording import (
     role_of,
     short_count,
 )
-from edlz.services.protocol.job_status import JobStatus, PartitionView, TableView, WorkerView
+from edlz.services.protocol.job_status import JobStatus, PartitionView, TableView
 
 __all__ = ["next_commands", "status_screen"]
 
@@ -74,7 +74,7 @@ def _body(job_view: JobView, now: float, *, is_wide: bool) -> list[Line]:
     status = job_view.status
     lines: list[Line] = []
     if job_view.is_live:  # what the last word of a job that has ended says of its processes is no more true
-        lines += _workers(status.workers, now, is_wide=is_wide)
+        lines += _workers(status, now, is_wide=is_wide)
         lines += _partitions(status)
     if status.nonfinite_losses:
         lines.append([Span(f"  {nonfinite_losses(status)}", "bad")])
@@ -155,11 +155,15 @@ def _head(job_view: JobView, now: float, width: int | None) -> list[Line]:
     return [[*line, where]] if is_fitting else [line, [where]]
 
 
-def _workers(workers: Sequence[WorkerView], now: float, *, is_wide: bool) -> list[Line]:
+def _workers(status: JobStatus, now: float, *, is_wide: bool) -> list[Line]:
+    workers, is_member = status.workers, status.is_allreduce
     if not workers:
         return []
     header, right = ["WORKER", "STATE", "TASK", "REC/S"], {"TASK", "REC/S"}
-    parts = ["READ", "PULL", "COMPUTE", "PUSH", "WAIT", "MEMORY"] if is_wide else []
+    parts = (
+        [*(name.upper() for name in workers[0].times_ms(is_member=is_member)), "MEMORY"] if is_wide else []
+    )
+    parts += ["SENT"] if is_wide and is_member else []
     header += parts
     header += ["RANK"] if any(worker.rank is not None for worker in workers) else []
     header += ["AGE"] if any(worker.started_at for worker in workers) else []
@@ -173,9 +177,10 @@ def _workers(workers: Sequence[WorkerView], now: float, *, is_wide: bool) -> lis
             f"{worker.records_per_s:,.0f}" if worker.records_per_s else "-",
         ]
         if is_wide:
-            times = (worker.read_ms, worker.pull_ms, worker.compute_ms, worker.push_ms, worker.wait_ms)
+            times = tuple(worker.times_ms(is_member=is_member).values())
             row += [f"{time_ms:,.1f} ms" if any(times) else "-" for time_ms in times]
             row.append(memory(worker.memory_bytes))
+            row += [memory(round(worker.step_bytes_out))] if is_member else []
         if "RANK" in header:
             row.append("-" if worker.rank is None else f"{worker.rank}")
         if "AGE" in header:

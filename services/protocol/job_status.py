@@ -78,6 +78,17 @@ class WorkerView(Record, frozen=True, kw_only=True):
     joined_at: Finite = 0.0  # when this master heard its present life first; 0: not yet
     restarts: int = 0  # lives of it before, of which this master knows
     rank: int | None = None  # among those that train together now, in an all-reduce job
+    sum_ms: float = 0.0  # of a member: adding up, dividing and applying; then `push_ms` is for sending parts
+    step_bytes_in: float = 0.0  # of a member, from and to the others, by its own minibatches
+    step_bytes_out: float = 0.0
+
+    def times_ms(self, *, is_member: bool) -> dict[str, float]:
+        """Return what a step's time goes to, by name: of a worker with parameter servers, or of a member of a group."""
+        if is_member:
+            exchange = {"compute": self.compute_ms, "send": self.push_ms, "sum": self.sum_ms}
+        else:
+            exchange = {"pull": self.pull_ms, "compute": self.compute_ms, "push": self.push_ms}
+        return {"read": self.read_ms, **exchange, "wait": self.wait_ms}
 
 
 class TableView(Record, frozen=True, kw_only=True):

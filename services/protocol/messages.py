@@ -471,6 +471,11 @@ class WorkerTelemetry(Record, frozen=True, kw_only=True):
     memory_bytes: int = 0
     waits_for: str = ""  # what keeps it from its work, as a screen shows it: a full disk
     learning_rate: float | None = None  # of its newest minibatch
+    sum_s: float = (
+        0.0  # of a member of a group: adding up, dividing and applying; then `push_s` is for sending parts
+    )
+    bytes_in: int = 0  # of a member, from and to the others
+    bytes_out: int = 0
 
 
 class WorkerStatus(Message, frozen=True, kw_only=True, tag=20):

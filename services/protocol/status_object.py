@@ -33,7 +33,7 @@ def status_object(status: JobStatus, where: str = "local") -> dict[str, Any]:
             "skipped": status.skipped_tasks,
             "failed_attempts": status.failed_attempts,
         },
-        "workers": [_worker(worker) for worker in status.workers],
+        "workers": [_worker(worker, is_member=status.is_allreduce) for worker in status.workers],
         "ps": [_partition(partition, status.checkpoint) for partition in status.servers],
         "group": group_object(status),
         "tables": [_table(table) for table in status.tables],
@@ -98,14 +98,8 @@ def _progress(status: JobStatus) -> dict[str, Any]:
     }
 
 
-def _worker(worker: WorkerView) -> dict[str, Any]:
-    times = {
-        "read": worker.read_ms,
-        "pull": worker.pull_ms,
-        "compute": worker.compute_ms,
-        "push": worker.push_ms,
-        "wait": worker.wait_ms,
-    }
+def _worker(worker: WorkerView, *, is_member: bool) -> dict[str, Any]:
+    times = worker.times_ms(is_member=is_member)
     return {
         "id": worker.id,
         "state": worker.state,
@@ -118,6 +112,9 @@ def _worker(worker: WorkerView) -> dict[str, Any]:
         "joined_at": worker.joined_at or None,
         "restarts": worker.restarts,
         "rank": worker.rank,
+        "step_bytes": {"in": round(worker.step_bytes_in), "out": round(worker.step_bytes_out)}
+        if is_member
+        else None,
     }
 
 

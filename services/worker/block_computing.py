@@ -1,5 +1,6 @@
 """What a member of an all-reduce group computes: the slots of its block, on its replica as it lies in memory."""
 
+import logging
 from collections.abc import Callable
 
 import numpy as np
@@ -17,6 +18,8 @@ from edlz.services.worker.loss_log import LossLog
 from edlz.services.worker.telemetry import Meter
 
 __all__ = ["BlockComputing", "BlockWatch"]
+
+logger = logging.getLogger(__name__)
 
 
 class BlockWatch:
@@ -84,6 +87,7 @@ class BlockComputing:
 
     def compute(self, order: Compute, store: Store) -> None:
         """Compute a block on this state."""
+        logger.debug("block of v%d: slots %s", order.version, [slot.slot for slot in order.slots])
         self._attempt = order.attempt
         self._thread.submit(
             "task", lambda: self._begin(order, store), lambda _: self._go_on(order, 0), self._fail

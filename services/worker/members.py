@@ -69,6 +69,14 @@ class MemberLines:
         self.endpoint = self._server.endpoint
         self._lines: dict[Identity, RpcClient] = {}
         self._under_way: dict[Identity, set[int]] = {}  # requests that are not answered
+        self._before = (0, 0)  # bytes of lines that were hung up
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes that have come from others, and gone to them."""
+        ends = [self._server.traffic, *(line.traffic for line in self._lines.values())]
+        bytes_in, bytes_out = self._before
+        return bytes_in + sum(end.bytes_in for end in ends), bytes_out + sum(end.bytes_out for end in ends)
 
     def ask(self, asked: AskMember) -> None:
         """Ask another member until it answers."""
@@ -95,17 +103,22 @@ class MemberLines:
         for who, line in list(self._lines.items()):
             under_way = self._under_way.pop(who, None)
             if under_way is None:
-                self._lines.pop(who).close()
+                self._hang_up(who)
                 continue
             for number in under_way:
                 line.cancel(number)
 
     def close(self) -> None:
         """Hang up, and close the door; answers already given still go out."""
-        for line in self._lines.values():
-            line.close()
-        self._lines.clear()
+        for who in list(self._lines):
+            self._hang_up(who)
         self._server.close()
+
+    def _hang_up(self, who: Identity) -> None:
+        line = self._lines.pop(who)
+        bytes_in, bytes_out = self._before
+        self._before = bytes_in + line.traffic.bytes_in, bytes_out + line.traffic.bytes_out
+        line.close()
 
     def _connect(self, member: Member) -> RpcClient:
         line = self._lines[member.incarnation] = RpcClient(

@@ -104,6 +104,11 @@ class Membership:
 
     # -- the others
 
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes that have come from other members, and gone to them."""
+        return self._lines.traffic
+
     def ask(self, asked: AskMember) -> None:
         self._lines.ask(asked)
 

@@ -112,7 +112,11 @@ class WorkerService(Shell[Input, Instruction]):
     def decide(self, event: Input) -> list[Instruction]:
         if self._stop.is_set:
             return []
-        return self._core.feed(event, asyncio.get_running_loop().time())
+        began = time.perf_counter()
+        out = self._core.feed(event, asyncio.get_running_loop().time())
+        if isinstance(event, OfGroup):
+            self._meter.note_sum(time.perf_counter() - began)
+        return out
 
     def fail(self, error: BaseException) -> None:
         if (told := without_exit(error)) is not error:
@@ -172,6 +176,7 @@ class WorkerService(Shell[Input, Instruction]):
             about = (self._config, instruction.job, self._security, self._computing)
             self._membership = Membership(*about, lambda event: self.feed(OfGroup(event)), self.fail)
             self._computing.endpoint = self._membership.endpoint
+            self._meter.traffic = lambda: self._member.traffic
         self._computing.build(instruction)
 
     @carries.out(Begin)
@@ -215,7 +220,9 @@ class WorkerService(Shell[Input, Instruction]):
 
     @carries.out(members.AskMember)
     def _ask_member(self, instruction: members.AskMember) -> None:
+        began = time.perf_counter()
         self._member.ask(instruction)
+        self._meter.note_send(time.perf_counter() - began)
 
     @carries.out(members.Reply)
     def _reply_to_member(self, instruction: members.Reply) -> None:

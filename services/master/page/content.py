@@ -54,7 +54,9 @@ class Content:
     def tree(self, since: int = 0) -> dict[str, Any]:
         """Return the whole object, with the events after a number; nothing in it is to be hidden."""
         found = self.tree_without_workers()
-        found["workers"] = msgspec.to_builtins(workers_of(self.status.workers))
+        found["workers"] = msgspec.to_builtins(
+            workers_of(self.status.workers, are_members=self.status.is_allreduce)
+        )
         found["events"] = shown_events(self.status.events, since)
         return found
 
@@ -89,17 +91,20 @@ class WorkerObject(msgspec.Struct):
     state: str
     task: int | None
     records_per_s: float
-    step_s: _StepTimes
+    step_s: _StepTimes | dict[str, float]  # of a member of a group
     memory_bytes: int
     note: str | None
     started_at: float | None
     joined_at: float | None
     restarts: int
     rank: int | None
+    step_bytes: dict[str, int] | None = None
 
 
-def workers_of(views: Sequence[WorkerView]) -> list[WorkerObject]:
+def workers_of(views: Sequence[WorkerView], *, are_members: bool = False) -> list[WorkerObject]:
     """Return workers as they are shown."""
+    if are_members:  # not many
+        return [_member_of(view) for view in views]
     return [
         WorkerObject(
             view.id,
@@ -122,6 +127,13 @@ def workers_of(views: Sequence[WorkerView]) -> list[WorkerObject]:
         )
         for view in views
     ]
+
+
+def _member_of(view: WorkerView) -> WorkerObject:
+    [found] = workers_of([view])
+    found.step_s = {name: ms / 1000 for name, ms in view.times_ms(is_member=True).items()}
+    found.step_bytes = {"in": round(view.step_bytes_in), "out": round(view.step_bytes_out)}
+    return found
 
 
 def curves_object(rows: Sequence[CurveRow]) -> dict[str, list[Any]]:

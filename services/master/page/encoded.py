@@ -32,7 +32,9 @@ class Encoded:
         self.content, self.number = content, number
         began_s = time.thread_time()
         tree = content.tree_without_workers()
-        tree["workers"] = msgspec.Raw(msgspec.json.encode(workers_of(content.status.workers)))
+        status = content.status
+        workers = workers_of(status.workers, are_members=status.is_allreduce)
+        tree["workers"] = msgspec.Raw(msgspec.json.encode(workers))
         tree["look"] = number
         self._body = msgspec.json.encode(tree)[:-1]
         self.took_s = time.thread_time() - began_s

@@ -192,7 +192,7 @@ def _servers(content: Content) -> Iterator[Metric]:
     network = [
         ({"role": role, "direction": way}, count)
         for (role, way), count in measured.network.items()
-        if not (is_group and role == "ps")
+        if role != ("ps" if is_group else "worker")
     ]
     yield _counter("edlz_network_bytes", "Bytes of messages that services have taken and given.", network)
 

@@ -69,14 +69,15 @@ function fresh() {
 /* ---- tables: [title, value to sort by, text, is a number] */
 const age = w => w.started_at || w.joined_at ? now.now - (w.started_at || w.joined_at) : null;
 const step = name => w => w.step_s[name];
+const stepParts = () => now.group ? ["read", "compute", "send", "sum", "wait"] : ["read", "pull", "compute", "push", "wait"];
 const columns = {
-  workers: [["id", w => +w.id, w => w.id + (w.rank == null ? "" : ", rank " + w.rank)], ["state", w => w.state, w => w.state, 0, 1], ["task", w => w.task, w => num(w.task), 1],
+  get workers() { return [["id", w => +w.id, w => w.id + (w.rank == null ? "" : ", rank " + w.rank)], ["state", w => w.state, w => w.state, 0, 1], ["task", w => w.task, w => num(w.task), 1],
     ["rec/s", w => w.records_per_s, w => nf(w.records_per_s), 1],
-    ...["read", "pull", "compute", "push", "wait"].map(k => [k, step(k), w => ms(w.step_s[k]), 1]),
+    ...stepParts().map(k => [k, step(k), w => ms(w.step_s[k]), 1]),
     ["memory", w => w.memory_bytes, w => bytes(w.memory_bytes), 1],
     ["restarts", w => w.restarts, w => num(w.restarts), 1],
     ["age", w => age(w), w => age(w) == null ? "-" : span(age(w)), 1],
-    ["note", w => w.note || "", w => w.note || ""]],
+    ["note", w => w.note || "", w => w.note || ""]]; },
   ps: [["id", p => +p.id, p => p.id], ["state", p => p.state, p => p.state, 0, 1], ["version", p => p.version, p => nf(p.version), 1],
     ["rows", p => p.rows, p => nf(p.rows), 1], ["memory", p => p.memory_bytes, p => bytes(p.memory_bytes), 1],
     ["cpu", p => p.cpu_share, p => percent(p.cpu_share), 1],
@@ -95,7 +96,7 @@ const columns = {
 const rowsOf = {workers: () => now.workers, ps: () => now.ps, group: () => now.group ? [now.group] : [], tables: () => now.tables || [], evaluations: () => [...now.evaluations].reverse(),
   events: () => [...events.values()].sort((a, b) => b.seq - a.seq), settings: () => now.configuration.settings};
 function table(name) {
-  const cols = columns[name].filter(([title]) => !(now.group && title === "pull")), by = sorted[name], body = $(name); // members have the model themselves
+  const cols = columns[name], by = sorted[name], body = $(name);
   let rows = rowsOf[name]();
   const section = body.closest("section");
   if (["tables", "evaluations", "group"].includes(name)) section.hidden = !rows.length;

@@ -21,6 +21,7 @@ __all__ = ["header_policy", "render"]
 
 _HERE = Path(__file__).parent
 _WORKER_TIMES = ("read", "pull", "compute", "push", "wait")
+_MEMBER_TIMES = ("read", "compute", "send", "sum", "wait")
 
 
 @cache
@@ -114,8 +115,7 @@ _Table = tuple[Sequence[str], Iterable[Sequence[str]]]
 
 
 def _tables(tree: dict[str, Any]) -> dict[str, _Table]:
-    # Members of a group have the model themselves: they pull nothing.
-    times = [name for name in _WORKER_TIMES if not (tree["group"] and name == "pull")]
+    times = _WORKER_TIMES if tree["group"] is None else _MEMBER_TIMES
     return {
         "workers": (
             ("id", "state", "task", "rec/s", *times, "memory", "note"),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # who shows what was counted need not import it
 
 __all__ = ["Measured", "Measures", "OperationCount", "measured"]
 
-PHASES = ("read", "pull", "compute", "push", "wait")
+PHASES = ("read", "pull", "compute", "push", "sum", "wait")
 _WINDOW = 10  # looks at staleness that its quantiles are of
 
 
@@ -73,6 +73,7 @@ class Measures:
     def __init__(self) -> None:
         self._rising: dict[tuple[str, ...], Rising] = {}
         self.steps, self.step_s = 0, dict.fromkeys(PHASES, 0.0)
+        self.members_bytes = {"in": 0, "out": 0}  # of a group's
         self._looks: list[tuple[int, ...]] = []  # counts of staleness, lately
 
     def on_worker(self, told: WorkerTelemetry) -> None:
@@ -80,6 +81,8 @@ class Measures:
         self.steps += told.minibatches
         for phase in PHASES:
             self.step_s[phase] += max(0.0, getattr(told, f"{phase}_s"))
+        self.members_bytes["in"] += max(0, told.bytes_in)
+        self.members_bytes["out"] += max(0, told.bytes_out)
 
     def rise(self, seen: float, *name: str) -> None:
         """Take a count, by its name."""
@@ -219,6 +222,7 @@ def measured(
         network={
             **{("master", way): count for way, count in ways},
             **{("ps", way): ps.get(way, 0) for way in ("in", "out")},
+            **{("worker", way): count for way, count in measures.members_bytes.items()},
         },
         checkpoint_at=checkpoint[0],
         checkpoint_s=checkpoint[1],

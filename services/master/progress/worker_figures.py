@@ -154,6 +154,9 @@ class WorkerFigures:
             joined_at=row.joined_s + wall_offset_s,
             restarts=row.restarts,
             rank=rank,
+            sum_ms=told.sum_s * ms,
+            step_bytes_in=told.bytes_in / max(told.minibatches, 1),
+            step_bytes_out=told.bytes_out / max(told.minibatches, 1),
         )
 
 

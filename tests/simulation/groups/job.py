@@ -205,7 +205,7 @@ class GroupJob:
     def _active(self) -> set[int]:
         """The workers that may be members: the oldest ones, as many as there should be."""
         joined = self.figures["joined"] - self.figures["left"]
-        return {process.number for process in self.workers[: self.schedule.workers + joined]}
+        return {process.number for process in self.workers[: max(1, self.schedule.workers + joined)]}
 
     def _end(self, process: Process, *, is_replaced: bool) -> None:
         if not process.is_up:

@@ -33,6 +33,8 @@ def test_the_live_block_of_a_group_of_workers() -> None:
     text = block(changed(is_allreduce=True, workers=members, **saved))
     assert " group   2 members   checkpoint v300, 4s ago\n" in text
     assert " ps 0" not in text
+    assert "ms per step: read compute send  sum wait" in text
+    assert "pull" not in text
     starts = block(changed(is_allreduce=True, state="Starting", workers=(WORKERS[0],), partitions=()))
     assert " ps, " not in starts
 

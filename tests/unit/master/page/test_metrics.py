@@ -128,6 +128,14 @@ def test_of_a_group_there_is_no_parameter_server_and_how_many_members() -> None:
     assert [line for line in samples if line.startswith("edlz_ps_") or 'role="ps"' in line] == []
 
 
+def test_what_members_send_each_other_is_counted() -> None:
+    measures = Measures()
+    for _ in range(2):
+        measures.on_worker(WorkerTelemetry(minibatches=3, sum_s=0.5, bytes_in=100, bytes_out=80))
+    assert measures.step_s["sum"] == 1.0
+    assert measures.members_bytes == {"in": 200, "out": 160}
+
+
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
     asked = set(re.findall(r"edlz_\w+", json.dumps(json.loads(DASHBOARD.read_text()))))
     known = {*NAMES, *(f"{name}_{part}" for name in NAMES for part in ("bucket", "sum", "count"))}

@@ -78,8 +78,13 @@ def test_the_page_of_a_group_shows_ranks_and_no_server() -> None:
     assert f"<td>2.3</td><td>worker-{workers[0].id}</td>" in page
     assert tree["ps"] == []
     assert tree["group"]["members"] == [workers[0].id]
-    assert '<th scope="col">push</th>' in page
+    assert list(tree["workers"][0]["step_s"]) == ["read", "compute", "send", "sum", "wait"]
+    assert tree["workers"][0]["step_bytes"] == {"in": 0, "out": 0}
+    assert '<th scope="col">send</th>' in page
     assert '<th scope="col">pull</th>' not in page
+    assert (
+        json.loads(Encoded(dataclasses.replace(shown, status=status)).json(0))["workers"] == tree["workers"]
+    )
     with_servers = render(shown.tree(), is_report=True).decode()
     assert '<section aria-labelledby="h-ps">' in with_servers
     assert '<th scope="col">pull</th>' in with_servers
