@@ -161,7 +161,10 @@ def test_orders_of_a_lower_term_or_generation_have_no_effect() -> None:
     assert (made.term, made.generation) == (2, (2, 1))
 
 
-def test_a_state_is_taken_from_all_holders_and_from_one_alone_if_it_is_damaged() -> None:
+@pytest.mark.parametrize("is_damaged_itself", [False, True])
+def test_a_state_is_taken_from_all_holders_and_from_one_alone_if_it_is_damaged(
+    *, is_damaged_itself: bool
+) -> None:
     holders = [member(n, MEMBERS[:2]) for n in (1, 2)]
     for holder in holders:  # both take the same step in generation (1, 1)
         holder._whole.ledger.note(0, 0, is_last=False, is_empty=True)
@@ -190,6 +193,12 @@ def test_a_state_is_taken_from_all_holders_and_from_one_alone_if_it_is_damaged()
     again = only(AskMember, answers(asked, is_damaged=True))
     assert [each.member for each in again] == [MEMBERS[0]] * 2
     assert new.phase is Phase.FETCHING
+    if is_damaged_itself:
+        again = only(AskMember, answers(again, is_damaged=True))
+        assert [each.member for each in again] == [MEMBERS[1]] * 2
+        with pytest.raises(RemoteProtocolError, match="v7 is not whole"):
+            answers(again, is_damaged=True)
+        return
     answers(again, is_damaged=False)
     assert new.name == ((1, 1), 7)
     assert new._whole.ledger == holders[0]._whole.ledger

@@ -2,7 +2,7 @@
 
 Theory of operation.  All holders of the source are equal, so each is asked for another piece, at once.  If the whole has
 another digest than it had, somebody holds something else under the name; then one holder alone is asked for all pieces,
-and the next one, until the digest is right.
+and the next one, until the digest is right.  Who gets it right from none of them is damaged itself.
 """
 
 from edlz.services.protocol.messages import FetchState, Identity, SnapshotName, StatePiece
@@ -66,10 +66,10 @@ class Transfer:
         return () if self.due else tuple(self._pieces[place] for place in sorted(self._pieces))
 
     def begin_again(self) -> list[Asked]:
-        """The pieces are not those of one state: return what is asked of one holder alone, all of it."""
+        """The pieces are not those of one state: return what is asked of one holder alone, all of it; nothing of nobody."""
         self._pieces = {}
-        self._lone = 0 if self._lone is None else (self._lone + 1) % len(self._holders)
-        return self.requests()
+        self._lone = 0 if self._lone is None else self._lone + 1
+        return self.requests() if self._lone < len(self._holders) else []
 
     def _holder(self, piece: int) -> Identity:
         return self._holders[piece if self._lone is None else self._lone]
