@@ -18,9 +18,10 @@ from edlz.services.storage.replica_files import ReplicaFiles
 from edlz.services.storage.snapshots import SnapshotFolder
 from edlz.services.storage.state import State
 
-__all__ = ["Outcome", "examine", "gone_back_in_vain"]
+__all__ = ["Outcome", "examine", "problems_of_group"]
 
-GONE_BACK = "training goes back to v"  # an event of a group's master
+# Events of a group's master.
+GONE_BACK, DIFFERENT = "training goes back to v", "has another state of v"
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ def examine(folder: Path, *, evaluated: int) -> Outcome:
     return Outcome(status.digest, int(job.plan.minibatches.sum()), tuple(problems))
 
 
-def gone_back_in_vain(log: Path, schedule: Schedule) -> tuple[str, ...]:
-    """Return what is wrong if a group went back to an earlier state though a member was there all the time.
+def problems_of_group(log: Path, schedule: Schedule) -> tuple[str, ...]:
+    """Return what is wrong if members differed, or went back to an earlier state though one of them was there all the time.
 
     Parameters
     ----------
@@ -71,9 +72,11 @@ def gone_back_in_vain(log: Path, schedule: Schedule) -> tuple[str, ...]:
     met = {name for fault in schedule.faults for name in (fault.target, fault.other)}
     is_safe = ALL not in met and "disk" not in met
     lived = [name for name in (f"worker-{n}" for n in range(schedule.workers)) if name not in met]
-    if is_safe and lived and GONE_BACK in log.read_text(errors="replace"):
-        return (f"the group went back, and {lived[0]} was there all the time",)
-    return ()
+    text = log.read_text(errors="replace")
+    problems = [line for line in text.splitlines() if DIFFERENT in line]
+    if is_safe and lived and GONE_BACK in text:
+        problems.append(f"the group went back, and {lived[0]} was there all the time")
+    return tuple(problems)
 
 
 def _of_states(folder: Path, job: Job) -> list[str]:

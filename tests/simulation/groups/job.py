@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.groups import events
 from edlz.services.master.core.groups.rendezvous import Rendezvous
 from edlz.services.protocol.ledger import TaskSet
@@ -387,7 +388,13 @@ class GroupJob:
             return
         core = process.core
         before, phase = core.name, core.phase
-        instructions = core.feed(event, self.now)
+        try:
+            instructions = core.feed(event, self.now)
+        except RemoteProtocolError:
+            if not self.schedule.is_damaged:
+                raise
+            self._end(process, is_replaced=True)  # it got no state whole, from a holder that was damaged
+            return
         if core.phase is not phase:
             self._reach(core.phase.value, process)
         if core.phase is Phase.SEALED:
