@@ -48,7 +48,6 @@ from edlz.services.master.hosted_partition import HostedPartition
 from edlz.services.master.journal.journal import Journal, TermLost
 from edlz.services.master.journal.last_word import leave_last_word, note_end
 from edlz.services.master.journal_writing import JournalWriting
-from edlz.services.master.log_texts import failure_text, log_start
 from edlz.services.master.page.look import looking_at
 from edlz.services.master.page.report import forget_report, write_report
 from edlz.services.master.page.status_page import StatusPage, bound, bound_beside
@@ -60,7 +59,7 @@ from edlz.services.master.tensorboard.points import Board
 from edlz.services.process.logs import INCIDENT
 from edlz.services.process.runtime import Stop, when_failed
 from edlz.services.process.shell import Instructions, Shell
-from edlz.services.protocol.job_status import JobStatus, StatusRequest
+from edlz.services.protocol.job_status import FailureView, JobStatus, StatusRequest
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
     Exchange,
@@ -199,7 +198,7 @@ class MasterService(Shell[Input, Instruction]):
         self._is_led_here = attend is not None
         self.feed(Start())
         self.raise_failure()  # here, since a group would wrap it
-        log_start(self._core, self._server.endpoint)
+        self._log_start()
         if not self._core.verdict.was_complete:
             forget_report(self._folder)
         try:
@@ -286,6 +285,18 @@ class MasterService(Shell[Input, Instruction]):
             self._page.close()
         self._server.close()
 
+    def _log_start(self) -> None:
+        plan, core, work = self._core.plan, self._core, self._core.work
+        logger.info(
+            "master of job=%s listens at %s, term=%d", core.job.name, self._server.endpoint, core.term
+        )
+        tasks, records = plan.tasks_per_epoch, plan.records_per_epoch
+        if not plan.is_training:
+            tasks, records = len(plan.evaluation_ranges), plan.evaluation_records
+        logger.info("%d tasks created with total of %d records.", tasks, records)
+        if work.evaluation.has_data and not plan.gives_parts:
+            logger.info("Evaluation service started")
+
     def _end(self) -> int:
         core, verdict = self._core, self._core.verdict
         if self._is_outdated:  # what is to be said of the job is another master's to say
@@ -306,7 +317,7 @@ class MasterService(Shell[Input, Instruction]):
             )
             return 0
         if verdict.failure:
-            logger.error("%s", failure_text(core.job.name, verdict.failure))
+            logger.error("%s", _failure_text(core.job.name, verdict.failure))
             return verdict.failure.exit_code
         return self._stop.code
 
@@ -464,3 +475,9 @@ def _core_of(job: Job, config: JobConfig, state: JournalState, replicas: Replica
         desired_processes(config, state.fleet),
         replicas.names() if config.is_allreduce else (),
     )
+
+
+def _failure_text(job: str, failure: FailureView) -> str:
+    rows = (("data", failure.data), ("code", failure.where), ("raised", failure.error))
+    lines = [f'job "{job}" failed: {failure.text}', *(f"  {name}  {value}" for name, value in rows if value)]
+    return "\n".join([*lines, failure.traceback.rstrip()]).rstrip()

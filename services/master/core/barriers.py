@@ -204,7 +204,8 @@ class Barriers:
         steps = min(filter(None, wished), default=0)
         if self._is_cut or not self._plan.is_training:
             return []
-        last, index = self._end_after(steps)
+        end_of_steps = self._milestones.end_after(steps) if steps > 0 else None
+        last, index = end_of_steps or (self._plan.task_count - 1, None)
         end = self._bad_tasks.ends.get(last)  # it may have raised before
         is_known = self._queue.task_count == last + 1 and (
             index is None or (end is not None and end <= index)
@@ -231,11 +232,6 @@ class Barriers:
         if self.needs is not None:
             self._move_on()
         return [Journal({"task_count": self.task_count, "ends": self._bad_tasks.journalled})]
-
-    def _end_after(self, steps: int) -> tuple[int, int | None]:
-        """Return the last task of a job of so many minibatches, and the index that it ends at if that is within it."""
-        end = self._milestones.end_after(steps) if steps > 0 else None
-        return end or (self._plan.task_count - 1, None)
 
     def on_more(self, entries: Sequence[PartitionEntry] | None) -> list[Instruction]:
         """There are more tasks than before, none of them leased: the next barrier may be among them, or the end.
