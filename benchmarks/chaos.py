@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from benchmarks.chaos_checks import Outcome, examine, gone_back_in_vain
+from benchmarks.chaos_checks import Outcome, examine, problems_of_group
 from benchmarks.chaos_data import EVALUATED, FLAGS, LIKE_GROUP, MODES, VERSIONS, write_data
 from benchmarks.chaos_disk import can_mount
 from benchmarks.chaos_group_schedule import draw_group
@@ -81,10 +81,10 @@ class Chaos:
 
         asyncio.run(work())
         outcome = examine(place / "job", evaluated=EVALUATED)
-        gone_back = None if schedule.partitions else gone_back_in_vain(place / "master.log", schedule)
-        return (
-            dataclasses.replace(outcome, problems=(*outcome.problems, *gone_back)) if gone_back else outcome
-        )
+        if schedule.partitions:
+            return outcome
+        of_group = problems_of_group(place / "master.log", schedule)
+        return dataclasses.replace(outcome, problems=(*outcome.problems, *of_group))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
