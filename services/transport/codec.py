@@ -12,11 +12,13 @@ What is received is judged before anything is allocated for it.  Which messages 
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgpack
 import msgspec
 import numpy as np
+from msgspec import convert
 
 from edlz.core_ext._headers import HeaderCheck
 from edlz.core_ext._tensors import TensorReader, TensorWriter, size_in_bytes
@@ -86,12 +88,6 @@ def _plain_of(kind: type[msgspec.Struct]) -> Callable[[Any], object]:
 _PLAIN: Final = _Plain()
 
 
-def _as_list(message: Message) -> object:
-    """Return the fields of a message behind its tag; the records among them are the writer's to take apart."""
-    plain = _PLAIN[type(message)]
-    return message if plain is None else plain(message)
-
-
 class Codec:
     """Encodes messages, and decodes requests (a server's codec) or answers (a client's).
 
@@ -120,6 +116,8 @@ class Codec:
         self._surely_taken_bytes = min(
             SMALL_BYTES, limits.request_header.total_bytes, limits.answer_header.total_bytes
         )
+        # So many tensors, or frames, break no limit behind a header of so many bytes.
+        self._surely_taken = min(limits.tensors, limits.message_bytes // limits.frame_bytes - 1)
         self._writer = TensorWriter(DTYPES, _PLAIN, limits.frame_bytes)
         self._reader = TensorReader(
             DTYPES,
@@ -129,7 +127,7 @@ class Codec:
         )
         self._checks = {limit: _check_of(limit) for limit in (limits.request_header, limits.answer_header)}
         self._check_header = self._checks[self._header]
-        self._unpack_options = _unpack_options(self._header)
+        self._unpack = partial(msgpack.unpackb, **_unpack_options(self._header))
         self._packer = self._new_packer()
 
     def encode(self, message: Message, request_id: int) -> list[Buffer]:
@@ -146,13 +144,15 @@ class Codec:
         descriptors = self._writer.begin()
         try:
             # The descriptors are packed behind the message, when the writer has filled the list.
-            fields = _as_list(message)
+            plain = _PLAIN[type(message)]  # of the records in the message the writer makes lists
+            fields = message if plain is None else plain(message)
             header = self._packer.pack((PROTOCOL_VERSION, request_id, fields, descriptors))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             self._writer.begin()  # lets go of the arrays
             raise LocalProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
         frames: list[Buffer] = self._writer.end(header)
-        if descriptors or len(header) > self._surely_taken_bytes:
+        most = self._surely_taken
+        if len(header) > self._surely_taken_bytes or len(descriptors) > most or len(frames) > most:
             self._check_outgoing(message, frames, len(descriptors))
         return frames
 
@@ -168,42 +168,38 @@ class Codec:
             If anything about the frames is not as it should be; nothing larger than them was allocated.
         """
         header = frames[0] if frames else b""
-        if not header or len(header) > self._header.total_bytes:
+        size = len(header)
+        if not 0 < size <= self._header.total_bytes:
             raise _wrong_size(header, self._header)
         try:
             self._check_header(header)
             # Of a small header msgpack itself takes no list or text that is longer than the header.
-            if len(header) <= self._surely_taken_bytes:
-                unpacked = msgpack.unpackb(header, use_list=False, object_pairs_hook=_map_of)
-            else:
-                unpacked = msgpack.unpackb(header, **self._unpack_options)
+            unpacked = (_unpack_small if size <= self._surely_taken_bytes else self._unpack)(header)
         except _DECODE_ERRORS as error:
             raise _foreign_header(header, str(error)) from error
         if type(unpacked) is not tuple or len(unpacked) < 4 or unpacked[0] != PROTOCOL_VERSION:
             raise _foreign_header(header, "no list of version, request id, message and tensors")
-        _, request_id, fields, tensors = unpacked[:4]
+        request_id, fields, tensors = unpacked[1], unpacked[2], unpacked[3]
         if type(request_id) is not int:
             raise MalformedMessage("a header that does not fit: its request id is no whole number", None)
         reader = self._reader
         try:
             reader.open(tensors, frames)
-            kind = self._kind_of(fields)
-            message = (
-                msgspec.convert(fields, kind, dec_hook=reader) if tensors else msgspec.convert(fields, kind)
-            )
+            try:
+                kind = self._kinds[fields[0]]
+            except (TypeError, IndexError, KeyError):
+                raise self._no_tag(fields) from None
+            message = convert(fields, kind, dec_hook=reader) if tensors else convert(fields, kind)
             reader.close()
         except _DECODE_ERRORS as error:
-            self._reader.forget()
+            reader.forget()
             raise MalformedMessage(f"a message that does not fit: {error}", request_id) from error
         return request_id, message
 
-    def _kind_of(self, fields: Any) -> type[Message]:
-        """Return the class that a message's first field, its tag, stands for."""
+    def _no_tag(self, fields: Any) -> ValueError:
+        """Return what is wrong with a message whose first field, its tag, stands for no class."""
         tag = fields[0] if type(fields) is tuple and fields else None
-        kind = self._kinds.get(tag) if type(tag) is int else None
-        if kind is None:
-            raise ValueError(f"{tag!r:.20} is no tag of the {self._expects} that are taken")
-        return kind
+        return ValueError(f"{tag!r:.20} is no tag of the {self._expects} that are taken")
 
     # ------------------------------------------------------------ limits
 
@@ -268,6 +264,9 @@ def _map_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a map that has a key twice")
     return found
+
+
+_unpack_small: Final = partial(msgpack.unpackb, use_list=False, object_pairs_hook=_map_of)
 
 
 def _foreign_header(frame: Buffer, reason: str) -> MalformedMessage:
