@@ -24,7 +24,7 @@ __all__ = ["Tables", "empty_rows", "row_width"]
 Vector = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
-_FLOAT32 = np.dtype(np.float32)
+_FLOAT32, _INT64 = np.dtype(np.float32), np.dtype(np.int64)  # comparing with a class makes one of it
 _BLOCK_BYTES = 8 << 20  # read at once while a table is filled
 
 
@@ -109,13 +109,13 @@ class Tables:
 
     def check(self, rows: RowIds, gradients: Vector | None = None) -> None:
         """Raise ValueError if a list of rows does not fit the tables, or its gradients do not fit it."""
-        counts = rows.counts
+        counts, ids = rows.counts, rows.ids
         if len(counts) != len(self._dims) or (counts and min(counts) < 0):
             raise ValueError(f"rows of {counts} for {len(self.specs)} tables")
-        if rows.ids.shape != (sum(counts),):
-            raise ValueError(f"ids of shape {rows.ids.shape} for {sum(counts)} rows")
-        if rows.ids.dtype != np.int64:
-            raise ValueError(f"ids are {rows.ids.dtype}, not int64")
+        if ids.shape != (sum(counts),):
+            raise ValueError(f"ids of shape {ids.shape} for {sum(counts)} rows")
+        if ids.dtype != _INT64:
+            raise ValueError(f"ids are {ids.dtype}, not int64")
         if gradients is not None and gradients.shape != (size := sum(map(mul, counts, self._dims)),):
             raise ValueError(f"rows' gradients have shape {gradients.shape}, their ids give {(size,)}")
 
@@ -130,6 +130,11 @@ class Tables:
 
     def gather(self, rows: RowIds) -> Vector:
         """Return the rows' values, one after another; those of unknown ids are their initial ones."""
+        if len(rows.counts) == 1:  # most models: nothing is to be cut
+            out = np.empty(rows.counts[0] * self._dims[0], _FLOAT32)
+            self._unknown[0] += self._tables[0].gather(rows.ids, out)
+            self._read[0] += rows.counts[0]
+            return out
         out = np.empty(sum(map(mul, rows.counts, self._dims)), _FLOAT32)
         for place, ids, part in self._cut(rows, out):
             self._unknown[place] += self._tables[place].gather(ids, part)

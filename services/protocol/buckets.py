@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
+import numpy as np
+
 __all__ = ["DURATIONS_S", "STALENESS", "Buckets", "quantile"]
 
 DURATIONS_S = (
@@ -35,6 +37,8 @@ class Buckets:
         Ascending.
     """
 
+    __slots__ = ("bounds", "counts", "total")
+
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
         self.counts = [0] * (len(self.bounds) + 1)
@@ -44,6 +48,12 @@ class Buckets:
         """Count a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    def note_all(self, values: Sequence[float]) -> None:
+        """Count values that were gathered meanwhile."""
+        found = np.bincount(np.searchsorted(self.bounds, values), minlength=len(self.counts))
+        self.counts = [before + more for before, more in zip(self.counts, found.tolist(), strict=True)]
+        self.total += sum(values)
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:

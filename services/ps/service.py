@@ -9,11 +9,12 @@ import logging
 import resource
 import secrets
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from time import perf_counter
 from typing import Protocol
 
 from edlz.services.configuration.job_config import JobConfig
@@ -33,6 +34,7 @@ from edlz.services.protocol.messages import (
     PartInfo,
     PartitionTelemetry,
     ReadTables,
+    ReadVector,
     Refused,
 )
 from edlz.services.ps.core.heartbeat import HEARTBEAT_S
@@ -61,12 +63,12 @@ __all__ = ["Answering", "PartitionService", "serve_partition"]
 
 LONG_KERNEL_BYTES = 4 << 20  # above this a kernel holds the loop for more than about a millisecond
 FULL_S = 300.0  # a disk that stays full ends the job: it holds its machines no longer
-_OPERATIONS = {
-    "Exchange": "exchange",
-    "Initialise": "initialise",
-    "NewestPull": "newest",
-    "ReadVector": "read_vector",
-    "ReadTables": "read_tables",
+_OPERATIONS: dict[type[Message], str] = {
+    Exchange: "exchange",
+    Initialise: "initialise",
+    NewestPull: "newest",
+    ReadVector: "read_vector",
+    ReadTables: "read_tables",
 }
 ROW_BYTES = 128  # what a row of an embedding table counts for
 
@@ -164,8 +166,9 @@ class PartitionService(Shell[Input, Instruction]):
             None  # under way, since when, if it may be held
         )
         self._waiting: Report | None = None  # to be sent when that is answered
-        self._requests = 0
-        self._operations: dict[str, Buckets] = {}  # how long requests took, by kind
+        # How long requests took, by kind, one at a time being worked on; and those that no status has told of yet.
+        self._times: defaultdict[type[Message], Buckets] = defaultdict(lambda: Buckets(DURATIONS_S))
+        self._new_times_s: defaultdict[type[Message], list[float]] = defaultdict(list)
         self._rejected: Counter[str] = Counter()
         self._traffic = traffic
         # The era in which the base, or the seal, does not fit on the disk, and since when.
@@ -203,7 +206,6 @@ class PartitionService(Shell[Input, Instruction]):
         """A worker's or the master's request, from the server; most are answered at once, none after an error."""
         if self._error is not None:
             return
-        self._requests += 1
         request, events, is_long = Request(to, body), self._events, _tensor_bytes(body) > LONG_KERNEL_BYTES
         if is_long or events.is_busy:
             events.put(
@@ -212,7 +214,7 @@ class PartitionService(Shell[Input, Instruction]):
                 is_long=is_long,
             )
             return
-        events.is_busy, began_s = True, time.perf_counter()
+        events.is_busy, began_s = True, perf_counter()
         try:  # no more calls than must be: most requests take this way
             try:
                 instructions = self._core.feed(request, self._loop.time())
@@ -225,25 +227,17 @@ class PartitionService(Shell[Input, Instruction]):
         except Exception as error:
             self.fail(error)
         finally:
-            self._note_time(request, began_s)
+            self._new_times_s[type(body)].append(perf_counter() - began_s)
             events.end()
 
     def _outcome(self, request: Request) -> list[Instruction] | EdlzError:
-        began_s = time.perf_counter()
+        began_s = perf_counter()
         try:
             return self.decide(request)
         except EdlzError as error:
             return error
         finally:
-            self._note_time(request, began_s)
-
-    def _note_time(self, request: Request, began_s: float) -> None:
-        """Count a request by how long it took: one at a time is worked on."""
-        kind = type(request.body).__name__
-        buckets = self._operations.get(kind)
-        if buckets is None:
-            buckets = self._operations[kind] = Buckets(DURATIONS_S)
-        buckets.note(time.perf_counter() - began_s)
+            self._new_times_s[type(request.body)].append(perf_counter() - began_s)
 
     def _answer(self, request: Request, outcome: list[Instruction] | EdlzError) -> None:
         if isinstance(outcome, EdlzError):
@@ -390,11 +384,14 @@ class PartitionService(Shell[Input, Instruction]):
         now, cpu_s = time.monotonic(), usage.ru_utime + usage.ru_stime
         since, before = self._cpu_seen
         self._cpu_seen = (now, cpu_s)
+        for kind, times_s in self._new_times_s.items():
+            self._times[kind].note_all(times_s)
+        self._new_times_s.clear()
         store, exchanges, traffic = self._core.store, self._core.exchanges, self._traffic
         return PartitionTelemetry(
             memory_bytes=store.memory_bytes if store else 0,
             cpu_share=(cpu_s - before) / max(now - since, 1e-3),
-            requests=self._requests,
+            requests=sum(sum(times.counts) for times in self._times.values()),
             tables=store.tables.telemetry() if store else (),
             duplicates=exchanges.duplicates if exchanges else 0,
             rejected=tuple(self._rejected.items()),
@@ -402,9 +399,9 @@ class PartitionService(Shell[Input, Instruction]):
             staleness_sum=exchanges.staleness.total if exchanges else 0.0,
             operations=tuple(
                 OperationTelemetry(
-                    name=_OPERATIONS.get(kind, "other"), seconds=each.total, counts=tuple(each.counts)
+                    name=_OPERATIONS.get(kind, "other"), seconds=times.total, counts=tuple(times.counts)
                 )
-                for kind, each in self._operations.items()
+                for kind, times in self._times.items()
             ),
             bytes_in=traffic.bytes_in if traffic else 0,
             bytes_out=traffic.bytes_out if traffic else 0,

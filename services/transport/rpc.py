@@ -149,9 +149,9 @@ class RpcServer:
         self._transport.close()
 
     def _on_message(self, peer: bytes, frames: list[Buffer]) -> None:
-        traffic = self.traffic
-        traffic.newest_in = size_in_bytes(frames)
-        traffic.bytes_in += traffic.newest_in
+        traffic, size = self.traffic, size_in_bytes(frames)
+        traffic.newest_in = size
+        traffic.bytes_in += size
         try:
             request_id, body = self._codec.decode(frames)
         except MalformedMessage as error:

@@ -95,11 +95,11 @@ class Exchanges:
         store, ledger = self.store, self.store.received
         mark = 0 if task is None else ledger.marks.get(task, 0)
         version = store.version if before is None else before.version
-        wanted: Values | None = None
-        rows = None
+        dense = state = counters = rows = None
         if pull is not None:
             if version != have_version and (isinstance(pull, NewestPull) or pull.want_vectors):
                 wanted = store.values() if before is None else before
+                dense, state, counters = wanted.dense, wanted.state, wanted.counters
             if pull.rows is not None:
                 gather = store.tables.gather if before is None else store.tables.gather_before
                 rows = gather(pull.rows)
@@ -110,8 +110,8 @@ class Exchanges:
             version=version,
             snapshot_at=self.snapshot_at,
             checkpoint_at=self.checkpoint_at,
-            dense=wanted.dense if wanted else None,
-            state=wanted.state if wanted else None,
-            counters=wanted.counters if wanted else None,
+            dense=dense,
+            state=state,
+            counters=counters,
             rows=rows,
         )

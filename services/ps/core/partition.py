@@ -427,10 +427,11 @@ class Partition(Standing):
     # -- requests
 
     def _on_request(self, to: Hashable, body: Message, now: float) -> list[Instruction]:
-        if self.job and (refusal := misdirected(body, self.job.run, self.incarnation)):
+        job, exchanges = self.job, self._exchanges
+        is_meant = isinstance(body, Exchange) and job is not None and body.run == job.run  # most requests
+        if not is_meant and job is not None and (refusal := misdirected(body, job.run, self.incarnation)):
             return [Reply(to, refusal)]
-        exchanges = self._exchanges
-        if isinstance(body, Exchange) and isinstance(exchanges, Asynchronous):  # it serves: most requests
+        if isinstance(body, Exchange) and isinstance(exchanges, Asynchronous):  # it serves
             if self._leaving.is_under_way:  # its next life answers: what came now would be lost
                 return []
             replies = exchanges.exchange(to, body, now)
