@@ -51,6 +51,8 @@ class Buckets:
 
     def note_all(self, values: Sequence[float]) -> None:
         """Count values that were gathered meanwhile."""
+        if not values:
+            return
         found = np.bincount(np.searchsorted(self.bounds, values), minlength=len(self.counts))
         self.counts = [before + more for before, more in zip(self.counts, found.tolist(), strict=True)]
         self.total += sum(values)

@@ -104,12 +104,12 @@ class Asynchronous(Exchanges):
         if push.index > mark:
             return Refused(reason="gap")
         if not tolerance:
-            self.staleness.note(staleness)
+            self._new_staleness.append(staleness)
             self.store.apply(push, rate_scale)
             return None
         if staleness > tolerance:
             return Refused(reason="stale")
-        self.staleness.note(staleness)
+        self._new_staleness.append(staleness)
         waiting = self.store.receive(push)
         if waiting >= self.plan.slots or self._has_all or self.is_level:
             self.store.flush()

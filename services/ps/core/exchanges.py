@@ -33,8 +33,6 @@ class Exchanges:
         How many tasks the job has: fewer than its plan, if it has been ended.
     duplicates : int
         Pushes that came again.
-    staleness : Buckets
-        Of the pushes that were applied; asynchronous mode.
     """
 
     def __init__(self, plan: Plan, store: Store, incarnation: Identity) -> None:
@@ -43,7 +41,14 @@ class Exchanges:
         self.task_ends = TaskEnds(are_known=True)
         self._task_count = self.task_count = plan.task_count
         self.duplicates = 0
-        self.staleness = Buckets(STALENESS)
+        self._staleness, self._new_staleness = Buckets(STALENESS), list[int]()  # counted when it is asked for
+
+    @property
+    def staleness(self) -> Buckets:
+        """Of the pushes that were applied; asynchronous mode."""
+        self._staleness.note_all(self._new_staleness)
+        self._new_staleness.clear()
+        return self._staleness
 
     def newest(self, to: Hashable, pull: NewestPull) -> list[Reply]:
         """Answer a pull for evaluation.

@@ -23,6 +23,7 @@ class Heartbeat:
         self._next_s = 0.0
         self._version = 0  # that was told last
         self._milestones: tuple[int, ...] = ()
+        self.has_milestones = False  # asked at each push
         self._hurries = False  # another partition leaves
         self._fence = 0  # sync: no task from this one on is leased; 0: nobody waits for those before
         self._is_at_fence = False  # and the master has been told that those before are finished
@@ -57,11 +58,8 @@ class Heartbeat:
     def begin_life(self, milestones: Iterable[int]) -> None:
         """The state is another one; every so many versions the master has something to begin, 0: never."""
         self._milestones = tuple(every for every in milestones if every)
+        self.has_milestones = bool(self._milestones)
         self._is_at_fence = False
-
-    @property
-    def has_milestones(self) -> bool:
-        return bool(self._milestones)
 
     def set_fence(self, fence: int, first_unfinished: int, now: float) -> None:
         """The master waits until all tasks before `fence` are finished; 0: for none."""
