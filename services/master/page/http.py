@@ -93,12 +93,12 @@ class HttpServer:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as connections:
             while True:
                 await self._slots.acquire()
+                await self._somebody_comes()
                 try:
-                    accepted, _ = await loop.sock_accept(self._listening)
+                    accepted, _ = self._listening.accept()
                 except OSError as error:  # no descriptor is left, or it has gone again
                     self._slots.release()
                     logger.debug("no connection: %s", error)
@@ -111,6 +111,16 @@ class HttpServer:
                     continue
                 connections.create_task(self._serve(accepted), name="page")
                 await asyncio.sleep(PAUSE_S)
+
+    async def _somebody_comes(self) -> None:
+        """Wait for a connection without taking it: one that was taken when this is cancelled would stay open."""
+        loop = asyncio.get_running_loop()
+        came = asyncio.Event()
+        loop.add_reader(self._listening.fileno(), came.set)
+        try:
+            await came.wait()
+        finally:
+            loop.remove_reader(self._listening.fileno())
 
     async def _serve(self, accepted: socket.socket) -> None:
         writer: asyncio.StreamWriter | None = None

@@ -78,6 +78,7 @@ def served(
         finally:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
+            await asyncio.sleep(0)  # connections that were cut off are closed by the loop
             server.close()
 
     browsed(scheme, both)
