@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
 from edlz.services.master.core.partition_answers import BARRIER_S
@@ -12,6 +11,7 @@ from edlz.services.master.core.vocabulary.instructions import Reply
 from edlz.services.master.core.worker_answers import IDLE_S
 from edlz.services.protocol.concluded_rounds import CallbackNeeds, Decision
 from edlz.services.protocol.messages import EvaluationResult, Failure
+from edlz.services.protocol.milestones import Milestones
 from tests.unit.master.asked_master import AskedMaster
 
 DECIDING = CallbackNeeds(runs=True, decides=True)
@@ -157,7 +157,7 @@ def test_who_has_computed_ahead_of_a_barrier_hears_at_once_that_it_is_passed() -
     master = AskedMaster("sync", tasks=4, slots=1, evaluated=0, partitions=1)
     barriers = master.core.work.barriers
     assert master.worker("a", wants_task=True, callbacks=DECIDING)[0].lease is not None
-    barriers._every, barriers._places = 1, np.arange(4)
+    barriers._milestones = Milestones(master.core.plan, 1)
     barriers._move_on()
     asks = {"computes_ahead": True, "holding": (0,)}
     lease = master.worker("a", wants_task=True, **asks)[0].lease

@@ -17,6 +17,7 @@ from edlz.services.protocol.messages import (
     EvaluationResult,
     Exchanged,
     FailedTask,
+    Lease,
     PartitionAddress,
     PartitionOrders,
     PartitionStatus,
@@ -216,7 +217,7 @@ def test_what_was_computed_behind_the_end_of_a_task_is_not_pushed() -> None:
     partitions.learn((PartitionAddress(index=0, incarnation=(1, 1), endpoint="p0", has_base=True),))
     requests = Requests(PLAN, partitions, 1, lambda index, key, body: AskPartition(index, "p0", key, body))
     training = AsynchronousTraining(PLAN, partitions, requests, False, lambda now: [], looks_ahead=False)
-    training.take(0)
+    training.take(Lease(task=0))
     (pull,) = training.schedule()
     assert isinstance(pull, AskPartition)
     assert isinstance(pull.key, tuple)
