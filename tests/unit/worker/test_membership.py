@@ -69,7 +69,7 @@ def told_when(
 
     async def main() -> list[object]:
         told = Told()
-        config = JobConfig(job_name="j", job_dir=str(folder), worker_id=0, master_addr=master_addr)
+        config = JobConfig(job_name="j", job_dir=str(folder), worker_id=0, master_addr=master_addr, port=0)
         job = builders.job(SCHEDULE.plan, config=config.to_record())
         computing = Computing(config, PredictingEngine, Stop(), told.put_nowait, told.put_nowait)
         member = Membership(config, job, Security(), computing, told.put_nowait, told.put_nowait)
