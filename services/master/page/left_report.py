@@ -92,9 +92,14 @@ def _status(
 
 
 def _beginning(job: Job, state: JournalState, config: JobConfig) -> JobStatus:
-    """Return how the job stood when it was planned."""
-    plan, tasks = job.plan, state.task_count or job.plan.task_count
-    records, minibatches = plan.size_of(tasks)
+    """Return how the job stood when it was planned; of one without an end, with as much to do as has been done."""
+    plan, end = job.plan, state.curve_end
+    tasks = state.task_count or plan.task_count
+    if plan.is_endless:
+        tasks = min(tasks, (end.records if end else 0) // plan.records_per_task)
+        records, minibatches = end.records if end else 0, 0
+    else:
+        records, minibatches = plan.size_of(tasks)
     return JobStatus(
         name=job.name,
         state="Starting",
@@ -106,6 +111,7 @@ def _beginning(job: Job, state: JournalState, config: JobConfig) -> JobStatus:
         minibatches_total=minibatches,
         tasks_total=tasks,
         is_allreduce=config.is_allreduce,
+        is_endless=plan.is_endless,
     )
 
 
@@ -115,7 +121,9 @@ def _later_figures(state: JournalState, heard: JobStatus) -> dict[str, Any]:
     evaluations, end, total = ShownEvaluations(state.evaluations).views, state.curve_end, heard.records_total
     if len(evaluations) > len(heard.evaluations):
         found["evaluations"] = evaluations
-    if end is not None and end.records > heard.records:
+    if end is not None and heard.is_endless:  # what was heard last may be of the epoch under way
+        found |= {"version": max(end.version, heard.version), "records": heard.records or end.records}
+    elif end is not None and end.records > heard.records:
         ratio = min(1.0, end.records / total) if total else 0.0
         found |= {"version": end.version, "records": end.records, "ratio": ratio}
         found["tasks_done"] = int(ratio * heard.tasks_total)

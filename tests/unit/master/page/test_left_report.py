@@ -15,6 +15,7 @@ from edlz.services.master.page.left_report import LOST, leave_report
 from edlz.services.master.progress.curves import Curves, Figures
 from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.job_status import EventView, JobStatus
+from edlz.services.protocol.plan import Plan
 from tests import builders
 from tests.shown_pages import content
 
@@ -22,7 +23,7 @@ BEGAN = 1_777_885_900.0
 PLAN = builders.plan(100, records_per_task=10, minibatch_size=5, slots=2, epochs=2)
 
 
-def journal_in(folder: Path) -> Path:
+def journal_in(folder: Path, plan: Plan = PLAN) -> Path:
     """Write what a master has kept of a job that is at version 30 of 40, which it has evaluated once."""
     curves = Curves()
     for version in range(31):
@@ -35,7 +36,7 @@ def journal_in(folder: Path) -> Path:
     config = builders.settings(job_name="mnist", envs="TOKEN=s3cret", num_workers=3).to_record()
     event = EventView(seq=7, at=BEGAN + 3, kind="worker", text="worker-0 lost: killed.")
     with Journal(folder / "journal.sqlite") as journal:
-        journal.begin(builders.job(PLAN, name="mnist", config=config), at=BEGAN)
+        journal.begin(builders.job(plan, name="mnist", config=config), at=BEGAN)
         journal.write(1, {"term": 1, "events": (event,), "curve_end": kept.end}, {"curves": kept.added})
         journal.write(1, {}, {"evaluations": Added(0, ((20, {"accuracy": 0.75}),))})
     return folder / "journal.sqlite"
@@ -73,6 +74,22 @@ def test_what_was_heard_last_may_be_more(tmp_path: Path) -> None:
     assert (tree["workers"], tree["ps"]) == ([], [])
     assert len(tree["events"]) == len(heard.events) + 2, "and the journal's, and until when that is"
     assert len(tree["evaluations"]) == len(heard.evaluations)
+
+
+def test_of_a_job_without_an_end_it_shows_what_was_done(tmp_path: Path) -> None:
+    journal = journal_in(
+        tmp_path, builders.plan(100, records_per_task=10, minibatch_size=5, slots=2, epochs=0)
+    )
+    assert leave_report(tmp_path, journal) == ""
+    progress = shown(tmp_path / "report.html")["progress"]
+    assert (progress["version"], progress["records"], progress["records_total"]) == (30, 150, 150)
+    heard = msgspec.structs.replace(
+        content().status, is_endless=True, version=31, records=55, records_total=100
+    )
+    (tmp_path / "report.html").unlink()
+    assert leave_report(tmp_path, journal, heard) == ""
+    progress = shown(tmp_path / "report.html")["progress"]
+    assert (progress["version"], progress["records"], progress["records_total"]) == (31, 55, 100)
 
 
 def test_one_that_is_there_stays(tmp_path: Path) -> None:
