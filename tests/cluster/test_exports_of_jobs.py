@@ -22,8 +22,15 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_what_a_job_exports_at_its_end(name: str, tmp_path: Path, mnist_sample: Path) -> None:
+MEMBERS = ("--distribution_strategy=AllreduceStrategy", "--num_workers=2")
+
+
+@pytest.mark.parametrize(
+    ("name", "who"), [*((name, ("--num_ps_pods=2",)) for name in MODELS), (next(iter(MODELS)), MEMBERS)]
+)
+def test_what_a_job_exports_at_its_end(
+    name: str, who: tuple[str, ...], tmp_path: Path, mnist_sample: Path
+) -> None:
     """It predicts what `edlz predict` does with the checkpoint of the same state."""
     data = mnist_sample / "train"
     if (data_set := MODELS[name]) != "mnist":
@@ -34,7 +41,7 @@ def test_what_a_job_exports_at_its_end(name: str, tmp_path: Path, mnist_sample: 
     with Writer(tmp_path / "few") as writer:
         for record in records:
             writer.write(record)
-    model = (f"--model_def={name}", "--worker_threads=2", f"--minibatch_size={MINIBATCH}", "--num_ps_pods=2")
+    model = (f"--model_def={name}", "--worker_threads=2", f"--minibatch_size={MINIBATCH}", *who)
     flags = (f"--training_data={data}", f"--output={tmp_path}/out", "--checkpoint_steps=100000")
     with TrainJob(tmp_path, *model, *flags) as job:
         exported = job.finish().exported

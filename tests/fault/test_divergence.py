@@ -19,6 +19,7 @@ FLAGS = (
     "--grads_to_wait=1",
     "--num_workers=1",
 )
+MEMBERS = ("--distribution_strategy=AllreduceStrategy", "--num_workers=2")  # the last value of a flag counts
 ENOUGH = 10  # minibatches with a NaN
 
 
@@ -57,8 +58,11 @@ def check_end(job: TrainJob, output: str, at_least: int) -> None:
     assert "--stop_on_nan ends a job there" in output
 
 
-def test_its_master_is_killed_after_the_first_evaluation(tmp_path: Path, flags: tuple[str, ...]) -> None:
-    with TrainJob(tmp_path, *flags, "--num_epochs=3", "--evaluation_steps=40") as job:
+@pytest.mark.parametrize("more", [(), MEMBERS], ids=["servers", "members"])
+def test_its_master_is_killed_after_the_first_evaluation(
+    more: tuple[str, ...], tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    with TrainJob(tmp_path, *flags, *more, "--num_epochs=3", "--evaluation_steps=40") as job:
         job.wait_for_output("Evaluation metrics[v=40]")
         counted = wait_for(lambda: job.status().nonfinite_losses, "a loss is NaN")
         job.kill("master")
@@ -78,3 +82,15 @@ def test_it_is_stopped_and_resumed(tmp_path: Path, flags: tuple[str, ...]) -> No
         assert found["job"]["state"] == "Stopped"
         assert found["nonfinite_losses"] == stopped.nonfinite_losses > ENOUGH
         check_end(job, job.run("resume", job.name), ENOUGH)
+
+
+@pytest.mark.slow
+def test_a_group_ends_where_a_loss_is_nan_if_that_is_wanted(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    with TrainJob(tmp_path, *flags, *MEMBERS, "--stop_on_nan") as job:
+        job.finish(code=1)
+        output = job.output()
+        assert "--stop_on_nan: the loss is " in output
+        assert "minibatch " in output
+        assert f"or go on whatever the loss is: edlz resume {job.name} --stop_on_nan=no" in output
+        resumed = job.run("resume", job.name, "--stop_on_nan=no")
+        check_end(job, resumed, ENOUGH)

@@ -17,6 +17,7 @@ from edlz.services.master.core.vocabulary.instructions import Announce, Instruct
 from edlz.services.protocol.groups import BASE, DurableState, number_of
 from edlz.services.protocol.ledger import LedgerRecord, TaskSet
 from edlz.services.protocol.messages import (
+    NO_IDENTITY,
     CheckpointPart,
     ClosedTask,
     Decided,
@@ -157,6 +158,11 @@ class Group:
         """The first task that some member has not finished, as far as members have told."""
         members = () if self._core is None else self._core.told_members
         return min((TaskSet(status.finished).first_missing() for status in members), default=0)
+
+    @property
+    def generation(self) -> Identity:
+        """The newest that this master has named, or goes on with."""
+        return NO_IDENTITY if self._core is None else self._core.generation
 
     def worker(self, life: Identity) -> str:
         """Return the id of a worker that has been heard."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection
 
+import msgspec
+
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.course import Course
 from edlz.services.master.core.group import Group
@@ -84,6 +86,15 @@ class GroupCourse:
     def hear(self, status: WorkerStatus, now: float, *, is_spare: bool) -> list[Instruction]:
         """Take in what a worker says of its replica, if it is built; a spare is a member when it is called."""
         return [] if status.member is None else self._group.hear(status, now, is_spare=is_spare)
+
+    def admitted(self, status: WorkerStatus) -> WorkerStatus:
+        """Return what a worker says, without the wish to evaluate if its group is none any more.
+
+        It would ask for one task after the other, and never have the version.
+        """
+        member = status.member
+        is_in = member is not None and member.generation == self._group.generation
+        return status if is_in else msgspec.structs.replace(status, wants_evaluation=False)
 
     def on_tick(self, now: float) -> list[Instruction]:
         """Time has passed."""

@@ -89,6 +89,7 @@ class WorkerAnswers:
         out += self._work.losses.take(status, now)
         if self._group is not None:
             out += self._group.hear(status, now, is_spare=not live.is_active(status.worker))
+            status = self._group.admitted(status)
         answer = self._orders(status, entry, out, now)
         self._note(status, entry, answer, now)
         if status.can_wait and not says_anything(answer):

@@ -109,9 +109,7 @@ def test_row_wise_adagrad_is_that_of_the_tables():
 )
 def test_options_that_partitions_do_not_have_are_named(options, advice):
     (name,) = options
-    with pytest.raises(
-        ModelError, match=rf"Adam\({name}=.*\): this option has no parameter-server form"
-    ) as error:
+    with pytest.raises(ModelError, match=rf"Adam\({name}=.*\): this option has no compiled form") as error:
         ModelOptimizer(O.Adam(**options))
     assert advice in error.value.help
 
@@ -121,7 +119,7 @@ def test_optimizers_that_partitions_do_not_have_are_named():
         """A subclass may do anything."""
 
     for optimizer in (O.Adafactor(), Adam(), O.LossScaleOptimizer(O.Adafactor())):
-        with pytest.raises(ModelError, match="has no parameter-server form yet") as error:
+        with pytest.raises(ModelError, match="has no compiled form") as error:
             ModelOptimizer(optimizer)
         assert error.value.help.startswith("use one of SGD, Adam, AdamW")
     with pytest.raises(ModelError, match=r"optimizer\(\) returned float"):

@@ -115,7 +115,7 @@ MISTAKES = [
     (
         "optimizer",
         "def optimizer():\n    return keras.optimizers.Adafactor()",
-        'optimizer "Adafactor" has no parameter-server form yet',
+        'optimizer "Adafactor" has no compiled form',
         "use one of SGD, Adam,",
     ),
     (
@@ -127,7 +127,7 @@ MISTAKES = [
     (
         "optimizer",
         "class Mine(keras.optimizers.SGD):\n    pass\ndef optimizer():\n    return Mine(0.1)",
-        'optimizer "Mine" has no parameter-server form yet',
+        'optimizer "Mine" has no compiled form',
         "use one of SGD, Adam,",
     ),
 ]

@@ -160,6 +160,27 @@ def test_a_checkpoint_that_lies_there_already_is_not_waited_for() -> None:
     assert (master.core.checkpoints.is_answered, master.core.checkpoints.newest) == (True, 5)
 
 
+def test_who_is_in_no_group_any_more_evaluates_nothing() -> None:
+    """It has promised the next generation, or missed it: no version that is asked for comes to it."""
+    master = Master()
+    master.say(member=member())
+    master.say(member=member(phase="promised", generation=(1, 1)))
+    asked: list[bool] = []
+    for generation in ((1, 1), (1, 0)):
+        status = WorkerStatus(
+            worker="0",
+            boot=1,
+            incarnation=master.life,
+            seq=0,
+            era=NO_IDENTITY,
+            wants_evaluation=True,
+            member=member(generation=generation),
+        )
+        assert master.core._group is not None
+        asked.append(master.core._group.admitted(status).wants_evaluation)
+    assert asked == [True, False]
+
+
 def test_who_could_not_write_its_part_is_named() -> None:
     master = Master()
     master.say(member=member())

@@ -141,16 +141,16 @@ def _read(optimizer: Any, owner: str) -> OptimizerSpec:
     # A subclass may override the update, and would silently not be asked.
     is_known = type(optimizer) in (RowwiseAdagrad, getattr(keras.optimizers, name, None))
     if not is_known or name not in _SETTINGS:
-        raise ModelError(f'optimizer "{name}" has no parameter-server form yet', f"use one of {supported}")
+        raise ModelError(f'optimizer "{name}" has no compiled form', f"use one of {supported}")
     for option, (off, advice) in _OPTIONS_OFF.items():
         value = getattr(optimizer, option, None)
         if value not in off:
-            raise ModelError(f"{name}({option}={value!r}): this option has no parameter-server form", advice)
+            raise ModelError(f"{name}({option}={value!r}): this option has no compiled form", advice)
     settings = {key: _plain(getattr(optimizer, key)) for key in _SETTINGS[name]}
     try:
         make_optimizer(name, settings)
     except ValueError as e:
-        raise ModelError(f"{owner}: {name}: {e}", "parameter servers would refuse it") from e
+        raise ModelError(f"{owner}: {name}: {e}", "its compiled form takes no such value") from e
     if not settings["weight_decay"]:
         del settings["weight_decay"]
     return OptimizerSpec(name=name, settings=settings)

@@ -58,7 +58,7 @@ def test_ids_may_depend_on_the_shape_of_rows(make):
     [
         ("Embedding(3, embeddings_initializer='orthogonal')", "initializer Orthogonal? .*one by one"),
         ("Embedding(3, embeddings_initializer='he_normal')", "HeNormal depends on the table's size"),
-        ("Embedding(3, optimizer=keras.optimizers.Lamb())", 'optimizer "Lamb" has no parameter-server form'),
+        ("Embedding(3, optimizer=keras.optimizers.Lamb())", 'optimizer "Lamb" has no compiled form'),
         ("Embedding(3, embeddings_regularizer='l2')", "has no embeddings_regularizer"),
         ("Embedding(3, embeddings_constraint='non_neg')", "has no embeddings_constraint"),
         ("Embedding(3, combiner='max')", "combiner='max' is none of sum, mean, sqrtn"),
