@@ -42,6 +42,7 @@ CHANGEABLE = (  # by `edlz resume`: what does not say what is trained
     "worker_pod_priority",
     "restart_master",
     "orphan_secs",
+    "watch_secs",
     "skip_bad_tasks",
     "max_step",
     "stop_on_nan",

@@ -177,6 +177,8 @@ class WorkerShell(Shell):
 
     def _compute(self, process: Process, compute: worker_core.Compute) -> None:
         task, index, length = compute.task, compute.index, self._job.schedule.lengths[compute.task]
+        if self._job.schedule.files and not self._job.schedule.grown_plan.task_range(task).count:
+            raise Violation(f"task {task} only fills a round, and is computed")
         delay = self._job.rng.uniform(0.1, 1.0)
         bad = self._meets_bad(process, task, index)
         if self._is_poison(process, task, index):

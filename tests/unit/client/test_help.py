@@ -26,7 +26,7 @@ Model and data
   --validation_data PATH   evaluated while training and at the end
   --model_zoo DIR          where models lie                     [installed zoo]
 Training
-  --num_epochs N           passes over the data                        [1]
+  --num_epochs N           passes over the data; 0: without end        [1]
   --minibatch_size N       records in one gradient                     [64]
   --use_async              apply each gradient at once                 [no]
 Workers        --num_workers [2]  --num_ps_pods [1]
@@ -35,7 +35,7 @@ Results        --evaluation_steps  --log_loss_steps [100]  --checkpoint_steps
                --checkpoint_dir [the job's]  --output  --tensorboard_log_dir
 Kubernetes     --image_name  --namespace [the context's]  --volume
 This run       --job_name [the model's]  --config  --progress [auto]
-More: --help=GROUP  model(15)  training(16)  workers(11)  results(10)
+More: --help=GROUP  model(17)  training(16)  workers(11)  results(10)
                     kubernetes(25)  images(9)  run(13)
       --help=WORD   flags about a word, e.g. --help=evaluation
       --help-all    all of them

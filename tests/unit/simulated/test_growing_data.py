@@ -4,6 +4,9 @@ import random
 
 import pytest
 
+from edlz.services.master.core.vocabulary.records import JournalState
+from edlz.services.master.progress.progress import Progress
+from edlz.services.protocol.job_status import JobStatus
 from tests.simulation.job import Fault, Schedule, SimulatedJob
 from tests.simulation.schedule import GROWTH_MOMENTS
 
@@ -128,3 +131,42 @@ def test_epochs_without_end(seed: int) -> None:
         faults=tuple(Fault(rng.uniform(5, 40), "kill", role) for role in ("m", "p0", "w0")),
     )
     SimulatedJob(about).run()
+
+
+def seen_of(job: SimulatedJob, *, now: float) -> JobStatus:
+    """Return what a screen shows of a job that is looked at from then on, for three seconds."""
+    job.run_until(now)
+    master = job.process("m")
+    assert master is not None
+    progress = Progress(master.core, 1e9, job.now, JournalState())
+    for later in range(12):
+        progress.sample(now + later / 4)
+    return progress.status(0, now + 3)
+
+
+def test_a_job_that_waits_for_data_is_seen_to_do_so() -> None:
+    job = SimulatedJob(schedule(1, max_step=0))
+    status = seen_of(job, now=50.0)
+    assert (status.state, status.is_endless, status.waits_for_data_s) == ("Training", True, 3.0)
+    assert (status.records, status.records_total, status.ratio) == (24, 24, 1.0)
+    assert status.epoch_text == "epoch 1"
+    assert status.stalled_s is None
+    assert status.eta_s is None
+    assert status.tasks_done == status.tasks_total == job.schedule.grown_plan.known
+
+
+def test_a_job_with_an_end_says_how_far_it_is() -> None:
+    status = seen_of(SimulatedJob(schedule(1, max_step=12)), now=15.0)
+    assert (status.is_endless, status.records_total, status.epoch_text) == (False, 12, "epoch 1/1")
+
+
+def test_epochs_without_end_are_seen_one_by_one() -> None:
+    about = Schedule(1, "async", 1, epochs=0, lengths=(4,) * 300, partitions=1, workers=2, endless_tasks=5)
+    status = seen_of(SimulatedJob(about), now=40.0)
+    assert status.is_endless
+    assert status.waits_for_data_s is None
+    assert status.epoch_text == f"epoch {1 + status.tasks_done // 5}"
+    assert status.epoch > 1
+    assert (status.records_total, status.tasks_total) == (20, 5 * status.epoch)
+    assert 0 <= status.ratio <= 1
+    assert status.records == round(20 * status.ratio)
