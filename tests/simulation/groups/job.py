@@ -397,6 +397,7 @@ class GroupJob:
             return
         if core.phase is not phase:
             self._reach(core.phase.value, process)
+            self._reach(f"{core.phase.value} v{core.name[1]}", process)
         if core.phase is Phase.SEALED:
             self._sealed[core.name] = core.store.view(core.name[0])
         for instruction in instructions:

@@ -37,7 +37,8 @@ class GroupFault:
     kill (replaced), leave (not replaced), all (killed at once), stall, cut (from the master), link (between it and
     another one), island (it and no other worker reach each other, now and later), damage (its state in memory changes), join (one
     more), master (killed), stall master.  `seconds`: how long.
-    `during`: `at` seconds after a member (`who` is that one then) or the group enters this state for the `nth` time.
+    `during`: `at` seconds after a member (`who` is that one then) or the group enters this state for the `nth` time; of a
+    member also "staged v7".
     """
 
     at: float

@@ -30,6 +30,7 @@ SCHEDULES = 400  # looked through, from where one is known
 Patch = tuple[Any, str, Any]
 
 take, begin, take_over, feed = Reduction.take, Reduction.begin, Replica._take_over, Rendezvous.feed
+commit = Replica._commit
 
 
 def breaks(seed: int, *, is_function: bool = True) -> bool:
@@ -65,6 +66,8 @@ def forgets_nothing(self: Reduction, generation: Identity) -> list[Reply]:
 
 
 def names_by_version(self: Replica, step_: Any, now: float) -> list[Any]:
+    if not step_.slots:
+        return commit(self, step_, now)
     self._whole.advance(step_.mean())
     self.name = (0, 0), self._whole.version
     self._exchange.end_step()

@@ -172,3 +172,15 @@ def test_a_state_that_cannot_be_read_is_done_without() -> None:
     about = {"lengths": (12,) * 4, "epochs": 1, "checkpoint_steps": 2, "unreadable": 20}
     job = GroupJob(schedule(faults=(fault,), **about)).run()
     assert (job.figures["faults"], job.figures["loaded"]) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", ["", "kill", "master", "all"])
+def test_a_state_that_is_damaged_in_the_last_step_is_not_what_the_job_ends_with(kind: str) -> None:
+    """Behind the last step members compare their states once more, by one without slots."""
+    warned = 0
+    for nth in range(1, 5):
+        faults = [GroupFault(at=0.001, kind="damage", during="staged v7", nth=nth)]
+        faults += [GroupFault(at=0.1, kind=kind, during="sealing", nth=2)] if kind else []
+        job = GroupJob(checked(1, *faults), has_majority=kind != "all").run()
+        warned += job.figures["warned"]
+    assert warned

@@ -16,7 +16,6 @@ from collections.abc import Hashable
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.digest_reads import read
 from edlz.services.parameters.store import Store
-from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (
@@ -28,7 +27,6 @@ from edlz.services.protocol.messages import (
     MemberStatus,
     ReadTables,
     ReadVector,
-    Recount,
     Reduce,
     Reduced,
     Refused,
@@ -72,6 +70,7 @@ from edlz.services.worker.core.groups.reduction import OWN, refusal
 from edlz.services.worker.core.groups.replica_phases import OF_MEMBERS, STEPS, Phase
 from edlz.services.worker.core.groups.state_transfer import part_of, state_digest
 from edlz.services.worker.core.groups.step import Step, next_step
+from edlz.services.worker.core.groups.told_state import told_of
 from edlz.services.worker.core.groups.transfer import Transfer
 from edlz.services.worker.core.groups.written_parts import WrittenParts
 
@@ -138,25 +137,16 @@ class Replica:
             generation=self.generation,
             members=tuple(member.incarnation for member in self._exchange.members) if is_member else (),
             name=self.name,
-            finished=self.store.ledger.finished.bounds if self.store else (),
             lacks=lacks,
             unanswered=unanswered,
             has_mean=has_mean,
             failed=self._failed,
             written=self._written.told,
             unreadable=self._unreadable,
-            marks=tuple(sorted(self.store.ledger.marks.items())) if self.store else (),
-            minibatches=self.store.ledger.minibatches if self.store else 0,
-            losses=self.store.losses if self.store else LossSum(),
-            recount=self._recount,
             source=self._source,
             differs_from=self._differs_from,
+            **told_of(self.store, self.plan),
         )
-
-    @property
-    def _recount(self) -> Recount:
-        store = self.store
-        return Recount() if store is None else store.counts.recount(self.plan)
 
     @property
     def is_member(self) -> bool:
@@ -344,7 +334,8 @@ class Replica:
 
     def _begin_step(self) -> list[Instruction]:
         waits_in = self._waits_in
-        if waits_in is None:
+        is_checked_last = waits_in is Phase.SEALING and len(self._exchange.members) > 1
+        if waits_in is None or is_checked_last:
             is_new = not self._is_in_step
             out = self._compute()
             return [*out, Tell()] if is_new else out
@@ -391,7 +382,8 @@ class Replica:
             return []
         self._enter(Phase.STAGED)
         version = self._whole.version
-        if len(self._exchange.members) > 1 and self._milestones.compares(version):
+        is_last = not self._exchange.in_work.slots
+        if len(self._exchange.members) > 1 and (is_last or self._milestones.compares(version)):
             self._exchange.in_work.checksum = state_digest(self._whole.view(self.name[0]))
         named = self._milestones.named(version, now)
         asked, own = self._exchange.send(event.learning_rate, *named, now)
@@ -428,6 +420,9 @@ class Replica:
 
     def _commit(self, step: Step, now: float) -> list[Instruction]:
         """Take the step; then promise what waits for it, or take the next one."""
+        if not step.slots:  # members have the same state to end with
+            self._exchange.end_step()
+            return self._seal() if self._pending is None else self._promise(self._pending)
         try:
             self._whole.advance(step.mean())
         except ValueError as error:

@@ -192,6 +192,8 @@ def next_step(
 ) -> tuple[Step, tuple[Slot, ...]]:
     """Return the step that follows a state, and what is to be computed for it in the block of a rank.
 
+    Behind the last task it has no slots: then members only compare their states.
+
     Parameters
     ----------
     ends : mapping of int to int
@@ -200,7 +202,8 @@ def next_step(
         The job ends before this task.  Who has which slots of a round does not depend on it.
     """
     ledger = store.ledger
-    tasks = plan.round_tasks(ledger.finished.first_missing())
+    first = ledger.finished.first_missing()
+    tasks = plan.round_tasks(first) if first < task_count else ()
     block = block_of(rank, chunks.count, len(tasks))
     step, slots = Step(store.version, block, len(tasks), chunks), []
     for slot in block:
