@@ -21,10 +21,12 @@ def train(
     optimizer: str = "optimizer",  # function that gives the optimizer
     eval_metrics_fn: str = "eval_metrics_fn",  # function that gives the metrics
     data_reader_params: str = "",  # how data is read: reader_type=CSV;sep=,
+    watch_data: bool = False,  # train on what comes, too, each record once
+    watch_secs: float = 5.0,  # between two looks for new data
     statistics: str = "",  # statistics.json, for edlz.api.statistics
     custom_data_reader: str = "custom_data_reader",  # function that gives a data reader
     codec_type: str = "bytes",  # what a record is: bytes | tf_example
-    num_epochs: int = 1,  # passes over the data
+    num_epochs: int = 1,  # passes over the data; 0: without end
     minibatch_size: int = 64,  # records in one gradient
     num_minibatches_per_task: int = 8,  # minibatches in one task
     records_per_task: int | None = None,  # records in one task; wins over the above
@@ -118,10 +120,12 @@ async def train_async(
     optimizer: str = "optimizer",  # function that gives the optimizer
     eval_metrics_fn: str = "eval_metrics_fn",  # function that gives the metrics
     data_reader_params: str = "",  # how data is read: reader_type=CSV;sep=,
+    watch_data: bool = False,  # train on what comes, too, each record once
+    watch_secs: float = 5.0,  # between two looks for new data
     statistics: str = "",  # statistics.json, for edlz.api.statistics
     custom_data_reader: str = "custom_data_reader",  # function that gives a data reader
     codec_type: str = "bytes",  # what a record is: bytes | tf_example
-    num_epochs: int = 1,  # passes over the data
+    num_epochs: int = 1,  # passes over the data; 0: without end
     minibatch_size: int = 64,  # records in one gradient
     num_minibatches_per_task: int = 8,  # minibatches in one task
     records_per_task: int | None = None,  # records in one task; wins over the above

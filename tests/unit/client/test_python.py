@@ -98,7 +98,7 @@ def test_a_mistake_is_an_error_with_its_help() -> None:
 def test_all_mistakes_are_told() -> None:
     with pytest.raises(InvalidConfigError) as caught:
         client.train(
-            model_def="mnist.mnist_functional_api.custom_model", training_data="no/such", num_epochs=0
+            model_def="mnist.mnist_functional_api.custom_model", training_data="no/such", num_epochs=-1
         )
     assert len(caught.value.problems) > 1 or "num_epochs" in str(caught.value)
 
