@@ -296,13 +296,7 @@ class Replica:
         if self._transfer is None or event.attempt != self._attempt:
             return []
         if event.state is None:
-            requests = self._transfer.begin_again()
-            if not requests:
-                version = self._transfer.source[1]
-                raise RemoteProtocolError(
-                    f"v{version} is not whole when it is here, whoever it is taken from"
-                )
-            return list(self._exchange.fetch(requests))
+            return list(self._exchange.fetch(self._transfer.begin_again()))
         self._transfer = None
         self._take_over(event.state)
         return self._begin()

@@ -5,6 +5,7 @@ another digest than it had, somebody holds something else under the name; then o
 and the next one, until the digest is right.  Who gets it right from none of them is damaged itself.
 """
 
+from edlz.services.errors import RemoteProtocolError
 from edlz.services.protocol.messages import FetchState, Identity, SnapshotName, StatePiece
 
 __all__ = ["Transfer"]
@@ -66,10 +67,20 @@ class Transfer:
         return () if self.due else tuple(self._pieces[place] for place in sorted(self._pieces))
 
     def begin_again(self) -> list[Asked]:
-        """The pieces are not those of one state: return what is asked of one holder alone, all of it; nothing of nobody."""
+        """The pieces are not those of one state: return what is asked of one holder alone, all of it.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If none of them has given it whole.
+        """
         self._pieces = {}
         self._lone = 0 if self._lone is None else self._lone + 1
-        return self.requests() if self._lone < len(self._holders) else []
+        if self._lone == len(self._holders):
+            raise RemoteProtocolError(
+                f"v{self.source[1]} is not whole when it is here, whoever it is taken from"
+            )
+        return self.requests()
 
     def _holder(self, piece: int) -> Identity:
         return self._holders[piece if self._lone is None else self._lone]
