@@ -48,6 +48,8 @@ class Group:
     term : int
     durable : collection of (SnapshotName, bool)
         States that lie on the disk, whole, and whether as checkpoints.
+    hang_s : float
+        Seconds without progress until a member counts as hung.
 
     Attributes
     ----------
@@ -55,8 +57,8 @@ class Group:
         The state that members hold until it is evaluated.
     """
 
-    def __init__(self, plan: Plan, term: int, durable: Collection[DurableState]) -> None:
-        self._plan, self._term, self._before = plan, term, tuple(durable)
+    def __init__(self, plan: Plan, term: int, durable: Collection[DurableState], hang_s: float) -> None:
+        self._plan, self._term, self._before, self._hang_s = plan, term, tuple(durable), hang_s
         self._core: Rendezvous | None = None  # from the first input on
         self._lives: dict[str, set[Identity]] = {}  # of workers, by id
         self._workers: dict[Identity, str] = {}  # the same the other way round, of all that were ever heard
@@ -238,7 +240,7 @@ class Group:
 
     def _feed(self, event: events.Input, now: float) -> list[Instruction]:
         if self._core is None:
-            self._core = Rendezvous(self._plan, self._term, now, self._before)
+            self._core = Rendezvous(self._plan, self._term, now, self._before, self._hang_s)
         out: list[Instruction] = []
         for one in self._core.feed(event, now):
             match one:

@@ -39,6 +39,8 @@ class GroupCourse:
         Of this master.
     durable : collection of (SnapshotName, bool)
         States that lie on the disk, whole, and whether as checkpoints.
+    hang_s : float
+        Seconds without progress until a member counts as hung.
     cores : Partitions, Eras, Checkpoints, Work, Verdict, JobProcesses
         Told what the group has come to, and asked for what its members are to hear.
     course : Course
@@ -50,12 +52,13 @@ class GroupCourse:
         job: Job,
         term: int,
         durable: Collection[DurableState],
+        hang_s: float,
         cores: tuple[Partitions, Eras, Checkpoints, Work, Verdict, JobProcesses],
         course: Course,
     ) -> None:
         self._plan, self._course = job.plan, course
         self._partitions, self._eras, self._checkpoints, self._work, self._verdict, self._processes = cores
-        self._group = Group(job.plan, term, durable)
+        self._group = Group(job.plan, term, durable, hang_s)
         self._version = 0  # of the newest status
 
     # -- what is told
@@ -136,8 +139,10 @@ class GroupCourse:
 
     def _on_given(self, given: events.Instruction, now: float) -> list[Instruction]:
         match given:
-            case events.Evict(incarnation, reason):
-                return self._processes.evict(self._group.worker(incarnation), reason, now)
+            case events.Evict():
+                worker = self._group.worker(given.incarnation)
+                about = {"has_hung": given.is_hung, "is_replaced": given.is_replaced}
+                return self._processes.evict(worker, given.reason, now, **about)
             case events.GiveUpTask():
                 return self._work.give_up(_attempts(given))
             case _:

@@ -11,7 +11,7 @@ noticed by their silence only, and nobody is replaced.
 from collections.abc import Sequence
 
 from edlz.services.configuration.job_size import scale_warning
-from edlz.services.errors import RemoteProtocolError
+from edlz.services.errors import ConfigError, RemoteProtocolError
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses, Loss
 from edlz.services.master.core.processes.live_workers import LiveWorkers
 from edlz.services.master.core.processes.partitions import Partitions
@@ -231,11 +231,24 @@ class JobProcesses:
         ended, self._ended = self._ended, []
         return ended
 
-    def evict(self, worker: str, reason: str, now: float) -> list[Instruction]:
-        """A worker cannot work with the others: another one takes its place."""
-        self.live.dismiss(worker)
+    def evict(
+        self, worker: str, reason: str, now: float, *, has_hung: bool = False, is_replaced: bool = True
+    ) -> list[Instruction]:
+        """A worker cannot work with the others: another one takes its place, if one may."""
+        self.live.dismiss(worker, has_hung=has_hung)
         out = self._replace(f"worker-{worker}", reason, now, is_unreachable=False)
-        return [*out, *self.lose(worker, reason)]
+        out += self.lose(worker, reason)
+        return out if is_replaced else [*out, *self._do_without(now)]
+
+    def _do_without(self, now: float) -> list[Instruction]:
+        """Want one worker less, if somebody starts workers and the job may have fewer."""
+        if not self.is_supervised:
+            return []
+        try:
+            _, out = self.scale(self.desired.target - 1, now)
+        except ConfigError:
+            return []
+        return out
 
     def lose(self, worker: str, reason: str, *, is_death: bool = False) -> list[Instruction]:
         """A worker is gone (its launcher says so, or it is silent): its leases are free at once.

@@ -134,7 +134,7 @@ class MasterCore:
         self._refusal = journal.refusal
         about = (self.partitions, self.eras, self.checkpoints, self.work, self.verdict)
         self._course = Course(job, settings, checkpoint_steps, about)
-        of_group = (job, self.term, durable, (*about, self.processes), self._course)
+        of_group = (job, self.term, durable, hang_s, (*about, self.processes), self._course)
         self._group = GroupCourse(*of_group) if settings.is_allreduce else None
         self._standstill = Standstill()
         self._told: set[str] = set()  # who has heard how the job ended

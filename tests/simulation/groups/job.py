@@ -48,6 +48,8 @@ HEARTBEAT_S = 1.0
 NEAR_HEARTBEAT_S = 0.3  # of who waits for others
 BUCKET = 16  # elements: several buckets in a chunk
 EVALUATION_TASKS = 2
+HANG_S = 30.0  # longer than the slowest slot
+GIVEN_UP_S = 600.0
 LIMIT_S = 400.0  # behind the last fault a job ends sooner
 MASTER = 0
 
@@ -76,8 +78,12 @@ class Process:
     next_status_s: float = 0.0
     computing: int = 0  # the newest attempt
     heard: dict[int, int] = field(default_factory=dict)  # of a master: by worker, its newest status
-    evicted: set[int] = field(default_factory=set)  # of a master: workers
     damaged: Any = None  # the state in memory that was changed
+    evicted: dict[int, bool] = field(
+        default_factory=dict
+    )  # of a master: workers, and whether another one may come
+    hangs: bool = False  # of a worker: what it computes does not end
+    host: str = ""  # of a worker
 
 
 class GroupJob:
@@ -89,7 +95,7 @@ class GroupJob:
     def __init__(self, schedule: GroupSchedule, *, has_majority: bool = False) -> None:
         self.schedule, self.plan = schedule, schedule.plan
         self.rng = random.Random(schedule.seed)
-        self.now = 0.0
+        self.now = self.ended_s = 0.0
         self.log: list[str] = []
         self.figures: Counter[str] = Counter()  # commits, steps that were dropped, generations, ...
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
@@ -102,6 +108,8 @@ class GroupJob:
         self._sealed: dict[Any, State] = {}  # in memory, where members share no folder
         self._history: dict[Any, bytes] = {}
         self._cuts: list[tuple[frozenset[int], float]] = []
+        self._cut_hosts: dict[frozenset[str], float] = {}  # pairs that do not reach each other, until when
+        self._patience_s = LIMIT_S  # how long the job may take behind the last fault
         self._lone: set[int] = set()  # workers that reach the master, and no other worker
         self._tries: Counter[tuple[int, int]] = Counter()
         self._unreadable = schedule.unreadable
@@ -134,8 +142,7 @@ class GroupJob:
 
     def run(self) -> "GroupJob":
         """Let everything happen, and check what was promised."""
-        limit = self._last_fault_s + LIMIT_S
-        while self._heap and self.now < limit:
+        while self._heap and self.now < self._last_fault_s + self._patience_s:
             self.now, _, action = heapq.heappop(self._heap)
             action()
             if self.journal["complete"] is not None and self.now > self._last_fault_s + 30:
@@ -153,7 +160,7 @@ class GroupJob:
 
     def _start_master(self) -> Process:
         self.journal["term"] += 1
-        core = Rendezvous(self.plan, self.journal["term"], self.now, self._disk.names())
+        core = Rendezvous(self.plan, self.journal["term"], self.now, self._disk.names(), HANG_S)
         core.ends = dict(self.journal["ends"])
         core.decided = Decided(fence=self.plan.task_count, task_count=self.plan.task_count)
         process = self.processes[-self.journal["term"]] = Process(-self.journal["term"], core)
@@ -170,14 +177,16 @@ class GroupJob:
         if process.is_up:
             self._at(self.now + 0.5, lambda: self._tick_master(process))
 
-    def _start_worker(self) -> None:
+    def _start_worker(self, host: str = "") -> None:
         number = next(self._numbers)
         schedule = self.schedule
         milestones = Milestones(
             schedule.snapshot_s, schedule.checkpoint_steps, schedule.evaluation_steps, schedule.check_steps
         )
         core = Replica((1, number), self.plan, milestones, BUCKET)
-        process = self.processes[number] = Process(number, core)
+        process = self.processes[number] = Process(
+            number, core, host=host or f"host-{number % schedule.hosts}"
+        )
         self._within(
             0.5,
             4,
@@ -221,13 +230,17 @@ class GroupJob:
                 0.1, 1, lambda: self._when_awake(self.master, lambda: self._feed_master(self.master, lost))
             )
         if is_replaced:
-            self._within(0.5, 3, self._start_worker)
+            self._within(0.5, 3, lambda: self._start_worker(process.host))
 
     # -- network
 
     def _is_cut(self, one: int, other: int) -> bool:
         self._cuts = [(pair, until) for pair, until in self._cuts if until > self.now]
         pair = frozenset((max(one, MASTER), max(other, MASTER)))
+        if MASTER not in pair and self._cut_hosts:
+            hosts = frozenset(self.processes[number].host for number in pair)
+            if len(pair) > 1 and self._cut_hosts.get(hosts, 0.0) > self.now:
+                return True
         is_lone = MASTER not in pair and len(pair) > 1 and not pair.isdisjoint(self._lone)
         return is_lone or any(pair == cut for cut, _ in self._cuts)
 
@@ -275,7 +288,10 @@ class GroupJob:
                 return
             if body is None:
                 self.log.append(f"{self.now:8.2f} worker {process.number} is told to end")
-                self._end(process, is_replaced=self.journal["complete"] is None)
+                is_replaced = self.journal["complete"] is None and self.master.evicted.get(
+                    process.number, True
+                )
+                self._end(process, is_replaced=is_replaced)
             elif isinstance(body, GroupOrders):
                 self._feed(process, inputs.MemberOrdered(body))
                 if process.is_status_due:
@@ -299,7 +315,8 @@ class GroupJob:
             return
         if seq >= master.heard.get(to[0], 0):
             master.heard[to[0]] = seq
-            member = Member(incarnation=(1, to[0]), worker=str(to[0]))
+            where = self.processes[to[0]].host
+            member = Member(incarnation=(1, to[0]), worker=str(to[0]), endpoint=f"tcp://{where}:1")
             master.core.check(status)
             is_spare = to[0] not in self._active
             self._feed_master(master, events.Heard(member, status, is_spare))
@@ -324,9 +341,11 @@ class GroupJob:
                     self._evaluate(master, name, 0, [])
                 case events.Complete(name):
                     self.journal["complete"] = name
+                    self.ended_s = self.now
                 case events.Evict(incarnation):
+                    self.figures["hung"] += instruction.is_hung
                     self.figures["evicted"] += 1
-                    master.evicted.add(incarnation[1])
+                    master.evicted[incarnation[1]] = instruction.is_replaced
                 case events.Tell(text, is_warning=True):
                     self.figures["warned"] += 1
                     self.log.append(text)
@@ -472,7 +491,7 @@ class GroupJob:
         """Compute a block's slots one after another."""
 
         def go_on() -> None:
-            if process.computing != order.attempt:
+            if process.hangs or process.computing != order.attempt:
                 return
             if place == len(order.slots):
                 self._feed(process, inputs.BlockComputed(order.attempt, learning_rate(order.version)))
@@ -577,6 +596,14 @@ class GroupJob:
             case "link" if process and len(alive) > 1:
                 other = alive[(fault.who + 1) % len(alive)]
                 self._cuts.append((frozenset((process.number, other.number)), until))
+            case "hang" if process:
+                process.hangs = True
+                # Somebody else sees to who hangs while nobody waits for it.
+                self._at(self.now + GIVEN_UP_S, lambda: self._end(process, is_replaced=True))
+                self._patience_s += GIVEN_UP_S
+            case "hosts" if process and len(alive) > 1:
+                other = alive[(fault.who + 1) % len(alive)]
+                self._cut_hosts[frozenset((process.host, other.host))] = until
             case "island" if process:
                 self._lone.add(process.number)
             case "damage" if process and process.core.store is not None:

@@ -22,7 +22,15 @@ MOMENTS = (
     *("gathering", "formed", "evaluating", "complete"),
 )
 
-__all__ = ["MOMENTS", "GroupFault", "GroupSchedule", "random_group_schedule", "with_damage", "with_spares"]
+__all__ = [
+    "MOMENTS",
+    "GroupFault",
+    "GroupSchedule",
+    "random_group_schedule",
+    "with_damage",
+    "with_hosts",
+    "with_spares",
+]
 
 KINDS = (
     *("kill", "kill", "kill", "all", "master", "stall", "stall master"),
@@ -35,7 +43,8 @@ class GroupFault:
     """At some time something happens to a worker (the `who`-th of those that live then) or to the master.
 
     kill (replaced), leave (not replaced), all (killed at once), stall, cut (from the master), link (between it and
-    another one), island (it and no other worker reach each other, now and later), damage (its state in memory changes), join (one
+    another one), hosts (the same between all workers of the hosts of those two, which may be one), island (it and no other worker
+    reach each other, now and later), damage (its state in memory changes), hang (what it computes does not end), join (one
     more), master (killed), stall master.  `seconds`: how long.
     `during`: `at` seconds after a member (`who` is that one then) or the group enters this state for the `nth` time; of a
     member also "staged v7".
@@ -66,6 +75,7 @@ class GroupSchedule:
     snapshot_s: float | None = 10.0  # None: members share no folder, and nothing is kept
     checkpoint_steps: int = 0
     evaluation_steps: int = 0
+    hosts: int = 3  # on which the workers are, in turn
     unreadable: int = 0  # so many tries to read a durable state fail
     check_steps: int = 3  # between comparisons of members' states
     spares: int = 0  # workers besides, that are called when others are lost
@@ -134,6 +144,21 @@ def with_damage(schedule: GroupSchedule) -> GroupSchedule:
         GroupFault(at=r.uniform(3, 30), kind="damage", who=r.randrange(12)) for _ in range(r.randint(1, 2))
     ]
     return replace(schedule, faults=(*schedule.faults, *found))
+
+
+def with_hosts(schedule: GroupSchedule) -> GroupSchedule:
+    """Return the same schedule with one or two hosts that do not reach each other, or members that hang."""
+    r = random.Random(f"hosts {schedule.seed}")
+    found = [
+        GroupFault(
+            at=r.uniform(3, 30),
+            kind=r.choice(("hosts", "hang")),
+            who=r.randrange(12),
+            seconds=r.choice((r.uniform(1, 60), 1e9)),
+        )
+        for _ in range(r.randint(1, 2))
+    ]
+    return replace(schedule, hosts=r.randint(1, 4), faults=(*schedule.faults, *found))
 
 
 def _fault(r: random.Random) -> GroupFault:

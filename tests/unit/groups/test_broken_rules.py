@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edlz.services.errors import EdlzError
-from edlz.services.master.core.groups import links, rendezvous
+from edlz.services.master.core.groups import evictions, links, rendezvous
 from edlz.services.master.core.groups.events import Complete, Instruction
 from edlz.services.master.core.groups.rendezvous import Rendezvous
 from edlz.services.protocol.ledger import TaskSet
@@ -112,12 +112,6 @@ def any_has_sealed(self: Rendezvous, statuses: dict[Identity, MemberStatus]) -> 
     return []
 
 
-def by_dead_line(who: Identity, status: MemberStatus, statuses: Any, generation: Identity) -> Any:
-    for other in sorted({*status.lacks, *status.unanswered}):
-        if other in statuses:
-            yield other, max(who, other)
-
-
 def no_answers(who: Identity, status: MemberStatus, statuses: Any, generation: Identity) -> Any:
     yield from LINKS(who, msgspec.structs.replace(status, unanswered=()), statuses, generation)
 
@@ -125,18 +119,6 @@ def no_answers(who: Identity, status: MemberStatus, statuses: Any, generation: I
 def only_in_a_step(who: Identity, status: MemberStatus, statuses: Any, generation: Identity) -> Any:
     if status.members:
         yield from LINKS(who, status, statuses, generation)
-
-
-def the_younger(statuses: Any, generation: Identity, before: Any) -> tuple[Identity, Identity] | None:
-    for who, status in sorted(statuses.items()):
-        if status.generation == generation:
-            for other, _ in LINKS(who, status, statuses, generation):
-                return max(who, other), min(who, other)
-    return None
-
-
-def forgets_before(statuses: Any, generation: Identity, before: Any) -> tuple[Identity, Identity] | None:
-    return links.cut_off(statuses, generation)
 
 
 def is_held_by_version(self: Replica) -> bool:
@@ -159,12 +141,9 @@ RULES: dict[str, tuple[int, bool, tuple[Patch, ...]]] = {
     "fixed-tree": (0, True, ((step, "nodes_of", whole_block), (step, "_added", one_after_another))),
     "ledger-truth": (0, True, ((Rendezvous, "feed", counts_what_was_reported),)),
     "seal": (0, True, ((Rendezvous, "_conclude", any_has_sealed),)),
-    "broken-link": (3, True, ((rendezvous, "cut_off", lambda *_: None),)),
-    "a member's word against another's": (19, True, ((links, "_broken_links", by_dead_line),)),
+    "broken-link": (3, True, ((evictions, "cut_off", lambda *_: None),)),
     "means that have not come": (11, True, ((links, "_broken_links", no_answers),)),
     "who cannot fetch leaves": (30, True, ((links, "_broken_links", only_in_a_step),)),
-    "who is in most broken links leaves": (19, True, ((rendezvous, "cut_off", the_younger),)),
-    "links that were broken before": (19, True, ((rendezvous, "cut_off", forgets_before),)),
     "evaluation holds the next step": (0, True, ((Replica, "_is_held", property(lambda self: False)),)),
     "what is evaluated is a state, no version": (
         0,

@@ -11,6 +11,7 @@ from tests.simulation.groups.schedule import (
     GroupSchedule,
     random_group_schedule,
     with_damage,
+    with_hosts,
     with_spares,
 )
 
@@ -43,6 +44,25 @@ def test_members_are_equal_where_gradients_differ_each_time(seed: int) -> None:
 def test_the_same_where_members_share_no_folder(seed: int) -> None:
     job = GroupJob(replace(random_group_schedule(seed), snapshot_s=None)).run()
     assert job.figures["loaded"] == 0 or job.schedule.checkpoint_steps
+
+
+@pytest.mark.parametrize("seed", range(200, 208))
+def test_hosts_that_are_cut_from_each_other_and_members_that_hang(seed: int) -> None:
+    GroupJob(with_hosts(random_group_schedule(seed))).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(4000, 6000, 100))
+def test_many_schedules_with_hosts(first: int) -> None:
+    for seed in range(first, first + 100):
+        GroupJob(with_hosts(random_group_schedule(seed))).run()
+
+
+def test_the_third_worker_of_a_host_that_is_cut_off_is_not_started() -> None:
+    """The youngest leaves, another one comes to its host, and leaves too; the others end the job."""
+    cut = GroupFault(at=4.0, kind="hosts", who=0, seconds=1e9)
+    job = GroupJob(schedule(1, workers=2, hosts=2, lengths=(6,) * 8, faults=(cut,))).run()
+    assert (job.figures["evicted"], max(job.processes)) == (2, 3)
 
 
 @pytest.mark.parametrize("moment", ["computing", "sealed", "complete"])

@@ -17,6 +17,9 @@ from edlz.services.master.core.groups.events import (
     Tick,
     WriteManifest,
 )
+from edlz.services.master.core.groups.evictions import Eviction, Evictions
+from edlz.services.master.core.groups.hangs import START_HANG_S, Hangs
+from edlz.services.master.core.groups.joins import Joins
 from edlz.services.master.core.groups.links import cut_off
 from edlz.services.master.core.groups.rendezvous import STEPS, Rendezvous, Stage
 from edlz.services.master.core.groups.written_states import KNOWN
@@ -328,6 +331,101 @@ def test_who_is_cut_off_is_told_to_stop() -> None:
     found = group.computing(2, phase="staged", lacks=(life(1),))
     assert found[0] == Evict(life(2), "worker-2 cannot reach worker-1")
     assert group.core._candidates == (life(1),)
+
+
+def test_who_hangs_while_another_one_waits_is_replaced() -> None:
+    group = Group()
+    group.form(1, 2)
+    name = (group.core.generation, 1)
+    group.now = 2.0  # the first step took 2 s
+    group.computing(1, 2, name=name)
+    found: list[Instruction] = []
+    while not found:
+        assert group.now < 70
+        group.now += 9.0
+        found = [*group.computing(1, name=name, phase="staged"), *group.computing(2, name=name)]
+    assert found[0] == Evict(
+        life(2), "worker-2 hangs: no progress for 63s while others wait for it", is_hung=True
+    )
+    assert group.core._candidates == (life(1),)
+
+
+@pytest.mark.parametrize("phases", [("computing", "computing"), ("held", "computing"), ("staged", "failed")])
+def test_a_group_that_stands_still_as_a_whole_has_nobody_who_hangs(phases: tuple[str, str]) -> None:
+    group = Group()
+    group.form(1, 2)
+    for _ in range(200):
+        group.now += 9.0
+        for n, phase in enumerate(phases, 1):
+            group.computing(n, phase=phase)
+    assert group.core.stage is Stage.FORMED
+
+
+def test_before_any_step_is_known_of_everything_may_take_long() -> None:
+    group = Group()
+    group.form(1, 2)
+    while group.core.stage is Stage.FORMED:
+        group.now += 9.0
+        group.computing(1, phase="staged")
+        group.computing(2)
+    assert START_HANG_S < group.now < START_HANG_S + 20
+    slow = Hangs()
+    for version in range(4):
+        slow.note(life(1), status(name=((1, 1), version)), version * 50.0)
+    assert slow.limit_s == 250
+
+
+def test_those_who_die_as_soon_as_they_have_joined_join_later_each_time() -> None:
+    joins = Joins()
+    joins.form({life(1)}, 0)
+    joins.advance({life(1): 12})
+    for n, settle_s in enumerate((1, 1, 2, 4, 8, 16, 32, 60, 60)):
+        assert joins.settle_s == settle_s
+        joins.form({life(n + 2)}, 12)
+        joins.lose([life(n + 2)])
+    joins.form({life(99)}, 12)
+    joins.advance({life(1): 22, life(99): 22})
+    assert joins.settle_s == 1
+    joins.lose([life(99)])
+    assert joins.settle_s == 1
+
+
+def test_a_group_lets_the_next_one_wait_behind_two_who_died_at_once() -> None:
+    group = Group()
+    group.form(1)
+    group.computing(1)
+    for n in (2, 3):
+        group.form(1, n)
+        group.core.feed(Lost(life(n)), group.now)
+    group.say(1, phase="promised", generation=group.core.generation)
+    group.say(4)
+    group.wait(1.5)
+    assert group.core.stage is Stage.FORMED
+    group.wait(1.0)
+    assert group.core.stage is Stage.GATHERING
+
+
+def test_the_second_time_in_a_row_two_hosts_cannot_reach_each_other_nobody_comes_there() -> None:
+    evictions, found = Evictions(60.0), []
+    hosts = {1: "a", 2: "b", 3: "b", 4: "c"}
+    members = {
+        life(n): Member(incarnation=life(n), worker=str(n), endpoint=f"tcp://{at}:7")
+        for n, at in hosts.items()
+    }
+
+    def cut(one: int, other: int) -> Eviction:
+        both = {life(one): staged(lacks=(life(other),)), life(other): staged()}
+        evicted = evictions.due(both, members, GENERATION, 0.0)
+        assert evicted is not None
+        return evicted
+
+    found = [cut(1, 2), cut(1, 4), cut(1, 3)]
+    assert [each.is_replaced for each in found] == [True, True, False]
+    assert found[2].reason == "worker-1 cannot reach worker-3, like one before it (a and b)"
+    evictions.advance([members[life(2)], members[life(3)]], BASE, (GENERATION, 1))
+    assert not cut(1, 2).is_replaced
+    evictions.advance([members[life(1)], members[life(2)]], BASE, (GENERATION, 1))
+    assert cut(1, 2).is_replaced
 
 
 GENERATION = (1, 1)

@@ -78,10 +78,12 @@ class Tell:
 
 @dataclass(frozen=True)
 class Evict:
-    """A worker is told to stop, and another one may take its place."""
+    """A worker is told to stop, and another one takes its place, if one may."""
 
     incarnation: Identity
     reason: str
+    is_hung: bool = False  # it shows where, before it ends
+    is_replaced: bool = True
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,9 @@ from edlz.services.master.core.groups.events import (
     Tell,
     Tick,
 )
-from edlz.services.master.core.groups.links import Link, cut_off
+from edlz.services.master.core.groups.evictions import Eviction, Evictions
+from edlz.services.master.core.groups.hangs import HANG_S
+from edlz.services.master.core.groups.joins import Joins
 from edlz.services.master.core.groups.status_check import check_status
 from edlz.services.master.core.groups.written_states import KNOWN, WrittenStates
 from edlz.services.protocol.groups import BASE, DurableState
@@ -48,7 +50,6 @@ from edlz.services.transitions import Transitions
 __all__ = ["STEPS", "Rendezvous", "Stage"]
 
 SILENT_S = 10.0
-SETTLE_S = 1.0  # before a join: several come together
 JOIN_WAIT_S = 5.0  # for the step in work, before those who join
 
 
@@ -85,6 +86,8 @@ class Rendezvous:
         When it begins.
     durable : collection of (SnapshotName, bool)
         States that lie on the disk, whole, and whether as checkpoints.
+    hang_s : float
+        Seconds without progress until a member for whom others wait counts as hung.
 
     Attributes
     ----------
@@ -104,6 +107,7 @@ class Rendezvous:
         term: int,
         now: float,
         durable: Collection[DurableState] = (),
+        hang_s: float = HANG_S,
     ) -> None:
         self._plan, self._term = plan, term
         self._evaluated: deque[SnapshotName] = deque(maxlen=KNOWN)  # states, the newest ones
@@ -124,11 +128,13 @@ class Rendezvous:
         self._spares: set[Identity] = set()
         self._lost: set[Identity] = set()
         self._evicted: set[Identity] = set()
-        self._broken: set[Link] = set()  # for which somebody was evicted
+        self._evictions = Evictions(hang_s)
+        self._joins = Joins()
         self._candidates: tuple[Identity, ...] = ()  # who is told of the generation
         self._group: tuple[Identity, ...] = ()  # its members, when it is formed
         self._source: SnapshotName = BASE  # what the newest group has begun with
         self._formed: Identity = NO_IDENTITY  # its generation
+        self._formed_of: tuple[Identity, ...] = ()  # its members
         self._holders: tuple[Identity, ...] = ()
         self._load: tuple[Identity, SnapshotName] | None = None  # who reads a durable state
         self._unreadable: set[tuple[Identity, SnapshotName]] = set()
@@ -154,6 +160,7 @@ class Rendezvous:
             case Lost(incarnation):
                 self._lost.add(incarnation)
                 self._states.forget(incarnation)
+                self._evictions.forget(incarnation, self._lost)
             case Durable(name, is_checkpoint):
                 self._states.add(name, is_checkpoint=is_checkpoint)
             case Evaluated(name):
@@ -173,6 +180,7 @@ class Rendezvous:
             return []
         self._statuses[who], self._heard_s[who] = status, now
         (self._spares.add if is_spare and not status.members else self._spares.discard)(who)
+        self._evictions.note(who, status, now)
         if status.phase != "starting":
             self._ready_s.setdefault(who, now)
         if status.unreadable is not None:
@@ -320,6 +328,8 @@ class Rendezvous:
         names = sound or {who: self._statuses[who].name for who in candidates}
         best = max(names.values())
         self._enter(Stage.FORMED)
+        self._joins.form(set(candidates).difference(self._formed_of), best[1])
+        self._formed_of = candidates
         turn = self._bad.turn % len(candidates)
         self._group = (*candidates[turn:], *candidates[:turn])
         self._holders = tuple(who for who in names if names[who] == best)
@@ -357,16 +367,18 @@ class Rendezvous:
         ):
             return self._open(live, now)  # nobody holds the source
         new = [who for who in live if who not in self._group]
-        if new and all(now - self._ready_s[who] > SETTLE_S for who in new):
+        if new and all(now - self._ready_s[who] > self._joins.settle_s for who in new):
             return self._open(live, now, is_join=True)
         if any(statuses[who].phase == "staged" for who in self._damaged(self._group)):
             return self._open(live, now)  # it takes the others' state over
         failures = self._on_failures(statuses, live, now)
         if failures is not None:
             return failures
-        found = cut_off(statuses, self.generation, self._broken)
+        self._note_progress(statuses)
+        members = {who: self._members[who] for who in self._group}
+        found = self._evictions.due(statuses, members, self.generation, now)
         if found is not None:
-            return self._evict(*found, live, now)
+            return self._evict(found, live, now)
         return [*self._evaluate(statuses), *self._conclude(statuses)]
 
     def _watch_members(self, live: tuple[Identity, ...], now: float) -> list[Instruction] | None:
@@ -374,6 +386,7 @@ class Rendezvous:
         gone = [who for who in self._group if who not in live]
         if not gone:
             return None
+        self._joins.lose(gone)
         names = ", ".join(self._name(who) for who in gone)
         rest = (
             f"{_workers(len(live))} {'goes' if len(live) == 1 else 'go'} on."
@@ -394,14 +407,20 @@ class Rendezvous:
                 return [Evaluate(status.name)]
         return []
 
-    def _evict(
-        self, who: Identity, other: Identity, live: tuple[Identity, ...], now: float
-    ) -> list[Instruction]:
-        self._evicted.add(who)
-        self._broken.add(frozenset((who, other)))
-        reason = f"{self._name(who)} cannot reach {self._name(other)}"
-        rest = tuple(member for member in live if member != who)
-        return [Evict(who, reason), *self._open(rest, now, why=f"{reason}; another worker takes its place.")]
+    def _note_progress(self, statuses: dict[Identity, MemberStatus]) -> None:
+        """See who has stayed, and who have taken a step together."""
+        names = [status.name for status in statuses.values() if status.generation == self.generation]
+        if len(names) == len(self._group):
+            self._joins.advance({who: status.name[1] for who, status in statuses.items()})
+            self._evictions.advance(self.members, self._source, min(names))
+
+    def _evict(self, found: Eviction, live: tuple[Identity, ...], now: float) -> list[Instruction]:
+        self._evicted.add(found.who)
+        rest = tuple(member for member in live if member != found.who)
+        what = "another worker" if found.is_replaced else "no other worker"
+        why = f"{found.reason}; {what} takes its place."
+        evict = Evict(found.who, found.reason, is_hung=found.is_hung, is_replaced=found.is_replaced)
+        return [evict, *self._open(rest, now, why=why)]
 
     def _on_failures(
         self, statuses: dict[Identity, MemberStatus], live: tuple[Identity, ...], now: float

@@ -132,9 +132,9 @@ class LiveWorkers:
         else:
             self._asking.pop(worker, None)
 
-    def dismiss(self, worker: str) -> None:
+    def dismiss(self, worker: str, *, has_hung: bool = False) -> None:
         """A worker is not wanted any more."""
-        self._retired.setdefault(worker, False)
+        self._retired.setdefault(worker, has_hung)
 
     def is_retired(self, worker: str) -> bool:
         """Whether a worker was given up, or is not wanted any more."""
