@@ -190,3 +190,30 @@ def test_who_could_not_write_its_part_is_named() -> None:
     about = member(phase="computing", generation=(1, 1), members=(master.life,), name=name, written=(failed,))
     texts = [each.text for each in master.say(member=about) if isinstance(each, Announce)]
     assert "checkpoint v5 fails on worker-0: no room" in texts
+
+
+def test_a_spare_is_told_of_a_generation_when_it_is_called() -> None:
+    master = Master()
+    core = master.core
+
+    def other(life: Identity | None, seq: int, now: float, **fields: Any) -> WorkerOrders:
+        status = WorkerStatus(
+            worker="1", boot=2, incarnation=life, seq=seq, era=NO_IDENTITY, run="r", **fields
+        )
+        return master.answer(core.feed(Request("other", status), now))
+
+    life = other(None, 1, 0.0).incarnation
+    core.processes.live.supervise(1)
+    master.say(member=member())
+    first = master.answer(master.say(member=member())).group
+    assert first is not None
+    promised = {"phase": "promised", "generation": first.generation}
+    assert master.answer(master.say(member=member(**promised))).group.members  # type: ignore[union-attr]
+    for seq, now in ((2, 0.0), (3, 2.0)):
+        told = other(life, seq, now, member=member()).group
+        assert told is not None
+        assert told.generation == NO_IDENTITY
+    core.processes.lose("0", "killed")
+    told = other(life, 4, 2.1, member=member()).group
+    assert told is not None
+    assert told.generation > first.generation
