@@ -94,7 +94,7 @@ def test_epochs_without_end_begin_as_those_with_one(records: list[int], every: i
         found.append(at)
     assert found == [place for place in places if place < last]
     total = int(finite.minibatches.sum())
-    for steps in range(1, total):
+    for steps in range(1, total, 3):
         assert Milestones(endless, 0).end_after(steps) == Milestones(finite, 0).end_after(steps)
 
 
