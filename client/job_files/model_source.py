@@ -126,7 +126,7 @@ def _of_job(job: LocalJob, given: Mapping[str, str]) -> ModelSource:
     if result >= 0:  # callbacks have put back its weights
         return _of_version(planned, newest_good(version_folder(checkpoints, result)), given)
     if heads:
-        return _source(planned.name, planned.run, job.path, heads, planned.config, given)
+        return _source(planned.name, planned.run, job.path, heads, planned.config, given, planned.plan)
     if not list_versions(checkpoints):
         raise NoCheckpoint(
             f'job "{job.name}" is not at its end, and has no checkpoint',
@@ -138,7 +138,7 @@ def _of_job(job: LocalJob, given: Mapping[str, str]) -> ModelSource:
 def _of_version(planned: Job, folder: Path, given: Mapping[str, str]) -> ModelSource:
     manifest = read_manifest(folder)
     heads = tuple(part_head(folder, i, manifest.partitions) for i in range(manifest.partitions))
-    return _source(planned.name, manifest.run, folder, heads, planned.config, given)
+    return _source(planned.name, manifest.run, folder, heads, planned.config, given, planned.plan)
 
 
 def _source(
@@ -148,9 +148,13 @@ def _source(
     heads: tuple[Path, ...],
     kept: Mapping[str, Scalar],
     given: Mapping[str, str],
+    planned: Plan | None = None,
 ) -> ModelSource:
     config = _config(where, kept, given)
-    return ModelSource(job=job, run=run, where=where, heads=heads, config=config, plan=make_plan(config))
+    # What lies now where data comes may be anything: the job knows what it began with.
+    is_kept = planned is not None and planned.grows and given.keys().isdisjoint(("config", "training_data"))
+    plan = planned if planned is not None and is_kept else make_plan(config)
+    return ModelSource(job=job, run=run, where=where, heads=heads, config=config, plan=plan)
 
 
 def _config(where: Path, kept: Mapping[str, Scalar], given: Mapping[str, str]) -> JobConfig:
@@ -169,7 +173,7 @@ def _config(where: Path, kept: Mapping[str, Scalar], given: Mapping[str, str]) -
         what = f"{where} does not say which model it is of: it was written by an older edlz"
         help_line = "--config=job.yaml of its job, or --model_def=NAME --training_data=PATH"
         raise InvalidConfigError([Problem(what, help_line)])
-    errors: Sequence[Problem] = reading.errors or check_job(config).errors
+    errors: Sequence[Problem] = reading.errors or check_job(config, begins=False).errors
     if errors:
         raise InvalidConfigError([_with_help(problem, config, given) for problem in errors])
     return config

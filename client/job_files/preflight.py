@@ -61,13 +61,18 @@ class Preflight:
     tasks: int | None = None
 
 
-def check_job(config: JobConfig) -> Preflight:
-    """Check that a job can begin on this machine."""
+def check_job(config: JobConfig, *, begins: bool = True) -> Preflight:
+    """Check that a job can begin on this machine; or (not `begins`) that what began can go on, or be used.
+
+    Then data that grows is not looked at: what lies there now may be anything, and the job knows what it has taken.
+    """
     has_model = config.purpose != "analysis"
     errors = list(_check_model(config)) if has_model else []
     warnings = list(_warn_of_model(config)) if has_model else []
-    data_errors, data = _check_data(config, config.data, DATA_FLAGS[config.purpose], warnings)
-    errors += data_errors
+    data: Listed | None = None
+    if begins or not config.watch_data:
+        data_errors, data = _check_data(config, config.data, DATA_FLAGS[config.purpose], warnings)
+        errors += data_errors
     if config.validation_data and config.purpose == "training":
         errors += _check_data(config, config.validation_data, "validation_data", warnings, data)[0]
     if config.statistics:

@@ -91,7 +91,7 @@ def resume_job(job: LocalJob, status: JobStatus, argv: Sequence[str]) -> int:
 def _checked(config: JobConfig) -> Preflight:
     """Check model and data, having said so: that takes seconds on a busy machine."""
     with first_sign(config, "checking model and data"):
-        return check_job(config)
+        return check_job(config, begins=False)
 
 
 async def _follow(job: LocalJob, screen: "Screen") -> None:

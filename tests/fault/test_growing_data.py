@@ -72,10 +72,14 @@ def test_what_comes_while_anybody_is_killed_is_trained_on_once(mode: str, tmp_pa
         stopped = job.finish(code=143)
         assert (stopped.state, stopped.version) == ("Stopped", stopped.checkpoint)
         drop(inbox, 8)
+        (inbox / "bad.txt").symlink_to(inbox / "nothing")  # it does not keep the job from going on
+        for taken in (3, 5):
+            (inbox / f"{taken:02}.txt").unlink()
         steps = 9 * MINIBATCHES
         assert f"Succeeded  {job.name}" in job.run("resume", job.name, f"--max_step={steps}")
         pieces = check(job, steps)
     if mode == "sync":
+        drop(inbox, 3, 5)
         assert replayed(tmp_path / "again", job, pieces) == digest_of(job.folder)
 
 

@@ -315,3 +315,11 @@ def test_a_place_that_another_user_has(tmp_path: Path) -> None:
     Path("theirs").mkdir(mode=0o500)
     message = f'output "theirs/out": {tmp_path / "theirs"} cannot be written to by this user'
     assert only_error(job(output="theirs/out"))[0] == message
+
+
+def test_data_that_grows_is_looked_at_when_a_job_begins_and_not_when_it_goes_on() -> None:
+    Path("inbox").mkdir()
+    config = job(training_data="inbox", watch_data=True)
+    (problem,) = check_job(config).errors
+    assert "no files in it yet" in problem.message
+    assert check_job(config, begins=False).errors == []
