@@ -15,7 +15,7 @@ from edlz.client.local.job_lock import master_by_hand
 from edlz.services.master.journal.journal import Journal
 from edlz.services.master.page.left_report import LOST
 from tests.fault.tiny_job import FLAGS, MODES
-from tests.processes import MODELS, TrainJob, check_exactly_once, wait_for
+from tests.processes import END_S, MODELS, TrainJob, check_exactly_once, wait_for
 
 pytestmark = [
     pytest.mark.fault,
@@ -95,6 +95,18 @@ def test_whoever_notices_that_a_master_was_killed_for_good_leaves_the_report(job
     job.run("resume", job.name)
     assert LOST not in report.read_text(), "it was of another time"
     check_exactly_once(job.folder)
+
+
+def test_a_supervisor_whose_master_is_not_started_again_leaves_the_report(
+    tmp_path: Path, small_mnist: Path
+) -> None:
+    flags = (*FLAGS, "--num_epochs=20", MODES["sync"], f"--training_data={small_mnist}/train")
+    with TrainJob(tmp_path, *flags, "--status_port=none", "--restart_master=no") as job:
+        job.wait_for_output("Task:3 completed")
+        job.kill("master")
+        assert job.process.wait(END_S) != 0
+        assert LOST in (job.folder / "report.html").read_text()
+        assert "edlz open" in job.output()
 
 
 STRATEGIES = {
