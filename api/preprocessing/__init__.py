@@ -6,8 +6,14 @@ is part of what is exported.
 """
 
 from edlz.api.preprocessing.forms import ConcatenateWithOffset, ToRagged, ToSparse
-from edlz.api.preprocessing.keras_layers import Discretization, Hashing
-from edlz.api.preprocessing.numbers import LogRound, Normalizer, RoundIdentity, ToNumber
+from edlz.api.preprocessing.numbers import (
+    Discretization,
+    Hashing,
+    LogRound,
+    Normalizer,
+    RoundIdentity,
+    ToNumber,
+)
 from edlz.api.preprocessing.vocabulary import IndexLookup
 
 __all__ = [

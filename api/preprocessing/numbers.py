@@ -1,6 +1,7 @@
 """Layers for columns of numbers, and for texts that are numbers."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 from edlz.api.preprocessing.column_layer import ValueLayer
 
-__all__ = ["LogRound", "Normalizer", "RoundIdentity", "ToNumber"]
+__all__ = ["Discretization", "Hashing", "LogRound", "Normalizer", "RoundIdentity", "ToNumber"]
 
 
 class _Bins(ValueLayer):
@@ -209,3 +210,19 @@ class ToNumber(ValueLayer):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "out_type": self.out_type, "default_value": self.default_value}
+
+
+Hashing = keras.layers.Hashing
+
+
+def Discretization(bins: Sequence[float], **kwargs: Any) -> keras.layers.Discretization:  # noqa: N802
+    """Return Keras' layer that numbers the ranges between bounds.
+
+    Parameters
+    ----------
+    bins : sequence of float
+        The bounds, ascending: `[0, 1, 2]` makes (-inf, 0), [0, 1), [1, 2), [2, inf), numbered 0 to 3.
+    **kwargs
+        Of `keras.layers.Discretization`.
+    """
+    return keras.layers.Discretization(bin_boundaries=list(bins), **kwargs)

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeVar
 
-from edlz.client.images.local import LocalImage
+from edlz.client.images.daemon import LocalImage
 
 __all__ = ["architectures_of", "image_verdict", "in_thread"]
 

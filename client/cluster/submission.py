@@ -30,11 +30,17 @@ from edlz.client.images.job_image import check_image_flags, config_in_image, is_
 from edlz.client.job_files.dry_run import print_plan
 from edlz.client.job_files.preflight import check_visible_model
 from edlz.client.screen.job_view import exit_code_of
-from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.screens import make_screen
 from edlz.client.screen.spans import Span
-from edlz.client.screen.terminal import display_for, glyphs_for, has_colour, print_sentence, print_text
+from edlz.client.screen.terminal import (
+    display_for,
+    glyphs_for,
+    has_colour,
+    left_the_view,
+    print_sentence,
+    print_text,
+)
 from edlz.client.screen.verdict_text import Ending, success_block
 from edlz.k8s.cluster.api import Cluster
 from edlz.k8s.cluster.api_errors import AlreadyExists, Forbidden, Invalid, NotPermitted

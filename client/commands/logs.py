@@ -8,9 +8,9 @@ import typer
 
 from edlz.client.arguments.flag_values import seconds_of, whole_number
 from edlz.client.arguments.jobs import JobArgument, NamespaceFlag, chosen_job
-from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.log_choice import LogChoice, LogOutput
 from edlz.client.screen.log_lines import Selection
+from edlz.client.screen.terminal import left_the_view
 
 __all__ = ["logs"]
 

@@ -10,10 +10,9 @@ from edlz.client.arguments.flag_values import output_format
 from edlz.client.arguments.jobs import Job, JobArgument, NamespaceFlag, chosen_job
 from edlz.client.commands.job_list import FORMATS
 from edlz.client.commands.ls import OutputFlag
-from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
 from edlz.client.screen.screens import make_screen
-from edlz.client.screen.terminal import display_for, glyphs_for, has_colour
+from edlz.client.screen.terminal import display_for, glyphs_for, has_colour, left_the_view
 from edlz.services.process.logs import configure_logging
 
 __all__ = ["status", "top"]

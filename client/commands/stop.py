@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from edlz.client.arguments.jobs import Job, JobArgument, NamespaceFlag, all_that_run, chosen_job, is_agreed
-from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.printed_status import print_status
-from edlz.client.screen.terminal import print_sentence, print_text
+from edlz.client.screen.terminal import left_the_view, print_sentence, print_text
 from edlz.client.screen.verdict_text import Ending, stopped_block
 from edlz.services.errors import ConfigError
 from edlz.services.process.outputs import outlive_output

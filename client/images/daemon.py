@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from edlz.services.configuration.job_config import JobConfig
+from edlz.services.configuration.nearest import nearest
 from edlz.services.errors import ConfigError, EdlzError, PeerUnavailable
 
-__all__ = ["Address", "Daemon", "ImageError", "ImageFacts", "Record"]
+__all__ = ["Address", "Daemon", "ImageError", "ImageFacts", "LocalImage", "Record", "look_up"]
 
 Record = Mapping[str, Any]
 """One object of a daemon's stream: `stream`, `status`, `aux`, `error` …"""
@@ -195,3 +196,34 @@ def _cause(error: BaseException) -> str:
         inner = inner.__cause__ or inner.__context__ or inner
     words = inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
     return words.rstrip(".")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalImage:
+    """An image as the daemon here has it.
+
+    Attributes
+    ----------
+    platform : str
+        As `linux/amd64`; empty if it is not here.
+    near : tuple of str
+        Names of images here that are like it, if it is not.
+    """
+
+    platform: str
+    near: tuple[str, ...] = ()
+
+
+def look_up(image: str, address: Address) -> LocalImage | None:
+    """Return what the daemon here knows of an image; None if there is no daemon, or no SDK to ask it."""
+    try:
+        daemon = Daemon.connect(address)
+    except EdlzError:
+        return None
+    try:
+        facts = daemon.image(image)
+        return LocalImage(facts.platform) if facts else LocalImage("", tuple(nearest(image, daemon.names())))
+    except EdlzError:
+        return None
+    finally:
+        daemon.close()

@@ -1,4 +1,4 @@
-"""What the terminal can do: whether it may be redrawn, in colour, and with which letters."""
+"""What the terminal can do: whether it may be redrawn, in colour, and with which letters; and how a view is left by Ctrl-C."""
 
 import os
 import shutil
@@ -11,9 +11,11 @@ from edlz.client.screen.spans import ASCII, UNICODE, Glyphs, Line, Span, paint, 
 
 __all__ = [
     "Display",
+    "LeftTheView",
     "display_for",
     "glyphs_for",
     "has_colour",
+    "left_the_view",
     "print_lines",
     "print_sentence",
     "print_text",
@@ -78,3 +80,14 @@ def print_lines(lines: Sequence[Line], stream: TextIO | None = None) -> None:
     """Print lines on standard output or another stream, in colour where it takes it."""
     to = stream or sys.stdout
     to.write(paint(lines) if has_colour(to, os.environ) else plain(lines))
+
+
+class LeftTheView(Exception):
+    """Somebody has left a view; what there is to say has been said."""
+
+
+def left_the_view(word: str, back: str) -> LeftTheView:
+    """Say that the job goes on; return what ends the command."""
+    print(file=sys.stderr)  # behind the terminal's own ^C
+    print_sentence(f"Left the view; {word} goes on. Back: {back}   Stop: edlz stop {word}", sys.stderr)
+    return LeftTheView()

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from edlz.model_zoo.blocks.ids import crossed_ids, field_ids, text_values
 
-__all__ = ["CROSSES", "FIELDS", "NUMBERS", "SCHEMA", "features", "features_and_crosses"]
+__all__ = ["CROSSES", "FIELDS", "NUMBERS", "SCHEMA", "VOCABULARIES", "features", "features_and_crosses"]
 
 _TEXTS = (
     "workclass",
@@ -84,3 +84,25 @@ def _scaled(parsed: dict[str, Any]) -> Any:
         (parsed["hours_per_week"] - 40.0) / 12.0,
     )
     return tf.stack(columns, axis=1)
+
+
+VOCABULARIES = {
+    "workclass": (
+        "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked"
+    ),
+    "education": (
+        "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters 1st-4th 10th"
+        " Doctorate 5th-6th Preschool"
+    ),
+    "marital_status": (
+        "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse"
+    ),
+    "occupation": (
+        "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners"
+        " Machine-op-inspct Adm-clerical Farming-fishing Transport-moving Priv-house-serv Protective-serv Armed-Forces"
+    ),
+    "relationship": "Wife Own-child Husband Not-in-family Other-relative Unmarried",
+    "race": "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black",
+    "sex": "Female Male",
+}
+"""By column; words with blanks between them."""

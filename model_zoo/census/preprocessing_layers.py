@@ -14,8 +14,8 @@ from edlz.api.embedding import Embedding
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.census.dnn import optimizer
+from edlz.model_zoo.census.inputs import VOCABULARIES
 from edlz.model_zoo.census.raw_columns import feed, inputs
-from edlz.model_zoo.census.vocabularies import VOCABULARIES
 
 __all__ = ["custom_model", "eval_metrics_fn", "feed", "loss", "optimizer"]
 

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from edlz.api.feeds import batched
-from edlz.model_zoo.blocks.examples import parse_examples
+from edlz.model_zoo.blocks.feeds import parse_examples
 from edlz.model_zoo.census.inputs import SCHEMA
 
 __all__ = ["feed", "inputs"]

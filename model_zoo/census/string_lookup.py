@@ -12,10 +12,10 @@ from keras import layers
 
 from edlz.api.feeds import batched
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
-from edlz.model_zoo.blocks.columns import features_and_label
+from edlz.model_zoo.blocks.feeds import features_and_label
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.census.dnn import optimizer
-from edlz.model_zoo.census.vocabularies import VOCABULARIES
+from edlz.model_zoo.census.inputs import VOCABULARIES
 
 __all__ = ["custom_model", "eval_metrics_fn", "feed", "loss", "optimizer"]
 

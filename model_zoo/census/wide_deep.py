@@ -17,7 +17,7 @@ from keras import layers
 from edlz.api.embedding import Embedding
 from edlz.api.feeds import batched
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
-from edlz.model_zoo.blocks.examples import parse_examples
+from edlz.model_zoo.blocks.feeds import parse_examples
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.census.dnn import optimizer
 from edlz.model_zoo.census.inputs import CROSSES, FIELDS, NUMBERS, SCHEMA, features_and_crosses

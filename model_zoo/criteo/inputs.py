@@ -11,7 +11,7 @@ from keras import layers
 
 from edlz.api.embedding import Embedding
 from edlz.api.feeds import batched
-from edlz.model_zoo.blocks.examples import parse_examples
+from edlz.model_zoo.blocks.feeds import parse_examples
 from edlz.model_zoo.blocks.ids import field_ids
 from edlz.model_zoo.criteo.layout import CATEGORICAL, NUMERIC
 

@@ -13,7 +13,7 @@ from keras import layers
 from edlz.api.feature_columns import DenseFeatures
 from edlz.api.feeds import batched
 from edlz.model_zoo.blocks.binary_label import eval_metrics_fn, loss
-from edlz.model_zoo.blocks.examples import parse_examples
+from edlz.model_zoo.blocks.feeds import parse_examples
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.heart.converter import COLUMNS
 from edlz.model_zoo.heart.dnn import optimizer

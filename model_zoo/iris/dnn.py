@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras import layers
 
 from edlz.api.feeds import batched
-from edlz.model_zoo.blocks.columns import features_and_label
+from edlz.model_zoo.blocks.feeds import features_and_label
 from edlz.model_zoo.blocks.perceptron import perceptron
 from edlz.model_zoo.iris.converter import COLUMNS, SPECIES
 

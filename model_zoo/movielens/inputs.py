@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from edlz.api.feeds import batched
-from edlz.model_zoo.blocks.examples import parse_examples
+from edlz.model_zoo.blocks.feeds import parse_examples
 from edlz.model_zoo.blocks.ids import crossed_ids, field_ids, text_values
 
 __all__ = ["GENRE_FIELDS", "MOST_GENRES", "SINGLE_FIELDS", "feed"]

@@ -15,8 +15,13 @@ import numpy.typing as npt
 from edlz.api.embedding import Embedding
 from edlz.services.errors import ConfigError
 from edlz.services.export.loaded_model import LoadedModel, give_plain_weights
-from edlz.services.export.tables.table_content import TableContent, UnknownIds
-from edlz.services.export.tables.unknown_row import RowSum, mean_initial, unknown_row
+from edlz.services.export.tables.table_content import (
+    RowSum,
+    TableContent,
+    UnknownIds,
+    mean_initial,
+    unknown_row,
+)
 from edlz.services.export.tensorflow_errors import as_os_error
 from edlz.services.worker.engine.model.embedding_replacement import TableEmbedding
 from edlz.services.worker.engine.model.initializers import initializer_spec

@@ -9,9 +9,8 @@ from tensorflow.python.framework import config
 
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.export.loaded_model import LoadedModel, give_plain_weights
-from edlz.services.export.tables.table_content import TableContent, UnknownIds
+from edlz.services.export.tables.table_content import RowSum, TableContent, UnknownIds, unknown_row
 from edlz.services.export.tables.table_lookup import IdTable
-from edlz.services.export.tables.unknown_row import RowSum, unknown_row
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.whole_cut import WholeCut
 

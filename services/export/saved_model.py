@@ -8,9 +8,8 @@ from tensorflow.python.saved_model import fingerprinting_utils
 
 from edlz.services.export.loaded_model import LoadedModel
 from edlz.services.export.served import Served
-from edlz.services.export.tables.table_content import TableContent, UnknownIds
+from edlz.services.export.tables.table_content import RowSum, TableContent, UnknownIds, unknown_row
 from edlz.services.export.tables.table_lookup import IdTable, WholeTable
-from edlz.services.export.tables.unknown_row import RowSum, unknown_row
 from edlz.services.export.tensorflow_errors import as_os_error
 from edlz.services.export.variable_files import Slice, VariableFiles, key_of
 

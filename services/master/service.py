@@ -15,7 +15,6 @@ from typing import Any
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import LocalProtocolError, RemoteProtocolError
 from edlz.services.master.awake_clock import AwakeClock
-from edlz.services.master.checkpoint_folder import CheckpointFolder
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.vocabulary.inputs import (
     DigestRead,
@@ -43,11 +42,9 @@ from edlz.services.master.core.vocabulary.instructions import Journal as Entry
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.master.data_watch import watch_of_job
 from edlz.services.master.digest import take_digest
-from edlz.services.master.group_states import GroupStates
+from edlz.services.master.durable_states import CheckpointFolder, GroupStates
 from edlz.services.master.hosted_partition import HostedPartition
 from edlz.services.master.journal.journal import Journal, TermLost
-from edlz.services.master.journal.last_word import leave_last_word, note_end
-from edlz.services.master.journal_writing import JournalWriting
 from edlz.services.master.page.look import looking_at
 from edlz.services.master.page.report import forget_report, write_report
 from edlz.services.master.page.status_page import StatusPage, bound, bound_beside
@@ -56,6 +53,7 @@ from edlz.services.master.progress.progress import Progress
 from edlz.services.master.publication import publish_predictions
 from edlz.services.master.tensorboard.curve_files import CurveFiles
 from edlz.services.master.tensorboard.points import Board
+from edlz.services.master.written_records import JournalWriting, leave_last_word, note_end
 from edlz.services.process.logs import INCIDENT
 from edlz.services.process.runtime import Stop, when_failed
 from edlz.services.process.shell import Instructions, Shell

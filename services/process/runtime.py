@@ -1,6 +1,7 @@
-"""How a service process runs: its event loop, its signals, its thread for long kernels, its exit code."""
+"""How a service process runs: its event loop, its signals, its thread for long kernels, its memory, its exit code."""
 
 import asyncio
+import ctypes
 import faulthandler
 import logging
 import signal
@@ -9,14 +10,26 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from edlz.services.errors import EdlzError, LocalProtocolError
 from edlz.services.process.descriptors import raise_descriptor_limit
 
-__all__ = ["END_SIGNAL", "EventQueue", "Stop", "run_service", "when_failed", "when_told_to_end"]
+__all__ = [
+    "END_SIGNAL",
+    "EventQueue",
+    "Stop",
+    "keep_freed_memory",
+    "run_service",
+    "when_failed",
+    "when_told_to_end",
+]
 
 END_SIGNAL = signal.SIGUSR2  # a supervisor's word to its services; SIGTERM may have been sent to it as well
+M_TRIM_THRESHOLD: Final = -1  # malloc.h
+M_MMAP_THRESHOLD: Final = -3
+LARGEST_KEPT_BYTES: Final = 32 << 20  # the most that glibc takes; larger blocks are given back at once
+MOST_KEPT_BYTES: Final = 128 << 20  # of one thread
 
 logger = logging.getLogger(__name__)
 
@@ -195,3 +208,15 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def keep_freed_memory() -> None:
+    """Keep freed memory for the next messages in this process; does nothing where malloc is not glibc's.
+
+    Message after message takes and frees blocks of one size.  By itself glibc gives such a block back to the operating
+    system each time, and each time its pages have to be made again: a tenth of the time of a pull of 8,192 rows.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES)
+        mallopt(M_TRIM_THRESHOLD, MOST_KEPT_BYTES)

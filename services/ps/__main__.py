@@ -6,8 +6,7 @@ from edlz.services.configuration.arguments import parse_arguments
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.process.logs import configure_logging
 from edlz.services.process.outputs import guard_outputs
-from edlz.services.process.runtime import Stop, run_service, when_told_to_end
-from edlz.services.ps.allocator import keep_freed_memory
+from edlz.services.process.runtime import Stop, keep_freed_memory, run_service, when_told_to_end
 from edlz.services.ps.service import PartitionService, serve_partition
 
 

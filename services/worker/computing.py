@@ -53,8 +53,7 @@ from edlz.services.worker.loss_log import LossLog
 from edlz.services.worker.member_base import base_of_members, refuse_for_members, warn_of_large_embeddings
 from edlz.services.worker.parameters import Parameters, slice_of
 from edlz.services.worker.part_writer import PartWriter
-from edlz.services.worker.pushes import Rates, make_pushes
-from edlz.services.worker.row_traffic import join_rows, row_ids
+from edlz.services.worker.partition_traffic import Rates, join_rows, make_pushes, row_ids
 from edlz.services.worker.task_computing import TaskComputing, logged
 from edlz.services.worker.telemetry import Meter
 

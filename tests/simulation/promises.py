@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edlz.services.master.core.tasks.failed_attempts import MAX_ATTEMPTS
+from edlz.services.master.core.tasks.task_failures import MAX_ATTEMPTS
 from edlz.services.master.digest import read_digest
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import ConcludedRound

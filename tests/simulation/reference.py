@@ -7,7 +7,7 @@ import msgspec
 from edlz.services.parameters.store import Store
 from edlz.services.protocol.concluded_rounds import ConcludedRound, LossSum
 from edlz.services.protocol.messages import Push
-from edlz.services.worker.row_traffic import join_rows, split_gradients
+from edlz.services.worker.partition_traffic import join_rows, split_gradients
 from tests.simulation.callbacks import decide, loss_of, seen
 from tests.simulation.model import (
     LAYOUT,

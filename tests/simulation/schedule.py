@@ -12,7 +12,7 @@ from edlz.core_ext.ids import group_ids
 from edlz.services.protocol.growing_plan import GrowingPlan, Piece
 from edlz.services.protocol.messages import RowIds, TableSpec
 from edlz.services.protocol.plan import Plan, Shard, TaskRange
-from edlz.services.worker.row_traffic import row_ids
+from edlz.services.worker.partition_traffic import row_ids
 from tests import builders
 from tests.simulation.model import TABLES
 

@@ -27,7 +27,7 @@ from edlz.services.worker.core import inputs
 from edlz.services.worker.core import instructions as worker_core
 from edlz.services.worker.core.held_tasks import Phase
 from edlz.services.worker.core.instructions import Outcome
-from edlz.services.worker.row_traffic import join_rows, split_gradients
+from edlz.services.worker.partition_traffic import join_rows, split_gradients
 from tests.simulation.callbacks import callback_needs, decide, loss_of, seen
 from tests.simulation.model import (
     LAYOUT,

@@ -19,8 +19,11 @@ import math
 from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import DataError
-from edlz.services.master.core.tasks.failed_attempts import MAX_ATTEMPTS
-from edlz.services.master.core.tasks.task_failures import failure_of_export, failure_of_exporters
+from edlz.services.master.core.tasks.task_failures import (
+    MAX_ATTEMPTS,
+    failure_of_export,
+    failure_of_exporters,
+)
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Journal
 from edlz.services.master.core.vocabulary.records import JournalState
 from edlz.services.protocol.job_status import ExportView, FailureView

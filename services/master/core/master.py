@@ -15,25 +15,23 @@ from edlz.services.configuration.job_settings import JobSettings
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.course import Course
-from edlz.services.master.core.farewell import Farewell
 from edlz.services.master.core.group_course import GroupCourse
 from edlz.services.master.core.growth import with_pieces
 from edlz.services.master.core.held_asks import may_be_held
 from edlz.services.master.core.job_processes import JobProcesses
 from edlz.services.master.core.later_terms import look_up
-from edlz.services.master.core.partition_answers import PartitionAnswers
+from edlz.services.master.core.partition_answers import PartitionAnswers, Standstill
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.processes.eras import Eras
 from edlz.services.master.core.processes.live_workers import HANG_S, LiveWorkers
 from edlz.services.master.core.processes.partitions import Partitions
-from edlz.services.master.core.standstill import Standstill
 from edlz.services.master.core.tasks.refusals import (
     check_partition,
     check_run,
     check_supervisor,
     check_worker,
 )
-from edlz.services.master.core.vain_terms import VainTerms
+from edlz.services.master.core.terms import Farewell, VainTerms
 from edlz.services.master.core.vocabulary.identities import Identities
 from edlz.services.master.core.vocabulary.inputs import (
     DigestRead,

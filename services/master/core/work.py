@@ -20,9 +20,9 @@ from edlz.services.master.core.processes.partitions import Partitions
 from edlz.services.master.core.tasks.bad_tasks import BadTasks
 from edlz.services.master.core.tasks.deadly_tasks import DeadlyTasks
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
-from edlz.services.master.core.tasks.failed_attempts import Attempts
 from edlz.services.master.core.tasks.nonfinite_losses import NonFiniteLosses
 from edlz.services.master.core.tasks.task_failures import (
+    Attempts,
     death_text,
     failure_of_loss,
     failure_of_task,

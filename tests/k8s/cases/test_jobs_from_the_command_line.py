@@ -26,7 +26,7 @@ MANIFESTS = Path(edlz.k8s.__path__[0]) / "manifests"
 @pytest.fixture
 def ready(cluster: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestCluster:
     monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("edlz.client.images.local.look_up", lambda image, address: None)  # no daemon here
+    monkeypatch.setattr("edlz.client.images.daemon.look_up", lambda image, address: None)  # no daemon here
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -10,9 +10,8 @@ import pytest
 
 from edlz.client.cli import main
 from edlz.client.images import base
-from edlz.client.images.daemon import Address, Daemon, ImageError
+from edlz.client.images.daemon import Address, Daemon, ImageError, LocalImage, look_up
 from edlz.client.images.job_image import config_in_image, job_image
-from edlz.client.images.local import LocalImage, look_up
 from edlz.client.images.recipe import MARK, own_base
 from edlz.client.images.views import QuietView
 from edlz.services.configuration.job_config import JobConfig

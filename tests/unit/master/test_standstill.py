@@ -1,6 +1,6 @@
 """A cut for a partition that leaves is ordered where the job stands, not where it stood."""
 
-from edlz.services.master.core.standstill import QUIET_S, Standstill
+from edlz.services.master.core.partition_answers import QUIET_S, Standstill
 from edlz.services.protocol.messages import PartitionStatus
 from tests.statuses import partition_status
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from edlz.services import strict_json
 from edlz.services.master.core.master import MasterCore
-from edlz.services.master.core.vain_terms import MOST_VAIN_TERMS
+from edlz.services.master.core.terms import MOST_VAIN_TERMS
 from edlz.services.master.core.vocabulary.inputs import Start, Tick
 from edlz.services.master.core.vocabulary.instructions import Journal
 from edlz.services.master.core.vocabulary.records import JournalState

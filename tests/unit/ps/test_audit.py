@@ -5,7 +5,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edlz.services.parameters.audit import recount
+from edlz.services.parameters.applied_counts import recount
 from edlz.services.protocol.ledger import Ledger
 from edlz.services.protocol.messages import Recount
 from edlz.services.protocol.plan import Shard

@@ -8,8 +8,8 @@ import pytest
 
 from edlz.client.local.verdict import written_status
 from edlz.services.configuration.job_config import JobConfig
+from edlz.services.master import written_records
 from edlz.services.master.core.vocabulary.inputs import Request
-from edlz.services.master.journal import last_word
 from edlz.services.master.journal.full_disk import DiskFull
 from edlz.services.master.journal.journal import Journal
 from edlz.services.master.planning import open_journal
@@ -92,7 +92,7 @@ def test_that_it_has_ended_is_noted_only_where_no_launch_tells_the_next_run(
 def test_a_complete_job_is_complete_whatever_its_journal_says_at_the_end(
     tmp_path: Path, trouble: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(last_word, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(written_records, "PATIENCE_S", 0.0)
     config = settings_in(tmp_path)
     completed(config)
 

@@ -5,7 +5,7 @@ import pytest
 
 from edlz.services.protocol.messages import Push, RowIds
 from edlz.services.worker.core.computation import Computed
-from edlz.services.worker.pushes import Rates, make_pushes
+from edlz.services.worker.partition_traffic import Rates, make_pushes
 
 RATES = Rates(0.25, (0.5, 0.125))
 IDS = (RowIds(counts=(2,), ids=np.array([0, 2])), RowIds(counts=(1,), ids=np.array([1])))

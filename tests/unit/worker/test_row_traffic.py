@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from edlz.core_ext.ids import group_ids, partition_of
 from edlz.services.errors import LocalProtocolError
-from edlz.services.worker.row_traffic import join_rows, row_ids, split_gradients
+from edlz.services.worker.partition_traffic import join_rows, row_ids, split_gradients
 
 IDS = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=12)
 DIMS = (1, 3)

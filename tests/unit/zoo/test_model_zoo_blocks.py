@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from edlz.api.example import encode_example
 from edlz.model_zoo.blocks import binary_label
-from edlz.model_zoo.blocks.examples import parse_examples
+from edlz.model_zoo.blocks.feeds import parse_examples
 from edlz.model_zoo.blocks.ids import crossed_ids, field_ids, mixed, text_values
 from edlz.model_zoo.blocks.interactions import (
     CrossNetwork,

@@ -16,8 +16,7 @@ import itertools
 from collections.abc import Sequence
 
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
-from edlz.services.master.core.tasks.failed_attempts import Attempts
-from edlz.services.master.core.tasks.task_failures import skip_text
+from edlz.services.master.core.tasks.task_failures import Attempts, skip_text
 from edlz.services.master.core.tasks.task_queue import TaskQueue
 from edlz.services.master.core.vocabulary.instructions import Announce, Instruction, Journal
 from edlz.services.master.core.vocabulary.records import JournalState

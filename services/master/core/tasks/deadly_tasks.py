@@ -14,7 +14,7 @@ Tasks of evaluation rounds are suspects in the same way; one that was reported i
 from typing import Literal
 
 from edlz.services.master.core.tasks.evaluation_rounds import EvaluationRounds
-from edlz.services.master.core.tasks.failed_attempts import NO_ROUND, Attempts, Key
+from edlz.services.master.core.tasks.task_failures import NO_ROUND, Attempts, Key
 from edlz.services.master.core.tasks.task_queue import TaskQueue
 from edlz.services.master.core.vocabulary.records import WorkerEntry
 from edlz.services.protocol.messages import UNKNOWN_INDEX, FailedTask

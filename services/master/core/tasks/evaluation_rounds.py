@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.master.core.tasks.failed_attempts import Attempts, FailedAttempts
 from edlz.services.master.core.tasks.leases import Leases
 from edlz.services.master.core.tasks.refusals import difference
+from edlz.services.master.core.tasks.task_failures import Attempts, FailedAttempts
 from edlz.services.protocol.concluded_rounds import Decision, ShownRound
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import (

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from statistics import median
 
-from edlz.services.master.core.tasks.failed_attempts import NO_ROUND, Attempts, FailedAttempts
 from edlz.services.master.core.tasks.leases import Leases
+from edlz.services.master.core.tasks.task_failures import NO_ROUND, Attempts, FailedAttempts
 from edlz.services.protocol.buckets import DURATIONS_S, Buckets
 from edlz.services.protocol.ledger import LedgerRecord, TaskSet
 from edlz.services.protocol.messages import FailedTask, Identity, WorkerStatus

@@ -21,7 +21,7 @@ POD = "elasticdl-test-mnist-master"
 @pytest.fixture
 def ready(emulated_cluster: TestCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestCluster:
     monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("edlz.client.images.local.look_up", lambda image, address: None)  # no daemon here
+    monkeypatch.setattr("edlz.client.images.daemon.look_up", lambda image, address: None)  # no daemon here
     monkeypatch.setattr("edlz.client.cluster.submission.WORD_S", 120.0)  # on a busy machine
     monkeypatch.setenv("KUBECONFIG", str(emulated_cluster.kubeconfig))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)

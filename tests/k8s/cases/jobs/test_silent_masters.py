@@ -39,7 +39,7 @@ POD = "elasticdl-j-master"
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCluster]:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("edlz.client.images.local.look_up", lambda image, address: None)  # no daemon here
+    monkeypatch.setattr("edlz.client.images.daemon.look_up", lambda image, address: None)  # no daemon here
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr(master_trouble, "POLL_S", 0.01)
     with logging_restored(), played_cluster(tmp_path / "kubeconfig") as played:

@@ -12,7 +12,7 @@ from tests.k8s.played import PlayedCluster, played_cluster, status
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EDLZ_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("edlz.client.images.local.look_up", lambda image, address: None)  # no daemon here
+    monkeypatch.setattr("edlz.client.images.daemon.look_up", lambda image, address: None)  # no daemon here
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     for name in ("FORCE_COLOR", "EDLZ_DEBUG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)

@@ -18,7 +18,7 @@ from edlz.client.cluster.image_check import image_verdict
 from edlz.client.cluster.index import Place, forget_place, list_places, places_of, remember_place
 from edlz.client.cluster.job_view import view_of
 from edlz.client.cluster.pod_facts import facts_of, warnings_by_pod
-from edlz.client.images.local import LocalImage
+from edlz.client.images.daemon import LocalImage
 from edlz.client.screen.jobs import job_object
 from edlz.client.screen.spans import plain
 from edlz.client.screen.status import status_screen

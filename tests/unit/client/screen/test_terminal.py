@@ -7,9 +7,8 @@ import pytest
 
 from edlz.client.help.pages import COMMANDS
 from edlz.client.screen.columns import aligned, wrapped
-from edlz.client.screen.left_view import left_the_view
 from edlz.client.screen.spans import ASCII, UNICODE, Span, plain
-from edlz.client.screen.terminal import display_for, glyphs_for, has_colour, print_text
+from edlz.client.screen.terminal import display_for, glyphs_for, has_colour, left_the_view, print_text
 from edlz.services.configuration.problems import Problem, print_problems
 from tests.shown_jobs import Terminal
 

@@ -1,10 +1,7 @@
-"""Rows on their way: from a minibatch's ids to what each partition is asked, and back.
-
-The distinct ids of a table come grouped by partition, so a partition's rows are one piece of the table's
-block, and nothing is scattered row by row.
-"""
+"""What goes between the minibatches of one worker and the partitions: ids to look up, rows, and pushes."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -12,9 +9,11 @@ import numpy.typing as npt
 
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.errors import LocalProtocolError
-from edlz.services.protocol.messages import RowIds
+from edlz.services.protocol.messages import Push, RowIds
+from edlz.services.worker.core.computation import Computed
+from edlz.services.worker.parameters import slice_of
 
-__all__ = ["join_rows", "row_ids", "split_gradients"]
+__all__ = ["Rates", "join_rows", "make_pushes", "row_ids", "split_gradients"]
 
 Vector = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
@@ -93,3 +92,44 @@ def _bounds(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
     for end in accumulate(sizes):
         yield begin, end
         begin = end
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Learning rates of a step: the model's, and each table's where one differs."""
+
+    model: float
+    tables: tuple[float, ...]
+
+
+def make_pushes(
+    computed: Computed, rates: Rates, ids: tuple[RowIds, ...], partitions: int, loss: float | None
+) -> tuple[Push, ...]:
+    """Return the push of a minibatch for each partition; views, no copies.
+
+    Parameters
+    ----------
+    ids : tuple of RowIds
+        The rows that it looked up, by partition; empty without embedding tables.
+    loss : float, optional
+        To be told to callbacks.
+    """
+    gradient, state, counters = computed.gradient, computed.state, computed.counters
+    has_rows = bool(ids) and gradient is not None
+    row_gradients = split_gradients(ids, computed.row_gradients) if has_rows else ()
+    return tuple(
+        Push(
+            task=computed.task,
+            index=computed.index,
+            is_last=computed.is_last,
+            learning_rate=rates.model,
+            gradient=None if gradient is None else slice_of(gradient, p, partitions),
+            state=None if state is None else slice_of(state, p, partitions),
+            counters=None if counters is None else slice_of(counters, p, partitions),
+            rows=ids[p] if has_rows else None,
+            row_gradients=row_gradients[p] if has_rows else None,
+            table_rates=rates.tables,
+            loss=loss,
+        )
+        for p in range(partitions)
+    )

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from edlz.services.ps.allocator import keep_freed_memory
+from edlz.services.process.runtime import keep_freed_memory
 
 
 def test_freed_memory_is_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The folder of a job's checkpoints, as its master treats it: what is complete, and what goes."""
+"""The states of a job that outlive its processes, as its master completes them: checkpoints, and what a group goes on from."""
 
 import asyncio
 import logging
@@ -7,12 +7,13 @@ from pathlib import Path
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError
 from edlz.services.master.core.master import MasterCore
-from edlz.services.master.core.vocabulary.instructions import WriteManifest
+from edlz.services.master.core.vocabulary.instructions import WriteManifest, WriteState
 from edlz.services.storage.checkpoint_records import version_of
 from edlz.services.storage.checkpoint_writing import Finished, write_manifest
 from edlz.services.storage.pruning import prune, remove_unfinished, remove_version
+from edlz.services.storage.replica_files import ReplicaFiles
 
-__all__ = ["CheckpointFolder"]
+__all__ = ["CheckpointFolder", "GroupStates"]
 
 logger = logging.getLogger(__name__)
 
@@ -83,3 +84,36 @@ class CheckpointFolder:
         version, place = version_of(Path(begins_from)), Path(begins_from).parent
         is_here = place.resolve() == self._folder.resolve()
         return (version,) if version is not None and is_here else ()
+
+
+class GroupStates:
+    """The durable states of one job's group; what goes wrong with one of them costs that one alone.
+
+    Parameters
+    ----------
+    files : ReplicaFiles
+    core : MasterCore
+        Read, never changed.
+    """
+
+    def __init__(self, files: ReplicaFiles, core: MasterCore) -> None:
+        self._files, self._core = files, core
+
+    async def complete(self, order: WriteState, minibatches: int) -> str:
+        """Say of a state that all members have written their parts of it; return why that failed, or nothing."""
+        core, (_, version) = self._core, order.name
+        finished = Finished(
+            job=core.job.name,
+            run=core.job.run,
+            mode=core.plan.mode,
+            number=order.number,
+            epoch=0,
+            minibatches=minibatches,
+            ends=core.work.bad_tasks.journalled,
+        )
+        tag = f"master-{core.term}"
+        try:
+            await asyncio.to_thread(self._files.complete, version, order.parts, finished, tag)
+        except (OSError, DataError) as error:
+            return str(error)
+        return ""
