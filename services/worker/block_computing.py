@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from edlz.core_ext.memory import aligned_empty
 from edlz.services.parameters.store import Store
@@ -18,6 +19,9 @@ from edlz.services.worker.loss_log import LossLog
 from edlz.services.worker.telemetry import Meter
 
 __all__ = ["BlockComputing", "BlockWatch"]
+
+Vector = npt.NDArray[np.float32]
+Counters = npt.NDArray[np.int64]
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +87,7 @@ class BlockComputing:
         self._engine, self._thread, self._tell, self._fail = engine, thread, tell, fail
         self._watch, self._calls = watch, calls
         self._in_hand: set[int] = set()  # tasks that the engine reads ahead
+        self._vectors: tuple[Vector, Vector, Counters] | None = None  # of the block in work
         self._attempt = 0  # the newest block
 
     def compute(self, order: Compute, store: Store) -> None:
@@ -98,13 +103,13 @@ class BlockComputing:
         self._attempt = 0
 
     def _begin(self, order: Compute, store: Store) -> None:
-        """In the engine's thread: load the state, and have the block's tasks in hand and no others."""
+        """In the engine's thread: have the block's state at hand, and its tasks and no others."""
         state, counters = (
             aligned_empty(len(store.state), np.float32),
             aligned_empty(len(store.counters), np.int64),
         )
         state[:], counters[:] = store.state, store.counters
-        self._engine.load(store.dense, state, counters)
+        self._vectors = store.dense, state, counters
         tasks = {slot.task for slot in order.slots}
         for task in self._in_hand - tasks:
             self._engine.drop(task)
@@ -150,7 +155,9 @@ class BlockComputing:
         self._tell(BlockComputed(order.attempt, rate))
 
     def _step(self, version: int, slot: Slot) -> Computed:
-        """In the engine's thread: compute a minibatch."""
+        """In the engine's thread: compute a minibatch; something may have been evaluated since the one before."""
+        assert self._vectors is not None, "no block is begun"
+        self._engine.load(*self._vectors)
         if self._calls is not None:
             self._calls.on_batch_begin(version)
         computed = self._engine.compute(slot.task, slot.index)

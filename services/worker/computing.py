@@ -170,7 +170,8 @@ class Computing:
         self._built = built
         self._batch_calls = self._ready.batch_calls
         local = built.optimizer if self._local_steps else None
-        self._parameters = Parameters(built.layout, self._known_job.partitions, local)
+        is_alone = not self._config.joined_with(self._known_job.config).is_allreduce
+        self._parameters = Parameters(built.layout, self._known_job.partitions, local, is_alone=is_alone)
         self._tasks = TaskComputing(
             self._ready,
             self._thread,

@@ -26,9 +26,13 @@ class Parameters:
     partitions : int
     local : OptimizerSpec, optional
         What `step` moves the vectors with.
+    is_alone : bool
+        Whether the engine is loaded with nothing else; else it is loaded anew each time.
     """
 
-    def __init__(self, layout: Layout, partitions: int, local: OptimizerSpec | None = None) -> None:
+    def __init__(
+        self, layout: Layout, partitions: int, local: OptimizerSpec | None = None, *, is_alone: bool = True
+    ) -> None:
         sizes = (layout.dense.size, layout.state.size, layout.counters.size)
         self._bounds = [[slice_bounds(size, p, partitions) for p in range(partitions)] for size in sizes]
         self._buffers = [
@@ -40,12 +44,12 @@ class Parameters:
             for _ in range(2)
         ]
         self._loaded: tuple[tuple[tuple[int, int], int], ...] | None = None
-        self._turn = 0
+        self._turn, self._is_alone = 0, is_alone
         self._optimizer = DenseOptimizer(local, layout.dense, 0, sizes[0]) if local else None
         self._iteration = 0
 
     def assemble(self, parts: tuple[Exchanged, ...]) -> tuple[Vector, Vector, Counters] | None:
-        """Join the partitions' slices; None when the vectors given last are of these versions.
+        """Join the partitions' slices; None when the engine stands at these versions.
 
         Returns
         -------
@@ -55,7 +59,7 @@ class Parameters:
         """
         key = tuple((part.incarnation, part.version) for part in parts)
         if key == self._loaded:
-            return None
+            return None if self._is_alone else self._buffers[self._turn]
         self._turn = 1 - self._turn
         vectors = self._buffers[self._turn]
         for p, part in enumerate(parts):

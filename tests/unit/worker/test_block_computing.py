@@ -1,12 +1,25 @@
-"""What a member's replica is told of a slot: where its task ends."""
+"""What a member computes of a block of slots, and what its replica is told of it."""
+
+import asyncio
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from edlz.services.process.runtime import Stop
+from edlz.services.protocol.messages import EvaluationLease, Exchanged, MetricState
+from edlz.services.protocol.plan import TaskRange
 from edlz.services.worker.block_computing import _told
+from edlz.services.worker.computing import Computing
 from edlz.services.worker.core.computation import Computed
-from edlz.services.worker.core.groups.instructions import Slot
+from edlz.services.worker.core.groups.inputs import BlockComputed, SlotComputed
+from edlz.services.worker.core.groups.instructions import Compute, Slot
+from edlz.services.worker.core.inputs import Evaluated, Input, ModelBuilt
+from edlz.services.worker.core.instructions import Build, Evaluate
+from tests import builders
+from tests.in_process import NumpyEngine
+from tests.simulation.model import compute_gradient, trained_vectors
 
 
 def computed(index: int, gradient: npt.NDArray[np.float32] | None) -> Computed:
@@ -44,3 +57,58 @@ def test_a_task_ends_with_its_records_or_where_the_master_has_ended_it(
 def test_what_is_empty_ends_its_task() -> None:
     told = _told(7, Slot(slot=1, task=2, index=4, end_at=4), computed(4, None))
     assert (told.header.is_last, told.header.is_empty) == (True, True)
+
+
+class MeasuringEngine(NumpyEngine):
+    """Its metric is the first of the parameters."""
+
+    def evaluate(
+        self, task: int, records: TaskRange, rows: Sequence[np.ndarray] = ()
+    ) -> tuple[int, MetricState]:
+        return 1, {"first": [self._vectors[0][:1].astype(np.float64)]}
+
+
+def test_what_is_evaluated_between_the_slots_of_a_block_changes_none_of_both() -> None:
+    """Callbacks that only look on have values evaluated while members train."""
+    dense, state, counters = trained_vectors()
+    values = Exchanged(
+        incarnation=(1, 1),
+        mark=0,
+        finished=False,
+        version=3,
+        dense=dense,
+        state=state,
+        counters=counters,
+    )
+
+    async def main() -> None:
+        told: asyncio.Queue[Input | SlotComputed | BlockComputed | BaseException] = asyncio.Queue()
+        config = builders.settings(distribution_strategy="AllreduceStrategy")
+        job = builders.job(builders.plan(8, evaluated=1, slots=2), config=config.to_record())
+        computing = Computing(config, MeasuringEngine, Stop(), told.put_nowait, told.put_nowait)
+        try:
+            computing.build(Build(job))
+            built = await told.get()
+            assert isinstance(built, ModelBuilt)
+            assert built.base is not None
+            own = built.base.values()
+            lease = EvaluationLease(round=0, task=0, records=job.plan.evaluation_ranges[0])
+
+            def tell(of_block: SlotComputed | BlockComputed) -> None:
+                told.put_nowait(of_block)
+                computing.tasks.evaluate(Evaluate(lease, (values,)))
+
+            block = computing.block_computing(tell)  # type: ignore[arg-type]
+            block.compute(Compute(1, 0, (Slot(0, 0, 0), Slot(1, 1, 0))), built.base)
+            for slot in range(2):
+                computed = await told.get()
+                assert isinstance(computed, SlotComputed)
+                wanted = compute_gradient(own.dense, own.state, own.counters, slot, 0)[0]
+                np.testing.assert_array_equal(computed.gradient, wanted)
+                evaluated = await told.get()
+                assert isinstance(evaluated, Evaluated)
+                assert evaluated.done.states["first"][0] == dense[0]
+        finally:
+            await computing.close()
+
+    asyncio.run(asyncio.wait_for(main(), 10))
