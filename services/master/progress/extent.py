@@ -19,6 +19,7 @@ class Amounts(TypedDict):
     minibatches_total: int
     tasks_done: int
     tasks_total: int
+    is_endless: bool
 
 
 class Extent:
@@ -113,4 +114,5 @@ class Extent:
             minibatches_total=minibatches_total,
             tasks_done=done,
             tasks_total=count,
+            is_endless=self.is_endless,
         )

@@ -280,8 +280,7 @@ class Progress:
             is_allreduce=core.settings.is_allreduce,
             generation=self._generation,
             page=self.page,
-            is_endless=self._extent.is_endless,
-            waits_for_data_s=None if self._idle_since_s is None else now - self._idle_since_s,
+            waits_for_data_s=self._waits_for_data_s(now),
             **amounts,
             **self._saved.view(now),
             **self._odd_tasks(),
@@ -292,6 +291,9 @@ class Progress:
         """Of the group that trains, in an all-reduce job: the life of what stands for its partition."""
         is_group = self._core.settings.is_allreduce and self._statuses
         return self._statuses[0].incarnation if is_group else None
+
+    def _waits_for_data_s(self, now: float) -> float | None:
+        return None if self._idle_since_s is None else now - self._idle_since_s
 
     def _odd_tasks(self) -> _OddTasks:
         """Return what was left out, or came again, and which losses are no numbers."""
