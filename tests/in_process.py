@@ -67,7 +67,7 @@ class NumpyEngine:
     def load(self, dense: np.ndarray, state: np.ndarray, counters: np.ndarray) -> None:
         self._vectors = (dense, state, counters)
 
-    def begin(self, task: int, lane: int = 0, first: int = 0, end_at: int | None = None) -> None:
+    def begin(self, task: int, *_: object, **__: object) -> None:
         """No records are read here."""
 
     def find_ids(self, task: int, index: int) -> tuple[GroupedIds, ...] | None:
