@@ -16,11 +16,16 @@ class PredictionContext:
 
     Attributes
     ----------
-    task : number of the task, in the order of the data
-    index : number of the minibatch in its task; None in `commit`
-    shard : file of its records
-    first_record : number in that file of its first record, for a feed that keeps all records in their order
-    attempt : how often the task was given to a worker before, as far as the present master knows
+    task : int
+        Number of the task, in the order of the data.
+    index : int or None
+        Number of the minibatch in its task; None in `commit`.
+    shard : str
+        File of its records.
+    first_record : int
+        Number in that file of its first record, for a feed that keeps all records in their order.
+    attempt : int
+        How often the task was given to a worker before, as far as the present master knows.
     worker_id : number of this worker
     """
 

@@ -17,8 +17,10 @@ class Metadata:
 
     Attributes
     ----------
-    column_names : in their order; None if records have no columns
-    column_dtypes : TensorFlow's type of each, by name
+    column_names : list of str or None
+        In their order; None if records have no columns.
+    column_dtypes : dict of str to object
+        TensorFlow's type of each, by name.
     """
 
     column_names: list[str] | None = None

@@ -41,7 +41,8 @@ class Reading:
     Attributes
     ----------
     config : JobConfig, with defaults in place of what is wrong
-    settings : what was given, by flag name
+    settings : mapping of str to Setting
+        What was given, by flag name.
     errors, warnings : all that were found
     """
 
@@ -65,7 +66,8 @@ def parse_arguments(argv: Sequence[str], service: Reader) -> JobConfig:
 
     Parameters
     ----------
-    argv : the arguments, without the program
+    argv : sequence of str
+        The arguments, without the program.
     service : master, worker or ps
 
     Raises
@@ -98,10 +100,13 @@ def read_config(
 
     Parameters
     ----------
-    argv : the arguments, without program and command
-    reader : whose flags they are
+    argv : sequence of str
+        The arguments, without program and command.
+    reader : Reader
+        Whose flags they are.
     environ : the environment
-    begins_job : whether a command is to begin a job with it; one that there is keeps what was allowed to it
+    begins_job : bool, optional
+        Whether a command is to begin a job with it; one that there is keeps what was allowed to it.
     """
     given, problems = _settings_from_arguments(argv, reader)
     from_environment, environment_problems, warnings = _settings_from_environment(environ, reader)

@@ -47,9 +47,12 @@ def check_flags(
 
     Parameters
     ----------
-    settings : the values as given, by flag name, for citing
-    reader : the command whose flags they are
-    begins_job : whether a new job is to have them
+    settings : mapping of str to Setting
+        The values as given, by flag name, for citing.
+    reader : Reader
+        The command whose flags they are.
+    begins_job : bool
+        Whether a new job is to have them.
     """
     if reader in PURPOSES or reader == "master":
         yield from _check_required(config, PURPOSES.get(reader) or _purpose_by_hand(config))
@@ -78,7 +81,8 @@ def idle_workers(config: JobConfig, tasks: int | None = None) -> Problem | None:
 
     Parameters
     ----------
-    tasks : how many tasks an epoch has, or an evaluation, if that is known
+    tasks : int, optional
+        How many tasks an epoch has, or an evaluation, if that is known.
     """
     workers, slots = config.num_workers, config.grads_to_wait
     if config.is_sync and workers > slots:

@@ -78,12 +78,18 @@ class Flag:
 
     Attributes
     ----------
-    defaults : the default where a reader has another one than the dataclass
-    helps : the help where a reader means something else by it
-    default_text : what help shows in brackets, where the value itself says too little
-    later : choices that are known but not in this version, with the reason
-    bare : the choice that the flag means where it stands alone
-    common : on the short help page
+    defaults : mapping of Reader to object
+        The default where a reader has another one than the dataclass.
+    helps : mapping of Reader to str
+        The help where a reader means something else by it.
+    default_text : str
+        What help shows in brackets, where the value itself says too little.
+    later : mapping of str to str
+        Choices that are known but not in this version, with the reason.
+    bare : str
+        The choice that the flag means where it stands alone.
+    common : bool
+        On the short help page.
     hidden : on no help page
     """
 
@@ -124,10 +130,13 @@ def flag(default: Any, metavar: str, help: str, readers: str, *, group: str, **m
 
     Parameters
     ----------
-    default : the default; None for a value that follows from other flags or from this machine
-    metavar : what stands for the value in help, in capitals
+    default : object
+        The default; None for a value that follows from other flags or from this machine.
+    metavar : str
+        What stands for the value in help, in capitals.
     help : str, at most 44 characters
-    readers : names of READERS, separated by blanks
+    readers : str
+        Names of READERS, separated by blanks.
     group : a key of GROUPS
     more : further attributes of Flag; `compare`: whether two configurations that differ in it are two
     """

@@ -61,8 +61,10 @@ def help_page(reader: Reader, topic: str) -> str:
 
     Parameters
     ----------
-    reader : the command that is asked about
-    topic : "", "all", a group, a flag, or a word to look for
+    reader : Reader
+        The command that is asked about.
+    topic : str
+        "", "all", a group, a flag, or a word to look for.
 
     Raises
     ------

@@ -49,7 +49,8 @@ def print_problems(problems: Iterable[Problem], word: str = "error", stream: Tex
     Parameters
     ----------
     word : str, the word before the message: error or warning
-    stream : where to; standard error when not given
+    stream : TextIO, optional
+        Where to; standard error when not given.
     """
     out = sys.stderr if stream is None else stream
     width = shutil.get_terminal_size().columns if out.isatty() else None

@@ -27,9 +27,12 @@ class Setting:
 
     Attributes
     ----------
-    spelling : the flag's name as it was spelled, without dashes in front
-    text : the value as given; None for a flag that stood alone
-    place : `job.yaml:4` or `EDLZ_SEED`; nothing for the command line
+    spelling : str
+        The flag's name as it was spelled, without dashes in front.
+    text : str or None
+        The value as given; None for a flag that stood alone.
+    place : str
+        `job.yaml:4` or `EDLZ_SEED`; nothing for the command line.
     """
 
     spelling: str

@@ -32,10 +32,14 @@ class WorkerPriority:
 
     Attributes
     ----------
-    text : as it was given
-    first, rest : the classes of the first workers and of the others; nothing for none
-    share : which part of the workers are the first ones
-    is_rounded_up : whether a fraction of a worker counts as one
+    text : str
+        As it was given.
+    first, rest : str
+        The classes of the first workers and of the others; nothing for none.
+    share : Fraction
+        Which part of the workers are the first ones.
+    is_rounded_up : bool
+        Whether a fraction of a worker counts as one.
     """
 
     text: str

@@ -94,8 +94,10 @@ async def serve_master(
 
     Parameters
     ----------
-    attend : runs beside the service until the job's end, when it is cancelled: a launcher in this process
-    holder : see `lock_folder`
+    attend : Attend, optional
+        Runs beside the service until the job's end, when it is cancelled: a launcher in this process.
+    holder : str
+        See `lock_folder`.
     """
     folder = config.job_directory
     lock = lock_folder(folder, config.job_name, holder)

@@ -11,9 +11,12 @@ class OutputKind:
 
     Attributes
     ----------
-    flag : names the folder
-    whole : the file without which nothing there is whole
-    noun : what it is
+    flag : str
+        Names the folder.
+    whole : str
+        The file without which nothing there is whole.
+    noun : str
+        What it is.
     """
 
     flag: str

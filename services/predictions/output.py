@@ -68,7 +68,8 @@ class PredictionManifest(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     checkpoint : the version that predicted
     records : rows in all files
-    skipped : tasks that were left out (`--skip_bad_tasks`), whose records have no rows
+    skipped : tuple of int
+        Tasks that were left out (`--skip_bad_tasks`), whose records have no rows.
     """
 
     job: str
@@ -180,8 +181,10 @@ def write_part(
     Parameters
     ----------
     run : of the job
-    tag : tells this process from all others
-    write : writes a file of this path
+    tag : str
+        Tells this process from all others.
+    write : callable
+        Writes a file of this path.
 
     Raises
     ------

@@ -22,7 +22,8 @@ class Ragged:
 
     Attributes
     ----------
-    rows : nested lists, `depth` levels of them in each row
+    rows : list of object
+        Nested lists, `depth` levels of them in each row.
     dtype : of the values
     """
 
@@ -40,8 +41,10 @@ class PredictionTable:
 
     Attributes
     ----------
-    records : `part-0:17` is record 17 of file part-0
-    columns : by name, in the order of the model's outputs
+    records : list of str
+        `part-0:17` is record 17 of file part-0.
+    columns : dict of str to Column
+        By name, in the order of the model's outputs.
     """
 
     records: list[str]

@@ -17,8 +17,10 @@ class Contact:
 
     Parameters
     ----------
-    address : where the master should be
-    limit_s : seconds without a word after which the service is of no use; 0 for none
+    address : str
+        Where the master should be.
+    limit_s : float
+        Seconds without a word after which the service is of no use; 0 for none.
     """
 
     def __init__(self, address: str, limit_s: float) -> None:

@@ -49,10 +49,13 @@ def configure_logging(
 
     Parameters
     ----------
-    level : DEBUG, INFO, WARNING, ERROR or CRITICAL
+    level : str, optional
+        DEBUG, INFO, WARNING, ERROR or CRITICAL.
     log_format : text or json
-    role, ident, job : what a JSON line says of the process
-    stream : standard error when not given
+    role, ident, job : str, optional
+        What a JSON line says of the process.
+    stream : TextIO, optional
+        Standard error when not given.
     """
     handler = CountingHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(line_formatter(log_format, role=role, ident=ident, job=job))
@@ -86,7 +89,8 @@ class CountingHandler(logging.StreamHandler[TextIO]):
 
     Parameters
     ----------
-    stream : where lines go
+    stream : TextIO
+        Where lines go.
     clock : seconds, monotonic
     """
 

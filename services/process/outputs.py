@@ -44,7 +44,8 @@ class _Sink(io.FileIO):
 
     Attributes
     ----------
-    is_deadly : the first loss is raised
+    is_deadly : bool
+        The first loss is raised.
     error : the first loss
     """
 

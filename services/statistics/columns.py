@@ -21,10 +21,14 @@ class ColumnPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes
     ----------
-    rows : records that have a value
-    count : values; more than rows, where a record has several
-    infinite : values that are infinite, which take no part in what follows
-    total, squares : sums, as `ExactSums` has them
+    rows : int
+        Records that have a value.
+    count : int
+        Values; more than rows, where a record has several.
+    infinite : int
+        Values that are infinite, which take no part in what follows.
+    total, squares : bytes
+        Sums, as `ExactSums` has them.
     values, counts, bins, bin_counts : little-endian numbers; integers as short as they all fit, behind a byte that says
         how long they are
     """

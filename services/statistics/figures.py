@@ -31,14 +31,22 @@ class ColumnFigures(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     count : values
-    missing : records without one
-    infinite : values that are infinite: they take no part in the figures of numbers
-    variance : of a sample: divided by one less than there are values, as pandas does
-    quantiles : 101 of them, from the smallest value to the greatest
-    distinct : how many different values
-    is_exact : whether quantiles and `distinct` are; else they are within 0.03 % and some 0.3 %
-    vocabulary : values of a column of texts or whole numbers, the most frequent first, those alike in rising order
-    frequencies : how often each occurs
+    missing : int
+        Records without one.
+    infinite : int
+        Values that are infinite: they take no part in the figures of numbers.
+    variance : float or None
+        Of a sample: divided by one less than there are values, as pandas does.
+    quantiles : tuple of float or int
+        101 of them, from the smallest value to the greatest.
+    distinct : int
+        How many different values.
+    is_exact : bool
+        Whether quantiles and `distinct` are; else they are within 0.03 % and some 0.3 %.
+    vocabulary : tuple of str or int
+        Values of a column of texts or whole numbers, the most frequent first, those alike in rising order.
+    frequencies : tuple of int
+        How often each occurs.
     """
 
     kind: Literal["int64", "float64", "string"]

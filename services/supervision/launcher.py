@@ -20,11 +20,16 @@ class Facts:
 
     Attributes
     ----------
-    room : workers that may run there now; None for any number
-    placed : services that have their place; None where whatever is started has one
-    crowded : parameter servers that there is no room for
-    unreachable : services whose machine does not answer
-    notes : why services that should run do not (yet), by name
+    room : int or None
+        Workers that may run there now; None for any number.
+    placed : tuple of str or None
+        Services that have their place; None where whatever is started has one.
+    crowded : tuple of str
+        Parameter servers that there is no room for.
+    unreachable : tuple of str
+        Services whose machine does not answer.
+    notes : mapping of str to str
+        Why services that should run do not (yet), by name.
     """
 
     room: int | None = None
@@ -66,7 +71,8 @@ class Launcher(Protocol):
 
         Parameters
         ----------
-        is_hung : it may not be able to end; it has HUNG_GRACE_S to write down where it is
+        is_hung : bool, optional
+            It may not be able to end; it has HUNG_GRACE_S to write down where it is.
         """
         ...
 

@@ -31,7 +31,8 @@ class LastWords(NamedTuple):
     ----------
     error : the message
     where : `file:line in function` of the innermost frame that is no library's
-    help : what to do
+    help : str
+        What to do.
     """
 
     error: str = ""

@@ -30,7 +30,8 @@ class Action:
 
     Attributes
     ----------
-    launch, stop, abort : names of services; those to abort hang
+    launch, stop, abort : tuple of str
+        Names of services; those to abort hang.
     """
 
     launch: tuple[str, ...] = ()
@@ -44,7 +45,8 @@ class Reconciler:
 
     Attributes
     ----------
-    is_stopping : whether the master is asked to stop the job, once it has saved what there is
+    is_stopping : bool
+        Whether the master is asked to stop the job, once it has saved what there is.
     """
 
     is_stopping: bool = False  # the master is asked to stop the job

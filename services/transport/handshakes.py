@@ -45,7 +45,8 @@ class Refusals:
     Parameters
     ----------
     endpoint, server : address of the server, and its role in the job
-    keys : this process'; None without any
+    keys : RoleKeys or None
+        This process'; None without any.
 
     Attributes
     ----------

@@ -282,7 +282,8 @@ class JobProcesses:
 
         Parameters
         ----------
-        is_told : whether it has been announced already why it leaves
+        is_told : bool, optional
+            Whether it has been announced already why it leaves.
         """
         worker = str(split_name(name)[1])
         self.live.dismiss(worker)

@@ -60,8 +60,10 @@ class FullDisk:
 
         Parameters
         ----------
-        work : writes the file; it changes nothing when it raises
-        limit_s : how long at most, if not as long as ever
+        work : callable
+            Writes the file; it changes nothing when it raises.
+        limit_s : float, optional
+            How long at most, if not as long as ever.
 
         Raises
         ------

@@ -132,7 +132,8 @@ class TrainingStep:
 
         Parameters
         ----------
-        element : what the feed yields, as tensors
+        element : object
+            What the feed yields, as tensors.
         seed : int, in [0, 2**62)
             What random layers draw from.
         rows : sequence of tensors

@@ -179,10 +179,12 @@ class DesiredProcesses:
 
         Parameters
         ----------
-        placed, crowded : what of it has its place, and the parameter servers that there is no room for
+        placed, crowded : sequence of str, optional
+            What of it has its place, and the parameter servers that there is no room for.
         achieved, furthest : whatever the job has achieved since this master began, with and without what was done
             again, as rising numbers
-        busy : workers with a task in hand
+        busy : collection of str, optional
+            Workers with a task in hand.
         """
         self._achieved, self._furthest, self._busy = achieved, furthest, busy
         for name in running:

@@ -27,7 +27,8 @@ class Places:
 
     Parameters
     ----------
-    servers : the names of all parameter servers
+    servers : sequence of str
+        The names of all parameter servers.
     """
 
     def __init__(self, servers: Sequence[str]) -> None:
@@ -66,9 +67,12 @@ class Places:
 
         Parameters
         ----------
-        running : services that are there, also those that are to go
-        wanted : services that should be there
-        by_worth : workers that hold room, the one that matters least last
+        running : sequence of str
+            Services that are there, also those that are to go.
+        wanted : collection of str
+            Services that should be there.
+        by_worth : sequence of str
+            Workers that hold room, the one that matters least last.
         """
         going = [name for name in running if is_worker(name) and not (name in wanted and self.may_run(name))]
         self._leaving = {name: self._leaving.get(name, now) for name in going}

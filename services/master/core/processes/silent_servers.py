@@ -24,11 +24,13 @@ class SilentServers:
 
     Parameters
     ----------
-    hang_s : seconds without progress until a worker counts as hung
+    hang_s : float
+        Seconds without progress until a worker counts as hung.
 
     Attributes
     ----------
-    unreachable : servers whose machine does not answer, as far as their launcher knows
+    unreachable : collection of int
+        Servers whose machine does not answer, as far as their launcher knows.
     """
 
     def __init__(self, hang_s: float) -> None:

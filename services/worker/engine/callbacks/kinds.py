@@ -43,12 +43,18 @@ class SortedCallbacks:
 
     Attributes
     ----------
-    deciders : they may stop the job, set the learning rate or keep a version: functions of what they are shown
-    observers : called once for each round
-    schedulers : the learning rate by version
-    exporters : they say where the finished model is exported to
-    max_steps : minibatches after which the job ends; 0: none
-    stops_on_nan : whether a loss that is not finite ends the job
+    deciders : list of object
+        They may stop the job, set the learning rate or keep a version: functions of what they are shown.
+    observers : list of object
+        Called once for each round.
+    schedulers : list of object
+        The learning rate by version.
+    exporters : list of object
+        They say where the finished model is exported to.
+    max_steps : int
+        Minibatches after which the job ends; 0: none.
+    stops_on_nan : bool
+        Whether a loss that is not finite ends the job.
     """
 
     deciders: list[Any] = field(default_factory=list)
@@ -69,8 +75,10 @@ def sort_callbacks(contract: ModelContract, *, is_sync: bool, is_told: bool = Fa
 
     Parameters
     ----------
-    is_sync : whether the job trains in synchronous mode
-    is_told : whether the log says what is not run
+    is_sync : bool
+        Whether the job trains in synchronous mode.
+    is_told : bool, optional
+        Whether the log says what is not run.
 
     Raises
     ------
@@ -184,7 +192,8 @@ def check_monitors(found: SortedCallbacks, metrics: Collection[str] | None) -> S
 
     Parameters
     ----------
-    metrics : names of the model's metrics on validation data; None where there is no such data
+    metrics : collection of str or None
+        Names of the model's metrics on validation data; None where there is no such data.
 
     Raises
     ------

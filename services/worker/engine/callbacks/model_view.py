@@ -67,9 +67,12 @@ class ModelView:
 
     Attributes
     ----------
-    version : the one that the callback is shown
-    kept : the one whose weights it has taken last, or saved; None: none
-    result : the one whose weights it has put back
+    version : int
+        The one that the callback is shown.
+    kept : int or None
+        The one whose weights it has taken last, or saved; None: none.
+    result : int or None
+        The one whose weights it has put back.
     """
 
     def __init__(

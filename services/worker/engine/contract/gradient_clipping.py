@@ -28,9 +28,12 @@ class Clip:
 
     Attributes
     ----------
-    value : each element to [-value, value]
-    norm : each variable to this norm
-    global_norm : all variables together to this norm
+    value : float or None
+        Each element to [-value, value].
+    norm : float or None
+        Each variable to this norm.
+    global_norm : float or None
+        All variables together to this norm.
     """
 
     value: float | None = None

@@ -48,11 +48,16 @@ class FeedSettings:
 
     Attributes
     ----------
-    read : (assignment) -> its records in order; called from any thread
-    number : (assignment, place) -> the number in its file of the record at this place
-    sample : () -> a few records of the job's data
-    form : what records are as tensors
-    is_example : records are tf.train.Examples, to be decoded for an `input_fn`
+    read : callable
+        (assignment) -> its records in order; called from any thread.
+    number : callable
+        (assignment, place) -> the number in its file of the record at this place.
+    sample : callable
+        () -> a few records of the job's data.
+    form : RecordForm
+        What records are as tensors.
+    is_example : bool
+        Records are tf.train.Examples, to be decoded for an `input_fn`.
     """
 
     mode: Mode
@@ -87,8 +92,10 @@ class Feed(Protocol):
 
     Attributes
     ----------
-    spec : its element_spec, the batch's length None
-    shuffles : whether it gives records in another order than theirs
+    spec : object
+        Its element_spec, the batch's length None.
+    shuffles : bool
+        Whether it gives records in another order than theirs.
     """
 
     spec: Any

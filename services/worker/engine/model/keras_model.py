@@ -45,8 +45,10 @@ class BuiltModel:
 
     Attributes
     ----------
-    seeds : the states of its seed generators, (2,) int64 each
-    tables : the layers whose rows partitions keep
+    seeds : tuple of object
+        The states of its seed generators, (2,) int64 each.
+    tables : tuple of object
+        The layers whose rows partitions keep.
     predictions : structure of specs of what the model gives
     """
 

@@ -93,8 +93,10 @@ class Blame:
 
     Attributes
     ----------
-    record : `record 17 of data/part-0`, or nothing if no single one is to blame
-    error : what that record alone raised, in Python where that is possible
+    record : str
+        `record 17 of data/part-0`, or nothing if no single one is to blame.
+    error : Exception or None
+        What that record alone raised, in Python where that is possible.
     """
 
     record: str = ""
