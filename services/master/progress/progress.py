@@ -55,6 +55,15 @@ _STATES: dict[Phase, MasterState] = {
 }
 
 
+class _Kind(TypedDict):
+    """Fields of a `JobStatus`: what the job does, and where that goes."""
+
+    predictions: str
+    is_prediction: bool
+    is_analysis: bool
+    is_allreduce: bool
+
+
 class _OddTasks(TypedDict):
     """Fields of a `JobStatus`: what was left out, or came again, and which losses are no numbers."""
 
@@ -274,16 +283,13 @@ class Progress:
             target_workers=core.processes.target_workers,
             exported=core.work.exports.view,
             threads=core.settings.worker_threads,
-            predictions=self._output,
-            is_prediction=plan.predicts,
-            is_analysis=plan.analyzes,
-            is_allreduce=core.settings.is_allreduce,
             generation=self._generation,
             page=self.page,
             waits_for_data_s=self._waits_for_data_s(now),
             **amounts,
             **self._saved.view(now),
             **self._odd_tasks(),
+            **self._kind(),
         )
 
     @property
@@ -306,6 +312,16 @@ class Progress:
             first_nonfinite=losses.first,
             duplicates_ignored=sum(self.measures.summed("duplicates").values()),
             failed_attempts=self._core.work.queue.failures.total(),
+        )
+
+    def _kind(self) -> _Kind:
+        """Return what the job does, and where that goes."""
+        plan = self._core.plan
+        return _Kind(
+            predictions=self._output,
+            is_prediction=plan.predicts,
+            is_analysis=plan.analyzes,
+            is_allreduce=self._core.settings.is_allreduce,
         )
 
     @property

@@ -6,26 +6,22 @@ import numpy.typing as npt
 from edlz.api.feeds import Mode
 from edlz.services.configuration.export_flags import chosen_formats
 from edlz.services.configuration.job_config import JobConfig
-from edlz.services.errors import ConfigError, EdlzError
+from edlz.services.errors import ConfigError
 from edlz.services.protocol.messages import ExportWish
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.engine.callbacks.calls import CallbackCalls
 from edlz.services.worker.engine.callbacks.kinds import SortedCallbacks, check_monitors, sort_callbacks
-from edlz.services.worker.engine.contract.model_module import code_of
 from edlz.services.worker.engine.evaluator import Evaluator
 from edlz.services.worker.engine.feed.feed import SlowFeed
 from edlz.services.worker.engine.feed.task_reader import TaskReader
 from edlz.services.worker.engine.model.job_model import JobModel
 from edlz.services.worker.engine.model.model_updates import ModelUpdates
-from edlz.services.worker.engine.model_check import ModelCheck
 from edlz.services.worker.engine.predictor import Predictor
 from edlz.services.worker.engine.rows.ids_function import IdsFunction
 from edlz.services.worker.engine.rows.row_finder import RowFinder
 from edlz.services.worker.engine.step import LoadedVectors, TrainingStep
-from edlz.services.worker.engine.tensorflow.backend import tf
-from edlz.services.worker.engine.user_code.user_code import told
 
-__all__ = ["Assembly", "ModelCheck", "assemble"]
+__all__ = ["Assembly"]
 
 
 class Assembly:
@@ -157,30 +153,3 @@ class Assembly:
             has_files=bool(config.prediction_output),
             worker_id=config.worker_id,
         )
-
-
-def assemble(config: JobConfig, plan: Plan, reader: TaskReader, partitions: int) -> Assembly:
-    """Load the user's module, build and trace everything.
-
-    Raises
-    ------
-    ModelError, DataError
-        As `KerasEngine.build`.
-    """
-    try:
-        return Assembly(config, plan, reader, partitions)
-    except (EdlzError, MemoryError):
-        raise
-    except Exception as e:
-        raise _build_error(config, e) from e
-
-
-def _build_error(config: JobConfig, cause: Exception) -> Exception:
-    """Return what stands for an error that the user's code did not raise directly, but a trace or a first run of it.
-
-    Another worker would meet it as well, unless it is this one's machine that has no memory.
-    """
-    is_without_memory: bool = isinstance(cause, tf.errors.ResourceExhaustedError)
-    if is_without_memory:
-        return cause
-    return code_of(config).error(cause, f"building the model raised {told(cause)}", "")

@@ -344,9 +344,9 @@ class KerasEngine:
     def _tensorflow_side(self) -> ModuleType:
         with importing_tensorflow(self._config):
             # Not above: it imports TensorFlow, for which the environment has to be prepared, and which takes seconds.
-            from edlz.services.worker.engine import assembly
+            from edlz.services.worker.engine import building
 
-        return assembly
+        return building
 
     @property
     def _ready(self) -> "Assembly":
