@@ -64,6 +64,8 @@ class ReplicaFiles:
         generation, version = name
         for place in (self._replicas, self._checkpoints):
             folder = version_folder(place, version)
+            if not folder.is_dir():  # it lies in the other place
+                continue
             try:
                 if self._name_of(read_manifest(folder)) == name:
                     return msgspec.structs.replace(read_partition(folder, 0, 1), era=generation)
