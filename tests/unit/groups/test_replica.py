@@ -371,3 +371,39 @@ def _commit(made: Replica, order: Compute, odd: dict[str, Any]) -> None:
             dense=np.zeros(where.stop - where.start, np.float32),
         )
         made._on_mean(0, msgspec.structs.replace(mean, **odd), 0.0)
+
+
+def test_a_member_stays_at_a_barrier_writes_its_state_there_and_goes_on_with_what_was_decided() -> None:
+    made = replica(1)
+    made.feed(orders(1, decided=None), 0.0)
+    group = {"members": MEMBERS[:1], "holders": ((1, 1),)}
+    assert not only(Compute, made.feed(orders(1, decided=None, **group), 0.0))
+    assert (made.phase, made.is_member) == (Phase.BARRED, True)
+
+    barred = Decided(fence=0, task_count=2)
+    [part] = only(WritePart, made.feed(orders(1, decided=barred, checkpoint=7, **group), 0.0))
+    assert part.is_checkpoint
+    assert not only(WritePart, made.feed(orders(1, decided=barred, checkpoint=7, **group), 0.0))
+
+    decided = Decided(fence=2, task_count=2, rates=((0, 0.25),))
+    [order] = only(Compute, made.feed(orders(1, decided=decided, **group), 0.0))
+    assert order.learning_rate == 0.25
+    assert made.phase is Phase.COMPUTING
+
+
+def test_a_job_that_ends_inside_a_round_has_no_slots_behind_its_end() -> None:
+    made = replica(1)
+    cut = Decided(fence=1, task_count=1)
+    made.feed(orders(1, decided=cut), 0.0)
+    found = made.feed(orders(1, decided=cut, members=MEMBERS[:1], holders=((1, 1),)), 0.0)
+    for _ in range(2):
+        [order] = only(Compute, found)
+        assert [slot.task for slot in order.slots] == [0]
+        found = compute(made, found)
+    assert only(WritePart, found)[-1].is_last
+    assert made.phase is Phase.SEALING
+
+
+def test_a_fence_behind_the_end_of_the_job_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="a fence at task 3 of 2"):
+        replica(1).feed(orders(1, decided=Decided(fence=3, task_count=2)), 0.0)
