@@ -132,7 +132,7 @@ class Membership:
 
     def digest(self, order: DigestState) -> None:
         def done(digest: str) -> None:
-            self._feed(Digested(order.attempt, digest))
+            self._feed(Digested(order.key, digest))
 
         self._run(self._aside, lambda: state_digest(order.state), done)
 

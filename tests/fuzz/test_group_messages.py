@@ -140,7 +140,7 @@ def _honest_answers(question: Any, core: Replica) -> list[Message]:
     found = core.feed(inputs.Request(0, question), 0.0)
     for one in found:
         if isinstance(one, DigestState):
-            found = core.feed(inputs.Digested(one.attempt, state_digest(one.state)), 0.0)
+            found = core.feed(inputs.Digested(one.key, state_digest(one.state)), 0.0)
     return [reply.body for reply in found if isinstance(reply, Reply) and reply.to == 0]
 
 

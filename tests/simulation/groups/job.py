@@ -470,8 +470,8 @@ class GroupJob:
                 self._ask(process, member.incarnation[1], key, body)
             case Reply(to, body):
                 self._reply(process, to, body)
-            case DigestState(attempt, state):  # steps may change it meanwhile
-                self._beside(process, lambda: inputs.Digested(attempt, state_digest(state)))
+            case DigestState(key, state):  # steps may change it meanwhile
+                self._beside(process, lambda: inputs.Digested(key, state_digest(state)))
             case AssembleState(attempt, own, name, pieces):
                 self._reach("assembling", process)
                 self._beside(process, lambda: inputs.Assembled(attempt, assemble(own, name, pieces)))

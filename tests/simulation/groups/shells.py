@@ -180,7 +180,7 @@ class MemberShell(WorkerShell):
         if not self._when_awake(process, self._work_beside, order):
             return
         if isinstance(order, members.DigestState):
-            self._tell(process, inputs.Digested(order.attempt, state_digest(order.state)))
+            self._tell(process, inputs.Digested(order.key, state_digest(order.state)))
         else:
             state = assemble(order.own, order.name, order.pieces)
             self._tell(process, inputs.Assembled(order.attempt, state))

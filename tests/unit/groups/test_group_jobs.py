@@ -119,10 +119,12 @@ def test_a_damaged_state_is_replaced_before_anything_follows_from_it(who: int) -
 @pytest.mark.parametrize("kind", ["kill", "master", "join", "stall"])
 def test_what_happens_while_a_damaged_state_is_replaced(moment: str, kind: str) -> None:
     first, fired = {"staged": 14, "gathering": 3, "promised": 5, "fetching": 1, "formed": 3}[moment], 0
+    # Who joins before it is noticed may take the damaged state over: then not most are right any more.
+    has_majority = (kind, moment) != ("kill", "staged")
     for nth, at, who in ((0, 0.0, 0), (1, 0.1, 1), (2, 0.3, 2)):
         again = nth if moment in ("staged", "promised") else 0
         about = GroupFault(at=at, kind=kind, during=moment, nth=first + again, who=who, seconds=4.0)
-        job = GroupJob(checked(nth, DAMAGE, about), has_majority=True).run()
+        job = GroupJob(checked(nth, DAMAGE, about), has_majority=has_majority).run()
         fired += (job.figures["damaged"], job.figures["faults"]) == (1, 2)
     assert fired, "the fault never struck"
 

@@ -20,6 +20,7 @@ from edlz.services.protocol.messages import (
     SlotHeader,
     StatePiece,
 )
+from edlz.services.worker.core.groups import transfer
 from edlz.services.worker.core.groups.correspondence import LINK_WAIT_S
 from edlz.services.worker.core.groups.inputs import (
     Answered,
@@ -93,19 +94,20 @@ def compute(made: Replica, found: list[Instruction], now: float = 0.0) -> list[I
                 order.attempt, header, gradient, np.zeros(32, np.float32), np.zeros(16, np.int64)
             )
             out += made.feed(event, now)
-        out += made.feed(BlockComputed(order.attempt, 0.1), now)
+        computed = made.feed(BlockComputed(order.attempt, 0.1), now)
+        out += [*computed, *aside(made, computed, now)]
     return out
 
 
-def aside(made: Replica, found: list[Instruction]) -> list[Instruction]:
+def aside(made: Replica, found: list[Instruction], now: float = 0.0) -> list[Instruction]:
     """Carry out what is worked out of whole states."""
     out: list[Instruction] = []
     for one in found:
         match one:
-            case DigestState(attempt, state):
-                out += made.feed(Digested(attempt, state_digest(state)), 0.0)
+            case DigestState(key, state):
+                out += made.feed(Digested(key, state_digest(state)), now)
             case AssembleState(attempt, own, name, pieces):
-                out += made.feed(Assembled(attempt, assemble(own, name, pieces)), 0.0)
+                out += made.feed(Assembled(attempt, assemble(own, name, pieces)), now)
     return out
 
 
@@ -205,13 +207,58 @@ def test_a_state_is_taken_from_all_holders_and_from_one_alone_if_it_is_damaged(
     assert new.phase is Phase.COMPUTING
 
 
+def test_a_large_state_comes_in_pieces_that_show_who_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of each holder are under way; only the first of all waits for the digest."""
+    monkeypatch.setattr(transfer, "PIECE_BYTES", 100)
+    holders, new = [member(n, MEMBERS[:2]) for n in (1, 2)], replica(3)
+    for made in (*holders, new):
+        if made is not new:
+            made._whole.ledger.note(0, 0, is_last=False, is_empty=True)
+            made._whole.version, made.name = 7, ((1, 1), 7)
+        made.feed(orders(2), 0.0)
+    group = {"members": MEMBERS, "source": ((1, 1), 7), "holders": ((1, 1), (1, 2))}
+    found = new.feed(orders(2, **group), 0.0)
+    asked, digests = only(AskMember, found), 0
+    assert [each.key for each in asked] == [("fetch", None, piece) for piece in range(4)]
+    while new.phase is Phase.FETCHING:
+        asked = only(AskMember, found)
+        assert len(asked) <= 4
+        found = []
+        for each in asked:
+            holder = holders[each.member.incarnation[1] - 1]
+            given = holder.feed(Request(each.key, each.body), 0.0)
+            digests += len(only(DigestState, given))
+            for reply in only(Reply, [*given, *aside(holder, given)]):
+                found += new.feed(Answered(each.member.incarnation, reply.to, reply.body), 0.0)
+        found += aside(new, found)
+    assert (digests, new.name) == (1, ((1, 1), 7))
+    assert new._whole.ledger == holders[0]._whole.ledger
+
+
+def test_members_compare_their_states_without_waiting_for_the_digest() -> None:
+    made = replica(1)
+    made.feed(orders(1), 0.0)
+    found = made.feed(orders(1, members=MEMBERS[:2], holders=((1, 1), (1, 2))), 0.0)
+    out: list[Instruction] = []
+    [computing] = only(Compute, found)
+    for slot in computing.slots:
+        header = SlotHeader(slot=slot.slot, task=slot.task, index=slot.index, is_last=False, is_empty=True)
+        out += made.feed(SlotComputed(computing.attempt, header), 0.0)
+    [order] = only(DigestState, [*out, *made.feed(BlockComputed(computing.attempt, 0.1), 0.0)])
+    assert made.phase is Phase.COMPUTING
+    assert made.feed(Digested(("step", 0), "of another attempt"), 0.0) == []
+    [part, *_] = only(AskMember, made.feed(Digested(order.key, "right"), 0.0))
+    assert isinstance(part.body, Reduce)
+    assert (part.body.checksum, made.phase) == ("right", Phase.STAGED)
+
+
 def test_a_digest_that_a_step_has_overtaken_is_given_to_nobody() -> None:
     holder = member(1, MEMBERS[:2])
     asked = FetchState(generation=(1, 1), name=BASE, piece=0, pieces=1)
     [order] = only(DigestState, holder.feed(Request("new", asked), 0.0))
     assert holder.feed(Request("another", asked), 0.0) == []
     holder._whole.version, holder.name = 1, ((1, 1), 1)
-    found = only(Reply, holder.feed(Digested(order.attempt, "torn"), 0.0))
+    found = only(Reply, holder.feed(Digested(order.key, "torn"), 0.0))
     assert [(each.to, type(each.body)) for each in found] == [
         ("new", GroupRefused),
         ("another", GroupRefused),
@@ -220,8 +267,8 @@ def test_a_digest_that_a_step_has_overtaken_is_given_to_nobody() -> None:
     [order] = only(DigestState, holder.feed(Request("new", again), 0.0))
     holder._take_over(holder._whole.view((1, 1)))
     [newer] = only(DigestState, holder.feed(Request("new", again), 0.0))
-    assert holder.feed(Digested(order.attempt, "of before"), 0.0) == []
-    [reply] = only(Reply, holder.feed(Digested(newer.attempt, "right"), 0.0))
+    assert holder.feed(Digested(order.key, "of before"), 0.0) == []
+    [reply] = only(Reply, holder.feed(Digested(newer.key, "right"), 0.0))
     assert isinstance(reply.body, StatePiece)
     assert reply.body.head is not None
     assert reply.body.head.digest == "right"

@@ -39,20 +39,22 @@ class Donor:
         """
         if not 0 <= asked.piece < asked.pieces:
             raise RemoteProtocolError(f"piece {asked.piece} of {asked.pieces} of a state")
-        if self._name == state.name and self._digest:
-            return [Reply(to, cut(state, asked.generation, asked.piece, asked.pieces, self._digest))]
+        is_known = self._name == state.name and self._digest
+        if is_known or asked.piece:  # the digest goes with the first one
+            digest = self._digest if is_known else ""
+            return [Reply(to, cut(state, asked.generation, asked.piece, asked.pieces, digest))]
         self._waiting[to] = asked
         if self._name == state.name:
             return []
         self._name, self._digest = state.name, ""
         self._attempt += 1
-        return [DigestState(self._attempt, state)]
+        return [DigestState(("donor", self._attempt), state)]
 
     def on_digest(
-        self, attempt: int, digest: str, answer: Callable[[Hashable, FetchState], list[Instruction]]
+        self, key: Hashable, digest: str, answer: Callable[[Hashable, FetchState], list[Instruction]]
     ) -> list[Instruction]:
         """A digest is worked out; `answer` gives who has waited what is to be had by now."""
-        if attempt != self._attempt:
+        if key != ("donor", self._attempt):
             return []
         self._digest = digest
         waiting, self._waiting = self._waiting, {}

@@ -108,9 +108,9 @@ class Answered:
 
 @dataclass(frozen=True)
 class Digested:
-    """The digest that was to be worked out."""
+    """The digest that was to be worked out with this key."""
 
-    attempt: int
+    key: Hashable
     digest: str
 
 

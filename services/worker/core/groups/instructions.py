@@ -74,7 +74,7 @@ class Reply:
 class DigestState:
     """Work out the digest of a state (`Digested`), and let nothing wait for it; steps may change the state meanwhile."""
 
-    attempt: int
+    key: Hashable
     state: State
 
 

@@ -83,6 +83,11 @@ class MemberExchange:
         if 0 <= rank < len(self.members):
             self.letters.note_heard(self.members[rank].incarnation, now)
 
+    def note_answer(self, who: Identity, key: Hashable, now: float) -> None:
+        """A member has answered what was asked with this key."""
+        self.letters.on_answer(key)
+        self.letters.note_heard(who, now)
+
     # -- a step
 
     @property
@@ -90,15 +95,13 @@ class MemberExchange:
         assert self.step is not None, "no step is in work"
         return self.step
 
-    def send(
-        self, learning_rate: float, snapshot_at: int, checkpoint_at: int, now: float
-    ) -> tuple[list[AskMember], list[Reduce]]:
+    def send(self, snapshot_at: int, checkpoint_at: int, now: float) -> tuple[list[AskMember], list[Reduce]]:
         """Send the owners their parts of the step in work; return what is sent, and the parts that are this member's own."""
         step, rank = self.in_work, self.rank
         step.sent_s = now
         asked: list[AskMember] = []
         own: list[Reduce] = []
-        for owner, part in step.parts(self.generation, rank, learning_rate, snapshot_at, checkpoint_at):
+        for owner, part in step.parts(self.generation, rank, step.learning_rate, snapshot_at, checkpoint_at):
             if owner == rank:
                 own.append(part)
             else:
@@ -136,8 +139,7 @@ class MemberExchange:
     # -- a transfer
 
     def fetch(self, requests: list[Asked]) -> list[AskMember]:
-        """Ask holders for pieces of a state, and expect nothing else."""
-        self.letters.forget()
+        """Ask holders for pieces of a state."""
         return [self.letters.ask(self.member(holder), key, body) for holder, key, body in requests]
 
     # -- what is told

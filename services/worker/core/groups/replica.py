@@ -36,8 +36,8 @@ from edlz.services.protocol.messages import (
 )
 from edlz.services.protocol.plan import Plan
 from edlz.services.storage.state import State
-from edlz.services.worker.core.groups.donor import Donor
 from edlz.services.worker.core.groups.fence import Fence
+from edlz.services.worker.core.groups.handover import Handover
 from edlz.services.worker.core.groups.inputs import (
     Answered,
     Assembled,
@@ -55,8 +55,8 @@ from edlz.services.worker.core.groups.inputs import (
 )
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
-    AssembleState,
     Compute,
+    DigestState,
     Instruction,
     Load,
     Reply,
@@ -66,12 +66,11 @@ from edlz.services.worker.core.groups.instructions import (
 from edlz.services.worker.core.groups.member_exchange import MemberExchange
 from edlz.services.worker.core.groups.message_check import check_orders
 from edlz.services.worker.core.groups.milestones import Milestones
-from edlz.services.worker.core.groups.reduction import OWN, refusal
+from edlz.services.worker.core.groups.reduction import OWN
 from edlz.services.worker.core.groups.replica_phases import OF_MEMBERS, STEPS, Phase
-from edlz.services.worker.core.groups.state_transfer import part_of, state_digest
+from edlz.services.worker.core.groups.state_transfer import part_of
 from edlz.services.worker.core.groups.step import Step, next_step
 from edlz.services.worker.core.groups.told_state import told_of
-from edlz.services.worker.core.groups.transfer import Transfer
 from edlz.services.worker.core.groups.written_parts import WrittenParts
 
 __all__ = ["BUCKET", "Replica"]
@@ -121,15 +120,14 @@ class Replica:
         self._loading: SnapshotName | None = None  # what is being read in this generation
         self._unreadable: SnapshotName | None = None
         self._attempt = 0  # numbers computations: one that was abandoned is not the present one
-        self._transfer: Transfer | None = None  # while it fetches
-        self._donor = Donor()  # of this state, to new members
+        self._handover = Handover(self._exchange)  # of whole states
         self._differs_from: Identity | None = None  # who has the right state, while this one is damaged
 
     # -- what is told
 
     def status(self, now: float) -> MemberStatus:
         """What the master is told."""
-        lacks, unanswered, has_mean = self._exchange.links(self._transfer, now)
+        lacks, unanswered, has_mean = self._exchange.links(self._handover.transfer, now)
         is_member = self.is_member
         return MemberStatus(
             term=self.term,
@@ -185,8 +183,8 @@ class Replica:
                 return self._on_failed(event)
             case BlockComputed():
                 return self._on_computed(event, now)
-            case Digested(attempt, digest):
-                return self._donor.on_digest(attempt, digest, self._give)
+            case Digested():
+                return self._on_digest(event, now)
             case Assembled():
                 return self._on_assembled(event)
             case Loaded():
@@ -242,7 +240,8 @@ class Replica:
         """Nothing of a lower generation will be committed; what is in work is dropped."""
         self._enter(Phase.PROMISED)
         self.generation = generation
-        self._pending = self._failed = self._loading = self._unreadable = self._transfer = None
+        self._pending = self._failed = self._loading = self._unreadable = None
+        self._handover.end()
         self._milestones.begin_generation()
         self._attempt += 1
         return [Abandon(), *self._exchange.begin(generation), Tell()]
@@ -259,8 +258,7 @@ class Replica:
         if not orders.holders:
             raise RemoteProtocolError(f"nobody holds {orders.source}, the source of {orders.generation}")
         self._enter(Phase.FETCHING)
-        self._transfer = Transfer(self.generation, orders.source, orders.holders, now)
-        return [*out, *self._exchange.fetch(self._transfer.requests())]
+        return [*out, *self._handover.begin(orders, self._view, now)]
 
     def _on_loaded(self, event: Loaded) -> list[Instruction]:
         if self.phase is not Phase.PROMISED or event.name != self._loading:
@@ -273,32 +271,21 @@ class Replica:
 
     def _take_over(self, state: State) -> None:
         self.store, self.name = Store(state, self.plan.seed), state.name
-        self._donor.reset()
+        self._handover.on_other_state()
         self._differs_from = None
 
     # -- taking the state over
 
-    def _give(self, to: Hashable, asked: FetchState) -> list[Instruction]:
-        if asked.generation != self.generation or asked.name != self.name or self.store is None:
-            return [Reply(to, refusal(asked.generation, self.generation))]
-        return self._donor.give(to, asked, self.store.view(self.name[0]))
-
-    def _on_piece(self, piece: StatePiece, lone: int | None) -> list[Instruction]:
-        if self._transfer is None:
-            return []
-        pieces = self._transfer.take(lone, piece)
-        if not pieces:
-            return []
-        self._attempt += 1
-        return [AssembleState(self._attempt, self._whole.view(self.name[0]), self._transfer.source, pieces)]
+    @property
+    def _view(self) -> State:
+        """The state as it is now; later steps change it."""
+        return self._whole.view(self.name[0])
 
     def _on_assembled(self, event: Assembled) -> list[Instruction]:
-        if self._transfer is None or event.attempt != self._attempt:
-            return []
-        if event.state is None:
-            return list(self._exchange.fetch(self._transfer.begin_again()))
-        self._transfer = None
-        self._take_over(event.state)
+        found = self._handover.on_assembled(event)
+        if not isinstance(found, State):
+            return [*found]
+        self._take_over(found)
         return self._begin()
 
     # -- a step
@@ -371,16 +358,25 @@ class Replica:
         return [Tell()]
 
     def _on_computed(self, event: BlockComputed, now: float) -> list[Instruction]:
-        """Send the owners their parts; this member's own ones last."""
         if event.attempt != self._attempt:
             return []
+        step = self._exchange.in_work
+        step.learning_rate = event.learning_rate
+        is_compared = not step.slots or self._milestones.compares(step.version)
+        if is_compared and len(self._exchange.members) > 1:
+            return [DigestState(("step", self._attempt), self._view)]
+        return self._send(now)
+
+    def _on_digest(self, event: Digested, now: float) -> list[Instruction]:
+        if self.phase is Phase.COMPUTING and event.key == ("step", self._attempt):
+            self._exchange.in_work.checksum = event.digest
+            return self._send(now)
+        return self._handover.on_digest(event.key, event.digest, self.generation, self._view)
+
+    def _send(self, now: float) -> list[Instruction]:
+        """Send the owners their parts; this member's own ones last."""
         self._enter(Phase.STAGED)
-        version = self._whole.version
-        is_last = not self._exchange.in_work.slots
-        if len(self._exchange.members) > 1 and (is_last or self._milestones.compares(version)):
-            self._exchange.in_work.checksum = state_digest(self._whole.view(self.name[0]))
-        named = self._milestones.named(version, now)
-        asked, own = self._exchange.send(event.learning_rate, *named, now)
+        asked, own = self._exchange.send(*self._milestones.named(self._whole.version, now), now)
         out: list[Instruction] = [*asked]
         for part in own:
             out += self._stage(OWN, part, now)
@@ -439,7 +435,7 @@ class Replica:
         return []
 
     def _write_part(self, *, is_checkpoint: bool = False, is_last: bool = False) -> WritePart:
-        part = part_of(self._whole.view(self.name[0]), self._exchange.rank, len(self._exchange.members))
+        part = part_of(self._view, self._exchange.rank, len(self._exchange.members))
         return WritePart(self.generation, part, is_checkpoint, is_last)
 
     def _on_written(self, event: PartWritten) -> list[Instruction]:
@@ -458,7 +454,8 @@ class Replica:
                 self._exchange.note_heard(body.rank, now)
                 return self._stage(to, body, now)
             case FetchState():
-                return self._give(to, body)
+                own = None if self.store is None else self._view
+                return self._handover.give(to, body, self.generation, own)
             case ReadVector() | ReadTables():
                 return [Reply(to, self._read(body))]
             case _:
@@ -475,11 +472,11 @@ class Replica:
         kind, *about = event.key
         match event.body:
             case Reduced() as mean if kind == "reduce":
-                self._note_answer(event, now)
+                self._exchange.note_answer(event.member, event.key, now)
                 return self._on_mean(about[1], mean, now)
             case StatePiece() as piece if kind == "fetch":
-                self._note_answer(event, now)
-                return self._on_piece(piece, about[0])
+                self._exchange.note_answer(event.member, event.key, now)
+                return self._handover.on_piece(piece, about[0], self._view)
             case GroupRefused(generation=generation):
                 return self._on_refused(event, generation, now)
             case _:
@@ -491,7 +488,3 @@ class Replica:
             return self._promise(self._pending)
         self._exchange.letters.on_refused(event.key, now)
         return []
-
-    def _note_answer(self, event: Answered, now: float) -> None:
-        self._exchange.letters.on_answer(event.key)
-        self._exchange.letters.note_heard(event.member, now)

@@ -62,6 +62,8 @@ class Step:
         When its parts were sent.
     checksum : str
         Of the state that it is taken from, if members compare theirs.
+    learning_rate : float
+        That of the model, as soon as the block is computed.
     """
 
     version: int
@@ -73,6 +75,7 @@ class Step:
     means: dict[tuple[int, int], Reduced] = field(default_factory=dict)
     sent_s: float | None = None
     checksum: str = ""
+    learning_rate: float = 0.0
 
     def note(self, slot: SlotComputed) -> None:
         """Keep what was computed of a slot."""

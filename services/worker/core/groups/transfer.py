@@ -1,6 +1,7 @@
 """How a new member takes the source's state over: which piece it asks whom for, and what it makes of them.
 
-Theory of operation.  All holders of the source are equal, so each is asked for another piece, at once.  If the whole has
+Theory of operation.  All holders of the source are equal, so each is asked for other pieces, at once.  A piece is as much as comes in
+a few seconds of a slow network, so that who gives is seen to be there; of each holder two are under way.  If the whole has
 another digest than it had, somebody holds something else under the name; then one holder alone is asked for all pieces,
 and the next one, until the digest is right.  Who gets it right from none of them is damaged itself.
 """
@@ -8,7 +9,10 @@ and the next one, until the digest is right.  Who gets it right from none of the
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.protocol.messages import FetchState, Identity, SnapshotName, StatePiece
 
-__all__ = ["Transfer"]
+__all__ = ["PIECE_BYTES", "Transfer"]
+
+PIECE_BYTES = 64 << 20
+AHEAD = 2  # pieces asked of a holder at once
 
 Asked = tuple[Identity, tuple[str, int | None, int], FetchState]  # whom, with which key, what
 
@@ -23,58 +27,76 @@ class Transfer:
         The state.
     holders : tuple of Identity
         Who has it; at least one.
+    size_bytes : int
+        Of its vectors.
     now : float
     """
 
     def __init__(
-        self, generation: Identity, source: SnapshotName, holders: tuple[Identity, ...], now: float
+        self,
+        generation: Identity,
+        source: SnapshotName,
+        holders: tuple[Identity, ...],
+        size_bytes: int,
+        now: float,
     ) -> None:
         self.source, self.since_s = source, now
+        self._count = max(len(holders), -(-size_bytes // PIECE_BYTES))
+        self._asked: set[int] = set()
         self._generation, self._holders = generation, holders
         self._lone: int | None = None  # the one holder that is asked, after a digest that was wrong
         self._pieces: dict[int, StatePiece] = {}
 
     def requests(self) -> list[Asked]:
-        """Return what is asked of whom: all pieces."""
-        pieces = len(self._holders)
-        return [
-            (
-                self._holder(piece),
-                ("fetch", self._lone, piece),
-                FetchState(generation=self._generation, name=self.source, piece=piece, pieces=pieces),
-            )
-            for piece in range(pieces)
-        ]
+        """Return what is to be asked of whom now, once: of each holder the next pieces."""
+        out: list[Asked] = []
+        for piece in range(self._count):
+            holder = self._holder(piece)
+            if piece not in self._asked and self._under_way(holder) < AHEAD:
+                self._asked.add(piece)
+                about = {"generation": self._generation, "name": self.source}
+                body = FetchState(piece=piece, pieces=self._count, **about)  # type: ignore[arg-type]
+                out.append((holder, ("fetch", self._lone, piece), body))
+        return out
+
+    def _under_way(self, holder: Identity) -> int:
+        return sum(self._holder(piece) == holder for piece in self._asked.difference(self._pieces))
 
     @property
     def due(self) -> set[Identity]:
         """Holders of which a piece has not come."""
-        return {self._holder(piece) for piece in range(len(self._holders)) if piece not in self._pieces}
+        return {self._holder(piece) for piece in self._asked.difference(self._pieces)}
 
-    def take(self, lone: int | None, piece: StatePiece) -> tuple[StatePiece, ...]:
-        """Take a piece; return all of them, in their order, when the last one has come.
+    @property
+    def whole(self) -> tuple[StatePiece, ...]:
+        """All pieces, in their order; nothing while one is missing."""
+        is_whole = len(self._pieces) == self._count
+        return tuple(self._pieces[place] for place in sorted(self._pieces)) if is_whole else ()
+
+    def take(self, lone: int | None, piece: StatePiece) -> bool:
+        """Take a piece; return whether it was due.
 
         Parameters
         ----------
         lone : int or None
             Of the key that it was asked for with.
         """
-        is_due = 0 <= piece.piece < len(self._holders) and piece.piece not in self._pieces
+        is_due = piece.piece in self._asked.difference(self._pieces)
         is_ours = (piece.generation, piece.name) == (self._generation, self.source)
         if lone != self._lone or not (is_due and is_ours):
-            return ()
+            return False
         self._pieces[piece.piece] = piece
-        return () if self.due else tuple(self._pieces[place] for place in sorted(self._pieces))
+        return True
 
     def begin_again(self) -> list[Asked]:
-        """The pieces are not those of one state: return what is asked of one holder alone, all of it.
+        """The pieces are not those of one state: return what is asked of one holder alone.
 
         Raises
         ------
         RemoteProtocolError
             If none of them has given it whole.
         """
-        self._pieces = {}
+        self._pieces, self._asked = {}, set()
         self._lone = 0 if self._lone is None else self._lone + 1
         if self._lone == len(self._holders):
             raise RemoteProtocolError(
@@ -83,4 +105,4 @@ class Transfer:
         return self.requests()
 
     def _holder(self, piece: int) -> Identity:
-        return self._holders[piece if self._lone is None else self._lone]
+        return self._holders[piece % len(self._holders) if self._lone is None else self._lone]
