@@ -13,7 +13,7 @@ from edlz.core_ext.memory import aligned_empty
 from edlz.services.parameters.store import Store
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.groups import BASE
-from edlz.services.protocol.messages import GroupOrders, Member, Push
+from edlz.services.protocol.messages import Decided, GroupOrders, Member, Push
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.block_computing import BlockComputing, BlockWatch
 from edlz.services.worker.core.computation import Built
@@ -147,7 +147,15 @@ class Group:
         for member in self.members:
             member.feed(Begun(member.store))
             member.feed(MemberOrdered(GroupOrders(term=1, generation=(1, 1))))
-        orders = GroupOrders(term=1, generation=(1, 1), members=everybody, source=BASE, holders=holders)
+        count = self.members[0].core.plan.task_count
+        orders = GroupOrders(
+            term=1,
+            generation=(1, 1),
+            members=everybody,
+            source=BASE,
+            holders=holders,
+            decided=Decided(fence=count, task_count=count),
+        )
         for member in self.members:
             member.feed(MemberOrdered(orders))
         async with asyncio.timeout(60):
