@@ -24,8 +24,8 @@ from edlz.services.protocol.job_status import FINAL_STATES, JobStatus, StatusReq
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import ProcessExit, SupervisorOrders, SupervisorStatus
 from edlz.services.supervision.backoff import Backoff
-from edlz.services.supervision.exits import Cause, cause_of
 from edlz.services.supervision.loop import Supervision
+from edlz.services.supervision.post_mortem import Cause, cause_of
 
 __all__ = ["MASTER", "STOP_S", "MasterLink", "Supervisor"]
 

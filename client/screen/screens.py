@@ -16,9 +16,9 @@ from typing import Literal, Protocol, TextIO
 from edlz.client.screen.columns import wrapped
 from edlz.client.screen.json_objects import json_line
 from edlz.client.screen.live import FOOTER, live_block
-from edlz.client.screen.plain import due_again_s, progress_line
 from edlz.client.screen.spans import UNICODE, Glyphs, Line, Span, paint, plain
 from edlz.client.screen.terminal import Display, width_for
+from edlz.client.screen.wording import due_again_s, progress_line
 from edlz.services.process.logs import INCIDENT
 from edlz.services.protocol.job_status import JobStatus
 

@@ -25,8 +25,7 @@ from edlz.k8s.cluster.names import (
 )
 from edlz.k8s.flags.cluster_spec import load_cluster_spec
 from edlz.k8s.flags.priorities import next_worker_class
-from edlz.k8s.objects.metadata import metadata
-from edlz.k8s.objects.pods import service_pod
+from edlz.k8s.objects.pods import metadata, service_pod
 from edlz.k8s.objects.worker_memory import more_memory
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.supervision.launcher import is_worker, split_name

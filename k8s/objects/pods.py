@@ -22,6 +22,7 @@ from edlz.k8s.cluster.names import (
     PS_PORT,
     STATUS_PORT,
     Owner,
+    labels,
     pod_name,
 )
 from edlz.k8s.flags.cluster_spec import ClusterSpec
@@ -29,14 +30,13 @@ from edlz.k8s.flags.envs import parse_envs, populated_envs
 from edlz.k8s.flags.priorities import pod_priority
 from edlz.k8s.flags.resources import cores_of, limits_of, requests_of
 from edlz.k8s.flags.volumes import Volumes, parse_volumes
-from edlz.k8s.objects.metadata import metadata
 from edlz.k8s.objects.mounts import pod_mounts, pod_volumes
 from edlz.k8s.objects.worker_memory import with_memory
 from edlz.services.configuration.export_flags import checkpoints_beside
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.supervision.launcher import split_name
 
-__all__ = ["Owner", "grace_s", "master_pod", "pods_of_roles", "service_pod", "settings_in_pods"]
+__all__ = ["Owner", "grace_s", "master_pod", "metadata", "pods_of_roles", "service_pod", "settings_in_pods"]
 
 _GRACE_S = {"master": 30, "ps": 20, "worker": 10}
 WORKER_PATIENCE_S = (
@@ -306,3 +306,44 @@ def _own_variable(name: str, field_path: str) -> client.V1EnvVar:
 def _literal(text: str) -> str:
     """Return an argument that Kubernetes leaves as it is: it takes `$(NAME)` for a variable."""
     return text.replace("$", "$$")
+
+
+def metadata(
+    config: JobConfig,
+    object_name: str,
+    name: str,
+    owner: Owner | None,
+    *,
+    annotations: Mapping[str, str] | None = None,
+    **more_labels: str,
+) -> client.V1ObjectMeta:
+    """Return the metadata of an object.
+
+    Parameters
+    ----------
+    object_name : str
+        The object's own name.
+    name : str
+        The pod that it is, or belongs to: master, ps-0, worker-3.
+    owner : Owner, optional
+        The pod whose end removes it; None for the master pod itself.
+    """
+    references = None
+    if owner is not None:
+        references = [
+            client.V1OwnerReference(
+                api_version="v1",
+                kind="Pod",
+                name=owner.name,
+                uid=owner.uid,
+                controller=True,
+                block_owner_deletion=True,
+            )
+        ]
+    return client.V1ObjectMeta(
+        name=object_name,
+        namespace=config.namespace or None,
+        labels={**labels(config.job_name, name), **more_labels},
+        annotations=dict(annotations or {}),
+        owner_references=references,
+    )

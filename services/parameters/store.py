@@ -18,16 +18,27 @@ from edlz.core_ext.dense import copy, tree_mean
 from edlz.core_ext.memory import aligned_empty
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services import strict_json
+from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.applied_counts import AppliedCounts, no_counts
 from edlz.services.parameters.dense_optimizer import DenseOptimizer
 from edlz.services.parameters.lent_buffers import LentBuffers
 from edlz.services.parameters.tables import Tables, empty_rows
 from edlz.services.protocol.layout import Layout, slice_bounds
 from edlz.services.protocol.ledger import Ledger, LedgerRecord
-from edlz.services.protocol.messages import NO_IDENTITY, Identity, OptimizerSpec, Push, TableSpec
+from edlz.services.protocol.messages import (
+    NO_IDENTITY,
+    Identity,
+    OptimizerSpec,
+    Push,
+    ReadTables,
+    ReadVector,
+    TableDigests,
+    TableSpec,
+    VectorPart,
+)
 from edlz.services.storage.state import State
 
-__all__ = ["MeanStep", "Store", "Values", "initial_digest"]
+__all__ = ["MeanStep", "Store", "Values", "initial_digest", "read"]
 
 Vector = npt.NDArray[np.float32]
 Counters = npt.NDArray[np.int64]
@@ -451,3 +462,21 @@ class Store:
 
 def _misfit(name: str, got: npt.NDArray[Any], own: npt.NDArray[Any]) -> ValueError:
     return ValueError(f"{name} has shape {got.shape}, this partition's slice is {own.shape}")
+
+
+def read(body: ReadVector | ReadTables, store: Store) -> VectorPart | TableDigests:
+    """Return a piece of a vector, or the digests of all tables.
+
+    Raises
+    ------
+    RemoteProtocolError
+        If there is no such vector.
+    """
+    if isinstance(body, ReadTables):
+        return TableDigests(digests=tuple(digest.to_bytes(16, "little") for digest in store.tables.digests()))
+    try:
+        vector = store.vector(body.vector)
+    except KeyError:
+        raise RemoteProtocolError(f"there is no vector {body.vector!r}; slots: {store.slots}") from None
+    values = vector[body.first : body.first + body.count]
+    return VectorPart(total=len(vector), slots=store.slots, values=values)

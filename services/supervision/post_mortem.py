@@ -1,17 +1,21 @@
-"""What a process said last: the reason of its end, read from the last lines of its log.
+"""Why a process has ended: by its exit code or signal and what its launcher knows, and by what it said last.
 
-Three things tell it: an `error:` line of ours, a traceback of Python, a crash that `faulthandler` wrote down.  Without
-any of them it is the last line that is a warning at least, or no log line at all; what went well is no reason.
+Three things tell the reason in the last lines of its log: an `error:` line of ours, a traceback of Python, a crash that
+`faulthandler` wrote down.  Without any of them it is the last line that is a warning at least, or no log line at all; what
+went well is no reason.
 """
 
 import json
 import re
+import signal
 from collections.abc import Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from edlz.services.error_text import is_library, main_line
+from edlz.services.protocol.messages import ProcessExit
 
-__all__ = ["LastWords", "last_words"]
+__all__ = ["Cause", "LastWords", "cause_of", "last_words"]
 
 _FRAME = re.compile(r'\s*File "(?P<path>.+)", line (?P<line>\d+),? in (?P<function>.+)')
 _TRACEBACK = re.compile(r"(?:[A-Za-z ]+ )?Traceback \(most recent call last\):")
@@ -121,3 +125,42 @@ def _told(line: str) -> str:
         except (ValueError, RecursionError):
             return ""
     return line.strip()
+
+
+_CODE_OF_SIGNAL = 128  # a shell, or a container, tells a signal as this much more
+_CRASHES = frozenset(
+    (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS)
+)
+
+
+class Cause(Enum):
+    """Why a process has ended."""
+
+    SUCCEEDED = "succeeded"
+    KILLED = "killed"
+    PREEMPTED = "preempted"
+    OUT_OF_MEMORY = "out of memory"
+    ERROR = "error"  # its own code, or the user's, raised or crashed
+    UNKNOWN = "unknown"
+
+
+def cause_of(exit_: ProcessExit) -> Cause:
+    """Return why a process has ended.
+
+    A signal from outside takes nothing away from the job: that process was well.  One that it raised
+    itself (a segmentation fault) is its own doing, like an exit code.
+    """
+    if exit_.cause:
+        return Cause(exit_.cause)
+    number = exit_.signal
+    if number is None and exit_.code is not None and exit_.code > _CODE_OF_SIGNAL:
+        number = exit_.code - _CODE_OF_SIGNAL
+    if number in _CRASHES:
+        return Cause.ERROR
+    if number == signal.SIGTERM:
+        return Cause.PREEMPTED
+    if number is not None:
+        return Cause.KILLED
+    if exit_.code is None:
+        return Cause.UNKNOWN
+    return Cause.SUCCEEDED if exit_.code == 0 else Cause.ERROR

@@ -19,7 +19,6 @@ from edlz.services.master.core.group_course import GroupCourse
 from edlz.services.master.core.growth import with_pieces
 from edlz.services.master.core.held_asks import may_be_held
 from edlz.services.master.core.job_processes import JobProcesses
-from edlz.services.master.core.later_terms import look_up
 from edlz.services.master.core.partition_answers import PartitionAnswers, Standstill
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.processes.eras import Eras
@@ -31,7 +30,7 @@ from edlz.services.master.core.tasks.refusals import (
     check_supervisor,
     check_worker,
 )
-from edlz.services.master.core.terms import Farewell, VainTerms
+from edlz.services.master.core.terms import Farewell, VainTerms, look_up
 from edlz.services.master.core.vocabulary.identities import Identities
 from edlz.services.master.core.vocabulary.inputs import (
     DigestRead,

@@ -1,4 +1,4 @@
-"""The cores of a master's own term: whether it was begun in vain, and when it may leave.
+"""The cores of a master's own term: whether it was begun in vain, whether a later one has begun, and when it may leave.
 
 Theory of operation.  Whatever starts the master again (a supervisor, a kubelet) cannot know whether the job gets on.
 Each master enters in the journal that it has begun, and takes that back when the job achieves something, or ends
@@ -6,10 +6,14 @@ as it should.  One that finds too many entries fails the job: one that ends at e
 to count anew.  When the job is over a master stays until whoever needs to hear of it has.
 """
 
-from edlz.services.master.core.vocabulary.instructions import Journal
-from edlz.services.protocol.job_status import FailureView
+from collections.abc import Hashable
 
-__all__ = ["FAREWELL_S", "MOST_VAIN_TERMS", "Farewell", "VainTerms"]
+from edlz.services.errors import RemoteProtocolError
+from edlz.services.master.core.vocabulary.instructions import Instruction, Journal, Reply
+from edlz.services.protocol.job_status import FailureView
+from edlz.services.protocol.messages import ErrorReply
+
+__all__ = ["FAREWELL_S", "MOST_VAIN_TERMS", "Farewell", "VainTerms", "look_up"]
 
 MOST_VAIN_TERMS = 10
 FAREWELL_S = 8.0  # how long the end of the job waits for everybody to hear of it
@@ -90,3 +94,10 @@ class Farewell:
         if is_supervised:
             return self.has_supervisor_heard
         return now - self._told_since_s > (FAREWELL_S if was_complete else PARTING_S)
+
+
+def look_up(to: Hashable, name: str, term: int, own: int) -> list[Instruction]:
+    """Somebody has heard a master of a later term, or is wrong: the journal knows, and ends this one if need be."""
+    text = f"{name} speaks of a master of term {term}; this one, of term {own}, is the newest"
+    error = RemoteProtocolError(text)
+    return [Journal({}), Reply(to, ErrorReply(code=error.code, message=error.message))]

@@ -15,8 +15,7 @@ from collections.abc import Callable, Hashable
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
 from edlz.services.parameters.beginning import begun_from, difference
-from edlz.services.parameters.digest_reads import read
-from edlz.services.parameters.store import Store
+from edlz.services.parameters.store import Store, read
 from edlz.services.protocol.concluded_rounds import LossSum
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (

@@ -19,7 +19,7 @@ from edlz.k8s.cluster.api_records import (
 )
 from edlz.k8s.pods.pod_exits import exit_of, has_ended, is_behind, note_of, vanished
 from edlz.k8s.pods.wait_reasons import LONGEST
-from edlz.services.supervision.exits import Cause, cause_of
+from edlz.services.supervision.post_mortem import Cause, cause_of
 
 NAME = "elasticdl-j-worker-3"
 

@@ -24,8 +24,8 @@ from edlz.services.master.core.vocabulary.records import FleetRecord
 from edlz.services.protocol.job_status import FailureView
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.backoff import Backoff
-from edlz.services.supervision.exits import Cause, cause_of
 from edlz.services.supervision.launcher import count_workers, is_worker, split_name
+from edlz.services.supervision.post_mortem import Cause, cause_of
 
 __all__ = ["DesiredProcesses", "Loss"]
 

@@ -14,8 +14,7 @@ refuses a part.  PROTOCOL: "AllReduce".
 from collections.abc import Hashable
 
 from edlz.services.errors import RemoteProtocolError
-from edlz.services.parameters.digest_reads import read
-from edlz.services.parameters.store import Store
+from edlz.services.parameters.store import Store, read
 from edlz.services.protocol.groups import BASE
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import (

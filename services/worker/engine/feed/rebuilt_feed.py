@@ -30,7 +30,7 @@ from edlz.services.worker.engine.feed.pipeline import (
 )
 from edlz.services.worker.engine.feed.task_reader import Assignment
 from edlz.services.worker.engine.tensorflow.backend import tf
-from edlz.services.worker.engine.tensorflow.dataset_iterator import DatasetIterator
+from edlz.services.worker.engine.tensorflow.traced_function import DatasetIterator
 from edlz.services.worker.engine.user_code.user_code import Blame, describe
 
 __all__ = ["RebuiltFeed", "RecordsFeed"]

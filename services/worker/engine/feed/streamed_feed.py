@@ -35,8 +35,8 @@ from edlz.services.worker.engine.feed.pipeline import (
 from edlz.services.worker.engine.feed.task_reader import Assignment
 from edlz.services.worker.engine.tensorflow.autograph import to_be_traced
 from edlz.services.worker.engine.tensorflow.backend import tf
-from edlz.services.worker.engine.tensorflow.dataset_iterator import DatasetIterator
 from edlz.services.worker.engine.tensorflow.random_ops import stateful_random_ops
+from edlz.services.worker.engine.tensorflow.traced_function import DatasetIterator
 from edlz.services.worker.engine.user_code.user_code import Blame
 
 __all__ = ["StreamedFeed"]

@@ -3,7 +3,7 @@
 import json
 
 from edlz.client.screen.json_objects import status_object
-from edlz.client.screen.plain import due_again_s, progress_line
+from edlz.client.screen.wording import due_again_s, progress_line
 from edlz.services.protocol.job_status import (
     EventView,
 )

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from edlz.client.screen.plain import progress_line
 from edlz.client.screen.screens import JsonScreen, LiveScreen, PlainScreen, QuietScreen
 from edlz.client.screen.spans import UNICODE
 from edlz.client.screen.verdict_text import failure_block, success_block
+from edlz.client.screen.wording import progress_line
 from edlz.services.protocol.job_status import (
     EventView,
     FailureView,

@@ -14,7 +14,7 @@ from edlz.services.master.core.processes.desired_processes import (
 )
 from edlz.services.protocol.messages import ProcessExit
 from edlz.services.supervision.backoff import LONGEST_DELAY_S, Backoff
-from edlz.services.supervision.exits import Cause, cause_of
+from edlz.services.supervision.post_mortem import Cause, cause_of
 
 KILLED = "killed by signal 9 (SIGKILL)"
 LONG_S = 100.0  # a life that nobody calls short
