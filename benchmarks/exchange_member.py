@@ -21,8 +21,15 @@ from edlz.services.protocol.layout import Layout, Variable, VectorLayout
 from edlz.services.protocol.messages import GroupOrders, Member, OptimizerSpec, SlotHeader
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.transport.security import Security
-from edlz.services.worker.core.groups.inputs import BlockComputed, Built, Input, MemberOrdered, SlotComputed
-from edlz.services.worker.core.groups.instructions import Abandon, AskMember, Compute, Reply
+from edlz.services.worker.core.groups.inputs import (
+    BlockComputed,
+    Built,
+    Digested,
+    Input,
+    MemberOrdered,
+    SlotComputed,
+)
+from edlz.services.worker.core.groups.instructions import Abandon, AskMember, Compute, DigestState, Reply
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.members import MemberLines
@@ -78,6 +85,10 @@ class _Exchanging:
                     self._lines.reply(instruction)
                 case Abandon():
                     self._lines.abandon()
+                case DigestState(
+                    key
+                ):  # members are equal here; what it takes to compare them is not the exchange's
+                    self._loop.call_soon(self.feed, Digested(key, "equal"))
                 case Compute():
                     self._order = instruction
                     if self._left:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from edlz.services.errors import EdlzError, RemoteProtocolError
-from edlz.services.master.core.groups import events, rendezvous
+from edlz.services.master.core.groups import events, joins
 from edlz.services.master.core.groups.rendezvous import Rendezvous
-from edlz.services.protocol.messages import Member, NewestPull, Ping, Pong, Reduce, SlotHeader
+from edlz.services.protocol.messages import Decided, Member, NewestPull, Ping, Pong, Reduce, SlotHeader
 from edlz.services.storage.state import State
 from edlz.services.transport.keys import JobKeys, make_job_keys
 from edlz.services.transport.rpc import RpcClient
@@ -21,8 +21,9 @@ from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups.instructions import (
     Abandon,
     AskMember,
+    AssembleState,
     Compute,
-    Exit,
+    DigestState,
     Instruction,
     Load,
     Reply,
@@ -31,6 +32,7 @@ from edlz.services.worker.core.groups.instructions import (
 )
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import BUCKET, Replica
+from edlz.services.worker.core.groups.state_transfer import assemble, state_digest
 from edlz.services.worker.members import MemberLines
 from tests.loops import LOOPS, Run, runner_on
 from tests.rpc_peers import until
@@ -44,7 +46,7 @@ SCHEDULE = GroupSchedule(seed=1, slots=4, epochs=1, lengths=(30, 25, 30, 20), wo
 
 @pytest.fixture(params=LOOPS)
 def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(rendezvous, "SETTLE_S", 0.0)  # whoever is ready joins at once
+    monkeypatch.setattr(joins, "SETTLE_S", 0.0)  # whoever is ready joins at once
     return runner_on(request.param, monkeypatch, LIMIT_S)
 
 
@@ -52,7 +54,8 @@ class Cluster:
     """A master's core, and members around real sockets, in one event loop."""
 
     def __init__(self, folder: Path, keys: JobKeys | None) -> None:
-        self.rendezvous = Rendezvous(SCHEDULE.plan, 1, 0.0)
+        self.rendezvous, tasks = Rendezvous(SCHEDULE.plan, 1, 0.0), SCHEDULE.plan.task_count
+        self.rendezvous.decided = Decided(fence=tasks, task_count=tasks)
         self.folder, self.keys = folder, keys
         self.members: dict[int, LiveMember] = {}
         self.parts: dict[Any, dict[int, State]] = {}
@@ -71,7 +74,6 @@ class Cluster:
     def hear(self, event: events.Input) -> None:
         for instruction in self.rendezvous.feed(event, asyncio.get_running_loop().time()):
             if isinstance(instruction, events.Complete) and not self.complete.done():
-                self.rendezvous.is_over = True
                 self.complete.set_result(instruction.name)
 
     async def beat(self) -> None:
@@ -144,9 +146,16 @@ class LiveMember:
                 written = inputs.PartWritten(
                     instruction.generation, state.name, state.partition, state.partitions
                 )
-                asyncio.get_running_loop().call_soon(self.feed, written)
-            case Tell() | Load() | Exit():
+                self.soon(written)
+            case DigestState(key, state):
+                self.soon(inputs.Digested(key, state_digest(state)))
+            case AssembleState(attempt, own, name, pieces):
+                self.soon(inputs.Assembled(attempt, assemble(own, name, pieces)))
+            case Tell() | Load():
                 pass
+
+    def soon(self, event: inputs.Input) -> None:
+        asyncio.get_running_loop().call_soon(self.feed, event)
 
     def compute(self, order: Compute) -> None:
         store = self.core.store

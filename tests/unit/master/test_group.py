@@ -8,6 +8,7 @@ import pytest
 
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.master.core.master import MasterCore
+from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.vocabulary.inputs import ManifestWritten, Request, Start, StopWanted, Tick
 from edlz.services.master.core.vocabulary.instructions import (
     Announce,
@@ -26,6 +27,7 @@ from edlz.services.protocol.messages import (
     NonFiniteLoss,
     PartInfo,
     SnapshotName,
+    SupervisorStatus,
     WorkerOrders,
     WorkerStatus,
     WrittenPart,
@@ -190,6 +192,21 @@ def test_who_could_not_write_its_part_is_named() -> None:
     about = member(phase="computing", generation=(1, 1), members=(master.life,), name=name, written=(failed,))
     texts = [each.text for each in master.say(member=about) if isinstance(each, Announce)]
     assert "checkpoint v5 fails on worker-0: no room" in texts
+
+
+def test_who_hangs_shows_where_and_is_not_replaced_where_nobody_may_come() -> None:
+    desired = DesiredProcesses(3, 0)
+    config = builders.settings(distribution_strategy="AllreduceStrategy").to_record()
+    core = MasterCore(builders.job(builders.plan(4), config=config), JournalState(), desired=desired)
+    core.feed(Start(), 0.0)
+    core.feed(Request("supervisor", SupervisorStatus(seq=1)), 0.0)
+    assert desired.names(0.0) == ("worker-0", "worker-1", "worker-2")
+    core.processes.evict("1", "it hangs", 0.0, has_hung=True)
+    assert core.processes.live.has_hung("1")
+    assert desired.names(60.0) == ("worker-0", "worker-2", "worker-3")
+    core.processes.evict("2", "it cannot reach worker-0", 0.0, is_replaced=False)
+    assert not core.processes.live.has_hung("2")
+    assert (desired.target, len(desired.names(60.0))) == (2, 2)
 
 
 def test_a_spare_is_told_of_a_generation_when_it_is_called() -> None:
