@@ -100,7 +100,7 @@ def _last_states(folder: Path, job: Job) -> Iterator[tuple[str, State]]:
     """Yield the newest durable state of the group, or of each parameter server."""
     if JobSettings.of(job.config).is_allreduce:
         replicas = ReplicaFiles(job)
-        yield "the group", replicas.load(max(replicas.names()))
+        yield "the group", replicas.load(max(name for name, _ in replicas.names()))
         return
     for index in range(job.partitions):
         snapshots = SnapshotFolder(index, folder)

@@ -294,7 +294,8 @@ class ChaosJob:
                 if not await self._network.cut(name, fault.seconds):
                     raise Missed(f"{fault}: there was nothing to cut")
             case "link":
-                await self._network.cut_link(*targets, fault.seconds)
+                one, other = targets
+                await self._network.cut_link(one, other, fault.seconds)
             case "delay":
                 await self._network.delay(name, fault.delay_s, fault.seconds)
             case "mute":

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from edlz.services.parameters.store import MeanStep, Store
+from edlz.services.transport.rpc import RpcServer
 from edlz.services.worker import members
 from edlz.services.worker.__main__ import main as work
 
@@ -20,16 +21,16 @@ def main() -> int:
     versions = os.open(file, os.O_CREAT | os.O_WRONLY)
     advance = Store.advance
 
-    class BehindLine(members.RpcServer):
+    class BehindLine(RpcServer):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self.endpoint = address
 
-    def advance_and_tell(store: Store, step: MeanStep) -> None:
-        advance(store, step)
-        os.pwrite(versions, store.version.to_bytes(8, "little"), 0)
+    def advance_and_tell(self: Store, step: MeanStep) -> None:
+        advance(self, step)
+        os.pwrite(versions, self.version.to_bytes(8, "little"), 0)
 
-    members.RpcServer = BehindLine  # type: ignore[misc]
+    members.RpcServer = BehindLine  # type: ignore[attr-defined]
     Store.advance = advance_and_tell  # type: ignore[method-assign]
     return work()
 
