@@ -28,6 +28,7 @@ _NAMES = (
     "predict",
     "training",
     "allreduce",
+    "group_training",
     "barrier",
     "ctr",
     "recovery",

@@ -18,7 +18,7 @@ from edlz.core_ext.memory import aligned_empty
 from edlz.services.parameters.store import MeanStep, Store
 from edlz.services.process.runtime import Stop, run_service
 from edlz.services.protocol.layout import Layout, Variable, VectorLayout
-from edlz.services.protocol.messages import GroupOrders, Member, OptimizerSpec, SlotHeader
+from edlz.services.protocol.messages import Decided, GroupOrders, Member, OptimizerSpec, SlotHeader
 from edlz.services.protocol.plan import Plan, Shard
 from edlz.services.transport.security import Security
 from edlz.services.worker.core.groups.inputs import (
@@ -74,7 +74,9 @@ class _Exchanging:
         self.feed(Built(_store(plan, floats)))
         self.feed(MemberOrdered(GroupOrders(term=1, generation=(1, 1))))
         holders = tuple(member.incarnation for member in members)
-        self.feed(MemberOrdered(GroupOrders(term=1, generation=(1, 1), members=members, holders=holders)))
+        decided = Decided(fence=plan.task_count, task_count=plan.task_count)
+        formed = GroupOrders(term=1, generation=(1, 1), members=members, holders=holders, decided=decided)
+        self.feed(MemberOrdered(formed))
 
     def feed(self, event: Input) -> None:
         for instruction in self._core.feed(event, self._loop.time()):

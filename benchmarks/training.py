@@ -6,6 +6,8 @@ waits for the other's core.  They take turns, and the median of each is compared
 two workers with one at two gradients a step, each worker with a processor of its own.
 """
 
+import importlib
+import os
 import statistics
 import subprocess
 import sys
@@ -14,13 +16,14 @@ import time
 from pathlib import Path
 
 from benchmarks.local_job import run_job
-from benchmarks.processes import pinned, quiet_environment
+from benchmarks.processes import peak_memory_bytes, pinned, quiet_environment
 from benchmarks.rows import Row
 from edlz.model_zoo.datasets import built_in_sample
 
-__all__ = ["measure"]
+__all__ = ["PlainLoop", "measure"]
 
 MODEL = "mnist.mnist_functional_api.custom_model"
+ZOO = "edlz.model_zoo.mnist.mnist_functional_api"
 BATCH, EPOCHS, ROUNDS = 64, 2, 3
 LOG_EVERY = 20
 
@@ -37,7 +40,7 @@ def measure() -> list[Row]:
         data = built_in_sample(place / "data")
         plain, one, single, double = [], [], [], []
         for number in range(ROUNDS):
-            plain.append(_plain_loop(data))
+            plain.append(PlainLoop(data).result()[0])
             one.append(_job(place / f"one-{number}", data, workers=1, slots=1))
             single.append(_job(place / f"single-{number}", data, workers=1, slots=2))
             double.append(_job(place / f"double-{number}", data, workers=2, slots=2))
@@ -80,22 +83,55 @@ def _job(folder: Path, data: Path, *, workers: int, slots: int) -> float:
     return run_job(folder, flags, from_step=2 * LOG_EVERY, workers=places, others=others).steps_per_s
 
 
-def _plain_loop(data: Path) -> float:
-    """Return the steps per second of the loop that a user would write without edlz."""
-    # oneDNN is asked for as the worker asks for it: TensorFlow's default is slower on some machines.
-    environment = quiet_environment(TF_ENABLE_ONEDNN_OPTS="1")
-    command = pinned([sys.executable, "-m", "benchmarks.training", str(data)], {0})
-    output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return float(output.split()[-1])
+class PlainLoop:
+    """A process with the loop that a user would write without edlz.
+
+    Parameters
+    ----------
+    data : Path
+        Of MNIST.
+    processor : int
+        That it is held to.
+    model : str
+        The model's module.
+    steps : int
+        So many are taken; 0: some epochs.  The first ones do not count.
+    size : int
+        Of a minibatch.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        processor: int = 0,
+        *,
+        model: str = ZOO,
+        steps: int = 0,
+        size: int = BATCH,
+    ) -> None:
+        # oneDNN is asked for as the worker asks for it: TensorFlow's default is slower on some machines.
+        environment = quiet_environment(TF_ENABLE_ONEDNN_OPTS="1")
+        command = [sys.executable, "-m", "benchmarks.training", str(data), model, str(steps), str(size)]
+        self._process = subprocess.Popen(
+            pinned(command, {processor}), env=environment, stdout=subprocess.PIPE, text=True
+        )
+
+    def result(self) -> tuple[float, int]:
+        """Wait for its end; return steps a second, and the most memory that it had, in bytes."""
+        output, _ = self._process.communicate()
+        if self._process.returncode:
+            raise RuntimeError(f"the plain loop ended with {self._process.returncode}")
+        steps_per_s, peak_bytes = output.split()[-2:]
+        return float(steps_per_s), int(peak_bytes)
 
 
-def _run_plain_loop(data: Path) -> float:
+def _run_plain_loop(data: Path, module: str, steps: int, size: int) -> float:
     import keras
     import tensorflow as tf
 
     from edlz.api.recordio import Reader
-    from edlz.model_zoo.mnist import mnist_functional_api as zoo
 
+    zoo = importlib.import_module(module)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     records: list[bytes] = []
@@ -105,7 +141,8 @@ def _run_plain_loop(data: Path) -> float:
     keras.utils.set_random_seed(0)
     model, optimizer = zoo.custom_model(), zoo.optimizer()
     dataset = zoo.feed(tf.data.Dataset.from_tensor_slices(records), "training", None)
-    dataset = dataset.batch(BATCH).prefetch(2).repeat(EPOCHS)
+    dataset = dataset.batch(size).prefetch(2).repeat(EPOCHS)
+    dataset = dataset.take(steps) if steps else dataset
 
     @tf.function(input_signature=list(dataset.element_spec))
     def step(features, labels):  # type: ignore[no-untyped-def]
@@ -115,14 +152,16 @@ def _run_plain_loop(data: Path) -> float:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
+    warm_up = min(2 * LOG_EVERY, steps // 2) if steps else 2 * LOG_EVERY
     count, began = 0, 0.0
     for features, labels in dataset:
         step(features, labels)
         count += 1
-        if count == 2 * LOG_EVERY:
+        if count == warm_up:
             began = time.perf_counter()
-    return (count - 2 * LOG_EVERY) / (time.perf_counter() - began)
+    return (count - warm_up) / (time.perf_counter() - began)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{_run_plain_loop(Path(sys.argv[1]))}\n")
+    speed = _run_plain_loop(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    sys.stdout.write(f"{speed} {peak_memory_bytes(os.getpid())}\n")
