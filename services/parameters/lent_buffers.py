@@ -45,6 +45,11 @@ class LentBuffers:
         self._loans[id(buffer)] = []
         return buffer
 
+    def adopt(self, buffer: Vector) -> None:
+        """Use another buffer of this size in turn, which nobody else writes or has."""
+        self._buffers.append(buffer)
+        self._loans[id(buffer)] = []
+
     def lend(self, buffer: Vector) -> Vector:
         """Return a read-only array over the buffer; while it (or a slice of it) lives, so does the loan."""
         if not self._size:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edlz.core_ext.dense import copy, tree_mean
-from edlz.core_ext.memory import aligned_empty
+from edlz.core_ext.memory import ALIGNMENT_BYTES, aligned_empty
 from edlz.core_ext.optimizers import make_optimizer
 from edlz.services import strict_json
 from edlz.services.errors import RemoteProtocolError
@@ -116,12 +116,15 @@ class Store:
     Parameters
     ----------
     state : State
-        Where to begin; its arrays are copied, its tables' rows read once.
+        Where to begin; its tables' rows are read once.
     seed : int
         The job's: initial values of rows follow from it.
+    adopts : bool
+        Whether the state's arrays become this store's own, which changes them; else they are copied.  Nobody else may have
+        them then; of the values those are copied that do not begin on a cache line.
     """
 
-    def __init__(self, state: State, seed: int) -> None:
+    def __init__(self, state: State, seed: int, *, adopts: bool = False) -> None:
         nothing = {
             "dense": _NOTHING,
             "state": _NOTHING,
@@ -132,7 +135,7 @@ class Store:
         self._begin = msgspec.structs.replace(state, **nothing)
         dense = state.layout.dense
         bounds = slice_bounds(dense.size, state.partition, state.partitions)
-        slots = {name: slot.copy() for name, slot in state.slots.items()}
+        slots = {name: slot if adopts else slot.copy() for name, slot in state.slots.items()}
         self._optimizer = DenseOptimizer(state.optimizer, dense, *bounds, slots)
         self._buffers = LentBuffers(len(state.dense))
         self.version, self.iterations = state.version, state.iterations
@@ -141,8 +144,12 @@ class Store:
         self._waiting: list[Push] = []
         self.losses = state.losses  # of the minibatches applied, as far as workers tell them
         self.counts = AppliedCounts(state.counts, state.folded, self.ledger)
-        self._dense = self._buffers.take()
-        copy(self._dense, state.dense)
+        if adopts and state.dense.ctypes.data % ALIGNMENT_BYTES == 0:
+            self._dense = state.dense
+            self._buffers.adopt(state.dense)
+        else:
+            self._dense = self._buffers.take()
+            copy(self._dense, state.dense)
         self._state, self._counters = state.state.copy(), state.counters.copy()
         self.tables = Tables(state.tables, seed, state.rows)
         state.close()

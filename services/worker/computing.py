@@ -50,7 +50,12 @@ from edlz.services.worker.core.instructions import (
 from edlz.services.worker.engine.user_code.user_code import TaskError, failure_of, without_exit
 from edlz.services.worker.keras_thread import KerasThread
 from edlz.services.worker.loss_log import LossLog
-from edlz.services.worker.member_base import base_of_members, refuse_for_members, warn_of_large_embeddings
+from edlz.services.worker.member_base import (
+    base_of_members,
+    refuse_for_members,
+    warn_of_large_embeddings,
+    without_values,
+)
 from edlz.services.worker.parameters import Parameters, slice_of
 from edlz.services.worker.part_writer import PartWriter
 from edlz.services.worker.partition_traffic import Rates, join_rows, make_pushes, row_ids
@@ -162,6 +167,7 @@ class Computing:
             refuse_for_members(built)
             warn_of_large_embeddings(built)
             self._base = base_of_members(built, job)
+            built = without_values(built)
         if instruction.check:
             self._engine.check()
         return built

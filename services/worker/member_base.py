@@ -1,7 +1,10 @@
 """What a member of an all-reduce group begins with, and the models that no group can train, or not well."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from edlz.services.errors import ConfigError, ModelError
 from edlz.services.parameters.beginning import begun_from, difference
@@ -10,7 +13,7 @@ from edlz.services.protocol.messages import Initialise, Job
 from edlz.services.storage.checkpoint_reading import read_partition
 from edlz.services.worker.core.computation import Built
 
-__all__ = ["base_of_members", "refuse_for_members", "warn_of_large_embeddings"]
+__all__ = ["base_of_members", "refuse_for_members", "warn_of_large_embeddings", "without_values"]
 
 LARGE_BYTES = 256 << 20
 
@@ -48,8 +51,16 @@ def warn_of_large_embeddings(built: Built) -> None:
             )
 
 
+def without_values(built: Built) -> Built:
+    """Return what is to be known of a model whose values are the replica's: they change with it."""
+    nothing = np.empty(0, np.float32)
+    return replace(built, dense=nothing, state=nothing, counters=np.empty(0, np.int64))
+
+
 def base_of_members(built: Built, job: Job) -> Store:
     """Return the whole state before training: the model's, or the checkpoint that the job begins from.
+
+    The model's values become the state's own, without a copy.
 
     Raises
     ------
@@ -71,7 +82,7 @@ def base_of_members(built: Built, job: Job) -> Store:
             state=built.state,
             counters=built.counters,
         )
-        return Store(initial, plan.seed)
+        return Store(initial, plan.seed, adopts=True)
     state = begun_from(read_partition(Path(job.begins_from), 0, 1), plan)
     if state.tables:
         path = state.tables[0].path
@@ -94,4 +105,4 @@ def base_of_members(built: Built, job: Job) -> Store:
     if problem is not None:
         state.close()
         raise ConfigError(problem.message, problem.help)
-    return Store(state, plan.seed)
+    return Store(state, plan.seed, adopts=True)

@@ -15,6 +15,7 @@ from edlz.services.worker.engine.evaluator import Evaluator
 from edlz.services.worker.engine.feed.feed import SlowFeed
 from edlz.services.worker.engine.feed.task_reader import TaskReader
 from edlz.services.worker.engine.model.job_model import JobModel
+from edlz.services.worker.engine.model.keras_model import Vectors
 from edlz.services.worker.engine.model.model_updates import ModelUpdates
 from edlz.services.worker.engine.predictor import Predictor
 from edlz.services.worker.engine.rows.ids_function import IdsFunction
@@ -59,7 +60,7 @@ class Assembly:
         self.contract, self.spec = contract, spec
         self.lanes, self.built = self._model.lanes, self._model.built
         self.slow_feed = None if contract.is_batched else SlowFeed(contract.feed)
-        self.initial = self.built.initial_vectors()
+        self._initial: Vectors | None = self.built.initial_vectors()
         found = SortedCallbacks()
         if plan.is_training:
             with contract.code.blaming(contract.callbacks):
@@ -71,13 +72,19 @@ class Assembly:
         self.finder = RowFinder(contract.code, self.built.tables, ids, self.lanes, partitions)
         scale = self.updates.loss_scale
         self._step = None if plan.predicts else TrainingStep(contract, self.built, spec, ids, scale)
-        self.vectors = LoadedVectors(*self.initial)
+        self.vectors = LoadedVectors(*self._initial)
         is_evaluated = plan.evaluation_shards and not plan.predicts
         has_some = bool(found.deciders or found.observers)
         self._evaluator = self._make_evaluator(with_loss=has_some) if is_evaluated else None
         self._predictor = self._make_predictor(config) if plan.predicts else None
         self.stops_on_nan, self.max_steps = found.stops_on_nan, found.max_steps
         self.callbacks = self._make_calls() if has_some else None
+
+    def take_initial(self) -> Vectors:
+        """Return the initial values, once: they are as large as the model, and not kept."""
+        initial, self._initial = self._initial, None
+        assert initial is not None, "they have been taken"
+        return initial
 
     @property
     def step(self) -> TrainingStep:

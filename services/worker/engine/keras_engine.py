@@ -80,7 +80,7 @@ class KerasEngine:
         return Built(
             assembly.built.layout,
             updates.optimizer,
-            *assembly.initial,
+            *assembly.take_initial(),
             updates.tables,
             updates.export_wish,
             None if needs == CallbackNeeds() else needs,

@@ -76,9 +76,9 @@ def names_by_version(self: Replica, step_: Any, now: float) -> list[Any]:
     return self._begin_step()
 
 
-def keeps_its_ledger(self: Replica, state: State) -> None:
+def keeps_its_ledger(self: Replica, state: State, **about: bool) -> None:
     own = self._whole.view(self.name[0])
-    take_over(self, msgspec.structs.replace(state, ledger=own.ledger, counts=own.counts))
+    take_over(self, msgspec.structs.replace(state, ledger=own.ledger, counts=own.counts), **about)
 
 
 def one_after_another(vectors: Any, places: list[int]) -> Any:

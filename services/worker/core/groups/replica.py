@@ -268,8 +268,9 @@ class Replica:
             self._take_over(event.state)
         return [Tell()]
 
-    def _take_over(self, state: State) -> None:
-        self.store, self.name = Store(state, self.plan.seed), state.name
+    def _take_over(self, state: State, *, is_own: bool = False) -> None:
+        """Go on from a state; `is_own`: nobody else has its arrays."""
+        self.store, self.name = Store(state, self.plan.seed, adopts=is_own), state.name
         self._handover.on_other_state()
         self._differs_from = None
 
@@ -284,7 +285,7 @@ class Replica:
         found = self._handover.on_assembled(event)
         if not isinstance(found, State):
             return [*found]
-        self._take_over(found)
+        self._take_over(found, is_own=True)
         return self._begin()
 
     # -- a step
