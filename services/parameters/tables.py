@@ -167,6 +167,9 @@ class Tables:
         """Apply one push's rows at once, by each table's step."""
         if push.rows is None or push.row_gradients is None:
             return
+        if len(steps) == 1:  # most models: nothing is to be cut
+            self._created[0] += self._tables[0].apply(steps[0], push.rows.ids, push.row_gradients)
+            return
         for place, ids, gradients in self._cut(push.rows, push.row_gradients):
             self._created[place] += self._tables[place].apply(steps[place], ids, gradients)
 
