@@ -273,6 +273,14 @@ def _check_results(config: JobConfig) -> Iterator[Finding]:
         message = f"evaluation_steps={config.evaluation_steps} without validation_data: nothing is evaluated"
         problem = Problem(message, "e.g. --validation_data=data/mnist/test")
         yield Finding("warning", ("evaluation_steps", "validation_data"), problem)
+    if (
+        config.validation_data
+        and not config.evaluation_steps
+        and (config.watch_data or not config.num_epochs)
+    ):
+        message = "validation_data without evaluation_steps: a job without an end is evaluated when it is ended, not before"
+        problem = Problem(message, "e.g. --evaluation_steps=1000")
+        yield Finding("warning", ("evaluation_steps", "num_epochs", "watch_data"), problem)
     if config.records_per_task < config.minibatch_size:
         message = (
             f"records_per_task={config.records_per_task} is below minibatch_size={config.minibatch_size}: "

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import msgspec
 
@@ -69,15 +70,22 @@ class ShardLister:
         process = self._process or self._started()
         assert process.stdin is not None
         assert process.stdout is not None
+        patience = threading.Timer(_MOST_SECONDS, process.kill)
+        patience.start()
         try:
             process.stdin.write(b"\n")
             process.stdin.flush()
             line = process.stdout.readline()
         except OSError:
             line = b""
+        finally:
+            patience.cancel()
         if not line:
             self.close()
-            raise ModelError("the process that asks custom_data_reader() for its shards has ended")
+            raise ModelError(
+                "the process that asks custom_data_reader() for its shards has ended, or has not answered for"
+                f" {_MOST_SECONDS:.0f}s; it is started again"
+            )
         answer = msgspec.json.decode(line, type=Answer | Refused)
         if isinstance(answer, Refused):
             raise error_of(answer.code, answer.message, answer.help)

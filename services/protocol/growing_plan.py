@@ -66,8 +66,7 @@ class GrowingPlan(Plan, frozen=True, kw_only=True, dict=True):
 
     def minibatches_of_piece(self, number: int) -> npt.NDArray[np.int32]:
         """Return the minibatches of each task of a piece, for a feed that keeps every record."""
-        counts = np.array([task.count for task in self._pieces.tasks(number)], np.int32)
-        return -(-counts // self.minibatch_size)
+        return np.diff(self._pieces.sums(number)[1], prepend=0).astype(np.int32)
 
     def first_of_piece(self, number: int) -> int:
         """Return the number of a piece's first task."""
@@ -84,12 +83,13 @@ class GrowingPlan(Plan, frozen=True, kw_only=True, dict=True):
     def size_of(self, tasks: int) -> tuple[int, int]:
         number = bisect_right(self._pieces.ends, tasks)
         records, minibatches = self._pieces.size(number)
-        if number < self.pieces and tasks > self.first_of_piece(number):
-            counts = [
-                each.count for each in self._pieces.tasks(number)[: tasks - self.first_of_piece(number)]
-            ]
-            records += sum(counts)
-            minibatches += sum(-(-count // self.minibatch_size) for count in counts)
+        within = tasks - self.first_of_piece(number)
+        if number < self.pieces and within:
+            of_piece = self._pieces.sums(number)
+            records, minibatches = (
+                records + int(of_piece[0][within - 1]),
+                minibatches + int(of_piece[1][within - 1]),
+            )
         return records, minibatches
 
     @cached_property
@@ -111,7 +111,7 @@ class _Pieces:
         self.ends = array("q")
         self._records, self._minibatches = array("q"), array("q")  # of each and of those before it
         self._packed: list[bytes] = []
-        self.tasks = lru_cache(_OPENED)(self._opened)
+        self.tasks, self.sums = lru_cache(_OPENED)(self._opened), lru_cache(_OPENED)(self._summed)
         self.add(Piece(shards=plan.shards))
 
     def add(self, piece: Piece) -> None:
@@ -136,6 +136,11 @@ class _Pieces:
         in_order = [tasks[place] for place in permutation(len(tasks), self._plan.seed, 0, number)]
         ordered = [msgspec.structs.replace(task, file=files.get(task.name)) for task in in_order]
         return (*ordered, *[_EMPTY] * self._missing(len(tasks)))
+
+    def _summed(self, number: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the records, and the minibatches, of each task of a piece and those before it there."""
+        counts = np.array([task.count for task in self.tasks(number)], np.int64)
+        return np.cumsum(counts), np.cumsum(-(-counts // self._plan.minibatch_size))
 
     def _missing(self, tasks: int) -> int:
         """How many tasks a piece lacks to whole rounds."""

@@ -157,3 +157,29 @@ def test_more_workers_than_tasks_of_uneven_length(tmp_path: Path, small_mnist: P
         job.wait_for_output("num_workers=4, but an epoch has 3 tasks: 1 worker would wait")
         assert job.finish().digest == wanted
         check_exactly_once(job.folder)
+
+
+def test_where_no_folder_is_shared_nothing_is_written_but_what_is_exported(
+    tmp_path: Path, small_mnist: Path, digest: str
+) -> None:
+    """As pods do it whose job's folder lies on no volume: they see that of the export."""
+    out = tmp_path / "out"
+    flags = (
+        *FLAGS,
+        f"--training_data={small_mnist}/train",
+        "--distribution_strategy=AllreduceStrategy",
+        "--recovery_snapshot_secs=0.1",
+        "--private_job_dir",
+        "--export_from_checkpoint",
+        f"--checkpoint_dir={out}/checkpoints",
+        f"--output={out}/model",
+    )
+    folder = tmp_path / "job"
+    folder.mkdir()
+    with HandJob(folder, *flags, partitions=0).start(2) as job:
+        status = job.finish()
+    assert status.digest == digest
+    assert (out / "model" / "1" / "saved_model.pb").is_file()
+    assert [info.version for info in list_versions(out / "checkpoints")] == [status.version]
+    assert not (folder / "replicas").exists()
+    assert "WARNING" not in job.log("master")

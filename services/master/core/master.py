@@ -12,7 +12,7 @@ starts a new era (synchronous).  Task progress lives in the ledgers, never here;
 from collections.abc import Collection, Hashable
 
 from edlz.services.configuration.job_settings import JobSettings
-from edlz.services.errors import RemoteProtocolError
+from edlz.services.errors import ConfigError, RemoteProtocolError
 from edlz.services.master.core.checkpoints import Checkpoints
 from edlz.services.master.core.course import Course
 from edlz.services.master.core.group_course import GroupCourse
@@ -275,6 +275,11 @@ class MasterCore:
 
     def _on_scale(self, to: Hashable, request: ScaleRequest, now: float) -> list[Instruction]:
         workers = request.workers
+        if self._group is not None and workers == 0:
+            raise ConfigError(
+                "workers=0: without any worker nobody holds the model any more",
+                "edlz stop, which saves it; edlz resume goes on from there",
+            )
         before, out = self.processes.scale(workers, now)
         warning = self.processes.warning_of(workers)
         return [*out, Reply(to, Scaled(before=before, after=workers, warning=warning))]

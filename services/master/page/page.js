@@ -143,7 +143,7 @@ function timeAxis(c) {
   return {t, place, time, isLong: t[n] - t[0] > 86400};
 }
 function markOf(e) {
-  if (e.kind === "checkpoint") return "checkpoint";
+  if (e.kind === "checkpoint") return / could not /.test(e.text) ? null : "checkpoint";
   if (e.kind === "evaluation") return "evaluation";
   if (["worker", "ps"].includes(e.kind)) {
     if (/\blost\b/.test(e.text)) return "lost";

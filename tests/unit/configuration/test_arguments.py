@@ -251,6 +251,13 @@ def test_what_data_that_grows_excludes(flags: tuple[str, ...], message: str) -> 
     assert read("--watch_data", "--num_epochs=0").errors == ()
 
 
+@pytest.mark.parametrize("flag", ["--watch_data", "--num_epochs=0"])
+def test_a_job_without_an_end_is_told_that_nothing_is_evaluated_before(flag: str) -> None:
+    (warning,) = read(flag, "--validation_data=v").warnings
+    assert "is evaluated when it is ended" in warning.message
+    assert read(flag, "--validation_data=v", "--evaluation_steps=10").warnings == ()
+
+
 def test_what_was_trained_by_a_group_has_no_threshold_either() -> None:
     data = ("--model_zoo=zoo", "--model_def=m.f", "--validation_data=d", "--checkpoint_dir_for_init=c")
     flag = "--embedding_threshold_bytes=9"

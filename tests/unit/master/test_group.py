@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edlz.services.errors import RemoteProtocolError
+from edlz.services.errors import ConfigError, RemoteProtocolError
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
 from edlz.services.master.core.vocabulary.inputs import ManifestWritten, Request, Start, StopWanted, Tick
@@ -26,6 +26,8 @@ from edlz.services.protocol.messages import (
     MemberStatus,
     NonFiniteLoss,
     PartInfo,
+    Scaled,
+    ScaleRequest,
     SnapshotName,
     SupervisorStatus,
     WorkerOrders,
@@ -143,6 +145,21 @@ def test_a_stop_before_the_first_step_waits_for_two_words_of_each_member_and_no_
         master.say(member=about)
     [announced] = [each for each in master.core.feed(Tick(), 0.2) if isinstance(each, Announce)]
     assert announced.text == "stopped; nothing was trained yet."
+
+
+def test_the_last_worker_is_not_scaled_away() -> None:
+    """With parameter servers that is a pause; here nobody would have what was trained."""
+    core = Master().core
+    core.feed(Request("supervisor", SupervisorStatus(seq=1)), 0.0)
+    with pytest.raises(ConfigError, match="workers=0: without any worker nobody holds the model"):
+        core.feed(Request("asker", ScaleRequest(workers=0)), 0.0)
+    [reply] = [
+        each.body
+        for each in core.feed(Request("asker", ScaleRequest(workers=1)), 0.0)
+        if isinstance(each, Reply)
+    ]
+    assert isinstance(reply, Scaled)
+    assert reply.after == 1
 
 
 def test_a_checkpoint_that_lies_there_already_is_not_waited_for() -> None:
