@@ -10,10 +10,12 @@ import re
 import signal
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from edlz.services.error_text import is_library, main_line
-from edlz.services.protocol.messages import ProcessExit
+
+if TYPE_CHECKING:  # else whoever looks at a log would import NumPy with all messages
+    from edlz.services.protocol.messages import ProcessExit
 
 __all__ = ["Cause", "LastWords", "cause_of", "last_words"]
 
@@ -144,7 +146,7 @@ class Cause(Enum):
     UNKNOWN = "unknown"
 
 
-def cause_of(exit_: ProcessExit) -> Cause:
+def cause_of(exit_: "ProcessExit") -> Cause:
     """Return why a process has ended.
 
     A signal from outside takes nothing away from the job: that process was well.  One that it raised
