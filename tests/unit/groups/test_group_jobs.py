@@ -93,7 +93,7 @@ def test_many_schedules_with_spares(first: int) -> None:
         GroupJob(with_spares(random_group_schedule(seed))).run()
 
 
-@pytest.mark.parametrize("seed", [*range(100, 112), 3167])
+@pytest.mark.parametrize("seed", [*range(100, 112), 3167, 20067])
 def test_members_whose_state_is_damaged(seed: int) -> None:
     """Each minibatch is in the model once; what a damaged member has computed before it was noticed is in it too."""
     GroupJob(with_damage(random_group_schedule(seed))).run()

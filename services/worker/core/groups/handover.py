@@ -52,8 +52,12 @@ class Handover:
         return self._exchange.fetch(self.transfer.requests())
 
     def end(self) -> None:
-        """Nothing is taken over any more."""
+        """A new generation begins: nothing is taken over any more, and what is given is looked at anew.
+
+        A state that was damaged behind its digest would be whole for nobody, again and again, if no other member has it.
+        """
         self.transfer = None
+        self._donor.reset()
 
     def on_piece(self, piece: StatePiece, lone: int | None, own: State) -> list[Instruction]:
         """A piece has come."""
