@@ -50,6 +50,7 @@ from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import STEPS, Phase
 from edlz.services.worker.core.groups.state_transfer import assemble, state_digest
+from edlz.services.worker.core.groups.step import Chunks, Step
 from tests.simulation.groups.reference import initial_store
 from tests.simulation.groups.schedule import GroupSchedule
 
@@ -454,3 +455,20 @@ def test_a_job_that_ends_inside_a_round_has_no_slots_behind_its_end() -> None:
 def test_a_fence_behind_the_end_of_the_job_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="a fence at task 3 of 2"):
         replica(1).feed(orders(1, decided=Decided(fence=3, task_count=2)), 0.0)
+
+
+def test_slots_whose_loss_is_nan_are_the_same_in_all_answers() -> None:
+    """Each has come over the wire by itself."""
+    step = Step(version=0, block=range(2), slots=2, chunks=Chunks(2, 80, 32, 64))
+    for owner in range(2):
+        header = SlotHeader(slot=0, task=0, index=0, is_last=True, is_empty=False, loss=float("nan"))
+        for bucket in range(len(step.chunks.buckets(owner))):
+            mean = Reduced(
+                generation=(1, 1),
+                version=0,
+                bucket=bucket,
+                headers=(header,),
+                dense=np.zeros(40, np.float32),
+            )
+            step.means[owner, bucket] = mean
+    assert len(step.mean().minibatches) == 1

@@ -165,7 +165,7 @@ class Step:
         means = [self.means[place] for place in places]
         first = means[0]
         for place, mean in zip(places, means, strict=True):
-            if mean.headers != first.headers or (mean.dense is None) != (first.dense is None):
+            if not _are_equal(mean.headers, first.headers) or (mean.dense is None) != (first.dense is None):
                 raise RemoteProtocolError(f"owner {place[0]} has other slots of v{self.version} than owner 0")
         others = [mean.state for mean in means if mean.state is not None]
         return MeanStep(
@@ -220,6 +220,11 @@ def next_step(
         else:
             slots.append(Slot(slot, task, index, end))
     return step, tuple(slots)
+
+
+def _are_equal(headers: Sequence[SlotHeader], others: Sequence[SlotHeader]) -> bool:
+    """Whether these are the same slots; a loss that is NaN equals itself here."""
+    return headers == others or repr(headers) == repr(others)
 
 
 def _added(vectors: Sequence[Vector], places: list[int]) -> Vector:
