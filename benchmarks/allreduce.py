@@ -141,5 +141,8 @@ def _group(*script: str, count: int, place: str, python: str = sys.executable) -
 
 def _answer(process: "subprocess.Popen[str]") -> tuple[float, float]:
     assert process.stdout is not None
-    seconds, cpu_s = process.stdout.readline().split() or [""]
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"{process.args} has ended with {process.wait()}")
+    seconds, cpu_s = line.split()
     return float(seconds), float(cpu_s)
