@@ -11,13 +11,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from benchmarks.interleaving import Figures, take_turns
+from benchmarks.interleaving import take_turns
 from benchmarks.processes import quiet_environment
 from benchmarks.rows import Row, Skipped
 
@@ -28,7 +28,6 @@ COUNTS = (2, 4)
 SIZES = {1: 1.5, 10: 1.1, 100: 1.0}
 TURN_BYTES = 100_000_000  # that the steps of a turn exchange, or one step more
 MOST_STEPS = 40
-MOST_COPIES = {1: 6.0, 10: 6.0, 100: 6.0}  # times that plain copies take
 GLOO_PYTHON = Path(__file__).parent.parent / "build" / "gloo" / "bin" / "python"
 
 
@@ -65,46 +64,29 @@ def measure() -> list[Row | Skipped]:
             ours = stack.enter_context(_group("-m", "benchmarks.exchange_member", count=count, place=folder))
             gloo = _gloo(stack, count, folder)
             for megabytes in SIZES:
-                rows += _compare(count, megabytes, ours, gloo)
+                rows.append(_compare(count, megabytes, ours, gloo))
     return rows
 
 
-def _compare(count: int, megabytes: int, ours: _Group, gloo: _Group | None) -> list[Row | Skipped]:
+def _compare(count: int, megabytes: int, ours: _Group, gloo: _Group | None) -> Row | Skipped:
+    title = f"exchange of a step, {count} members, {megabytes} MB"
+    if gloo is None:
+        return Skipped(title, f"needs a Python with torch: {GLOO_PYTHON}, or EDLZ_BENCH_GLOO")
     contenders: dict[str, Callable[[], float]] = {
         "ours": lambda: ours.run("exchange", megabytes),
+        "gloo": lambda: gloo.run("exchange", megabytes),
         "copies": lambda: ours.run("copy", megabytes),
     }
-    if gloo is not None:
-        contenders["gloo"] = lambda: gloo.run("exchange", megabytes)
     figures = take_turns(contenders)
-    title = f"exchange of a step, {count} members, {megabytes} MB"
-    rows: list[Row | Skipped] = []
-    if gloo is None:
-        reason = f"needs a Python with torch: {GLOO_PYTHON}, or EDLZ_BENCH_GLOO"
-        rows += [Skipped(f"{title}: rate / gloo's", reason), Skipped(f"{title}: CPU / gloo's", reason)]
-    else:
-        rows += _beside_gloo(title, megabytes, figures, (ours, gloo))
-    copies = figures.ratio("copies", "ours")
-    rates = _rate(figures.median("ours")), f"{_rate(figures.median('copies'))}, plain copies"
-    rows.append(Row(f"{title}: time / plain copies'", *rates, copies, MOST_COPIES[megabytes], False))
-    return rows
-
-
-def _beside_gloo(title: str, megabytes: int, figures: Figures, groups: Sequence[_Group]) -> list[Row]:
-    rates = [_rate(figures.median(name)) for name in ("ours", "gloo")]
-    costs = [group.cpu_s_per_gb("exchange", megabytes) for group in groups]
-    ratio = figures.ratio("ours", "gloo")
-    return [
-        Row(f"{title}: rate / gloo's", rates[0], f"{rates[1]}, gloo", ratio, SIZES[megabytes], True),
-        Row(
-            f"{title}: CPU / gloo's",
-            f"{costs[0]:.2f} s/GB",
-            f"{costs[1]:.2f} s/GB, gloo",
-            costs[0] / costs[1],
-            1.0,
-            False,
-        ),
-    ]
+    costs = [group.cpu_s_per_gb("exchange", megabytes) for group in (ours, gloo)]
+    return Row(
+        title,
+        f"{_rate(figures.median('ours'))}, CPU {costs[0]:.2f} s/GB",
+        f"gloo {_rate(figures.median('gloo'))}, CPU {costs[1]:.2f} s/GB; copies {_rate(figures.median('copies'))}",
+        figures.ratio("ours", "gloo"),
+        SIZES[megabytes],
+        True,
+    )
 
 
 def _rate(bytes_per_s: float) -> str:
@@ -143,6 +125,6 @@ def _answer(process: "subprocess.Popen[str]") -> tuple[float, float]:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise RuntimeError(f"{process.args} has ended with {process.wait()}")
+        raise RuntimeError(f"{process.args!r} has ended with {process.wait()}")
     seconds, cpu_s = line.split()
     return float(seconds), float(cpu_s)
