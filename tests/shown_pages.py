@@ -32,7 +32,7 @@ def content(
         num_workers=workers,
         envs="TOKEN=s3cret,LEVEL=2",
         extra_pypi_index="https://me:hunter2@index.example/simple",
-        origins="num_workers=job.yaml:6",
+        origins="num_workers=job.yaml:6;model_def=;training_data=;envs=;extra_pypi_index=",
     )
     half = tasks // 2
     done = TaskSet((0, half, half + 3, half + 20) if tasks > 50 else (0, half) if half else ())

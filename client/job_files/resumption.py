@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from edlz.client.job_files.settings_text import settings_in
 from edlz.services.configuration.arguments import read_config
 from edlz.services.configuration.flags import COMMANDS, DATA_FLAGS, Reader
 from edlz.services.configuration.job_config import NO_LIMIT, JobConfig, flags_by_spelling
+from edlz.services.configuration.origins import as_text
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_problems
 from edlz.services.protocol.job_status import JobStatus
 
@@ -62,7 +64,10 @@ def resumed_settings(
     if problems:
         raise InvalidConfigError(problems)
     print_problems(reading.warnings, "warning")
-    return reading.config
+    asked = {_flag_of(token).removeprefix("--") for token in argv if token.startswith("--")}
+    now = dict.fromkeys((flags_by_spelling()[spelling].name for spelling in asked), "")
+    # Of the others the master knows better: the kept file holds all settings, also those that nobody gave.
+    return replace(reading.config, origins=as_text(now))
 
 
 def _command_of(kept: Path) -> Reader:

@@ -34,6 +34,7 @@ from edlz.k8s.objects.mounts import pod_mounts, pod_volumes
 from edlz.k8s.objects.worker_memory import with_memory
 from edlz.services.configuration.export_flags import checkpoints_beside
 from edlz.services.configuration.job_config import JobConfig
+from edlz.services.configuration.origins import as_text, places_still_true
 from edlz.services.supervision.launcher import split_name
 
 __all__ = ["Owner", "grace_s", "master_pod", "metadata", "pods_of_roles", "service_pod", "settings_in_pods"]
@@ -158,7 +159,7 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
     is_secure = config.transport_security != "none"
     is_in_master = not (config.num_ps_pods or config.is_allreduce)
     is_common = is_in_master or volumes.holds(config.checkpoint_dir or job_dir)
-    return dataclasses.replace(
+    inside = dataclasses.replace(
         config,
         checkpoint_steps=config.checkpoint_steps if is_common else 0,
         export_from_checkpoint=exports,
@@ -172,6 +173,7 @@ def settings_in_pods(config: JobConfig, image: str) -> JobConfig:
         port=MASTER_PORT,
         status_port=str(STATUS_PORT) if config.status_port == "0" else config.status_port,
     )
+    return dataclasses.replace(inside, origins=as_text(places_still_true(inside, config)))
 
 
 def grace_s(name: str) -> int:

@@ -6,7 +6,7 @@ Order: flag, then EDLZ_<FLAG>, then config file, then default.  Several mistakes
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edlz.services.configuration.checks import check_flags
 from edlz.services.configuration.config_file import settings_from_file
@@ -22,6 +22,7 @@ from edlz.services.configuration.flags import (
 from edlz.services.configuration.help_page import help_page, help_topic
 from edlz.services.configuration.job_config import JobConfig, Scalar, flags, flags_by_spelling
 from edlz.services.configuration.nearest import did_you_mean, edit_distance, nearest
+from edlz.services.configuration.origins import as_text, places_of
 from edlz.services.configuration.ports import port_problem
 from edlz.services.configuration.problems import InvalidConfigError, Problem, print_error, print_problems
 from edlz.services.configuration.settings import BOOLEANS, Setting, refusal_of_later, value_of
@@ -123,9 +124,9 @@ def read_config(
     bad: set[str] = set() if from_file is not None else readable.keys() - settings.keys()
     values, value_problems = _values(readable, settings, reader, bad)
     problems += value_problems
-    if reader in PURPOSES and values:
-        values["origins"] = _origins(settings, values)
     config = JobConfig(**values, given=frozenset(values) & frozenset(settings))  # type: ignore[arg-type]
+    if reader in PURPOSES or reader == "master":
+        config = replace(config, origins=_origins(config, settings))
 
     begins_job = begins_job and reader in PURPOSES  # a master may have begun it long ago
     found = check_flags(config, settings, reader, begins_job=begins_job)
@@ -135,10 +136,12 @@ def read_config(
     return Reading(config, settings, tuple(errors), tuple(warnings))
 
 
-def _origins(settings: Mapping[str, Setting], values: Mapping[str, Scalar]) -> str:
-    """Return where values come from that are neither defaults nor from the command line: `seed=job.yaml:4`."""
-    places = {name: settings[name].place for name in values if name in settings}
-    return ";".join(f"{name}={place}" for name, place in places.items() if place)
+def _origins(config: JobConfig, settings: Mapping[str, Setting]) -> str:
+    """Return where what is given comes from; a master's arguments are what the client says of them, if it does."""
+    places = {name: setting.place for name, setting in settings.items() if name in config.given}
+    if config.origins:
+        places = {**places_of(config), **{name: place for name, place in places.items() if place}}
+    return as_text(places)
 
 
 def _values(

@@ -15,6 +15,7 @@ import msgspec
 from edlz.services.configuration.flags import DATA_FLAGS
 from edlz.services.configuration.job_config import JobConfig
 from edlz.services.configuration.job_size import MOST_TASKS
+from edlz.services.configuration.origins import origins_after
 from edlz.services.errors import ConfigError, DataError, LaunchError
 from edlz.services.inputs.job_data import list_job_data
 from edlz.services.master.core.processes.desired_processes import DesiredProcesses
@@ -31,7 +32,7 @@ from edlz.services.storage.checkpoint_writing import next_run_number
 from edlz.services.storage.durable import make_folder
 from edlz.services.storage.versions import look_at, newest_good
 
-__all__ = ["desired_processes", "lock_folder", "make_plan", "open_journal"]
+__all__ = ["desired_processes", "lock_folder", "make_plan", "open_journal", "with_origins_of"]
 
 # Flags that say how this process runs, not what is trained: a restarted master may have others.
 _OF_THIS_PROCESS = frozenset(
@@ -66,6 +67,11 @@ _OF_THIS_PROCESS = frozenset(
 JOURNAL = "journal.sqlite"
 
 logger = logging.getLogger(__name__)
+
+
+def with_origins_of(config: JobConfig, job: Job) -> JobConfig:
+    """Return the settings with the origins that they had when the job began, where they are still the same."""
+    return dataclasses.replace(config, origins=origins_after(config, JobConfig.from_record(job.config)))
 
 
 def desired_processes(config: JobConfig, record: FleetRecord | None) -> DesiredProcesses:
@@ -298,7 +304,7 @@ def _resumed(config: JobConfig, job: Job, state: JournalState) -> Job:
     """
     _refuse_left_behind(config, job, state)
     partitions, before = max(1, config.num_ps_pods), JobConfig.from_record(job.config)
-    changed = msgspec.structs.replace(job, config=config.to_record())
+    changed = msgspec.structs.replace(job, config=with_origins_of(config, job).to_record())
     begins_from = _saved(config, job, state.saved)
     is_moved = partitions != job.partitions or config.is_allreduce != before.is_allreduce
     if is_moved and not begins_from:

@@ -48,7 +48,7 @@ from edlz.services.master.journal.journal import Journal, TermLost
 from edlz.services.master.page.look import looking_at
 from edlz.services.master.page.report import forget_report, write_report
 from edlz.services.master.page.status_page import StatusPage, bound, bound_beside
-from edlz.services.master.planning import desired_processes, lock_folder, open_journal
+from edlz.services.master.planning import desired_processes, lock_folder, open_journal, with_origins_of
 from edlz.services.master.progress.progress import Progress
 from edlz.services.master.publication import publish_predictions
 from edlz.services.master.tensorboard.curve_files import CurveFiles
@@ -168,7 +168,9 @@ class MasterService(Shell[Input, Instruction]):
         self._board = self._opened_board(config, state.began or time.time())
         self._hosted: HostedPartition | None = None
         self._watch = watch_of_job(config, job, state.pieces, self.feed, self._announce)
-        self._look = looking_at(config, self._core, self._progress, self._clock, self._network)
+        self._look = looking_at(
+            with_origins_of(config, job), self._core, self._progress, self._clock, self._network
+        )
         self._page = self._opened_page(config, state.page_port)
         self._writing = JournalWriting(journal, self._core, self._progress, self._clock, self._page)
         if self._core.settings.hosts_partition and not self._core.verdict.is_complete:

@@ -8,38 +8,40 @@ import shlex
 from typing import Any
 
 from edlz.services.configuration.flags import COMMANDS
-from edlz.services.configuration.job_config import JobConfig, flags
+from edlz.services.configuration.job_config import NO_LIMIT, JobConfig, flags
+from edlz.services.configuration.origins import places_of
 from edlz.services.redaction import HIDDEN, without_secrets
 
 __all__ = ["command_to_repeat", "settings_rows", "shown_setting"]
 
 _NOT_TO_REPEAT = frozenset(("config", "fresh", "progress"))
+_GIVEN_BY_OTHERS = frozenset(
+    ("image_name",)
+)  # by flags on building an image, of which a master hears nothing
 
 
 def settings_rows(config: JobConfig) -> list[dict[str, str]]:
     """Return name, value and origin of each setting that was given, or is not its default."""
     command = COMMANDS[config.purpose]
-    places = dict(part.partition("=")[::2] for part in config.origins.split(";") if part)
-    rows = []
+    places, rows = places_of(config), []
     for about in flags():
         value, default = getattr(config, about.name), about.default_for(command)
         if command not in about.readers or value in (default, ""):
             continue
-        derived = "worked out" if default is None and about.name not in config.given else "command line"
+        origin = places[about.name] or "command line" if about.name in places else "worked out"
         over = "" if default in ("", None) else f", over default {shown_setting(about.name, default)}"
-        origin = f"{places.get(about.name) or derived}{over}"
-        rows.append({"name": about.name, "value": shown_setting(about.name, value), "origin": origin})
+        rows.append({"name": about.name, "value": shown_setting(about.name, value), "origin": origin + over})
     return rows
 
 
 def command_to_repeat(config: JobConfig) -> str:
-    """Return the command that runs the job again, without what is not shown."""
-    command = COMMANDS[config.purpose]
+    """Return the command that runs the job again: what was given, without what is not shown."""
+    command, given = COMMANDS[config.purpose], places_of(config).keys() | _GIVEN_BY_OTHERS
     words = ["edlz", command]
     for about in flags():
         value = getattr(config, about.name)
-        is_left_out = about.name in _NOT_TO_REPEAT or command not in about.readers
-        if is_left_out or value == about.default_for(command) or value == "" or value is None:
+        is_left_out = about.name in _NOT_TO_REPEAT or command not in about.readers or about.name not in given
+        if is_left_out or value in (about.default_for(command), "", None, NO_LIMIT):
             continue
         words.append(f"--{about.name}={shown_setting(about.name, value)}")
     text = shlex.join(words)
@@ -49,6 +51,8 @@ def command_to_repeat(config: JobConfig) -> str:
 def shown_setting(name: str, value: object) -> str:
     """Return the value of a flag as anybody may see it."""
     text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    if value == NO_LIMIT:
+        return "no limit"
     if name == "envs":
         return ",".join(_without_value(part) for part in text.split(","))
     if name == "cluster_spec_json":

@@ -33,7 +33,8 @@ def journal_in(folder: Path, plan: Plan = PLAN) -> Path:
         curves.note(figures, BEGAN + version)
     kept = curves.to_keep
     assert kept is not None
-    config = builders.settings(job_name="mnist", envs="TOKEN=s3cret", num_workers=3).to_record()
+    given = {"envs": "TOKEN=s3cret", "num_workers": 3, "origins": "envs=;num_workers="}
+    config = builders.settings(job_name="mnist", **given).to_record()
     event = EventView(seq=7, at=BEGAN + 3, kind="worker", text="worker-0 lost: killed.")
     with Journal(folder / "journal.sqlite") as journal:
         journal.begin(builders.job(plan, name="mnist", config=config), at=BEGAN)

@@ -72,8 +72,7 @@ def test_where_settings_come_from_and_the_command_that_repeats_the_job() -> None
     settings = builders.settings(
         num_workers=4,
         seed=7,
-        given=frozenset({"num_workers", "seed", "model_def", "training_data"}),
-        origins="num_workers=job.yaml:6;seed=EDLZ_SEED",
+        origins="num_workers=job.yaml:6;seed=EDLZ_SEED;model_def=;training_data=",
     )
     origins = {row["name"]: row["origin"] for row in settings_rows(settings)}
     assert origins["num_workers"] == "job.yaml:6, over default 2"
