@@ -7,10 +7,12 @@ A *node* of the tree over slots is a range of them; what is added up in it may s
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.messages import NO_IDENTITY, Identity, SnapshotName
 
-__all__ = ["BASE", "DurableState", "block_of", "buckets_of", "nodes_of", "number_of"]
+__all__ = ["BASE", "LINK_WAIT_S", "DurableState", "block_of", "buckets_of", "nodes_of", "number_of"]
 
 BASE: SnapshotName = (NO_IDENTITY, 0)  # the name of the state before training
 DurableState = tuple[SnapshotName, bool]  # a state that lies on the disk, whole; whether as a checkpoint
+
+LINK_WAIT_S = 8.0  # without a byte of what is due: the link between two members may be broken
 
 
 def number_of(generation: Identity) -> int:

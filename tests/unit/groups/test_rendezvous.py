@@ -1,5 +1,6 @@
 """The master's part alone: who is told what, and when; all else is simulated."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -20,10 +21,10 @@ from edlz.services.master.core.groups.events import (
 from edlz.services.master.core.groups.evictions import Eviction, Evictions
 from edlz.services.master.core.groups.hangs import START_HANG_S, Hangs
 from edlz.services.master.core.groups.joins import Joins
-from edlz.services.master.core.groups.links import cut_off
+from edlz.services.master.core.groups.links import Claims, cut_off
 from edlz.services.master.core.groups.rendezvous import STEPS, Rendezvous, Stage
 from edlz.services.master.core.groups.written_states import KNOWN
-from edlz.services.protocol.groups import BASE
+from edlz.services.protocol.groups import BASE, LINK_WAIT_S
 from edlz.services.protocol.messages import Identity, Member, MemberStatus, SlotFailure, WrittenPart
 from tests import builders
 
@@ -327,8 +328,14 @@ def test_a_sealed_group_that_loses_a_member_seals_again() -> None:
 def test_who_is_cut_off_is_told_to_stop() -> None:
     group = Group()
     group.form(1, 2)
-    group.computing(1, phase="staged")
-    found = group.computing(2, phase="staged", lacks=(life(1),))
+    found: list[Instruction] = []
+    while not found:
+        assert group.now < 2 * LINK_WAIT_S
+        found = group.wait(1.0)
+        if not found:
+            group.computing(1, phase="staged")
+            group.computing(2, phase="staged", lacks=(life(1),))
+    assert group.now > LINK_WAIT_S
     assert found[0] == Evict(life(2), "worker-2 cannot reach worker-1")
     assert group.core._candidates == (life(1),)
 
@@ -413,10 +420,16 @@ def test_the_second_time_in_a_row_two_hosts_cannot_reach_each_other_nobody_comes
         for n, at in hosts.items()
     }
 
+    seconds = itertools.count()
+
     def cut(one: int, other: int) -> Eviction:
         both = {life(one): staged(lacks=(life(other),)), life(other): staged()}
-        evicted = evictions.due(both, members, GENERATION, 0.0)
-        assert evicted is not None
+        evicted = None
+        while evicted is None:
+            now = float(next(seconds))
+            for who, said in both.items():
+                evictions.note(who, said, now)
+            evicted = evictions.due(both, members, GENERATION, now)
         return evicted
 
     found = [cut(1, 2), cut(1, 4), cut(1, 3)]
@@ -431,6 +444,10 @@ def test_the_second_time_in_a_row_two_hosts_cannot_reach_each_other_nobody_comes
 GENERATION = (1, 1)
 
 
+def long_ago(*_: Any) -> bool:
+    return True
+
+
 def staged(**fields: Any) -> MemberStatus:
     about = {"phase": "staged", "generation": GENERATION, "members": (life(1), life(2), life(3))}
     return status(**{**about, **fields})
@@ -439,33 +456,55 @@ def staged(**fields: Any) -> MemberStatus:
 def test_who_waits_for_a_slow_one_accuses_nobody() -> None:
     slow = staged(phase="computing")
     statuses = {life(1): staged(unanswered=(life(2),)), life(2): staged(lacks=(life(3),)), life(3): slow}
-    assert cut_off(statuses, GENERATION) is None
+    assert cut_off(statuses, GENERATION, long_ago) is None
+
+
+def test_what_was_sent_only_now_is_on_its_way() -> None:
+    claims, late = Claims(), 20
+    for now in range(30):
+        claims.note(life(1), staged(lacks=(life(2),)), now)
+        claims.note(life(2), staged(phase="computing" if now < late else "staged"), now)
+        is_old = claims.is_old(life(1), life(2), "part", now + 0.1)
+        assert now < late or is_old == (now >= late + LINK_WAIT_S)
+
+
+@pytest.mark.parametrize("silent", [1, 2])
+def test_who_was_not_heard_of_may_have_stood_still(silent: int) -> None:
+    claims = Claims()
+    for now in range(29):
+        for n in (1, 2):
+            if n != silent or now not in range(11, 20):
+                claims.note(life(n), staged(), now)
+        if now == 19:
+            assert not claims.is_old(life(1), life(2), "part", now)
+    assert not claims.is_old(life(1), life(2), "part", 20 + LINK_WAIT_S)
+    assert claims.is_old(life(1), life(2), "part", 20.1 + LINK_WAIT_S)
 
 
 def test_a_mean_that_is_done_and_does_not_come() -> None:
     statuses = {life(1): staged(unanswered=(life(2),)), life(2): staged(has_mean=True)}
-    assert cut_off(statuses, GENERATION) == (life(2), life(1))
+    assert cut_off(statuses, GENERATION, long_ago) == (life(2), life(1))
     statuses[life(2)] = staged(name=((1, 1), 1), phase="computing")
-    assert cut_off(statuses, GENERATION) == (life(2), life(1))
+    assert cut_off(statuses, GENERATION, long_ago) == (life(2), life(1))
 
 
 def test_who_is_in_most_broken_links_leaves_those_of_before_included() -> None:
     statuses = {life(n): staged() for n in (1, 2, 3)}
     statuses[life(1)] = staged(lacks=(life(2), life(3)))
-    assert cut_off(statuses, GENERATION) == (life(1), life(2))
+    assert cut_off(statuses, GENERATION, long_ago) == (life(1), life(2))
     statuses[life(1)] = staged(lacks=(life(3),))
-    assert cut_off(statuses, GENERATION) == (life(3), life(1))
-    assert cut_off(statuses, GENERATION, {frozenset((life(1), life(2)))}) == (life(1), life(3))
+    assert cut_off(statuses, GENERATION, long_ago) == (life(3), life(1))
+    assert cut_off(statuses, GENERATION, long_ago, {frozenset((life(1), life(2)))}) == (life(1), life(3))
 
 
 def test_who_cannot_fetch_the_state_leaves() -> None:
     statuses = {life(1): staged(phase="fetching", members=(), lacks=(life(2),)), life(2): staged()}
-    assert cut_off(statuses, GENERATION) == (life(1), life(2))
+    assert cut_off(statuses, GENERATION, long_ago) == (life(1), life(2))
 
 
 def test_statuses_of_other_generations_say_nothing() -> None:
     statuses = {life(1): staged(generation=(1, 0), lacks=(life(2),)), life(2): staged()}
-    assert cut_off(statuses, GENERATION) is None
+    assert cut_off(statuses, GENERATION, long_ago) is None
 
 
 def test_a_stage_that_is_not_in_the_table() -> None:
@@ -498,4 +537,4 @@ def test_a_status_that_no_member_sends_is_refused(odd: dict[str, Any]) -> None:
 
 def test_nobody_lacks_itself() -> None:
     statuses = {life(1): staged(lacks=(life(1),), unanswered=(life(1),), has_mean=True), life(2): staged()}
-    assert cut_off(statuses, GENERATION) is None
+    assert cut_off(statuses, GENERATION, long_ago) is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edlz.services.errors import LocalProtocolError, RemoteProtocolError
-from edlz.services.protocol.groups import BASE
+from edlz.services.protocol.groups import BASE, LINK_WAIT_S
 from edlz.services.protocol.messages import (
     Decided,
     FetchState,
@@ -21,7 +21,6 @@ from edlz.services.protocol.messages import (
     StatePiece,
 )
 from edlz.services.worker.core.groups import transfer
-from edlz.services.worker.core.groups.correspondence import LINK_WAIT_S
 from edlz.services.worker.core.groups.inputs import (
     Answered,
     Assembled,

@@ -35,19 +35,26 @@ def schedule(seed: int, *faults: GroupFault, **fields: Any) -> GroupSchedule:
 def by_dead_line(who: Identity, status: MemberStatus, statuses: Any, generation: Identity) -> Any:
     for other in sorted({*status.lacks, *status.unanswered}):
         if other in statuses:
-            yield other, max(who, other)
+            yield other, max(who, other), "state"
 
 
-def the_younger(statuses: Any, generation: Identity, before: Any) -> tuple[Identity, Identity] | None:
+def the_younger(statuses: Any, generation: Identity, is_old: Any, _: Any) -> tuple[Identity, Identity] | None:
     for who, status in sorted(statuses.items()):
         if status.generation == generation:
-            for other, _ in LINKS(who, status, statuses, generation):
-                return max(who, other), min(who, other)
+            for other, _, claim in LINKS(who, status, statuses, generation):
+                if is_old(who, other, claim):
+                    return max(who, other), min(who, other)
     return None
 
 
-def forgets_before(statuses: Any, generation: Identity, before: Any) -> tuple[Identity, Identity] | None:
-    return links.cut_off(statuses, generation)
+def forgets_before(
+    statuses: Any, generation: Identity, is_old: Any, _: Any
+) -> tuple[Identity, Identity] | None:
+    return links.cut_off(statuses, generation, is_old)
+
+
+def at_once(*_: Any) -> bool:
+    return True
 
 
 def keeps_no_mean(self: Reduction, to: Any, part: Reduce, version: int | None) -> list[Reply]:
@@ -75,6 +82,16 @@ RULES: dict[str, tuple[Callable[[GroupJob], float], GroupSchedule, tuple[Patch, 
         figure("evicted"),
         schedule(1, slow=((4, 0, 20.0),)),
         ((links, "_broken_links", by_dead_line),),
+    ),
+    "what was sent only now is on its way": (
+        figure("evicted"),
+        schedule(7, slow=((4, 0, 20.0),)),
+        ((links.Claims, "is_old", at_once),),
+    ),
+    "who stood still had nothing to send": (
+        figure("evicted"),
+        schedule(1, *(GroupFault(0.1, "stall", seconds=9.5, during="staged", nth=nth) for nth in (3, 7))),
+        ((links, "GAP_S", math.inf),),
     ),
     "who is in most broken links leaves": (
         figure("evicted"),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from edlz.services.master.core.groups.hangs import Hangs
-from edlz.services.master.core.groups.links import Link, cut_off
+from edlz.services.master.core.groups.links import Claim, Claims, Link, cut_off
 from edlz.services.protocol.messages import Identity, Member, MemberStatus, SnapshotName
 
 __all__ = ["IN_A_ROW", "Eviction", "Evictions", "host_of"]
@@ -41,16 +41,19 @@ class Evictions:
 
     def __init__(self, hang_s: float) -> None:
         self._hangs = Hangs(hang_s)
+        self._claims = Claims()
         self._broken: set[Link] = set()  # for which somebody was evicted
         self._in_a_row: dict[frozenset[str], int] = {}  # by pair of hosts
 
     def note(self, who: Identity, status: MemberStatus, now: float) -> None:
         """A worker says where it stands."""
         self._hangs.note(who, status, now)
+        self._claims.note(who, status, now)
 
     def forget(self, who: Identity, gone: Collection[Identity]) -> None:
         """A worker has ended, like all that are `gone`; links between those say nothing any more."""
         self._hangs.forget(who)
+        self._claims.forget(who)
         self._broken = {link for link in self._broken if not link.issubset(gone)}
 
     def advance(self, group: Collection[Member], source: SnapshotName, reached: SnapshotName) -> None:
@@ -77,7 +80,11 @@ class Evictions:
             Of the group.
         generation : Identity
         """
-        cut = cut_off(statuses, generation, self._broken)
+
+        def is_old(who: Identity, other: Identity, claim: Claim) -> bool:
+            return self._claims.is_old(who, other, claim, now)
+
+        cut = cut_off(statuses, generation, is_old, self._broken)
         if cut is not None:
             who, other = cut
             self._broken.add(frozenset(cut))

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Hashable
 
+from edlz.services.protocol.groups import LINK_WAIT_S
 from edlz.services.protocol.message_types import Message
 from edlz.services.protocol.messages import Identity, Member
 from edlz.services.worker.core.groups.instructions import AskMember
 
-__all__ = ["LINK_WAIT_S", "Correspondence"]
+__all__ = ["Correspondence"]
 
-LINK_WAIT_S = 8.0  # without a byte of what is due: the link may be broken
 BACK_OFF_S = 0.2  # after a refusal
 
 
