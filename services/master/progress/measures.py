@@ -17,7 +17,9 @@ if TYPE_CHECKING:  # who shows what was counted need not import it
 
 __all__ = ["Measured", "Measures", "OperationCount", "measured"]
 
-PHASES = ("read", "pull", "compute", "push", "sum", "wait")
+# The parts of a step by the names that they are shown with, and where workers tell them.
+_OF_WORKER = {name: f"{name}_s" for name in ("read", "pull", "compute", "push", "sum", "wait")}
+_OF_MEMBER = {"read": "read_s", "compute": "compute_s", "send": "push_s", "sum": "sum_s", "wait": "wait_s"}
 _WINDOW = 10  # looks at staleness that its quantiles are of
 
 
@@ -68,19 +70,26 @@ class Rising:
 
 
 class Measures:
-    """Counts of one master's life."""
+    """Counts of one master's life.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    are_members : bool, optional
+        Whether its workers are members of a group, which send each other what others push.
+    """
+
+    def __init__(self, *, are_members: bool = False) -> None:
         self._rising: dict[tuple[str, ...], Rising] = {}
-        self.steps, self.step_s = 0, dict.fromkeys(PHASES, 0.0)
+        self._parts = _OF_MEMBER if are_members else _OF_WORKER
+        self.steps, self.step_s = 0, dict.fromkeys(self._parts, 0.0)
         self.members_bytes = {"in": 0, "out": 0}  # of a group's
         self._looks: list[tuple[int, ...]] = []  # counts of staleness, lately
 
     def on_worker(self, told: WorkerTelemetry) -> None:
         """A worker has done so much since it told last."""
         self.steps += told.minibatches
-        for phase in PHASES:
-            self.step_s[phase] += max(0.0, getattr(told, f"{phase}_s"))
+        for name, field_name in self._parts.items():
+            self.step_s[name] += max(0.0, getattr(told, field_name))
         self.members_bytes["in"] += max(0, told.bytes_in)
         self.members_bytes["out"] += max(0, told.bytes_out)
 

@@ -110,7 +110,7 @@ class Progress:
         self._saved = SavedStates(now)
         self._evaluations = ShownEvaluations(core.work.results)
         self.events = Events(core.term, journal.final.events if journal.final else journal.events)
-        self.measures = Measures()
+        self.measures = Measures(are_members=core.settings.is_allreduce)
         self._request_rates: dict[str, Rate] = {}
         self.page = ""  # the address of the status page
         self.curves = Curves(journal.curves, journal.curve_end)

@@ -70,7 +70,7 @@ class _StepTimes:
         means = {
             phase: (seconds - self._seconds[phase]) / steps
             for phase, seconds in measures.step_s.items()
-            if steps and seconds  # members of a group pull nothing
+            if steps and seconds  # workers with parameter servers add up nothing
         }
         self._steps, self._seconds = measures.steps, dict(measures.step_s)
         return means

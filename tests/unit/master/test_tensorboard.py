@@ -11,9 +11,12 @@ from edlz.services.master.progress.curves import Figures
 from edlz.services.master.service import MasterService, serve_master
 from edlz.services.master.tensorboard.curve_files import TRAIN, VALIDATION, CurveFiles, Point
 from edlz.services.master.tensorboard.event_file import last_step
+from edlz.services.master.tensorboard.points import Board
 from edlz.services.process.runtime import Stop
 from edlz.services.protocol.concluded_rounds import LossSum
+from edlz.services.protocol.messages import WorkerTelemetry
 from tests.builders import settings_in
+from tests.progresses import core_of, progress_of
 
 BEGAN = 1_777_885_900.25
 
@@ -44,6 +47,21 @@ def test_tensorboards_reader_returns_the_points(tmp_path: Path) -> None:
     assert [value for _, value in losses] == pytest.approx([1 / (v + 1) for v in range(0, 300, 7)])
     assert len(read(tmp_path, TRAIN, "edlz/step_seconds/compute")) == len(losses)
     assert read(tmp_path, VALIDATION, "accuracy") == [(50, pytest.approx(0.9))]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sending"), [("ParameterServerStrategy", "push"), ("AllreduceStrategy", "send")]
+)
+def test_the_parts_of_a_step_are_called_as_on_the_page(strategy: str, sending: str, tmp_path: Path) -> None:
+    core = core_of(strategy)
+    progress = progress_of(strategy, core)
+    board = Board(CurveFiles(tmp_path, "mnist", BEGAN), core, progress)
+    progress.measures.on_worker(WorkerTelemetry(minibatches=2, push_s=3.0))
+    for second in range(2):
+        progress.curves.note(Figures(records=10 * second, version=second), BEGAN + second)
+    board.take(BEGAN + 2)
+    board.close()
+    assert read(tmp_path, TRAIN, f"edlz/step_seconds/{sending}") == [(1, 1.5)]
 
 
 def test_a_version_is_written_once_by_whichever_master(tmp_path: Path) -> None:

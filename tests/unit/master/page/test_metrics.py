@@ -13,6 +13,7 @@ from edlz.services.master.page.metrics import metrics_text
 from edlz.services.master.progress.measures import Measured, Measures, OperationCount, p99
 from edlz.services.protocol.buckets import DURATIONS_S, STALENESS, Buckets, quantile
 from edlz.services.protocol.messages import OperationTelemetry, PartitionTelemetry, WorkerTelemetry
+from tests.progresses import progress_of
 from tests.shown_pages import content
 from tests.statuses import partition_status
 
@@ -129,7 +130,7 @@ def test_of_a_group_there_is_no_parameter_server_and_how_many_members() -> None:
 
 
 def test_what_members_send_each_other_is_counted() -> None:
-    measures = Measures()
+    measures = Measures(are_members=True)
     for _ in range(2):
         measures.on_worker(WorkerTelemetry(minibatches=3, sum_s=0.5, bytes_in=100, bytes_out=80))
     assert measures.step_s["sum"] == 1.0
@@ -174,6 +175,22 @@ def test_staleness_of_the_last_seconds() -> None:
         if step == 12:
             assert measures.staleness_now == (1.0, 1.0)
     assert measures.staleness_now == (6.0, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sending", "parts"),
+    [
+        ("ParameterServerStrategy", "push", ["read", "pull", "compute", "push", "sum", "wait"]),
+        ("AllreduceStrategy", "send", ["read", "compute", "send", "sum", "wait"]),
+    ],
+)
+def test_the_parts_of_a_step_are_called_as_on_the_page(strategy: str, sending: str, parts: list[str]) -> None:
+    progress = progress_of(strategy)
+    progress.measures.on_worker(WorkerTelemetry(minibatches=2, push_s=3.0))
+    text = metrics_text(dataclasses.replace(content(), measured=progress.measured((0, 0)))).decode()
+    found = re.findall(r'edlz_step_duration_seconds_sum{phase="(\w+)"} (.*)', text)
+    assert [name for name, _ in found] == parts
+    assert {name for name, seconds in found if float(seconds)} == {sending}
 
 
 def test_steps_of_workers() -> None:
