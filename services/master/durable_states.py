@@ -1,6 +1,7 @@
 """The states of a job that outlive its processes, as its master completes them: checkpoints, and what a group goes on from."""
 
 import asyncio
+import dataclasses
 import logging
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from edlz.services.configuration.job_config import JobConfig
 from edlz.services.errors import DataError
 from edlz.services.master.core.master import MasterCore
 from edlz.services.master.core.vocabulary.instructions import WriteManifest, WriteState
+from edlz.services.protocol.messages import Ends
 from edlz.services.storage.checkpoint_records import version_of
 from edlz.services.storage.checkpoint_writing import Finished, write_manifest
 from edlz.services.storage.pruning import prune, remove_unfinished, remove_version
@@ -33,27 +35,21 @@ class CheckpointFolder:
 
     async def complete(self, order: WriteManifest, minibatches: int) -> str:
         """Make a checkpoint valid, and let go of those that are not kept; return why that failed, or nothing."""
+        core = self._core
+        finished = dataclasses.replace(
+            _finished(core, order.number, minibatches, order.ends),
+            epoch=core.plan.epoch_by(len(core.work.queue.done)),
+            run_number=core.job.run_number,
+            settings=self._config.model_settings(),
+        )
         try:
-            await asyncio.to_thread(self._complete, order, minibatches)
+            await asyncio.to_thread(self._complete, order, finished)
         except (OSError, DataError) as error:
             return str(error)
         return ""
 
-    def _complete(self, order: WriteManifest, minibatches: int) -> None:
-        core = self._core
-        done = len(core.work.queue.done)
-        finished = Finished(
-            job=core.job.name,
-            run=core.job.run,
-            mode=core.plan.mode,
-            number=order.number,
-            epoch=core.plan.epoch_by(done),
-            minibatches=minibatches,
-            run_number=core.job.run_number,
-            ends=order.ends,
-            settings=self._config.model_settings(),
-        )
-        write_manifest(self._folder, order.version, order.parts, finished, tag=f"master-{core.term}")
+    def _complete(self, order: WriteManifest, finished: Finished) -> None:
+        write_manifest(self._folder, order.version, order.parts, finished, tag=_tag_of(self._core))
         needed = (*order.needed, *self._begun_from())
         try:
             prune(self._folder, self._config.keep_checkpoint_max, needed=needed, finished=order.version)
@@ -102,18 +98,26 @@ class GroupStates:
     async def complete(self, order: WriteState, minibatches: int) -> str:
         """Say of a state that all members have written their parts of it; return why that failed, or nothing."""
         core, (_, version) = self._core, order.name
-        finished = Finished(
-            job=core.job.name,
-            run=core.job.run,
-            mode=core.plan.mode,
-            number=order.number,
-            epoch=0,
-            minibatches=minibatches,
-            ends=core.work.bad_tasks.journalled,
-        )
-        tag = f"master-{core.term}"
+        finished = _finished(core, order.number, minibatches, core.work.bad_tasks.journalled)
         try:
-            await asyncio.to_thread(self._files.complete, version, order.parts, finished, tag)
+            await asyncio.to_thread(self._files.complete, version, order.parts, finished, _tag_of(core))
         except (OSError, DataError) as error:
             return str(error)
         return ""
+
+
+def _finished(core: MasterCore, number: int, minibatches: int, ends: Ends) -> Finished:
+    """Return what the master says of a state that all have written; a checkpoint tells more."""
+    return Finished(
+        job=core.job.name,
+        run=core.job.run,
+        mode=core.plan.mode,
+        number=number,
+        epoch=0,
+        minibatches=minibatches,
+        ends=ends,
+    )
+
+
+def _tag_of(core: MasterCore) -> str:
+    return f"master-{core.term}"
