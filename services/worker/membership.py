@@ -29,7 +29,7 @@ from edlz.services.worker.core.groups.instructions import (
     Reply,
     WritePart,
 )
-from edlz.services.worker.core.groups.state_transfer import assemble, state_digest
+from edlz.services.worker.core.groups.state_transfer import state_digest
 from edlz.services.worker.members import MemberLines
 
 __all__ = ["Membership"]
@@ -140,7 +140,7 @@ class Membership:
         def done(state: State | None) -> None:
             self._feed(Assembled(order.attempt, state))
 
-        self._run(self._aside, lambda: assemble(order.own, order.name, order.pieces), done)
+        self._run(self._aside, lambda: order.incoming.whole(), done)
 
     # -- the disk
 

@@ -32,7 +32,7 @@ from edlz.services.worker.core.groups.instructions import (
 )
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import BUCKET, Replica
-from edlz.services.worker.core.groups.state_transfer import assemble, state_digest
+from edlz.services.worker.core.groups.state_transfer import state_digest
 from edlz.services.worker.members import MemberLines
 from tests.loops import LOOPS, Run, runner_on
 from tests.rpc_peers import until
@@ -149,8 +149,8 @@ class LiveMember:
                 self.soon(written)
             case DigestState(key, state):
                 self.soon(inputs.Digested(key, state_digest(state)))
-            case AssembleState(attempt, own, name, pieces):
-                self.soon(inputs.Assembled(attempt, assemble(own, name, pieces)))
+            case AssembleState(attempt, incoming):
+                self.soon(inputs.Assembled(attempt, incoming.whole()))
             case Tell() | Load():
                 pass
 

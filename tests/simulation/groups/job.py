@@ -34,7 +34,7 @@ from edlz.services.worker.core.groups.instructions import (
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import Phase
-from edlz.services.worker.core.groups.state_transfer import assemble, state_digest
+from edlz.services.worker.core.groups.state_transfer import state_digest
 from tests.simulation.groups.disk import GroupDisk
 from tests.simulation.groups.reference import group_reference, initial_store, learning_rate
 from tests.simulation.groups.schedule import GroupFault, GroupSchedule
@@ -472,9 +472,9 @@ class GroupJob:
                 self._reply(process, to, body)
             case DigestState(key, state):  # steps may change it meanwhile
                 self._beside(process, lambda: inputs.Digested(key, state_digest(state)))
-            case AssembleState(attempt, own, name, pieces):
+            case AssembleState(attempt, incoming):
                 self._reach("assembling", process)
-                self._beside(process, lambda: inputs.Assembled(attempt, assemble(own, name, pieces)))
+                self._beside(process, lambda: inputs.Assembled(attempt, incoming.whole()))
             case Load(name):
                 self._reach("loading", process)
                 self._within(0.2, 2, lambda: self._when_awake(process, lambda: self._load(process, name)))

@@ -19,7 +19,7 @@ from edlz.services.protocol.messages import ExportLease, FailedTask, PartInfo, S
 from edlz.services.storage.state import State
 from edlz.services.worker.core.groups import inputs
 from edlz.services.worker.core.groups import instructions as members
-from edlz.services.worker.core.groups.state_transfer import assemble, state_digest
+from edlz.services.worker.core.groups.state_transfer import state_digest
 from edlz.services.worker.core.inputs import ModelBuilt, OfGroup
 from tests.simulation.callbacks import callback_needs, loss_of
 from tests.simulation.model import LAYOUT, OPTIMIZER, compute_gradient, final_bytes, initial_vectors
@@ -182,8 +182,7 @@ class MemberShell(WorkerShell):
         if isinstance(order, members.DigestState):
             self._tell(process, inputs.Digested(order.key, state_digest(order.state)))
         else:
-            state = assemble(order.own, order.name, order.pieces)
-            self._tell(process, inputs.Assembled(order.attempt, state))
+            self._tell(process, inputs.Assembled(order.attempt, order.incoming.whole()))
 
     # -- a block
 

@@ -48,7 +48,7 @@ from edlz.services.worker.core.groups.instructions import (
 from edlz.services.worker.core.groups.milestones import Milestones
 from edlz.services.worker.core.groups.replica import Replica
 from edlz.services.worker.core.groups.replica_phases import STEPS, Phase
-from edlz.services.worker.core.groups.state_transfer import assemble, state_digest
+from edlz.services.worker.core.groups.state_transfer import state_digest
 from edlz.services.worker.core.groups.step import Chunks, Step
 from tests.simulation.groups.reference import initial_store
 from tests.simulation.groups.schedule import GroupSchedule
@@ -106,8 +106,8 @@ def aside(made: Replica, found: list[Instruction], now: float = 0.0) -> list[Ins
         match one:
             case DigestState(key, state):
                 out += made.feed(Digested(key, state_digest(state)), now)
-            case AssembleState(attempt, own, name, pieces):
-                out += made.feed(Assembled(attempt, assemble(own, name, pieces)), now)
+            case AssembleState(attempt, incoming):
+                out += made.feed(Assembled(attempt, incoming.whole()), now)
     return out
 
 
@@ -208,8 +208,9 @@ def test_a_state_is_taken_from_all_holders_and_from_one_alone_if_it_is_damaged(
 
 
 def test_a_large_state_comes_in_pieces_that_show_who_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of each holder are under way; only the first of all waits for the digest."""
+    """Some of each holder are under way; only the first of all waits for the digest."""
     monkeypatch.setattr(transfer, "PIECE_BYTES", 100)
+    monkeypatch.setattr(transfer, "AHEAD", 2)
     holders, new = [member(n, MEMBERS[:2]) for n in (1, 2)], replica(3)
     for made in (*holders, new):
         if made is not new:

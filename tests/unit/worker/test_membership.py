@@ -13,6 +13,7 @@ from edlz.services.process.runtime import Stop
 from edlz.services.transport.security import Security
 from edlz.services.worker import membership
 from edlz.services.worker.computing import Computing
+from edlz.services.worker.core.groups.incoming_state import IncomingState
 from edlz.services.worker.core.groups.inputs import Assembled, Digested, PartWritten
 from edlz.services.worker.core.groups.instructions import AssembleState, DigestState, WritePart
 from edlz.services.worker.core.groups.state_transfer import cut, part_of, state_digest
@@ -91,8 +92,11 @@ def test_a_state_is_put_together_and_its_digest_is_told(tmp_path: Path) -> None:
 
     def begin(member: Membership) -> None:
         member.digest(DigestState(3, state))
-        member.assemble(AssembleState(4, state, state.name, pieces))
-        member.assemble(AssembleState(5, state, state.name, pieces[:1]))
+        for attempt, came in ((4, pieces), (5, pieces[:1])):
+            incoming = IncomingState(state, state.name, 2)
+            for piece in came:
+                incoming.take(piece)
+            member.assemble(AssembleState(attempt, incoming))
 
     found, whole, bad = told_when(tmp_path, begin, 3)
     assert found == Digested(3, digest)

@@ -46,9 +46,7 @@ class Handover:
 
     def begin(self, orders: GroupOrders, own: State, now: float) -> list[AskMember]:
         """Take the source of a generation over from its holders."""
-        size_bytes = sum(vector.nbytes for vector in (own.dense, own.state, *own.slots.values()))
-        about = (orders.generation, orders.source, orders.holders, size_bytes, now)
-        self.transfer = Transfer(*about)
+        self.transfer = Transfer(orders.generation, orders.source, orders.holders, own, now)
         return self._exchange.fetch(self.transfer.requests())
 
     def end(self) -> None:
@@ -59,15 +57,15 @@ class Handover:
         self.transfer = None
         self._donor.reset()
 
-    def on_piece(self, piece: StatePiece, lone: int | None, own: State) -> list[Instruction]:
+    def on_piece(self, piece: StatePiece, lone: int | None) -> list[Instruction]:
         """A piece has come."""
         transfer = self.transfer
         if transfer is None or not transfer.take(lone, piece):
             return []
-        if not transfer.whole:
+        if not transfer.has_all:
             return [*self._exchange.fetch(transfer.requests())]
         self._attempt += 1
-        return [AssembleState(self._attempt, own, transfer.source, transfer.whole)]
+        return [AssembleState(self._attempt, transfer.incoming)]
 
     def on_assembled(self, event: Assembled) -> State | list[AskMember]:
         """Return the state that is put together, if it is the one that was cut; else what is asked now."""

@@ -4,8 +4,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from edlz.services.protocol.message_types import Message
-from edlz.services.protocol.messages import Identity, Member, SnapshotName, StatePiece
+from edlz.services.protocol.messages import Identity, Member, SnapshotName
 from edlz.services.storage.state import State
+from edlz.services.worker.core.groups.incoming_state import IncomingState
 
 __all__ = [
     "Abandon",
@@ -80,15 +81,10 @@ class DigestState:
 
 @dataclass(frozen=True)
 class AssembleState:
-    """Put a state together of its pieces (`Assembled`), and let nothing wait for it.
-
-    `own`: a state of the same model.
-    """
+    """See whether a state that has come is the one that was cut (`Assembled`), and let nothing wait for it."""
 
     attempt: int
-    own: State
-    name: SnapshotName
-    pieces: tuple[StatePiece, ...]
+    incoming: IncomingState
 
 
 @dataclass(frozen=True)

@@ -476,7 +476,7 @@ class Replica:
                 return self._on_mean(about[1], mean, now)
             case StatePiece() as piece if kind == "fetch":
                 self._exchange.note_answer(event.member, event.key, now)
-                return self._handover.on_piece(piece, about[0], self._view)
+                return self._handover.on_piece(piece, about[0])
             case GroupRefused(generation=generation):
                 return self._on_refused(event, generation, now)
             case _:
