@@ -15,13 +15,12 @@ from edlz.services.redaction import HIDDEN, without_secrets
 __all__ = ["command_to_repeat", "settings_rows", "shown_setting"]
 
 _NOT_TO_REPEAT = frozenset(("config", "fresh", "progress"))
-_GIVEN_BY_OTHERS = frozenset(
-    ("image_name",)
-)  # by flags on building an image, of which a master hears nothing
+# Given by flags on building an image, of which a master hears nothing: without an image the job would run here.
+_GIVEN_BY_OTHERS = frozenset(("image_name",))
 
 
 def settings_rows(config: JobConfig) -> list[dict[str, str]]:
-    """Return name, value and origin of each setting that was given, or is not its default."""
+    """Return name, value and origin of each setting that is not its default."""
     command = COMMANDS[config.purpose]
     places, rows = places_of(config), []
     for about in flags():

@@ -1,6 +1,6 @@
 """Where a job's settings come from, as its page tells it: the same on this machine and on a cluster."""
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,8 +113,9 @@ def test_a_variable_of_its_own_counts_before_what_a_master_was_told() -> None:
     assert (origins(master)["seed"], origins(master)["model_def"]) == ("EDLZ_SEED", "command line")
 
 
+@pytest.mark.parametrize("more", [["--num-workers", "5"], []])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_resumed_job_keeps_its_origins(tmp_path: Path, strategy: str) -> None:
+def test_a_resumed_job_keeps_its_origins(tmp_path: Path, strategy: str, more: list[str]) -> None:
     """Its settings are read from the file that it has kept, in which all of them stand."""
     here = settings_in(tmp_path)
     argv = [f"--training_data={here.training_data}", "--model_def=a.b", "--num_workers=3", "--job_name=j"]
@@ -122,14 +123,12 @@ def test_a_resumed_job_keeps_its_origins(tmp_path: Path, strategy: str) -> None:
     first = read_config(argv, "train", {"EDLZ_SEED": "7"}).checked()
     with open_job_directory(first) as folder:
         begun = as_resumed(service_command(first, folder, "master")[3:])
-        kept = folder.path / "job.yaml"
-        goes_on = resumed_settings(
-            kept, ["--num-workers", "5"], [f"--job_dir={folder.path}"], lambda _: Preflight()
-        )
-        goes_on = dataclasses.replace(goes_on, resume=True)
+        kept, own = folder.path / "job.yaml", [f"--job_dir={folder.path}"]
+        goes_on = replace(resumed_settings(kept, more, own, lambda _: Preflight()), resume=True)
         resumed = as_resumed(service_command(goes_on, folder, "master")[3:])
     assert origins(resumed) == origins(begun)
-    assert command_to_repeat(resumed) == command_to_repeat(begun).replace("num_workers=3", "num_workers=5")
+    workers = f"num_workers={more[-1] if more else 3}"
+    assert command_to_repeat(resumed) == command_to_repeat(begun).replace("num_workers=3", workers)
     assert origins(resumed)["seed"] == "EDLZ_SEED"
     assert origins(resumed)["records_per_task"] == "worked out"
 
