@@ -4,11 +4,11 @@ The same schedule must hold with the rule: else it shows a fault of something el
 one is known, so that it takes no time.  `test_what_rules_save` has the rules that only save something.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
 from edlz.services.errors import EdlzError
@@ -18,8 +18,9 @@ from edlz.services.master.core.groups.rendezvous import Rendezvous
 from edlz.services.protocol.ledger import TaskSet
 from edlz.services.protocol.messages import Identity, MemberStatus, Reduce, Reduced
 from edlz.services.storage.state import State
-from edlz.services.worker.core.groups import replica, step
+from edlz.services.worker.core.groups import node_sums, replica
 from edlz.services.worker.core.groups.instructions import Reply
+from edlz.services.worker.core.groups.node_sums import NodeSums
 from edlz.services.worker.core.groups.reduction import Reduction
 from edlz.services.worker.core.groups.replica import Replica
 from tests.simulation.groups.job import GroupJob
@@ -81,11 +82,10 @@ def keeps_its_ledger(self: Replica, state: State, **about: bool) -> None:
     take_over(self, msgspec.structs.replace(state, ledger=own.ledger, counts=own.counts), **about)
 
 
-def one_after_another(vectors: Any, places: list[int]) -> Any:
-    total = np.array(vectors[0], np.float32)
-    for vector in vectors[1:]:
-        total += vector
-    return total
+def one_after_another(self: NodeSums, _: int | None) -> None:
+    while len(self._sums) > 1:
+        [left, right], self._sums[-2:] = self._sums[-2:], []
+        self._sums.append(dataclasses.replace(left, dense=left.dense + right.dense))
 
 
 def whole_block(block: range, slots: int) -> list[range]:
@@ -138,7 +138,7 @@ RULES: dict[str, tuple[int, bool, tuple[Patch, ...]]] = {
     "staged-by-generation": (3, True, ((Reduction, "begin", forgets_nothing),)),
     "name-has-generation": (0, False, ((Replica, "_commit", names_by_version),)),
     "fetch-whole": (0, True, ((Replica, "_take_over", keeps_its_ledger),)),
-    "fixed-tree": (0, True, ((step, "nodes_of", whole_block), (step, "_added", one_after_another))),
+    "fixed-tree": (0, True, ((node_sums, "nodes_of", whole_block), (NodeSums, "_add_up", one_after_another))),
     "ledger-truth": (0, True, ((Rendezvous, "feed", counts_what_was_reported),)),
     "seal": (0, True, ((Rendezvous, "_conclude", any_has_sealed),)),
     "broken-link": (3, True, ((evictions, "cut_off", lambda *_: None),)),

@@ -6,21 +6,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from edlz.core_ext.dense import tree_mean
-from edlz.core_ext.memory import aligned_empty
 from edlz.services.errors import RemoteProtocolError
 from edlz.services.parameters.store import MeanStep, Store
-from edlz.services.protocol.groups import block_of, buckets_of, nodes_of
+from edlz.services.protocol.groups import block_of, buckets_of
 from edlz.services.protocol.layout import slice_bounds
 from edlz.services.protocol.messages import Identity, Reduce, Reduced, SlotHeader
 from edlz.services.protocol.plan import Plan
 from edlz.services.worker.core.groups.agreement import differs_from
 from edlz.services.worker.core.groups.inputs import SlotComputed
 from edlz.services.worker.core.groups.instructions import Slot
+from edlz.services.worker.core.groups.node_sums import NodeSums
 
 __all__ = ["Chunks", "Step", "next_step"]
 
-Vector = npt.NDArray[np.float32]
+Counters = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,10 @@ class Step:
     ----------
     block : range
         Its slots, of `slots`, finished tasks included.
+    sums : NodeSums
+        Of what was computed, until it is sent.
+    counters : ndarray or None
+        The largest of its slots.
     means : dict
         What owners have answered, by (rank, bucket).
     sent_s : float or None
@@ -71,25 +74,31 @@ class Step:
     slots: int
     chunks: Chunks
     headers: list[SlotHeader] = field(default_factory=list)
-    computed: list[SlotComputed] = field(default_factory=list)  # those that are not empty
+    sums: NodeSums = field(init=False)
+    counters: Counters | None = None
     means: dict[tuple[int, int], Reduced] = field(default_factory=dict)
     sent_s: float | None = None
     checksum: str = ""
     learning_rate: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.sums = NodeSums(self.block, self.slots)
+
     def note(self, slot: SlotComputed) -> None:
-        """Keep what was computed of a slot."""
+        """Add what was computed of a slot to what was before it."""
         self.headers.append(slot.header)
-        if slot.gradient is not None:
-            self.computed.append(slot)
+        if slot.gradient is None:
+            return
+        self.sums.add(slot.header.slot, slot.gradient, slot.state)
+        if slot.counters is not None:
+            known = self.counters
+            self.counters = slot.counters if known is None else np.maximum(known, slot.counters)
 
     def parts(
         self, generation: Identity, rank: int, learning_rate: float, snapshot_at: int, checkpoint_at: int = 0
     ) -> Iterator[tuple[int, Reduce]]:
         """Yield the parts that are due to owners, each with the owner's rank."""
-        places, dense, state = self._nodes()
-        counters = [slot.counters for slot in self.computed if slot.counters is not None]
-        largest = np.maximum.reduce(counters) if counters else None
+        places, dense, state = self.sums.take()
         headers = tuple(self.headers)
         for owner in range(self.chunks.count):
             others = self.chunks.state_slice(owner)
@@ -105,29 +114,13 @@ class Step:
                         places=places,
                         dense=tuple(node[where] for node in dense),
                         state=tuple(node[others] for node in state) if bucket == 0 else (),
-                        counters=largest if (owner, bucket) == (0, 0) else None,
+                        counters=self.counters if (owner, bucket) == (0, 0) else None,
                         learning_rate=learning_rate if rank == 0 else 0.0,
                         snapshot_at=snapshot_at if rank == 0 else 0,
                         checkpoint_at=checkpoint_at if rank == 0 else 0,
                         checksum=self.checksum,
                     ),
                 )
-
-    def _nodes(self) -> tuple[tuple[int, ...], list[Vector], list[Vector]]:
-        """Add up the largest nodes of the tree that lie in the block; each stands at its first slot."""
-        places: list[int] = []
-        dense: list[Vector] = []
-        state: list[Vector] = []
-        for node in nodes_of(self.block, self.slots):
-            inside = [slot for slot in self.computed if slot.header.slot in node]
-            if not inside:
-                continue
-            at = [slot.header.slot for slot in inside]
-            places.append(node.start)
-            dense.append(_added([slot.gradient for slot in inside if slot.gradient is not None], at))
-            if all(slot.state is not None for slot in inside):
-                state.append(_added([slot.state for slot in inside if slot.state is not None], at))
-        return tuple(places), dense, state
 
     @property
     def missing(self) -> set[int]:
@@ -225,11 +218,3 @@ def next_step(
 def _are_equal(headers: Sequence[SlotHeader], others: Sequence[SlotHeader]) -> bool:
     """Whether these are the same slots; a loss that is NaN equals itself here."""
     return headers == others or repr(headers) == repr(others)
-
-
-def _added(vectors: Sequence[Vector], places: list[int]) -> Vector:
-    if len(vectors) == 1:
-        return vectors[0]
-    total: Vector = aligned_empty(len(vectors[0]), np.float32)
-    tree_mean(total, vectors, places, 1.0)
-    return total
