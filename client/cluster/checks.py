@@ -14,7 +14,8 @@ from edlz.client.cluster.image_check import architectures_of, image_verdict, in_
 from edlz.client.cluster.index import Place
 from edlz.client.cluster.job_view import view_of
 from edlz.client.cluster.pod_facts import facts_of
-from edlz.client.images.daemon import Address, LocalImage, look_up
+from edlz.client.images import daemon
+from edlz.client.images.daemon import Address, LocalImage
 from edlz.client.screen.checks import Check, Mark
 from edlz.k8s.cluster.access import may, user_name
 from edlz.k8s.cluster.api_errors import Forbidden, NotFound, NotPermitted
@@ -309,7 +310,7 @@ async def _image(cluster: "Cluster", config: JobConfig, image: str) -> Sequence[
     here: LocalImage | None = None
     with suppress(TimeoutError):
         async with asyncio.timeout(DAEMON_S):
-            here = await in_thread(lambda: look_up(image, Address.of(config)))
+            here = await in_thread(lambda: daemon.look_up(image, Address.of(config)))
     try:
         nodes = await cluster.list_objects("Node")
     except Forbidden:
