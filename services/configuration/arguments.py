@@ -137,12 +137,13 @@ def read_config(
 
 
 def _origins(config: JobConfig, settings: Mapping[str, Setting]) -> str:
-    """Return where what is given comes from.
+    """Return where what is given comes from, of the settings that a master hears of.
 
     The arguments of a master that a client starts hold all values, and what was given is told with them; of a job that
     goes on its journal tells the rest.
     """
-    places = {name: setting.place for name, setting in settings.items() if name in config.given}
+    heard = {about.name for about in flags() if "master" in about.readers}
+    places = {name: setting.place for name, setting in settings.items() if name in config.given & heard}
     if config.origins or config.resume:
         places = {**places_of(config), **{name: place for name, place in places.items() if place}}
     return as_text(places)
