@@ -15,12 +15,15 @@ from typing import Final
 import zmq
 import zmq.utils.garbage  # for its place among the exit handlers, see process_context
 
+from edlz.core_ext._tensors import size_in_bytes
 from edlz.services.transport.codec import Buffer
 from edlz.services.transport.wire import open_wire, release_departed
 
-__all__ = ["MESSAGES_PER_WAKE", "LoopSocket", "process_context"]
+__all__ = ["BYTES_PER_WAKE", "MESSAGES_PER_WAKE", "LoopSocket", "process_context"]
 
-MESSAGES_PER_WAKE: Final = 32  # then the loop's other business has its turn
+# Then the loop's other business has its turn.  What comes of large messages takes long: they are added up, say.
+MESSAGES_PER_WAKE: Final = 32
+BYTES_PER_WAKE: Final = 8 << 20
 SAFETY_HWM: Final = 4096  # messages a peer; credits keep it far from that
 # A socket that is closed without any linger, in the middle of a message, while its connection breaks, makes
 # libzmq 4.3.5 abort the process (session_base.cpp, clean_pipes: the rest of the message is out of reach).
@@ -103,6 +106,7 @@ class LoopSocket(ABC):
     def _drain(self) -> None:
         """Hand over what has come, up to a cap."""
         self._is_drain_due = True  # spares the look at the events after each answer that is sent from here
+        taken_bytes = 0
         for _ in range(MESSAGES_PER_WAKE):
             if self._is_closed:
                 return
@@ -110,7 +114,10 @@ class LoopSocket(ABC):
             if frames is None:
                 self._is_drain_due = False
                 return
+            taken_bytes += size_in_bytes(frames)
             self._take(frames)
+            if taken_bytes >= BYTES_PER_WAKE:
+                break
         self._loop.call_soon(self._drain)
 
     @abstractmethod

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 import zmq
 
+from edlz.core_ext._tensors import size_in_bytes
 from edlz.services.configuration.endpoints import Endpoint
 from edlz.services.configuration.ports import port_problem
 from edlz.services.errors import EdlzError, LaunchError
@@ -24,7 +25,7 @@ from edlz.services.transport.codec import Buffer
 from edlz.services.transport.gate import Gate
 from edlz.services.transport.handshakes import Refusals
 from edlz.services.transport.limits import Limits
-from edlz.services.transport.loop_socket import MESSAGES_PER_WAKE, LoopSocket
+from edlz.services.transport.loop_socket import BYTES_PER_WAKE, MESSAGES_PER_WAKE, LoopSocket
 from edlz.services.transport.monitor import Monitor
 from edlz.services.transport.security import Security
 from edlz.services.transport.wire import Departure
@@ -302,6 +303,7 @@ class DealerSocket(LoopSocket):
 
     def _drain(self) -> None:
         self._is_drain_due = True
+        taken_bytes = 0
         for _ in range(MESSAGES_PER_WAKE):
             if self._is_closed:  # by a callback, or since the loop was told to call this
                 return
@@ -317,7 +319,10 @@ class DealerSocket(LoopSocket):
             elif events & POLLIN:
                 frames = self._wire.receive()
                 if frames is not None:
+                    taken_bytes += size_in_bytes(frames)
                     self._take(frames)
+                if taken_bytes >= BYTES_PER_WAKE:
+                    break
             else:
                 self._is_drain_due = False
                 return

@@ -25,6 +25,7 @@ from edlz.services.protocol.messages import (
     VectorPart,
 )
 from edlz.services.transport import loop_socket as loop_socket_module
+from edlz.services.transport import sockets as sockets_module
 from tests.loops import Run
 from tests.rpc_peers import REQUEST, outcome_of, pair, part, push_of, until
 
@@ -91,8 +92,11 @@ def test_many_requests_at_once_are_all_answered(run: Run) -> None:
     run(main())
 
 
-def test_the_loop_has_its_turn_while_requests_pour_in(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_socket_module, "MESSAGES_PER_WAKE", 4)
+@pytest.mark.parametrize(("cap", "most"), [("MESSAGES_PER_WAKE", 4), ("BYTES_PER_WAKE", 1)])
+def test_the_loop_has_its_turn_while_requests_pour_in(
+    run: Run, monkeypatch: pytest.MonkeyPatch, cap: str, most: int
+) -> None:
+    monkeypatch.setattr(loop_socket_module, cap, most)
     turns: list[int] = []
 
     async def main() -> None:
@@ -113,6 +117,28 @@ def test_the_loop_has_its_turn_while_requests_pour_in(run: Run, monkeypatch: pyt
     run(main())
     assert max(b - a for a, b in itertools.pairwise(turns)) <= 8
     assert len(set(turns)) > 8
+
+
+def test_the_loop_has_its_turn_between_large_answers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets_module, "BYTES_PER_WAKE", 1)
+    turns: list[int] = []
+
+    async def main() -> None:
+        async with pair(answer=lambda body: part(np.zeros(1, np.float32)), credits=64) as (_, client):
+            loop, answers = asyncio.get_running_loop(), list[Message | EdlzError]()
+
+            def turn() -> None:
+                turns.append(len(answers))
+                if len(answers) < 20:
+                    loop.call_soon(turn)
+
+            for _ in range(20):
+                client.send(REQUEST, answers.append)
+            turn()
+            await until(lambda: len(answers) == 20)
+
+    run(main())
+    assert max(b - a for a, b in itertools.pairwise(turns)) <= 2
 
 
 @pytest.mark.parametrize("error", [DataError("record 3 is damaged", "convert it again"), ConfigError("no")])
