@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks.processes import services_of
 from edlz.client.local.job_lock import lock_holder
 from edlz.client.local.master_line import MasterAddress, ask_all, ask_master
+from edlz.services.configuration.job_config import JobConfig
 from edlz.services.master.journal.journal import Journal
 from edlz.services.protocol import named_status
 from edlz.services.protocol.job_status import JobStatus, StatusRequest
@@ -336,9 +337,9 @@ def _job_of(folder: Path) -> Job:
 
 def sealed_state(folder: Path, job: Job, index: int) -> State:
     """Return the newest durable state of a partition, or of the members of a group."""
-    replicas = ReplicaFiles(job)
-    if names := replicas.names():
-        return replicas.load(max(names)[0])
+    if JobConfig.from_record(job.config).is_allreduce:
+        replicas = ReplicaFiles(job)
+        return replicas.load(max(replicas.names())[0])
     snapshots = SnapshotFolder(index, folder)
     snapshots.open(job)
     return snapshots.load(max(snapshots.names(), key=lambda name: (name[1], name[0])))

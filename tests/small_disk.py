@@ -1,4 +1,4 @@
-"""A disk of a few megabytes that a test fills and frees; making one wants root."""
+"""A small disk that a test fills and frees; making one wants root."""
 
 import os
 import subprocess
@@ -14,10 +14,10 @@ _FILLER = "filler"
 
 
 @contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+def small_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
     """Lay an empty disk of this size on a folder; the test is skipped where that is not allowed."""
     folder.mkdir(parents=True, exist_ok=True)
-    options = f"size={megabytes}m,mode=700,uid={os.getuid()}"
+    options = f"size={kilobytes}k,mode=700,uid={os.getuid()}"
     try:
         command = ["mount", "-t", "tmpfs", "-o", options, "edlz-test", str(folder)]
         made = subprocess.run(command, capture_output=True, text=True, check=False)

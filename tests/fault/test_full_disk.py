@@ -18,7 +18,7 @@ def test_a_disk_that_is_full_for_a_while(
 ) -> None:
     flags = (*FLAGS, MODES[mode], f"--training_data={small_mnist}/train", "--recovery_snapshot_secs=0.5")
     with (
-        small_disk(tmp_path / "jobs", 24) as disk,
+        small_disk(tmp_path / "jobs", 24 * 1024) as disk,
         TrainJob(tmp_path, *flags, "--num_workers=2", "--num_ps_pods=2") as job,
     ):
         job.wait_for_output("Task:3 completed")

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from edlz.services.storage.versions import list_versions, verify
 from tests.fault import tiny_job
 from tests.fault.tiny_job import MODES
 from tests.processes import HandJob, wait_for
+from tests.small_disk import small_disk
 
 pytestmark = pytest.mark.fault
 
@@ -85,12 +85,7 @@ def test_the_master(mode: str, start, sync_digest: str) -> None:  # type: ignore
 
 
 def test_a_full_disk_costs_checkpoints_and_nothing_else(tmp_path: Path, small_mnist: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=320k", "none", str(disk)], check=False)
-    if mounted.returncode != 0:
-        pytest.skip("a small disk cannot be mounted here")
-    try:
+    with small_disk(tmp_path / "disk", 320) as disk:
         flags = (*FLAGS, f"--checkpoint_dir={disk}/checkpoints", "--keep_checkpoint_max=0")
         data = f"--training_data={small_mnist}/train"
         with HandJob(tmp_path, *flags, MODES["sync"], data, partitions=2).start(1) as job:
@@ -100,5 +95,3 @@ def test_a_full_disk_costs_checkpoints_and_nothing_else(tmp_path: Path, small_mn
         assert good, job.log("master")
         assert all(verify(info.folder) == () for info in good)
         assert "No space left on device" in job.log("master")
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)

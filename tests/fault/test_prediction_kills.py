@@ -56,7 +56,7 @@ def test_twenty_kills_change_no_byte(tmp_path: Path, trained: Path, small_mnist:
     out, killed = tmp_path / "disturbed" / "out", []
     with predict(tmp_path / "disturbed", trained, small_mnist) as job:
         for number in range(KILLS):
-            at = (number + chance.random()) * tasks / KILLS
+            at = (number + chance.random()) * 0.9 * tasks / KILLS  # so that the last one has time
             wait_for(lambda at=at: parts(out) >= at or job.process.poll() is not None, job.output, 300)
             time.sleep(chance.uniform(0, 0.05))  # anywhere between two files
             assert not (out / MANIFEST).exists()
@@ -79,7 +79,7 @@ def test_a_full_disk_is_named_while_it_is_waited_for(
     tmp_path: Path, trained: Path, small_mnist: Path
 ) -> None:
     home = tmp_path / "home"
-    with small_disk(home / "out", 8) as out, predict(home, trained, small_mnist) as job:
+    with small_disk(home / "out", 8 * 1024) as out, predict(home, trained, small_mnist) as job:
         wait_for(lambda: parts(out) > 20, job.output, 300)
         text = f"no room on the disk for {out}: it is waited for"
         with fill(out):

@@ -98,7 +98,7 @@ def test_an_index_that_is_damaged(text: bytes, job: Path, capsys: pytest.Capture
 def test_a_folder_that_cannot_be_written(
     job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with small_disk(job.parent, 4):
+    with small_disk(job.parent, 4 * 1024):
         make(job)
         subprocess.run(["mount", "-o", "remount,ro", str(job.parent)], check=True)
         answers(capsys, *COMMANDS, ["rm", "mnist"])
@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_written(
 def test_a_folder_on_a_full_disk_can_be_looked_at_and_removed(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with small_disk(job.parent, 4) as disk:
+    with small_disk(job.parent, 4 * 1024) as disk:
         make(job)
         with fill(disk):
             answers(capsys, *COMMANDS)
@@ -119,6 +119,10 @@ def test_a_folder_on_a_full_disk_can_be_looked_at_and_removed(
 
 
 def test_a_job_that_begins_on_a_full_disk(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with small_disk(job.parent, 4) as disk, fill(disk), pytest.raises(Exception, match="No space") as raised:
+    with (
+        small_disk(job.parent, 4 * 1024) as disk,
+        fill(disk),
+        pytest.raises(Exception, match="No space") as raised,
+    ):
         make(job)
     assert "make room on its disk" in getattr(raised.value, "help", "")

@@ -127,7 +127,7 @@ def test_a_journal_on_a_disk_that_is_full(
 ) -> None:
     """On a real disk: a new one, and one of which the first page of a log is still to be written."""
     caplog.set_level(logging.WARNING)
-    with small_disk(tmp_path / "disk", 1) as disk:
+    with small_disk(tmp_path / "disk", 1024) as disk:
         path = disk / "journal.sqlite"
         if begun:
             with Journal(path) as journal:
