@@ -17,9 +17,9 @@ FLAGS = (
     "--records_per_task=50",
     "--grads_to_wait=3",
     "--worker_threads=1",
-    "--num_epochs=12",
     "--log_level=DEBUG",
 )
+EPOCHS = "--num_epochs=12"
 ALLREDUCE = ("--distribution_strategy=AllreduceStrategy", "--recovery_snapshot_secs=0.5", "--progress=plain")
 
 LETHAL = """
@@ -47,8 +47,12 @@ Start = Callable[..., TrainJob]
 @pytest.fixture(scope="module")
 def digest(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> str:
     """Of the same job with one parameter server."""
-    flags = (*FLAGS, f"--training_data={small_mnist}/train")
-    with HandJob(tmp_path_factory.mktemp("servers"), *flags, partitions=0).start(1) as job:
+    return with_servers(tmp_path_factory.mktemp("servers"), small_mnist, EPOCHS)
+
+
+def with_servers(folder: Path, mnist: Path, epochs: str) -> str:
+    flags = (*FLAGS, epochs, f"--training_data={mnist}/train")
+    with HandJob(folder, *flags, partitions=0).start(1) as job:
         return job.finish().digest
 
 
@@ -56,8 +60,9 @@ def digest(tmp_path_factory: pytest.TempPathFactory, small_mnist: Path) -> str:
 def start(tmp_path: Path, small_mnist: Path) -> Iterator[Start]:
     jobs: list[TrainJob] = []
 
-    def start(*flags: str) -> TrainJob:
-        jobs.append(TrainJob(tmp_path, *FLAGS, *ALLREDUCE, f"--training_data={small_mnist}/train", *flags))
+    def start(*flags: str, epochs: str = EPOCHS) -> TrainJob:
+        data = f"--training_data={small_mnist}/train"
+        jobs.append(TrainJob(tmp_path, *FLAGS, epochs, *ALLREDUCE, data, *flags))
         return jobs[0]
 
     yield start
@@ -123,7 +128,7 @@ def test_it_is_stopped_and_resumed_with_parameter_servers(start: Start, digest: 
 def test_it_is_stopped_and_resumed_without_parameter_servers(
     tmp_path: Path, small_mnist: Path, digest: str
 ) -> None:
-    flags = (*FLAGS, f"--training_data={small_mnist}/train", "--num_workers=2", "--progress=plain")
+    flags = (*FLAGS, EPOCHS, f"--training_data={small_mnist}/train", "--num_workers=2", "--progress=plain")
     with TrainJob(tmp_path, *flags, "--num_ps_pods=2") as job:
         job.wait_for_output("Task:5 completed")
         job.run("stop", job.name)
@@ -133,15 +138,21 @@ def test_it_is_stopped_and_resumed_without_parameter_servers(
     assert "the model is on worker-" in printed
 
 
-def test_it_is_scaled_up_beyond_its_slots_and_down_to_one(start: Start, digest: str) -> None:
-    job = start("--num_workers=2")
+def test_it_is_scaled_up_beyond_its_slots_and_down_to_one(
+    start: Start, tmp_path: Path, small_mnist: Path
+) -> None:
+    epochs = (
+        "--num_epochs=60"  # longer than new workers take to begin, also on a machine that has much else to do
+    )
+    job = start("--num_workers=2", epochs=epochs)
     job.wait_for_output("the model is on worker-0, worker-1")
     assert "grads_to_wait=3, so 1 worker would wait" in job.run("scale", job.name, "--workers=4")
     job.wait_for_output("the model is on worker-0, worker-1, worker-2, worker-3")
     job.run("scale", job.name, "--workers=1")
     job.wait_for_output("left the group")
     status = job.finish()
-    assert status.digest == digest
+    (servers := tmp_path / "servers").mkdir()
+    assert status.digest == with_servers(servers, small_mnist, epochs)
     check_exactly_once(job.folder)
 
 
@@ -166,6 +177,7 @@ def test_where_no_folder_is_shared_nothing_is_written_but_what_is_exported(
     out = tmp_path / "out"
     flags = (
         *FLAGS,
+        EPOCHS,
         f"--training_data={small_mnist}/train",
         "--distribution_strategy=AllreduceStrategy",
         "--recovery_snapshot_secs=0.1",
