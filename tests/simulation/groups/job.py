@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from edlz.services.errors import RemoteProtocolError
@@ -38,6 +37,7 @@ from edlz.services.worker.core.groups.state_transfer import state_digest
 from tests.simulation.groups.disk import GroupDisk
 from tests.simulation.groups.reference import group_reference, initial_store, learning_rate
 from tests.simulation.groups.schedule import GroupFault, GroupSchedule
+from tests.simulation.groups.shells import joined
 from tests.simulation.model import compute_gradient, final_bytes
 from tests.simulation.processes import Violation
 
@@ -540,7 +540,7 @@ class GroupJob:
         if self._unreadable:
             self._unreadable -= 1
         elif parts := self._disk.parts(name):
-            state = _joined(parts)
+            state = joined(parts)
             self.figures["loaded"] += 1
         self._feed(process, inputs.Loaded(name, state))
 
@@ -644,24 +644,8 @@ class GroupJob:
             return self._sealed[name]
         if (parts := self._disk.parts(name)) is None:
             raise Violation("the job is complete, and its last state is not durable")
-        return _joined(parts)
+        return joined(parts)
 
 
 def _bits(state: State) -> bytes:
     return final_bytes([state]) + repr(state.ledger).encode()
-
-
-def _joined(parts: list[State]) -> State:
-    """The whole state of all members' parts."""
-    first = parts[0]
-    for part in parts[1:]:
-        if (part.name, part.ledger, list(part.counts)) != (first.name, first.ledger, list(first.counts)):
-            raise Violation(f"parts of {first.name} differ: {part.ledger}, {first.ledger}")
-    return msgspec.structs.replace(
-        first,
-        partition=0,
-        partitions=1,
-        dense=np.concatenate([part.dense for part in parts]),
-        state=np.concatenate([part.state for part in parts]),
-        slots={name: np.concatenate([part.slots[name] for part in parts]) for name in first.slots},
-    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from edlz.services.master.core.groups.evictions import host_of
 from edlz.services.protocol.messages import Identity, Member, MemberStatus
 
 __all__ = ["damage_text"]
@@ -28,6 +29,5 @@ def damage_text(who: Identity, status: MemberStatus, members: Mapping[Identity, 
 def _called(member: Member | None) -> str:
     if member is None:  # an earlier master knew it
         return "another worker"
-    scheme, _, rest = member.endpoint.partition("://")
-    host = rest.rpartition(":")[0]
-    return f"worker-{member.worker}{f' at {host}' if scheme == 'tcp' and host else ''}"
+    host = host_of(member)
+    return f"worker-{member.worker}{f' at {host}' if host else ''}"
