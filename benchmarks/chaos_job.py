@@ -29,7 +29,7 @@ __all__ = ["ChaosJob", "Missed"]
 ROOT = Path(__file__).parents[1]
 POLL_S = 0.02
 PROBE_S = 0.5
-JOB_S = 300.0
+STANDSTILL_S = 300.0  # for a job that gets no further; one on a busy machine may take longer as a whole
 FAREWELL_S = 15.0  # after the master's end
 STOP_S = 20.0
 GRACE_S = 25.0  # after SIGTERM; a parameter server takes up to 20 s to save what it has
@@ -77,6 +77,8 @@ class ChaosJob:
         self._probes: list[RpcClient] = []
         self._run = ""
         self._versions: dict[str, int] = {}
+        self._furthest = 0  # of all versions that it has ever had
+        self._limit = asyncio.timeout(STANDSTILL_S)
         self._successors: dict[str, str] = {}  # of workers
         self._next_worker = workers
 
@@ -177,17 +179,29 @@ class ChaosJob:
                 self._hold_digest(fault.target)
         await self._start_all()
         try:
-            async with asyncio.timeout(JOB_S), asyncio.TaskGroup() as group:
+            async with self._limit, asyncio.TaskGroup() as group:
                 watch = group.create_task(self._watch(), name="watch")
                 await self._inflict_all(faults)
                 await self._until(lambda: not self._is_running("master"), "the end of the master")
+                self._note_progress()
                 watch.cancel()
                 await self._end()
             self._check_lines()
         except TimeoutError:
-            raise Missed(f"the job does not end within {JOB_S:.0f} s") from None
+            raise Missed(f"the job gets no further than v{self._furthest} in {STANDSTILL_S:.0f} s") from None
         except BaseExceptionGroup as errors:
             raise _first(errors) from errors
+
+    def _note_progress(self) -> None:
+        """The job has got further, or something has happened to it: the limit begins anew."""
+        self._limit.reschedule(asyncio.get_running_loop().time() + STANDSTILL_S)
+
+    def _note_version(self, name: str, version: int) -> None:
+        """A process has this version; the job may have had it before, and have gone back."""
+        self._versions[name] = version
+        if version > self._furthest:
+            self._furthest = version
+            self._note_progress()
 
     async def _watch(self) -> None:
         """Find out how far the job is, and not through the lines, from whoever knows."""
@@ -200,7 +214,7 @@ class ChaosJob:
                     question = NewestPull(have_version=NEWER_THAN_ANY, run=self._run_now())
                     answer = await self._probes[index].request(question, PROBE_S)
                     if isinstance(answer, Exchanged):
-                        self._versions[f"ps-{index}"] = answer.version
+                        self._note_version(f"ps-{index}", answer.version)
                 await asyncio.sleep(POLL_S)
 
         async with asyncio.TaskGroup() as group:
@@ -214,7 +228,8 @@ class ChaosJob:
                 if not name.startswith("worker"):
                     continue
                 file = self._sockets / f"{name}.version"
-                self._versions[name] = int.from_bytes(file.read_bytes(), "little") if file.exists() else 0
+                version = int.from_bytes(file.read_bytes(), "little") if file.exists() else 0
+                self._note_version(name, version)
                 if process.poll() == 0 and name not in self._successors and not self._is_complete():
                     await self._start_again(name, 0.0)
             await asyncio.sleep(POLL_S)
@@ -271,6 +286,7 @@ class ChaosJob:
         return tuple(names)
 
     async def _inflict(self, fault: Fault, targets: tuple[str, ...]) -> None:
+        self._note_progress()
         name = targets[0]
         match fault.kind:
             case "kill":
@@ -314,6 +330,7 @@ class ChaosJob:
                 self._met.update(process for process in self.processes if process.startswith("worker"))
                 await self._start_again(name, fault.seconds)
         self._hit.difference_update(targets)
+        self._note_progress()
 
     async def _kill(self, name: str) -> None:
         process = self.processes[name]
