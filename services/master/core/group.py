@@ -108,10 +108,11 @@ class Group:
         member = Member(incarnation=life, worker=status.worker, endpoint=status.member_endpoint)
         return [*out, *self._feed(events.Heard(member, status.member, is_spare), now)]
 
-    def on_end(self, worker: str, now: float) -> list[Instruction]:
-        """A worker has ended, or is not wanted any more."""
+    def on_end(self, worker: str, active: Collection[str], now: float) -> list[Instruction]:
+        """A worker has ended, or is not wanted any more; these are no spares, perhaps from now on."""
         lives = sorted(self._lives.pop(worker, ()))
-        return [one for life in lives for one in self._feed(events.Lost(life), now)]
+        called = {life for name in active for life in self._lives.get(name, ())}
+        return [one for life in lives for one in self._feed(events.Lost(life, called), now)]
 
     def on_durable(self, name: SnapshotName, now: float, *, is_checkpoint: bool = False) -> list[Instruction]:
         """A state is whole on the disk."""

@@ -124,7 +124,7 @@ class GroupCourse:
         """Do what follows for the group from what is known now, and from the group for the job."""
         out: list[Instruction] = []
         for worker in self._processes.take_ended():
-            out += self._group.on_end(worker, now)
+            out += self._group.on_end(worker, self._processes.live.active or (), now)
         for given in self._group.take_given():
             out += self._on_given(given, now)
         out += self._release(now)

@@ -1,7 +1,7 @@
 """Asks that the master has not answered yet, since it has nothing to say: whoever waits hears at once when it has.
 
-Who may be kept waiting says so in its status (`can_wait`): a worker with nothing in hand, a partition that stands behind
-the last task before a barrier.  An answer that would only repeat what is known is held back until there is another
+Who may be kept waiting says so in its status (`can_wait`): a worker with nothing in hand, one that waits for the orders of
+its group, a partition that stands behind the last task before a barrier.  An answer that would only repeat what is known is held back until there is another
 one, or until `longest_s` are over, so that silence still means what it does elsewhere.
 """
 
@@ -61,8 +61,9 @@ class HeldAsks(Generic[Status]):
 
 
 def may_be_held(event: Input) -> bool:
-    """Whether an event is but the ask of a worker that has nothing in hand."""
-    return isinstance(event, Request) and isinstance(event.body, WorkerStatus) and event.body.can_wait
+    """Whether an event is but the ask of a worker that has nothing in hand; what one says of its replica is more."""
+    body = event.body if isinstance(event, Request) else None
+    return isinstance(body, WorkerStatus) and body.can_wait and body.member is None
 
 
 def says_anything(orders: WorkerOrders) -> bool:

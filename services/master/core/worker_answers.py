@@ -92,7 +92,7 @@ class WorkerAnswers:
             status = self._group.admitted(status)
         answer = self._orders(status, entry, out, now)
         self._note(status, entry, answer, now)
-        if status.can_wait and not says_anything(answer):
+        if status.can_wait and not _is_news(answer, entry):
             self._idle.hold(status.worker, to, status, now)
             return out
         return [*out, *self._tell(to, status, answer)]
@@ -114,8 +114,9 @@ class WorkerAnswers:
             if not (is_due or self._verdict.is_over or live.is_active(status.worker)):
                 continue
             answer = self._orders(status, entry, out, now)
-            if not (is_due or says_anything(answer)):
-                if self._work.barriers.are_used:  # others may have a task in hand that waits for its barrier
+            if not (is_due or _is_news(answer, entry)):
+                # Others may have a task in hand that waits for its barrier, or be told other things of a group.
+                if self._work.barriers.are_used or self._group is not None:
                     continue
                 break
             self._note(status, entry, answer, entry.seen_s)
@@ -191,3 +192,9 @@ class WorkerAnswers:
             released=work.released(status) if work.is_open else (),
             group=None if self._group is None else self._group.orders(life),
         )
+
+
+def _is_news(answer: WorkerOrders, before: WorkerEntry | None) -> bool:
+    """Whether an answer says anything to who has nothing in hand, or other things of its group than it has been told."""
+    told = None if before is None else before.answer.group
+    return says_anything(answer) or answer.group != told

@@ -112,6 +112,11 @@ class MemberTraining(Training):
         return self.replica.phase in _WAITING
 
     @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do, nor to report, before the master says more."""
+        return self.replica.awaits_orders and not self._failed
+
+    @property
     def is_member(self) -> bool:
         """Whether the replica has the state of its group."""
         return self.replica.is_member

@@ -274,7 +274,10 @@ class WorkerCore:
 
     @property
     def _is_idle(self) -> bool:
-        """Whether it wants work, has none that it may do, and has nothing to report: then the master may answer later."""
+        """Whether it wants work, or orders of its group, and has nothing to do or to report: then the master may answer later."""
+        if self._member is not None:
+            is_free = self._failure is None and not self._exports.is_busy
+            return self._member.is_idle and is_free and self._evaluations.is_idle
         return self._wants_task() and self._ready_training.is_idle and self._evaluations.is_idle
 
     def _schedule(self) -> list[Instruction]:

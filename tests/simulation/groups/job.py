@@ -225,10 +225,12 @@ class GroupJob:
         if process.core._is_in_step:
             self.figures["in step when it ended"] += 1
         if self.rng.random() < 0.7:
-            lost = events.Lost(process.core.me)
-            self._within(
-                0.1, 1, lambda: self._when_awake(self.master, lambda: self._feed_master(self.master, lost))
-            )
+
+            def lose() -> None:
+                active = [(1, number) for number in self._active]
+                self._feed_master(self.master, events.Lost(process.core.me, active))
+
+            self._within(0.1, 1, lambda: self._when_awake(self.master, lose))
         if is_replaced:
             self._within(0.5, 3, lambda: self._start_worker(process.host))
 

@@ -133,6 +133,17 @@ def test_a_spare_joins_at_once_when_it_is_called() -> None:
     assert set(group.core._candidates) == {life(1), life(3)}
 
 
+def test_a_spare_that_is_called_for_a_loss_is_in_the_generation_that_the_loss_opens() -> None:
+    """One generation, not one without it and one more for its join."""
+    group = Group()
+    group.form(1, 2)
+    group.computing(1, 2)
+    group.say(3, is_spare=True)
+    group.say(4, is_spare=True)
+    group.core.feed(Lost(life(2), active=(life(1), life(3))), group.now)
+    assert set(group.core._candidates) == {life(1), life(3)}
+
+
 def test_who_takes_steps_stays_a_member_when_an_older_worker_is_back() -> None:
     group = Group()
     group.form(1, 2)

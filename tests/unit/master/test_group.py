@@ -1,7 +1,7 @@
 """The core that leads a group, as a part of its master: what workers say of their replicas."""
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ from edlz.services.protocol.messages import (
     MemberStatus,
     NonFiniteLoss,
     PartInfo,
+    ProcessExit,
     Scaled,
     ScaleRequest,
     SnapshotName,
@@ -42,9 +43,12 @@ INFO = PartInfo(partition=0, partitions=2, bytes=1, body_checksum=1, head_checks
 class Master:
     """The core of an all-reduce job's master, and one worker that has joined."""
 
-    def __init__(self, durable: Collection[DurableState] = ()) -> None:
+    def __init__(
+        self, durable: Collection[DurableState] = (), desired: DesiredProcesses | None = None
+    ) -> None:
         config = builders.settings(distribution_strategy="AllreduceStrategy").to_record()
-        self.core = MasterCore(builders.job(builders.plan(4), config=config), JournalState(), durable=durable)
+        job = builders.job(builders.plan(4), config=config)
+        self.core = MasterCore(job, JournalState(), desired=desired, durable=durable)
         self.core.feed(Start(), 0.0)
         self.seqs = itertools.count(1)
         self.life: Identity | None = None
@@ -251,3 +255,55 @@ def test_a_spare_is_told_of_a_generation_when_it_is_called() -> None:
     told = other(life, 4, 2.1, member=member()).group
     assert told is not None
     assert told.generation > first.generation
+
+
+def other(
+    core: MasterCore, seq: int, life: Identity | None, now: float, **fields: Any
+) -> dict[Hashable, WorkerOrders]:
+    """A second worker says something; return who is answered what."""
+    status = WorkerStatus(worker="1", boot=2, incarnation=life, seq=seq, era=NO_IDENTITY, run="r", **fields)
+    return answers(core.feed(Request("other", status), now))
+
+
+def answers(found: list[Instruction]) -> dict[Hashable, WorkerOrders]:
+    told = {each.to: each.body for each in found if isinstance(each, Reply)}
+    return {to: body for to, body in told.items() if isinstance(body, WorkerOrders)}
+
+
+def test_a_spare_that_waits_hears_of_a_loss_at_once() -> None:
+    master = Master(desired=DesiredProcesses(1, 0, spares=1))
+    core = master.core
+    core.feed(Request("supervisor", SupervisorStatus(seq=1)), 2.0)
+    life = other(core, 1, None, 2.0)["other"].incarnation
+    master.say(member=member())
+    first = master.answer(master.say(member=member())).group
+    assert first is not None
+    master.say(member=member(phase="promised", generation=first.generation))
+    assert "other" in other(core, 2, life, 2.0, member=member())
+    assert other(core, 3, life, 2.0, member=member(), can_wait=True) == {}, "there is nothing to say"
+    killed = ProcessExit(name="worker-0", code=None, signal=9, reason="killed")
+    told = answers(core.feed(Request("supervisor", SupervisorStatus(seq=2, exits=(killed,))), 2.0))
+    called = told["other"].group
+    assert called is not None
+    assert called.generation > first.generation
+
+
+def test_who_has_promised_hears_who_the_members_are_when_the_last_one_has() -> None:
+    master = Master()
+    core = master.core
+    life = other(core, 1, None, 0.0)["other"].incarnation
+    master.say(member=member())
+    first = master.answer(master.say(member=member())).group
+    assert first is not None
+    master.say(member=member(phase="promised", generation=first.generation))
+    other(core, 2, life, 0.0, member=member())
+    joins = other(core, 3, life, 2.0, member=member())["other"].group
+    assert joins is not None
+    assert joins.is_join
+    promised = member(phase="promised", generation=joins.generation)
+    assert other(core, 4, life, 2.0, member=promised, can_wait=True) == {}
+    told = answers(master.say(member=promised, can_wait=True))
+    for who in ("asker", "other"):
+        group = told[who].group
+        assert group is not None
+        assert len(group.members) == 2

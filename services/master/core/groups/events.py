@@ -1,5 +1,6 @@
 """What `Rendezvous` is told, and what it asks for."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from edlz.services.protocol.messages import (
@@ -45,9 +46,17 @@ class Heard:
 
 @dataclass(frozen=True)
 class Lost:
-    """A life of a worker has ended: an exit report, or somebody has given it up."""
+    """A life of a worker has ended: an exit report, or somebody has given it up.
+
+    Attributes
+    ----------
+    incarnation : Identity
+    active : collection of Identity
+        Who are no spares now, among them perhaps one that is called in its place.
+    """
 
     incarnation: Identity
+    active: Collection[Identity] = ()
 
 
 @dataclass(frozen=True)

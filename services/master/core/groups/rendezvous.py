@@ -157,7 +157,8 @@ class Rendezvous:
         match event:
             case Heard(member, status, is_spare):
                 out = self._on_heard(member, status, now, is_spare=is_spare)
-            case Lost(incarnation):
+            case Lost(incarnation, active):
+                self._spares.difference_update(active)
                 self._lost.add(incarnation)
                 self._states.forget(incarnation)
                 self._evictions.forget(incarnation, self._lost)

@@ -150,6 +150,11 @@ class Replica:
         """Whether it has the state of its group, and takes its steps."""
         return self.phase in OF_MEMBERS
 
+    @property
+    def awaits_orders(self) -> bool:
+        """Whether nothing but the master's orders takes it further, and it has nothing to tell before."""
+        return self.phase is Phase.WAITING or (self.phase is Phase.PROMISED and self._loading is None)
+
     # -- inputs
 
     def feed(self, event: Input, now: float) -> list[Instruction]:
